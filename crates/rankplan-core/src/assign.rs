@@ -1,0 +1,316 @@
+//! Which process runs where: segments, or the windows of the packed strategy, to a table.
+//!
+//! In a segment with `m` resources and `k` processes, both ascending, process `i` gets resources `i*m/k .. (i+1)*m/k` when
+//! `m >= k`, else resource `i / (k/m)`. All resources of a process are on one node and of one kind.
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::fault::{Context, Fault, Kind};
+use crate::ids::{MAX_PROCESSES, ProcessRank, ResourceRank};
+use crate::rank_map::{RankMap, Segment, check};
+use crate::rank_set::RankRange;
+use crate::syntax::{Span, parse};
+use crate::table::Table;
+use crate::topology::{Block, Pool};
+
+/// Read, check and assign a placement.
+///
+/// # Errors
+/// Every fault of the text, in order.
+pub fn place(text: &str, pool: &Pool) -> Result<(RankMap, Table), Vec<Diagnostic>> {
+    let parts = parse(text).map_err(|fault| vec![fault])?;
+    let mut faults = Vec::new();
+    let map = check(&parts, Some(pool.len()), &mut faults);
+    let table = assign(&map, pool, &mut faults);
+    if faults.is_empty() { Ok((map, table)) } else { Err(Context { text, pool: Some(pool) }.report(faults)) }
+}
+
+/// Assign a rank map to resources that it may not have been checked against. `text` is what the map was read from, or
+/// empty.
+///
+/// # Errors
+/// `no-resources`, `resource-out-of-range`, `spans-nodes`, `mixed-hardware`.
+pub fn place_map(map: &RankMap, text: &str, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
+    let mut faults: Vec<Fault> = if pool.is_empty() {
+        vec![Fault { kind: Kind::NoResources, span: Span::default() }]
+    } else {
+        map.out_of_range(pool.len()).collect()
+    };
+    if faults.is_empty() {
+        let table = assign(map, pool, &mut faults);
+        if faults.is_empty() {
+            return Ok(table);
+        }
+    }
+    Err(Context { text, pool: Some(pool) }.report(faults))
+}
+
+fn assign(map: &RankMap, pool: &Pool, faults: &mut Vec<Fault>) -> Table {
+    let mut builder = Builder::new(pool, map.world_size());
+    for segment in map.segments() {
+        let span = segment.span;
+        let conflicts = builder.conflicts(&segment);
+        let sound = conflicts.is_empty();
+        faults.extend(conflicts.kinds().map(|kind| Fault { kind, span }));
+        if sound {
+            builder.segment(&segment);
+        }
+    }
+    builder.table
+}
+
+/// What keeps processes from their resources: the first process that would need two nodes, and the first that would need
+/// two hardware types.
+#[derive(Default)]
+struct Conflicts {
+    spans_nodes: Option<Kind>,
+    mixed_hardware: Option<Kind>,
+}
+
+impl Conflicts {
+    /// Take note of a process that needs resources of these two blocks.
+    fn note(&mut self, process: u32, first: Block, second: Block, per_process: u32) {
+        let process = ProcessRank(process);
+        if first.node != second.node && self.spans_nodes.is_none() {
+            self.spans_nodes = Some(Kind::SpansNodes { process, from: first.node, to: second.node, per_process });
+        }
+        if first.kind != second.kind && self.mixed_hardware.is_none() {
+            self.mixed_hardware = Some(Kind::MixedHardware { process, first: first.kind, second: second.kind });
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.spans_nodes.is_none() && self.mixed_hardware.is_none()
+    }
+
+    fn kinds(self) -> impl Iterator<Item = Kind> {
+        self.spans_nodes.into_iter().chain(self.mixed_hardware)
+    }
+}
+
+/// The packed strategy: windows of `per_process * stride` consecutive resources; process `j` of a window takes every
+/// `stride`-th from its `j`-th on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    range: RankRange,
+    per_process: u32,
+    stride: u32,
+}
+
+impl Packed {
+    /// Resources `start..=end`, `per_process` for each process, `stride` apart.
+    ///
+    /// # Errors
+    /// `invalid-value` for a count of 0, `reversed-range`, `not-multiple` when the windows do not fill the range, or
+    /// `too-many-processes`.
+    pub fn new(start: u32, end: u32, per_process: u32, stride: u32) -> Result<Self, Diagnostic> {
+        if per_process == 0 || stride == 0 {
+            let name = if stride == 0 { "stride" } else { "num_hardware_per_process" };
+            return Err(Diagnostic::new(Code::InvalidValue, format!("{name} is 0")).help("use 1 or more"));
+        }
+        let range = RankRange::new(start, end).ok_or_else(|| crate::syntax::reversed_range(start, end))?;
+        let window = u64::from(per_process) * u64::from(stride);
+        let count = u64::from(range.len());
+        if !count.is_multiple_of(window) {
+            let message =
+                format!("{count} resources cannot be packed in windows of {per_process} x {stride} = {window}");
+            let below = count / window * window;
+            let fits =
+                [below, below + window].into_iter().filter(|&n| n > 0).map(|n| n.to_string()).collect::<Vec<_>>();
+            return Err(
+                Diagnostic::new(Code::NotMultiple, message).help(format!("use {} resources", fits.join(" or ")))
+            );
+        }
+        let processes = count / u64::from(per_process);
+        if processes > u64::from(MAX_PROCESSES) {
+            let message = format!("{processes} processes; a component has at most {MAX_PROCESSES}");
+            return Err(Diagnostic::new(Code::TooManyProcesses, message).help("split the component"));
+        }
+        Ok(Packed { range, per_process, stride })
+    }
+
+    /// How many processes there are.
+    pub fn world_size(&self) -> u32 {
+        self.range.len() / self.per_process
+    }
+
+    /// The resource ranks that are used.
+    pub fn range(&self) -> RankRange {
+        self.range
+    }
+
+    /// Assign the processes to resources.
+    ///
+    /// # Errors
+    /// One fault: `no-resources`, `resource-out-of-range`, `spans-nodes` or `mixed-hardware`.
+    pub fn place(&self, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
+        let refuse = |kind| Context { text: "", pool: Some(pool) }.report(vec![Fault { kind, span: Span::default() }]);
+        let (range, resources) = (self.range, pool.len());
+        if range.last() >= resources {
+            return Err(refuse(if resources == 0 {
+                Kind::NoResources
+            } else {
+                Kind::ResourceOutOfRange { range, resources }
+            }));
+        }
+        let mut builder = Builder::new(pool, self.world_size());
+        builder.table.devices.reserve_exact(range.len() as usize);
+        let mut conflicts = Conflicts::default();
+        for process in 0..self.world_size() {
+            let (window, position) = (process / self.stride, process % self.stride);
+            let first = range.first() + window * self.per_process * self.stride + position;
+            let resources = (0..self.per_process).map(|i| first + i * self.stride);
+            builder.strided(process, resources, self.per_process, &mut conflicts);
+        }
+        let faults: Vec<_> = conflicts.kinds().map(|kind| Fault { kind, span: Span::default() }).collect();
+        if faults.is_empty() { Ok(builder.table) } else { Err(Context { text: "", pool: Some(pool) }.report(faults)) }
+    }
+}
+
+const NO_NODE: u32 = u32::MAX;
+
+struct Builder<'a> {
+    pool: &'a Pool,
+    table: Table,
+    /// By node rank, its placement node rank.
+    placement_node: Vec<u32>,
+    /// The block that the walk stands in.
+    block: usize,
+}
+
+impl<'a> Builder<'a> {
+    fn new(pool: &'a Pool, rows: u32) -> Self {
+        let rows = rows as usize;
+        let device_starts = if pool.by_node() {
+            Vec::new()
+        } else {
+            let mut starts = Vec::with_capacity(rows + 1);
+            starts.push(0);
+            starts
+        };
+        let table = Table {
+            groups: pool.groups().clone(),
+            group_starts: Vec::new(),
+            cluster_node_rank: Vec::with_capacity(rows),
+            placement_node_rank: Vec::with_capacity(rows),
+            local_rank: Vec::with_capacity(rows),
+            local_world_size: Vec::new(),
+            device_starts,
+            devices: Vec::new(),
+        };
+        Builder { pool, table, placement_node: vec![NO_NODE; pool.num_nodes() as usize], block: 0 }
+    }
+
+    /// What keeps the segment from being assigned. A process has two blocks where a block ends inside its share.
+    fn conflicts(&mut self, segment: &Segment<'_>) -> Conflicts {
+        let mut conflicts = Conflicts::default();
+        let per_process = segment.resources / segment.processes;
+        if per_process < 2 {
+            return conflicts;
+        }
+        let (mut position, mut last): (u32, Option<Block>) = (0, None);
+        for range in segment.ranges {
+            self.pieces(*range, |builder, _, count| {
+                let block = builder.pool.block(builder.block);
+                if let Some(last) = last.filter(|_| !position.is_multiple_of(per_process)) {
+                    conflicts.note(segment.first_process.0 + position / per_process, last, block, per_process);
+                }
+                last = Some(block);
+                position += count;
+            });
+        }
+        conflicts
+    }
+
+    /// Assign a segment that has no conflicts.
+    fn segment(&mut self, segment: &Segment<'_>) {
+        let Segment { ranges, resources, processes, .. } = *segment;
+        if processes >= resources {
+            for range in ranges {
+                self.pieces(*range, |builder, local, count| builder.share(local, count, processes / resources));
+            }
+            return;
+        }
+        let per_process = resources / processes;
+        let mut open = 0;
+        for range in ranges {
+            self.pieces(*range, |builder, local, count| {
+                let first = builder.table.devices.len() as u32 - open;
+                builder.table.devices.extend((local..local + count).map(|index| index as u16));
+                let complete = (open + count) / per_process;
+                builder.table.device_starts.extend((1..=complete).map(|i| first + i * per_process));
+                builder.push(complete);
+                open = (open + count) % per_process;
+            });
+        }
+    }
+
+    /// Cut a range where blocks meet: step into each block, then take the local index of the first resource and how many.
+    fn pieces(&mut self, range: RankRange, mut take: impl FnMut(&mut Self, u32, u32)) {
+        let mut rank = range.first();
+        while rank <= range.last() {
+            self.block = self.pool.block_of(ResourceRank(rank), self.block);
+            let (start, end) = self.pool.bounds(self.block);
+            let count = end.min(range.last() + 1) - rank;
+            take(self, rank - start, count);
+            rank += count;
+        }
+    }
+
+    /// `count` resources of the current block from a local index on, each for `sharing` processes.
+    fn share(&mut self, local: u32, count: u32, sharing: u32) {
+        if !self.pool.by_node() {
+            let first = self.table.devices.len() as u32;
+            if sharing == 1 {
+                self.table.devices.extend((local..local + count).map(|index| index as u16));
+            } else {
+                let shared =
+                    (local..local + count).flat_map(|index| std::iter::repeat_n(index as u16, sharing as usize));
+                self.table.devices.extend(shared);
+            }
+            self.table.device_starts.extend(first + 1..=first + count * sharing);
+        }
+        self.push(count * sharing);
+    }
+
+    /// One process with these resources; they may leave the block only into a conflict.
+    fn strided(
+        &mut self,
+        process: u32,
+        resources: impl Iterator<Item = u32>,
+        per_process: u32,
+        conflicts: &mut Conflicts,
+    ) {
+        let mut home: Option<Block> = None;
+        for resource in resources {
+            self.block = self.pool.block_of(ResourceRank(resource), self.block);
+            let block = self.pool.block(self.block);
+            conflicts.note(process, *home.get_or_insert(block), block, per_process);
+            self.table.devices.push((resource - self.pool.bounds(self.block).0) as u16);
+        }
+        self.table.device_starts.push(self.table.devices.len() as u32);
+        self.push(1);
+    }
+
+    /// `count` rows on the node of the current block.
+    fn push(&mut self, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let block = self.pool.block(self.block);
+        let table = &mut self.table;
+        let node = block.node.0;
+        let placement = &mut self.placement_node[node as usize];
+        if *placement == NO_NODE {
+            *placement = table.local_world_size.len() as u32;
+            table.local_world_size.push(0);
+        }
+        if table.group_starts.last().is_none_or(|&(_, group)| group != block.group) {
+            table.group_starts.push((table.cluster_node_rank.len() as u32, block.group));
+        }
+        let size = &mut table.local_world_size[*placement as usize];
+        table.cluster_node_rank.extend(std::iter::repeat_n(node, count as usize));
+        table.placement_node_rank.extend(std::iter::repeat_n(*placement, count as usize));
+        table.local_rank.extend(*size..*size + count);
+        *size += count;
+    }
+}

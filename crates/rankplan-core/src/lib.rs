@@ -1,0 +1,33 @@
+//! The placement language, its checks and the assignment of process ranks to resources.
+//!
+//! The rooms, in the order in which a placement walks through them:
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`syntax`] | text to parts with their places |
+//! | [`topology`] | what a resource rank means: nodes and their resources as prefix sums |
+//! | [`rank_map`] | parts to a checked map of resource ranks to process ranks |
+//! | [`assign`] | rank map (or the packed strategy) to a table |
+//! | [`table`] | one row a process, kept as columns |
+//!
+//! [`place`] does all of them. Faults are gathered, not thrown: one call reports everything that one look can find.
+//! No function here panics on any text or number.
+
+pub mod assign;
+pub mod diagnostic;
+pub mod fault;
+pub mod ids;
+pub mod rank_map;
+pub mod rank_set;
+pub mod render;
+pub mod syntax;
+pub mod table;
+pub mod topology;
+
+pub use assign::{Packed, place, place_map};
+pub use diagnostic::{Code, Diagnostic, Label};
+pub use ids::{NodeRank, ProcessRank, ResourceRank};
+pub use rank_map::RankMap;
+pub use rank_set::{RankRange, RankSet};
+pub use table::{Row, Table};
+pub use topology::{Inventory, NodeSpec, Pool, ResourceKind, Selection};

@@ -1,0 +1,201 @@
+//! Sets of ranks, kept as ranges.
+
+use std::fmt::{Display, Formatter, Result};
+
+use crate::ids::MAX_RANK;
+
+/// The ranks `first..=last`, never empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RankRange {
+    first: u32,
+    last: u32,
+}
+
+impl RankRange {
+    /// The range, if it has a rank and none past [`MAX_RANK`].
+    pub fn new(first: u32, last: u32) -> Option<Self> {
+        (first <= last && last <= MAX_RANK).then_some(RankRange { first, last })
+    }
+
+    /// The first `count` ranks from `first` on.
+    pub fn counted(first: u32, count: u32) -> Option<Self> {
+        Self::new(first, first.checked_add(count.checked_sub(1)?)?)
+    }
+
+    /// The lowest rank.
+    pub fn first(self) -> u32 {
+        self.first
+    }
+
+    /// The highest rank.
+    pub fn last(self) -> u32 {
+        self.last
+    }
+
+    /// How many ranks there are; at least 1, and it fits because the largest rank is `u32::MAX - 1`.
+    #[expect(clippy::len_without_is_empty, reason = "a range is never empty")]
+    pub fn len(self) -> u32 {
+        self.last - self.first + 1
+    }
+}
+
+impl Display for RankRange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        if self.first == self.last { write!(f, "{}", self.first) } else { write!(f, "{}-{}", self.first, self.last) }
+    }
+}
+
+/// A set of ranks: ascending ranges with a gap between any two.
+///
+/// `before[i]` is the number of ranks before range `i`, so that [`RankSet::nth`] and [`RankSet::position`] are binary
+/// searches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RankSet {
+    ranges: Vec<RankRange>,
+    before: Vec<u32>,
+}
+
+impl RankSet {
+    /// The union of ranges in any order.
+    pub fn from_ranges(ranges: impl IntoIterator<Item = RankRange>) -> Self {
+        let mut ranges: Vec<_> = ranges.into_iter().collect();
+        if !ranges.is_sorted() {
+            ranges.sort_unstable();
+        }
+        let mut set = RankSet::default();
+        for range in ranges {
+            set.push(range);
+        }
+        set
+    }
+
+    /// The ranks `0..count`.
+    pub fn first_ranks(count: u32) -> Self {
+        Self::from_ranges(RankRange::counted(0, count))
+    }
+
+    /// Add a range that does not start before the last one.
+    fn push(&mut self, range: RankRange) {
+        match self.ranges.last_mut() {
+            Some(last) if range.first <= last.last.saturating_add(1) => last.last = last.last.max(range.last),
+            _ => {
+                self.before.push(self.len());
+                self.ranges.push(range);
+            }
+        }
+    }
+
+    /// The ranges, ascending, with a gap between any two.
+    pub fn ranges(&self) -> &[RankRange] {
+        &self.ranges
+    }
+
+    /// How many ranks there are.
+    pub fn len(&self) -> u32 {
+        match (self.before.last(), self.ranges.last()) {
+            (Some(before), Some(range)) => before + range.len(),
+            _ => 0,
+        }
+    }
+
+    /// Whether there is no rank.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The rank at this position, counted from 0 in ascending order.
+    pub fn nth(&self, position: u32) -> Option<u32> {
+        let at = self.before.partition_point(|&before| before <= position).checked_sub(1)?;
+        let offset = position - self.before[at];
+        (offset < self.ranges[at].len()).then(|| self.ranges[at].first + offset)
+    }
+
+    /// The position of a rank: the inverse of [`RankSet::nth`].
+    pub fn position(&self, rank: u32) -> Option<u32> {
+        let at = self.ranges.partition_point(|range| range.first <= rank).checked_sub(1)?;
+        (rank <= self.ranges[at].last).then(|| self.before[at] + rank - self.ranges[at].first)
+    }
+
+    /// Whether the rank is in the set.
+    pub fn contains(&self, rank: u32) -> bool {
+        self.position(rank).is_some()
+    }
+
+    /// The ranks, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.ranges.iter().flat_map(|range| range.first..=range.last)
+    }
+
+    /// The ranks of either set.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self::from_ranges(self.ranges.iter().chain(&other.ranges).copied())
+    }
+
+    /// The ranks of both sets.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let (mut set, mut i, mut j) = (RankSet::default(), 0, 0);
+        while let (Some(a), Some(b)) = (self.ranges.get(i), other.ranges.get(j)) {
+            if let Some(range) = RankRange::new(a.first.max(b.first), a.last.min(b.last)) {
+                set.push(range);
+            }
+            if a.last < b.last {
+                i += 1;
+            } else {
+                j += 1;
+            }
+        }
+        set
+    }
+
+    /// The ranks of this set that are not in the other.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        let (mut set, mut j) = (RankSet::default(), 0);
+        for range in &self.ranges {
+            let mut first = range.first;
+            while other.ranges.get(j).is_some_and(|cut| cut.last < first) {
+                j += 1;
+            }
+            let mut k = j;
+            while let Some(cut) = other.ranges.get(k).filter(|cut| cut.first <= range.last) {
+                if let Some(kept) = cut.first.checked_sub(1).and_then(|last| RankRange::new(first, last)) {
+                    set.push(kept);
+                }
+                first = cut.last + 1;
+                k += 1;
+            }
+            j = k.saturating_sub(1).max(j);
+            if let Some(kept) = RankRange::new(first, range.last) {
+                set.push(kept);
+            }
+        }
+        set
+    }
+}
+
+impl FromIterator<u32> for RankSet {
+    /// The set of these ranks; ranks past [`MAX_RANK`] are left out.
+    fn from_iter<I: IntoIterator<Item = u32>>(ranks: I) -> Self {
+        Self::from_ranges(ranks.into_iter().filter_map(|rank| RankRange::new(rank, rank)))
+    }
+}
+
+impl Display for RankSet {
+    /// The canonical text: ascending and merged, `0-3,7`; empty for the empty set.
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write_ranges(f, &self.ranges)
+    }
+}
+
+/// Write ranges with commas between.
+pub(crate) fn write_ranges(f: &mut Formatter<'_>, ranges: &[RankRange]) -> Result {
+    for (i, range) in ranges.iter().enumerate() {
+        if i > 0 {
+            f.write_str(",")?;
+        }
+        range.fmt(f)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! One row a process, kept as columns.
+
+use std::sync::Arc;
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::ids::{NodeRank, ProcessRank};
+use crate::topology::{Group, Inventory, ResourceKind};
+
+/// Where the processes of one component run.
+///
+/// 16 bytes a row and 2 a resource; what can be had from these is not stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    pub(crate) groups: Arc<[Group]>,
+    /// First row of each stretch of rows that were placed through one group, and the group.
+    pub(crate) group_starts: Vec<(u32, u32)>,
+    pub(crate) cluster_node_rank: Vec<u32>,
+    pub(crate) placement_node_rank: Vec<u32>,
+    pub(crate) local_rank: Vec<u32>,
+    /// By placement node rank.
+    pub(crate) local_world_size: Vec<u32>,
+    /// By row, the index of its first device; and at the end, the number of devices. Empty when placed by node.
+    pub(crate) device_starts: Vec<u32>,
+    /// Local indices.
+    pub(crate) devices: Vec<u16>,
+}
+
+/// Where one process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// Process rank.
+    pub rank: ProcessRank,
+    /// Node rank in the cluster.
+    pub cluster_node_rank: NodeRank,
+    /// Index of the node among those that the component uses, in order of first use.
+    pub placement_node_rank: u32,
+    /// Index among the component's processes on the node.
+    pub local_rank: u32,
+    /// Number of the component's processes on the node.
+    pub local_world_size: u32,
+    /// Local indices of its resources on the node; empty when placed by node.
+    pub devices: &'a [u16],
+    /// Index in [`Table::groups`] of the group through which the node was selected.
+    pub group: u32,
+}
+
+/// The columns that a table can be made of again; see [`Table`] for what they hold.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    /// The groups that rows were placed through.
+    pub groups: Vec<Group>,
+    /// First row of each stretch of rows of one group, and the index of the group.
+    pub group_starts: Vec<(u32, u32)>,
+    /// By row.
+    pub cluster_node_rank: Vec<u32>,
+    /// By row, and one more; empty when placed by node.
+    pub device_starts: Vec<u32>,
+    /// Local indices.
+    pub devices: Vec<u16>,
+}
+
+impl Table {
+    /// A table from its columns.
+    ///
+    /// # Errors
+    /// `invalid-plan` when the columns contradict each other or the inventory.
+    pub fn from_columns(columns: Columns, inventory: &Inventory) -> Result<Self, Diagnostic> {
+        let Columns { groups, group_starts, cluster_node_rank, device_starts, devices } = columns;
+        let refuse = |message: &str| Err(Diagnostic::new(Code::InvalidPlan, message));
+        let rows = cluster_node_rank.len();
+        let starts_fit = device_starts.is_empty() && devices.is_empty()
+            || device_starts.len() == rows + 1
+                && device_starts.first() == Some(&0)
+                && device_starts.last().is_some_and(|&end| end as usize == devices.len())
+                && device_starts.is_sorted();
+        if !starts_fit {
+            return refuse("the devices do not fit the rows");
+        }
+        let groups_fit = group_starts.first().is_none_or(|&(first, _)| first == 0)
+            && group_starts.is_empty() == (rows == 0)
+            && group_starts.is_sorted_by(|a, b| a.0 < b.0)
+            && group_starts.iter().all(|&(first, group)| (first as usize) < rows && (group as usize) < groups.len());
+        if !groups_fit {
+            return refuse("the node groups do not fit the rows");
+        }
+        let mut table = Table {
+            groups: groups.into(),
+            group_starts,
+            cluster_node_rank,
+            placement_node_rank: Vec::with_capacity(rows),
+            local_rank: Vec::with_capacity(rows),
+            local_world_size: Vec::new(),
+            device_starts,
+            devices,
+        };
+        let mut placement_node = vec![None; inventory.num_nodes() as usize];
+        for &node in &table.cluster_node_rank {
+            let Some(placement) = placement_node.get_mut(node as usize) else {
+                return refuse("a row is on a node that the inventory does not have");
+            };
+            let placement = *placement.get_or_insert_with(|| {
+                table.local_world_size.push(0_u32);
+                table.local_world_size.len() as u32 - 1
+            });
+            table.placement_node_rank.push(placement);
+            table.local_rank.push(table.local_world_size[placement as usize]);
+            table.local_world_size[placement as usize] += 1;
+        }
+        let past_the_node = (0..table.len()).filter_map(|rank| table.row(ProcessRank(rank))).any(|row| {
+            let count = inventory.spec(row.cluster_node_rank).map_or(0, |spec| spec.accelerator_ids.len());
+            table.groups[row.group as usize].kind == ResourceKind::Accelerator
+                && row.devices.iter().any(|&index| usize::from(index) >= count)
+        });
+        if past_the_node { refuse("a row has an accelerator that its node does not have") } else { Ok(table) }
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> u32 {
+        self.cluster_node_rank.len() as u32
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.cluster_node_rank.is_empty()
+    }
+
+    /// The row of a process, if there is such a process.
+    pub fn row(&self, rank: ProcessRank) -> Option<Row<'_>> {
+        let index = rank.0 as usize;
+        let placement_node_rank = *self.placement_node_rank.get(index)?;
+        let stretch = self.group_starts.partition_point(|&(first, _)| first <= rank.0).checked_sub(1)?;
+        Some(Row {
+            rank,
+            cluster_node_rank: NodeRank(self.cluster_node_rank[index]),
+            placement_node_rank,
+            local_rank: self.local_rank[index],
+            local_world_size: self.local_world_size[placement_node_rank as usize],
+            devices: self.devices_of(index),
+            group: self.group_starts[stretch].1,
+        })
+    }
+
+    fn devices_of(&self, index: usize) -> &[u16] {
+        match self.device_starts.get(index..index + 2) {
+            Some(&[start, end]) => &self.devices[start as usize..end as usize],
+            _ => &[],
+        }
+    }
+
+    /// By row, the node rank in the cluster.
+    pub fn cluster_node_rank(&self) -> &[u32] {
+        &self.cluster_node_rank
+    }
+
+    /// By row, the index of its node among those that the component uses.
+    pub fn placement_node_rank(&self) -> &[u32] {
+        &self.placement_node_rank
+    }
+
+    /// By row, the index among the component's processes on the node.
+    pub fn local_rank(&self) -> &[u32] {
+        &self.local_rank
+    }
+
+    /// By placement node rank, the number of the component's processes on the node.
+    pub fn local_world_size(&self) -> &[u32] {
+        &self.local_world_size
+    }
+
+    /// By row, the index of its first device in [`Table::devices`]; and at the end, their number. Empty when placed by node.
+    pub fn device_starts(&self) -> &[u32] {
+        &self.device_starts
+    }
+
+    /// The local indices of the resources of all rows.
+    pub fn devices(&self) -> &[u16] {
+        &self.devices
+    }
+
+    /// The groups that rows were placed through.
+    pub fn groups(&self) -> &Arc<[Group]> {
+        &self.groups
+    }
+
+    /// The first row of each stretch of rows that were placed through one group, and the index of the group.
+    pub fn group_starts(&self) -> &[(u32, u32)] {
+        &self.group_starts
+    }
+
+    /// Bytes held by the columns.
+    pub fn bytes(&self) -> usize {
+        let words = self.cluster_node_rank.capacity()
+            + self.placement_node_rank.capacity()
+            + self.local_rank.capacity()
+            + self.local_world_size.capacity()
+            + self.device_starts.capacity()
+            + 2 * self.group_starts.capacity();
+        4 * words + 2 * self.devices.capacity()
+    }
+}

@@ -1,0 +1,75 @@
+//! Diagnostics to the exceptions of `rankplan.errors`, and to text.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use rankplan_core::render::Report;
+use rankplan_core::{Code, Diagnostic};
+
+/// The exception for these faults, which were found in `text`.
+pub fn refuse(py: Python<'_>, text: &str, faults: Vec<Diagnostic>) -> PyErr {
+    exception(py, text, faults).unwrap_or_else(|error| error)
+}
+
+fn exception(py: Python<'_>, text: &str, faults: Vec<Diagnostic>) -> PyResult<PyErr> {
+    let errors = py.import("rankplan.errors")?;
+    let (diagnostic, label) = (errors.getattr("Diagnostic")?, errors.getattr("Label")?);
+    let ascii = text.is_ascii();
+    let chars = |at: usize| if ascii { at } else { text.get(..at).map_or(at, |before| before.chars().count()) };
+    let mut list = Vec::with_capacity(faults.len());
+    for fault in faults {
+        let labels = fault
+            .labels
+            .iter()
+            .map(|part| label.call1((chars(part.span.start), chars(part.span.end), part.text.as_str())))
+            .collect::<PyResult<Vec<_>>>()?;
+        let fields = PyDict::new(py);
+        fields.set_item("help", fault.help)?;
+        fields.set_item("labels", PyTuple::new(py, labels)?)?;
+        fields.set_item("text", Some(text).filter(|text| !text.is_empty()))?;
+        list.push(diagnostic.call((fault.code.slug(), fault.message), Some(&fields))?);
+    }
+    Ok(PyErr::from_value(errors.getattr("refusal")?.call1((list,))?))
+}
+
+/// The codes of every rule, in the order of the documentation.
+#[pyfunction]
+pub fn error_codes() -> Vec<&'static str> {
+    Code::ALL.iter().map(|code| code.slug()).collect()
+}
+
+/// A `rankplan.errors.Diagnostic` as text with carets.
+#[pyfunction]
+pub fn render(diagnostic: &Bound<'_, PyAny>, color: bool) -> PyResult<String> {
+    let text = |name| diagnostic.getattr(name)?.extract::<Option<String>>();
+    let number = |name| diagnostic.getattr(name)?.extract::<Option<usize>>();
+    let (code, message): (String, String) =
+        (diagnostic.getattr("code")?.extract()?, diagnostic.getattr("message")?.extract()?);
+    let (help, path, line) = (text("help")?, text("path")?.unwrap_or_default(), number("line")?);
+    let place = [text("file")?, line.map(|n| n.to_string()), number("column")?.map(|n| n.to_string())];
+    let (source, offset) = match text("source")? {
+        Some(source) => (source, diagnostic.getattr("offset")?.extract()?),
+        None => (text("text")?.unwrap_or_default(), 0),
+    };
+    let ascii = source.is_ascii();
+    let byte =
+        |at: usize| if ascii { at } else { source.char_indices().nth(at).map_or(source.len(), |(index, _)| index) };
+    let mut labels = Vec::new();
+    for label in diagnostic.getattr("labels")?.try_iter()? {
+        let label = label?;
+        let (start, end): (usize, usize) = (label.getattr("start")?.extract()?, label.getattr("end")?.extract()?);
+        let word: String = label.getattr("text")?.extract()?;
+        labels.push((byte(start + offset)..byte(end + offset), word));
+    }
+    let report = Report {
+        warning: diagnostic.getattr("warning")?.extract()?,
+        code: &code,
+        message: &message,
+        help: help.as_deref(),
+        place: &place.into_iter().flatten().collect::<Vec<_>>().join(":"),
+        path: &path,
+        source: &source,
+        line,
+        labels: labels.iter().map(|(span, word)| (span.clone(), word.as_str())).collect(),
+    };
+    Ok(report.render(color))
+}

@@ -1,0 +1,24 @@
+//! `rankplan._core`: conversions between Python and `rankplan-core`, and nothing else.
+
+mod errors;
+mod placements;
+mod rank_map;
+mod rank_set;
+mod topology;
+
+use pyo3::prelude::*;
+
+/// The compiled core of rankplan.
+#[pymodule(gil_used = false)]
+mod _core {
+    #[pymodule_export]
+    use super::errors::{error_codes, render};
+    #[pymodule_export]
+    use super::placements::{Placement, Placements};
+    #[pymodule_export]
+    use super::rank_map::{Packed, RankMap};
+    #[pymodule_export]
+    use super::rank_set::RankSet;
+    #[pymodule_export]
+    use super::topology::{Inventory, Pool};
+}

@@ -1,0 +1,457 @@
+//! `Placements`, the rows of one component, and `Placement`, one of them.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PySlice, PyType};
+use rankplan_core::table::Columns;
+use rankplan_core::topology::Group;
+use rankplan_core::{Inventory as CoreInventory, NodeSpec, ProcessRank, ResourceKind, Table};
+
+use crate::errors::refuse;
+use crate::rank_set::RankSet;
+use crate::topology::{Inventory, SpecState};
+
+/// Where one process runs.
+#[pyclass(frozen, eq, hash, module = "rankplan._core")]
+#[derive(Clone)]
+pub struct Placement {
+    /// Process rank.
+    #[pyo3(get)]
+    rank: u32,
+    /// Number of processes of the component.
+    #[pyo3(get)]
+    world_size: u32,
+    /// Node rank in the cluster.
+    #[pyo3(get)]
+    cluster_node_rank: u32,
+    /// Index of the node among those that the component uses, in order of first use.
+    #[pyo3(get)]
+    placement_node_rank: u32,
+    /// Index among the component's processes on the node.
+    #[pyo3(get)]
+    local_rank: u32,
+    /// Number of the component's processes on the node.
+    #[pyo3(get)]
+    local_world_size: u32,
+    /// Whether the process sees its own accelerators only.
+    #[pyo3(get)]
+    isolate_accelerator: bool,
+    local: Box<[u16]>,
+    groups: Arc<[Group]>,
+    group: u32,
+    node: Arc<NodeSpec>,
+}
+
+impl Placement {
+    fn group(&self) -> &Group {
+        &self.groups[self.group as usize]
+    }
+
+    /// Local indices of its own accelerators.
+    fn own(&self) -> &[u16] {
+        if self.group().kind == ResourceKind::Accelerator { &self.local } else { &[] }
+    }
+
+    /// Everything that tells two rows apart.
+    fn key(&self) -> ([u32; 6], bool, &[u16], &Group, &NodeSpec) {
+        let ranks = [
+            self.rank,
+            self.world_size,
+            self.cluster_node_rank,
+            self.placement_node_rank,
+            self.local_rank,
+            self.local_world_size,
+        ];
+        (ranks, self.isolate_accelerator, &self.local, self.group(), &self.node)
+    }
+}
+
+impl PartialEq for Placement {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Hash for Placement {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+type PlacementState = ([u32; 6], bool, Vec<u16>, (String, String), (String, Vec<String>));
+
+#[pymethods]
+impl Placement {
+    /// Local indices of its resources on the node; empty when placed by node.
+    #[getter]
+    fn local_hardware_ranks(&self) -> Vec<u16> {
+        self.local.to_vec()
+    }
+
+    /// The kind of accelerator that the node has; `NO_ACCEL` for none.
+    #[getter]
+    fn accelerator_type(&self) -> &str {
+        &self.node.accelerator_type
+    }
+
+    /// The accelerators that the process sees, in the node's own ids.
+    #[getter]
+    fn visible_accelerators(&self) -> Vec<&str> {
+        let ids = &self.node.accelerator_ids;
+        match self.own() {
+            own if self.isolate_accelerator && !own.is_empty() => {
+                own.iter().filter_map(|&index| ids.get(usize::from(index))).map(String::as_str).collect()
+            }
+            _ => ids.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// Local index of its own first accelerator; of the node's first where it has none of its own; -1 on a node without.
+    #[getter]
+    fn local_accelerator_rank(&self) -> i32 {
+        match self.own().first() {
+            Some(&index) => i32::from(index),
+            None if self.node.accelerator_ids.is_empty() => -1,
+            None => 0,
+        }
+    }
+
+    /// Number of its own accelerators.
+    #[getter]
+    fn num_accelerators(&self) -> usize {
+        self.own().len()
+    }
+
+    /// All its resources as (node rank, local index).
+    #[getter]
+    fn devices(&self) -> Vec<(u32, u16)> {
+        self.local.iter().map(|&index| (self.cluster_node_rank, index)).collect()
+    }
+
+    /// What its resources are: `accelerator`, `node`, or a hardware type.
+    #[getter]
+    fn resource_type(&self) -> &str {
+        kind_name(&self.group().kind)
+    }
+
+    /// The group through which the node was selected.
+    #[getter]
+    fn node_group_label(&self) -> &str {
+        &self.group().label
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Placement(rank={}/{}, node={}, local_rank={}/{}, {}={:?}, visible={:?}, node_group='{}')",
+            self.rank,
+            self.world_size,
+            self.cluster_node_rank,
+            self.local_rank,
+            self.local_world_size,
+            kind_name(&self.group().kind),
+            self.local,
+            self.visible_accelerators(),
+            self.group().label,
+        )
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PlacementState,))> {
+        let row = slf.get();
+        let (ranks, isolate, local, group, node) = row.key();
+        let group = (group.label.clone(), kind_name(&group.kind).to_owned());
+        let node = (node.accelerator_type.clone(), node.accelerator_ids.clone());
+        Ok((slf.get_type().getattr("_restore")?, ((ranks, isolate, local.to_vec(), group, node),)))
+    }
+
+    #[classmethod]
+    fn _restore(_class: &Bound<'_, PyType>, state: PlacementState) -> Self {
+        let (ranks, isolate_accelerator, local, (label, kind), (accelerator_type, accelerator_ids)) = state;
+        let [rank, world_size, cluster_node_rank, placement_node_rank, local_rank, local_world_size] = ranks;
+        Placement {
+            rank,
+            world_size,
+            cluster_node_rank,
+            placement_node_rank,
+            local_rank,
+            local_world_size,
+            isolate_accelerator,
+            local: local.into(),
+            groups: Arc::new([Group { label, kind: kind_from(kind) }]),
+            group: 0,
+            node: Arc::new(NodeSpec { accelerator_type, accelerator_ids }),
+        }
+    }
+}
+
+fn kind_name(kind: &ResourceKind) -> &str {
+    match kind {
+        ResourceKind::Accelerator => "accelerator",
+        ResourceKind::Node => "node",
+        ResourceKind::Hardware(name) => name,
+    }
+}
+
+fn kind_from(name: String) -> ResourceKind {
+    match name.as_str() {
+        "accelerator" => ResourceKind::Accelerator,
+        "node" => ResourceKind::Node,
+        _ => ResourceKind::Hardware(name),
+    }
+}
+
+/// The placements of one component, in rank order: columns, of which a row becomes an object when it is asked for.
+#[pyclass(frozen, eq, sequence, module = "rankplan._core")]
+#[derive(Clone)]
+pub struct Placements {
+    table: Arc<Table>,
+    inventory: Arc<CoreInventory>,
+    isolate: bool,
+    start: isize,
+    step: isize,
+    len: usize,
+}
+
+impl Placements {
+    pub fn new(table: Table, inventory: Arc<CoreInventory>, isolate: bool) -> Self {
+        let len = table.len() as usize;
+        Placements { table: Arc::new(table), inventory, isolate, start: 0, step: 1, len }
+    }
+
+    fn whole(&self) -> bool {
+        self.start == 0 && self.step == 1 && self.len == self.table.len() as usize
+    }
+
+    fn placement(&self, index: usize) -> Option<Placement> {
+        let rank = self.start + self.step * index as isize;
+        let row = self.table.row(ProcessRank(u32::try_from(rank).ok()?))?;
+        Some(Placement {
+            rank: row.rank.0,
+            world_size: self.table.len(),
+            cluster_node_rank: row.cluster_node_rank.0,
+            placement_node_rank: row.placement_node_rank,
+            local_rank: row.local_rank,
+            local_world_size: row.local_world_size,
+            isolate_accelerator: self.isolate,
+            local: row.devices.into(),
+            groups: self.table.groups().clone(),
+            group: row.group,
+            node: self.inventory.spec(row.cluster_node_rank)?.clone(),
+        })
+    }
+
+    fn rows(&self) -> impl Iterator<Item = Placement> {
+        (0..self.len).filter_map(|index| self.placement(index))
+    }
+}
+
+impl PartialEq for Placements {
+    fn eq(&self, other: &Self) -> bool {
+        if self.len != other.len || self.isolate != other.isolate {
+            return false;
+        }
+        if self.whole() && other.whole() && self.inventory == other.inventory && self.table == other.table {
+            return true;
+        }
+        self.rows().eq(other.rows())
+    }
+}
+
+/// Columns as little-endian bytes, for pickles and saved plans: groups, stretches, nodes, device starts, devices.
+type PlacementsState<'py> =
+    (Vec<(String, String)>, Vec<(u32, u32)>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+fn words<'py>(py: Python<'py>, column: &[u32]) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &column.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+}
+
+fn halves<'py>(py: Python<'py>, column: &[u16]) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &column.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+}
+
+#[pymethods]
+impl Placements {
+    fn __len__(&self) -> usize {
+        self.len
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let indices = slice.indices(self.len as isize)?;
+            let start = self.start + self.step * indices.start;
+            let part = Placements { start, step: self.step * indices.step, len: indices.slicelength, ..self.clone() };
+            return Ok(Bound::new(py, part)?.into_any());
+        }
+        let position: isize = index.extract()?;
+        let at = if position < 0 { position + self.len as isize } else { position };
+        match usize::try_from(at).ok().filter(|&at| at < self.len).and_then(|at| self.placement(at)) {
+            Some(placement) => Ok(Bound::new(py, placement)?.into_any()),
+            None => Err(PyIndexError::new_err(format!("row {position} of {} placements", self.len))),
+        }
+    }
+
+    fn __iter__(slf: &Bound<'_, Self>) -> PlacementIterator {
+        PlacementIterator { placements: slf.clone().unbind(), index: 0 }
+    }
+
+    fn __contains__(&self, row: &Bound<'_, PyAny>) -> bool {
+        row.cast::<Placement>().is_ok_and(|row| self.rows().any(|other| other == *row.get()))
+    }
+
+    /// Return the position of a row; `ValueError` when it is not there.
+    fn index(&self, row: &Placement) -> PyResult<usize> {
+        self.rows().position(|other| other == *row).ok_or_else(|| PyValueError::new_err("the placement is not here"))
+    }
+
+    /// Return how many rows equal this one.
+    fn count(&self, row: &Placement) -> usize {
+        self.rows().filter(|other| other == row).count()
+    }
+
+    /// Number of processes of the component.
+    #[getter]
+    fn world_size(&self) -> u32 {
+        self.table.len()
+    }
+
+    /// Whether each process sees its own accelerators only.
+    #[getter]
+    fn isolate_accelerator(&self) -> bool {
+        self.isolate
+    }
+
+    /// Labels of the node groups that were selected, and what each counts: `accelerator`, `node` or a hardware type.
+    #[getter]
+    fn node_groups(&self) -> Vec<(&str, &str)> {
+        self.table.groups().iter().map(|group| (group.label.as_str(), kind_name(&group.kind))).collect()
+    }
+
+    /// Bytes that the columns take.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.table.bytes()
+    }
+
+    /// The same rows with another visibility.
+    fn isolated(&self, isolate: bool) -> Self {
+        Placements { isolate, ..self.clone() }
+    }
+
+    /// Return the columns as NumPy arrays by name: `rank`, `cluster_node_rank`, `placement_node_rank`, `local_rank`,
+    /// `local_world_size` have shape (len,), `device_starts` (len + 1,) gives each row's part of `devices`, which holds local
+    /// indices. Raises `ImportError` without NumPy.
+    fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let numpy = py.import("numpy")?;
+        let (mut nodes, mut places, mut locals, mut sizes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut ranks, mut starts, mut devices) = (Vec::new(), vec![0], Vec::new());
+        for index in 0..self.len {
+            let rank = u32::try_from(self.start + self.step * index as isize).unwrap_or(u32::MAX);
+            let Some(row) = self.table.row(ProcessRank(rank)) else { continue };
+            ranks.push(rank);
+            nodes.push(row.cluster_node_rank.0);
+            places.push(row.placement_node_rank);
+            locals.push(row.local_rank);
+            sizes.push(row.local_world_size);
+            devices.extend_from_slice(row.devices);
+            starts.push(devices.len() as u32);
+        }
+        let columns = PyDict::new(py);
+        let names =
+            ["rank", "cluster_node_rank", "placement_node_rank", "local_rank", "local_world_size", "device_starts"];
+        for (name, column) in names.into_iter().zip([&ranks, &nodes, &places, &locals, &sizes, &starts]) {
+            columns.set_item(name, numpy.call_method1("frombuffer", (words(py, column), "<u4"))?)?;
+        }
+        columns.set_item("devices", numpy.call_method1("frombuffer", (halves(py, &devices), "<u2"))?)?;
+        Ok(columns)
+    }
+
+    fn __repr__(&self) -> String {
+        let groups = self.table.groups().iter().map(|group| group.label.as_str()).collect::<Vec<_>>().join(",");
+        format!("<Placements of {} processes on {} nodes of '{groups}'>", self.len, self.table.local_world_size().len())
+    }
+
+    /// The columns as bytes; see `from_state`.
+    fn state<'py>(&self, py: Python<'py>) -> PlacementsState<'py> {
+        let table = &self.table;
+        let groups =
+            table.groups().iter().map(|group| (group.label.clone(), kind_name(&group.kind).to_owned())).collect();
+        let nodes = words(py, table.cluster_node_rank());
+        (groups, table.group_starts().to_vec(), nodes, words(py, table.device_starts()), halves(py, table.devices()))
+    }
+
+    /// Placements from what `state` gave; `PlacementError` when it contradicts itself or the inventory.
+    #[classmethod]
+    fn from_state(
+        class: &Bound<'_, PyType>,
+        inventory: &Inventory,
+        isolate: bool,
+        state: PlacementsState<'_>,
+    ) -> PyResult<Self> {
+        let (groups, group_starts, nodes, starts, devices) = state;
+        let words = |bytes: &Bound<'_, PyBytes>| {
+            let (words, _) = bytes.as_bytes().as_chunks::<4>();
+            words.iter().map(|word| u32::from_le_bytes(*word)).collect::<Vec<_>>()
+        };
+        let (halves, _) = devices.as_bytes().as_chunks::<2>();
+        let columns = Columns {
+            groups: groups.into_iter().map(|(label, kind)| Group { label, kind: kind_from(kind) }).collect(),
+            group_starts,
+            cluster_node_rank: words(&nodes),
+            device_starts: words(&starts),
+            devices: halves.iter().map(|half| u16::from_le_bytes(*half)).collect(),
+        };
+        let table = Table::from_columns(columns, &inventory.0).map_err(|fault| refuse(class.py(), "", vec![fault]))?;
+        Ok(Placements::new(table, inventory.0.clone(), isolate))
+    }
+
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Vec<SpecState>, bool, PlacementsState<'py>, SliceState))> {
+        let rows = slf.get();
+        let specs = rows
+            .inventory
+            .entries()
+            .map(|(ranks, spec)| (RankSet(ranks), spec.accelerator_type.clone(), spec.accelerator_ids.clone()));
+        let state = (specs.collect(), rows.isolate, rows.state(slf.py()), (rows.start, rows.step, rows.len));
+        Ok((slf.get_type().getattr("_restore")?, state))
+    }
+
+    #[classmethod]
+    fn _restore(
+        class: &Bound<'_, PyType>,
+        specs: Vec<SpecState>,
+        isolate: bool,
+        state: PlacementsState<'_>,
+        slice: SliceState,
+    ) -> PyResult<Self> {
+        let (start, step, len) = slice;
+        let inventory = Inventory::new(class.py(), specs)?;
+        let whole = Placements::from_state(class, &inventory, isolate, state)?;
+        Ok(Placements { start, step, len, ..whole })
+    }
+}
+
+/// Start, step and length of a slice.
+type SliceState = (isize, isize, usize);
+
+#[pyclass(module = "rankplan._core")]
+struct PlacementIterator {
+    placements: Py<Placements>,
+    index: usize,
+}
+
+#[pymethods]
+impl PlacementIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self) -> Option<Placement> {
+        let placements = self.placements.get();
+        let placement = placements.placement(self.index).filter(|_| self.index < placements.len)?;
+        self.index += 1;
+        Some(placement)
+    }
+}

@@ -1,0 +1,119 @@
+//! `RankSet`.
+
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use rankplan_core::syntax::parse_rank_set;
+
+use crate::errors::refuse;
+
+/// A set of ranks, kept as ranges.
+#[pyclass(frozen, eq, hash, sequence, from_py_object, module = "rankplan._core")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RankSet(pub rankplan_core::RankSet);
+
+#[pymethods]
+impl RankSet {
+    #[new]
+    #[pyo3(signature = (ranks = None, /))]
+    fn new(ranks: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(ranks) = ranks else { return Ok(RankSet(rankplan_core::RankSet::default())) };
+        if let Ok(set) = ranks.cast::<RankSet>() {
+            return Ok(set.get().clone());
+        }
+        if let Ok(text) = ranks.cast::<PyString>() {
+            let text = text.to_string();
+            return parse_rank_set(&text).map(RankSet).map_err(|fault| refuse(ranks.py(), &text, vec![fault]));
+        }
+        let mut list = Vec::new();
+        for rank in ranks
+            .try_iter()
+            .map_err(|_| PyTypeError::new_err("ranks are a text such as \"0-3,7\", or an iterable of int"))?
+        {
+            let rank: u32 = rank?.extract()?;
+            if rank > rankplan_core::ids::MAX_RANK {
+                return Err(PyValueError::new_err(format!(
+                    "rank {rank} is too large; ranks go up to {}",
+                    rankplan_core::ids::MAX_RANK
+                )));
+            }
+            list.push(rank);
+        }
+        Ok(RankSet(list.into_iter().collect()))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len() as usize
+    }
+
+    fn __contains__(&self, rank: &Bound<'_, PyAny>) -> bool {
+        rank.extract::<u32>().is_ok_and(|rank| self.0.contains(rank))
+    }
+
+    fn __getitem__(&self, position: isize) -> PyResult<u32> {
+        let count = self.0.len();
+        let at = if position < 0 { position + count as isize } else { position };
+        u32::try_from(at)
+            .ok()
+            .and_then(|at| self.0.nth(at))
+            .ok_or_else(|| PyIndexError::new_err(format!("position {position} of a rank set of {count}")))
+    }
+
+    fn __iter__(&self) -> RankIterator {
+        RankIterator { set: self.0.clone(), position: 0 }
+    }
+
+    /// Return the position of `rank` among the ranks, from 0; `ValueError` when it is not in the set.
+    fn index(&self, rank: u32) -> PyResult<u32> {
+        self.0.position(rank).ok_or_else(|| PyValueError::new_err(format!("rank {rank} is not in {}", self.__repr__())))
+    }
+
+    /// The first and last rank of every range, ascending.
+    #[getter]
+    fn ranges(&self) -> Vec<(u32, u32)> {
+        self.0.ranges().iter().map(|range| (range.first(), range.last())).collect()
+    }
+
+    fn __or__(&self, other: &RankSet) -> RankSet {
+        RankSet(self.0.union(&other.0))
+    }
+
+    fn __and__(&self, other: &RankSet) -> RankSet {
+        RankSet(self.0.intersection(&other.0))
+    }
+
+    fn __sub__(&self, other: &RankSet) -> RankSet {
+        RankSet(self.0.difference(&other.0))
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("RankSet('{}')", self.0)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, pyo3::types::PyType>, (String,)) {
+        (slf.get_type(), (slf.get().0.to_string(),))
+    }
+}
+
+#[pyclass(module = "rankplan._core")]
+struct RankIterator {
+    set: rankplan_core::RankSet,
+    position: u32,
+}
+
+#[pymethods]
+impl RankIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self) -> Option<u32> {
+        let rank = self.set.nth(self.position)?;
+        self.position += 1;
+        Some(rank)
+    }
+}

@@ -1,0 +1,115 @@
+//! `Inventory` and `Pool`.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use rankplan_core::topology::Counted;
+use rankplan_core::{NodeRank, NodeSpec, Selection, assign};
+
+use crate::errors::refuse;
+use crate::placements::Placements;
+use crate::rank_map::{Packed, RankMap};
+use crate::rank_set::RankSet;
+
+/// Node ranks, accelerator type, and the ids of the accelerators of each of these nodes.
+pub type SpecState = (RankSet, String, Vec<String>);
+
+/// What each node has.
+#[pyclass(frozen, eq, module = "rankplan._core")]
+#[derive(PartialEq)]
+pub struct Inventory(pub Arc<rankplan_core::Inventory>);
+
+#[pymethods]
+impl Inventory {
+    /// `entries`: node ranks, accelerator type, and the ids of the accelerators of each of these nodes.
+    #[new]
+    pub fn new(py: Python<'_>, entries: Vec<SpecState>) -> PyResult<Self> {
+        let entries = entries
+            .into_iter()
+            .map(|(ranks, accelerator_type, accelerator_ids)| (ranks.0, NodeSpec { accelerator_type, accelerator_ids }))
+            .collect();
+        let inventory = rankplan_core::Inventory::new(entries).map_err(|fault| refuse(py, "", vec![fault]))?;
+        Ok(Inventory(Arc::new(inventory)))
+    }
+
+    /// Number of nodes.
+    #[getter]
+    fn num_nodes(&self) -> u32 {
+        self.0.num_nodes()
+    }
+}
+
+/// The resources that a component can be placed on.
+#[pyclass(frozen, module = "rankplan._core")]
+pub struct Pool {
+    pool: rankplan_core::Pool,
+    inventory: Arc<rankplan_core::Inventory>,
+}
+
+#[pymethods]
+impl Pool {
+    /// `selections`: label, node ranks, and what is counted: `None` for accelerators or else nodes, `"node"` for nodes, or a
+    /// hardware type and the number of pieces on each node.
+    #[new]
+    fn new(py: Python<'_>, inventory: &Inventory, selections: Vec<(String, RankSet, Count)>) -> PyResult<Self> {
+        let selections: Vec<_> = selections
+            .into_iter()
+            .map(|(label, nodes, count)| Selection {
+                label,
+                nodes: nodes.0,
+                counted: match count {
+                    Count::Hardware(kind, counts) => Counted::Hardware(
+                        kind,
+                        counts.into_iter().map(|(node, count)| (NodeRank(node), count)).collect(),
+                    ),
+                    Count::Nodes(true) => Counted::Nodes,
+                    Count::Nodes(false) => Counted::AcceleratorsOrNodes,
+                },
+            })
+            .collect();
+        let pool = rankplan_core::Pool::new(&inventory.0, &selections).map_err(|fault| refuse(py, "", vec![fault]))?;
+        Ok(Pool { pool, inventory: inventory.0.clone() })
+    }
+
+    fn __len__(&self) -> usize {
+        self.pool.len() as usize
+    }
+
+    /// Whether nodes are counted, and not what they have.
+    #[getter]
+    fn by_node(&self) -> bool {
+        self.pool.by_node()
+    }
+
+    /// Read, check and assign a placement text.
+    fn place(&self, py: Python<'_>, text: &str) -> PyResult<(RankMap, Placements)> {
+        let placed = py.detach(|| assign::place(text, &self.pool));
+        let (map, table) = placed.map_err(|faults| refuse(py, text, faults))?;
+        Ok((RankMap(map), Placements::new(table, self.inventory.clone(), true)))
+    }
+
+    /// Assign a rank map, which was read from `text` if that is not empty.
+    fn place_map(&self, py: Python<'_>, map: &RankMap, text: &str, isolate: bool) -> PyResult<Placements> {
+        let table =
+            py.detach(|| assign::place_map(&map.0, text, &self.pool)).map_err(|faults| refuse(py, text, faults))?;
+        Ok(Placements::new(table, self.inventory.clone(), isolate))
+    }
+
+    /// Assign the windows of the packed strategy.
+    fn place_packed(&self, py: Python<'_>, packed: &Packed, isolate: bool) -> PyResult<Placements> {
+        let table = py.detach(|| packed.0.place(&self.pool)).map_err(|faults| refuse(py, "", faults))?;
+        Ok(Placements::new(table, self.inventory.clone(), isolate))
+    }
+
+    /// Refuse groups that count nodes.
+    fn require_hardware(&self, py: Python<'_>) -> PyResult<()> {
+        self.pool.require_hardware().map_err(|fault| refuse(py, "", vec![fault]))
+    }
+}
+
+#[derive(FromPyObject)]
+enum Count {
+    Hardware(String, Vec<(u32, u32)>),
+    #[pyo3(transparent)]
+    Nodes(bool),
+}

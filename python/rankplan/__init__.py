@@ -1,0 +1,1 @@
+from rankplan._core import RankSet, RankMap, Inventory, Pool
