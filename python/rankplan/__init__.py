@@ -1,1 +1,84 @@
-from rankplan._core import RankSet, RankMap, Inventory, Pool
+"""rankplan: where every process of a distributed RL job runs, planned and proved before launch, bound to Ray actors.
+
+Everything up to the plan works without Ray, and importing this package does not import it; `Cluster` and `Worker` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rankplan._core import RankMap, RankSet, error_codes
+from rankplan.config.hardware import Franka, HardwareConfig, register_hardware
+from rankplan.config.load import load_config
+from rankplan.errors import (
+    ClusterError,
+    Diagnostic,
+    Label,
+    LaunchError,
+    PlacementError,
+    RankplanError,
+    ResourceOutOfRangeError,
+    WorkerError,
+)
+from rankplan.inventory import Inventory, NodeSpec
+from rankplan.placement import (
+    ComponentPlacement,
+    FlexiblePlacementStrategy,
+    NodePlacementStrategy,
+    PackedPlacementStrategy,
+    Placement,
+    Placements,
+    PlacementStrategy,
+)
+from rankplan.plan import Plan
+
+if TYPE_CHECKING:
+    from rankplan.runtime import Cluster as Cluster
+    from rankplan.runtime import Worker as Worker
+    from rankplan.runtime import WorkerGroup as WorkerGroup
+
+__all__ = [
+    "ClusterError",
+    "ComponentPlacement",
+    "Diagnostic",
+    "FlexiblePlacementStrategy",
+    "Franka",
+    "HardwareConfig",
+    "Inventory",
+    "Label",
+    "LaunchError",
+    "NodePlacementStrategy",
+    "NodeSpec",
+    "PackedPlacementStrategy",
+    "Placement",
+    "PlacementError",
+    "PlacementStrategy",
+    "Placements",
+    "Plan",
+    "RankMap",
+    "RankSet",
+    "RankplanError",
+    "ResourceOutOfRangeError",
+    "WorkerError",
+    "error_codes",
+    "load_config",
+    "parse_placement",
+    "register_hardware",
+]
+
+Sequence.register(Placements)
+Collection.register(RankSet)
+
+parse_placement = RankMap.parse
+
+# Not in __all__: `from rankplan import *` must not import Ray.
+_RUNTIME = {"Cluster", "Worker", "WorkerGroup"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _RUNTIME:
+        from rankplan import runtime
+
+        return getattr(runtime, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ class Vendor:
     """One type of accelerator.
 
     ``resource`` is the name under which Ray counts it, ``visibility`` the variable that lists the devices a process
-    may use, and ``hands_off`` the variable that tells Ray to leave ``visibility`` alone (``None``: Ray never touches it).
+    may use, and ``hands_off`` the variable that tells Ray to leave ``visibility`` alone (``None``: Ray never sets it).
     """
 
     accelerator_type: str

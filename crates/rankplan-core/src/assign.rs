@@ -89,7 +89,7 @@ impl Conflicts {
 
 /// The packed strategy: windows of `per_process * stride` consecutive resources; process `j` of a window takes every
 /// `stride`-th from its `j`-th on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Packed {
     range: RankRange,
     per_process: u32,
@@ -131,6 +131,11 @@ impl Packed {
     /// How many processes there are.
     pub fn world_size(&self) -> u32 {
         self.range.len() / self.per_process
+    }
+
+    /// What [`Packed::new`] was given.
+    pub fn arguments(&self) -> (u32, u32, u32, u32) {
+        (self.range.first(), self.range.last(), self.per_process, self.stride)
     }
 
     /// The resource ranks that are used.

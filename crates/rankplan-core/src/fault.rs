@@ -173,9 +173,14 @@ impl Context<'_> {
             }
             Kind::TooManyProcesses { processes } => Diagnostic::new(
                 Code::TooManyProcesses,
-                format!("{processes} processes up to here; a component has at most {MAX_PROCESSES}"),
+                format!(
+                    "the component has {} processes; at most {} can be",
+                    grouped(processes),
+                    grouped(MAX_PROCESSES.into())
+                ),
             )
-            .help("split the component, or place fewer processes"),
+            .help("split the component, or place fewer processes")
+            .label(0..0, "counted up to here"),
             Kind::SpansNodes { process, from, to, per_process } => self.spans_nodes(process, from, to, per_process),
             Kind::MixedHardware { process, first, second } => {
                 let name = |kind| self.pool.map_or("", |pool| pool.kind_name(kind));
@@ -192,18 +197,18 @@ impl Context<'_> {
             return Diagnostic::new(Code::NoResources, "there are no resources to place processes on");
         };
         Diagnostic::new(Code::NoResources, format!("{} has no {} to place processes on", pool.name(), pool.noun(2)))
-            .help("add nodes or hardware to the group, or select another group")
+            .help("select another node group, or place by node with `node_group: node`")
     }
 
     fn out_of_range(&self, range: RankRange, resources: u32) -> Diagnostic {
         let has = format!("{resources} {}", self.noun(resources));
         let ranks = counted(0, resources);
         let holder = self.pool.map_or_else(|| "there are".into(), |pool| format!("{} has", pool.name()));
-        let verb = if range.len() == 1 { "is" } else { "goes" };
-        let named = format!("{} {range} {verb} out of range", if range.len() == 1 { "resource rank" } else { "range" });
+        let verb = if range.len() == 1 { "is" } else { "are" };
+        let named = format!("{} {range} {verb} out of range", plural(range.len(), "resource rank"));
         let last = resources.saturating_sub(1);
         let help = match RankRange::new(range.first(), last) {
-            Some(kept) => format!("write {kept}, or give the cluster more"),
+            Some(kept) => format!("write {kept}, or add {}", self.noun(2)),
             None => format!("use ranks up to {last}"),
         };
         let rank = plural(resources, "rank");
@@ -218,21 +223,26 @@ impl Context<'_> {
 
     fn process_gap(&self, range: RankRange, lowest: u32, expected: u32) -> Diagnostic {
         let here = counted(expected, range.len());
-        if lowest == expected {
-            let how = if range.first() < expected { "name a process twice" } else { "leave a gap" };
+        let one = range.len() == 1;
+        let named = format!("process {} {range}", plural(range.len(), "rank"));
+        if lowest != expected {
+            let verb = if one { "fits" } else { "fit" };
             return Diagnostic::new(
                 Code::ProcessGap,
-                format!("process ranks {range} {how}: the next process rank is {expected}"),
+                format!("{named} {verb} no reading of the ranges before the colon"),
             )
-            .help(format!("write {here} here"));
+            .help(format!(
+                "write {here} for the last range alone, or start at {lowest} to share them among all these ranges"
+            ));
         }
-        Diagnostic::new(
-            Code::ProcessGap,
-            format!("process ranks {range} fit no reading of the ranges before the colon"),
-        )
-        .help(format!(
-            "write {here} for the last range alone, or start at {lowest} to share them among all these ranges"
-        ))
+        let how = match (range.first() < expected, one) {
+            (true, true) => "is named twice",
+            (true, false) => "were named before, or some of them",
+            (false, true) => "leaves a gap",
+            (false, false) => "leave a gap",
+        };
+        Diagnostic::new(Code::ProcessGap, format!("{named} {how}: the next process rank is {expected}"))
+            .help(format!("write {here} here"))
     }
 
     fn not_multiple(
@@ -283,6 +293,19 @@ impl Context<'_> {
             "start the segment so that each block of {per_process} {noun} lies on one node, or use fewer a process"
         ))
     }
+}
+
+/// A number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// `count` ranks from `first` on, as text.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
+use std::hash::{Hash, Hasher};
 
 use crate::diagnostic::Diagnostic;
 use crate::fault::{Context, Fault, Kind, ProcessRest, twice};
@@ -156,10 +157,24 @@ impl RankMap {
     }
 }
 
+impl RankMap {
+    /// Everything that tells two maps apart: where they were written does not.
+    fn key(&self) -> impl Iterator<Item = (&[RankRange], u32)> {
+        self.segments().map(|segment| (segment.ranges, segment.processes))
+    }
+}
+
 impl PartialEq for RankMap {
     fn eq(&self, other: &Self) -> bool {
-        let key = |stored: &Stored| (stored.ranges_end, stored.first_process, stored.processes);
-        self.ranges == other.ranges && self.segments.iter().map(key).eq(other.segments.iter().map(key))
+        self.key().eq(other.key())
+    }
+}
+
+impl Eq for RankMap {}
+
+impl Hash for RankMap {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().for_each(|segment| segment.hash(state));
     }
 }
 
@@ -208,6 +223,14 @@ pub(crate) fn check(parts: &[Part], resources: Option<u32>, faults: &mut Vec<Fau
         checker.implicit(part.resources);
     }
     checker.map
+}
+
+/// The processes of a segment: the rank of the first, how many, and where they (or what they follow from) are written.
+#[derive(Clone, Copy)]
+struct Processes {
+    first: u64,
+    count: u32,
+    span: Span,
 }
 
 struct Checker<'a> {
@@ -274,7 +297,8 @@ impl Checker<'_> {
         for part in &parts[..split] {
             self.implicit(part.resources);
         }
-        self.segment(&parts[split..], Some((range, processes.span)));
+        let counted = Processes { first: u64::from(range.first()), count: range.len(), span: processes.span };
+        self.segment(&parts[split..], Some(counted));
         self.named.rest = Some((parts[split].resources.span.to(parts[alone].resources.span), range));
         self.next = Some(u64::from(range.last()) + 1);
     }
@@ -299,17 +323,13 @@ impl Checker<'_> {
     /// A part without process ranks: one process a resource, counted on.
     fn implicit(&mut self, resources: Written) {
         let size = self.size(resources);
-        let range = self.next.zip(size).and_then(|(next, size)| RankRange::counted(u32::try_from(next).ok()?, size));
-        let part = Part { resources, processes: None };
-        match range {
-            Some(range) => self.segment(&[part], Some((range, resources.span))),
-            None => self.segment(&[part], None),
-        }
+        let counted = self.next.zip(size).map(|(first, count)| Processes { first, count, span: resources.span });
+        self.segment(&[Part { resources, processes: None }], counted);
         self.named.rest = None;
         self.next = self.next.zip(size).map(|(next, size)| next + u64::from(size));
     }
 
-    fn segment(&mut self, parts: &[Part], processes: Option<(RankRange, Span)>) {
+    fn segment(&mut self, parts: &[Part], processes: Option<Processes>) {
         let span = parts[0].resources.span.to(parts[parts.len() - 1].resources.span);
         let mut size = Some(0_u64);
         let mut inside = true;
@@ -324,9 +344,12 @@ impl Checker<'_> {
             }
         }
         self.written += 1;
-        let Some((range, processes_span)) = processes else { return };
+        let Some(Processes { first, count, span: processes_span }) = processes else { return };
         let fitted = self.total <= u64::from(MAX_PROCESSES);
-        self.total += u64::from(range.len());
+        // Resources that are not there cannot take processes, however many were written.
+        if inside {
+            self.total += u64::from(count);
+        }
         let fit = self.total <= u64::from(MAX_PROCESSES);
         if fitted && !fit {
             self.fault(Kind::TooManyProcesses { processes: self.total }, processes_span);
@@ -334,14 +357,13 @@ impl Checker<'_> {
         }
         // Sizes add up past 32 bits only where a resource is named twice.
         let Some(resources) = size.and_then(|size| u32::try_from(size).ok()) else { return };
-        let processes = range.len();
-        if !fits(resources, processes) {
-            let first_process = range.first();
-            self.fault(Kind::NotMultiple { resources, processes, processes_span, first_process }, span);
+        if !fits(resources, count) {
+            let first_process = u32::try_from(first).unwrap_or(0);
+            self.fault(Kind::NotMultiple { resources, processes: count, processes_span, first_process }, span);
         } else if inside && fit {
             let total = self.resources;
             let ranges = parts.iter().filter_map(|part| range_of(part.resources, total));
-            self.map.push(ranges, resources, processes, span);
+            self.map.push(ranges, resources, count, span);
         }
     }
 

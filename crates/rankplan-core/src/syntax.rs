@@ -82,7 +82,7 @@ pub struct Part {
 /// # Errors
 /// One fault, `syntax` or `empty-placement`: after it nothing can be said of the rest of the text.
 pub fn parse(text: &str) -> Result<Vec<Part>, Diagnostic> {
-    let parts = Reader::new(text)?.parts(true)?;
+    let parts = Reader::new(text, true)?.parts()?;
     if parts.is_empty() {
         return Err(Diagnostic::new(Code::EmptyPlacement, "the placement is empty")
             .help("write resource ranks such as 0-7, or all")
@@ -96,7 +96,7 @@ pub fn parse(text: &str) -> Result<Vec<Part>, Diagnostic> {
 /// # Errors
 /// One fault: `syntax`, or `reversed-range`.
 pub fn parse_rank_set(text: &str) -> Result<RankSet, Diagnostic> {
-    let parts = Reader::new(text)?.parts(false)?;
+    let parts = Reader::new(text, false)?.parts()?;
     let mut ranges = Vec::with_capacity(parts.len());
     for Part { resources, .. } in parts {
         match resources.ranks {
@@ -124,29 +124,35 @@ struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
+    /// Whether process ranks may follow a colon.
+    colon: bool,
 }
 
 impl<'a> Reader<'a> {
-    fn new(text: &'a str) -> Result<Self, Diagnostic> {
+    fn new(text: &'a str, colon: bool) -> Result<Self, Diagnostic> {
         if text.len() > MAX_TEXT {
             let message = format!("the text is {} bytes long; at most {MAX_TEXT} are read", text.len());
             return Err(Diagnostic::new(Code::Syntax, message).help("write ranges instead of single ranks"));
         }
-        Ok(Reader { text, bytes: text.as_bytes(), at: 0 })
+        Ok(Reader { text, bytes: text.as_bytes(), at: 0, colon })
     }
 
-    fn parts(mut self, colon: bool) -> Result<Vec<Part>, Diagnostic> {
+    fn parts(mut self) -> Result<Vec<Part>, Diagnostic> {
         let mut parts = Vec::new();
         loop {
             match self.peek() {
                 None => return Ok(parts),
                 Some(b',') => self.at += 1,
                 Some(_) => {
-                    parts.push(self.part(colon)?);
+                    parts.push(self.part()?);
                     match self.peek() {
                         None | Some(b',') => {}
                         Some(_) => {
-                            return Err(self.unexpected(if colon { "`,`, `:` or the end" } else { "`,` or the end" }));
+                            return Err(self.unexpected(if self.colon {
+                                "`,`, `:` or the end"
+                            } else {
+                                "`,` or the end"
+                            }));
                         }
                     }
                 }
@@ -154,9 +160,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn part(&mut self, colon: bool) -> Result<Part, Diagnostic> {
-        let resources = self.ranks(if colon { "resource ranks" } else { "ranks" })?;
-        let processes = if colon && self.peek() == Some(b':') {
+    fn part(&mut self) -> Result<Part, Diagnostic> {
+        let resources = self.ranks(if self.colon { "resource ranks" } else { "ranks" })?;
+        let processes = if self.colon && self.peek() == Some(b':') {
             self.at += 1;
             let processes = self.ranks("process ranks")?;
             if self.peek() == Some(b':') {
@@ -224,12 +230,15 @@ impl<'a> Reader<'a> {
             }
             self.at += 1;
         }
-        let written = start..self.at;
+        let digits = &self.text[start..self.at];
+        let shown = if digits.len() > 20 { &digits[..20] } else { digits };
         if !fits || value > MAX_RANK {
-            return Err(self.fault(written, "the rank is too large").help(format!("ranks go up to {MAX_RANK}")));
+            let message = format!("`{shown}` is too large for a rank");
+            return Err(self.fault(start..self.at, message).help(format!("ranks go up to {MAX_RANK}")));
         }
-        if self.at - start > 1 && self.bytes[start] == b'0' {
-            return Err(self.fault(written, "a rank has a leading zero").help(format!("write {value}")));
+        if digits.len() > 1 && digits.starts_with('0') {
+            let message = format!("`{shown}` has a leading zero");
+            return Err(self.fault(start..self.at, message).help(format!("write {value}")));
         }
         Ok(value)
     }
@@ -244,7 +253,7 @@ impl<'a> Reader<'a> {
     fn unexpected(&mut self, expected: &str) -> Diagnostic {
         let at = self.at;
         let Some(found) = self.text[at..].chars().next() else {
-            return self.fault(at..at, format!("the text ends where {expected} should stand")).help(GRAMMAR);
+            return self.fault(at..at, format!("the text ends where {expected} should stand")).help(self.grammar());
         };
         let word = self.word();
         let end = at + if word.is_empty() { found.len_utf8() } else { word.len() };
@@ -252,28 +261,39 @@ impl<'a> Reader<'a> {
         let help = match found {
             '_' => "write the digits of a rank without `_`",
             '+' => "ranks have no sign: leave the `+` out",
-            '-' if expected != "the last rank of the range"
-                && at.checked_sub(1).is_none_or(|i| self.bytes[i] != b'-') =>
-            {
-                "ranks have no sign and count from 0; a range is written first-last"
+            '-' if self.text[..at].trim_end().ends_with(|c: char| c.is_ascii_alphanumeric()) => {
+                "a range has two ends, first-last, and `all` stands alone"
             }
-            '.' => "a range is written first-last with `-`, e.g. 0-3",
+            '-' if expected.contains("ranks") => "ranks have no sign and count from 0; a range is written first-last",
+            '.' if self.text[at + 1..].starts_with(['.', ' ']) => "a range is written first-last with `-`, e.g. 0-3",
+            '.' | 'e' | 'E' | 'x' | 'X' | 'o' | 'b' if self.text[..at].ends_with(|c: char| c.is_ascii_digit()) => {
+                "a rank is a whole number in decimal digits"
+            }
             ';' | '/' | '|' => "separate ranges with `,`",
             '0'..='9' => "separate ranks with `,`, or write a range with `-`",
             _ if found.is_numeric() => "write ranks with the ASCII digits 0-9",
             '–' | '—' | '−' | '~' => "a range is written with the ASCII hyphen `-`",
+            _ if found.is_whitespace() || "\u{200b}\u{200c}\u{200d}\u{2060}\u{feff}".contains(found) => {
+                "this character is invisible and not a plain blank: write a blank, or nothing"
+            }
             '$' => "the text holds an interpolation: give the config with interpolations resolved",
-            _ => GRAMMAR,
+            _ => self.grammar(),
         };
         self.fault(at..end, format!("`{}` where {expected} should stand", shown.escape_debug())).help(help)
+    }
+
+    fn grammar(&self) -> &'static str {
+        if self.colon {
+            "write resource_ranks[:process_ranks],..., e.g. 0-1:0-3,4-7 or all"
+        } else {
+            "write ranges of ranks, e.g. 0-3,7"
+        }
     }
 
     fn fault(&self, span: Range<usize>, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Code::Syntax, message).label(span, "")
     }
 }
-
-const GRAMMAR: &str = "a placement is resource_ranks[:process_ranks],..., e.g. 0-1:0-3,4-7 or all";
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{NodeRank, ProcessRank};
+use crate::rank_set::RankSet;
 use crate::topology::{Group, Inventory, ResourceKind};
 
 /// Where the processes of one component run.
@@ -138,6 +139,17 @@ impl Table {
             devices: self.devices_of(index),
             group: self.group_starts[stretch].1,
         })
+    }
+
+    /// The accelerators that rows use, counted node by node over the whole cluster.
+    pub fn accelerators(&self, inventory: &Inventory) -> RankSet {
+        let rows = (0..self.len()).filter_map(|rank| self.row(ProcessRank(rank)));
+        let rows = rows.filter(|row| self.groups[row.group as usize].kind == ResourceKind::Accelerator);
+        rows.flat_map(|row| {
+            let first = inventory.first_accelerator(row.cluster_node_rank);
+            row.devices.iter().map(move |&index| first + u32::from(index))
+        })
+        .collect()
     }
 
     fn devices_of(&self, index: usize) -> &[u16] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{MAX_LOCAL, MAX_RANK, NodeRank, ResourceRank};
-use crate::rank_set::RankSet;
+use crate::rank_set::{RankRange, RankSet};
 
 /// The accelerators of a node. Nodes that have the same share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +22,8 @@ pub struct Inventory {
     specs: Vec<Arc<NodeSpec>>,
     /// By node rank: the index of its spec.
     nodes: Vec<u32>,
+    /// By node rank, the number of accelerators before it; and at the end, of all.
+    starts: Vec<u32>,
 }
 
 impl Inventory {
@@ -62,12 +64,49 @@ impl Inventory {
                 nodes[range.first() as usize..=range.last() as usize].fill(index as u32);
             }
         }
-        Ok(Inventory { specs: entries.into_iter().map(|(_, spec)| Arc::new(spec)).collect(), nodes })
+        let mut starts = Vec::with_capacity(nodes.len() + 1);
+        starts.push(0);
+        let mut end = 0;
+        for &index in &nodes {
+            end += entries[index as usize].1.accelerator_ids.len() as u32;
+            starts.push(end);
+        }
+        Ok(Inventory { specs: entries.into_iter().map(|(_, spec)| Arc::new(spec)).collect(), nodes, starts })
     }
 
     /// How many nodes there are.
     pub fn num_nodes(&self) -> u32 {
         self.nodes.len() as u32
+    }
+
+    /// All accelerators, counted node by node.
+    pub fn accelerators(&self) -> RankSet {
+        RankSet::first_ranks(self.starts.last().copied().unwrap_or(0))
+    }
+
+    /// The rank of a node's first accelerator among all accelerators of the cluster.
+    pub(crate) fn first_accelerator(&self, node: NodeRank) -> u32 {
+        self.starts.get(node.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// Accelerators, counted node by node, as local indices on each node that has one of them.
+    pub fn by_node(&self, accelerators: &RankSet) -> Vec<(NodeRank, RankSet)> {
+        let mut found: Vec<(NodeRank, Vec<RankRange>)> = Vec::new();
+        for range in accelerators.ranges() {
+            let mut rank = range.first();
+            while rank <= range.last() {
+                let node = self.starts.partition_point(|&start| start <= rank).saturating_sub(1);
+                let (start, Some(&end)) = (self.starts[node], self.starts.get(node + 1)) else { break };
+                let last = (end - 1).min(range.last());
+                let local = RankRange::new(rank - start, last - start);
+                match found.last_mut().filter(|(known, _)| known.0 as usize == node) {
+                    Some((_, ranges)) => ranges.extend(local),
+                    None => found.push((NodeRank(node as u32), local.into_iter().collect())),
+                }
+                rank = last + 1;
+            }
+        }
+        found.into_iter().map(|(node, ranges)| (node, RankSet::from_ranges(ranges))).collect()
     }
 
     /// The nodes that have each spec.

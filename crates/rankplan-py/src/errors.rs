@@ -1,20 +1,33 @@
 //! Diagnostics to the exceptions of `rankplan.errors`, and to text.
 
+use std::borrow::Cow;
+
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use rankplan_core::render::Report;
 use rankplan_core::{Code, Diagnostic};
 
-/// The exception for these faults, which were found in `text`.
-pub fn refuse(py: Python<'_>, text: &str, faults: Vec<Diagnostic>) -> PyErr {
+/// The exception for these faults, which were found in `text`, if in any.
+pub fn refuse(py: Python<'_>, text: Option<&str>, faults: Vec<Diagnostic>) -> PyErr {
     exception(py, text, faults).unwrap_or_else(|error| error)
 }
 
-fn exception(py: Python<'_>, text: &str, faults: Vec<Diagnostic>) -> PyResult<PyErr> {
+/// The characters of a text; Python's may hold lone surrogates, which are no characters.
+pub fn text_of<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str>> {
+    let lossy = text.to_string_lossy();
+    let Some(at) = lossy.find('\u{fffd}').filter(|_| text.to_cow().is_err()) else { return Ok(lossy) };
+    let fault = Diagnostic::new(Code::Syntax, "the text holds a lone surrogate, which is no character")
+        .help("write ranks with the ASCII digits 0-9")
+        .label(at..at + '\u{fffd}'.len_utf8(), "");
+    Err(refuse(text.py(), Some(&lossy), vec![fault]))
+}
+
+fn exception(py: Python<'_>, text: Option<&str>, faults: Vec<Diagnostic>) -> PyResult<PyErr> {
     let errors = py.import("rankplan.errors")?;
     let (diagnostic, label) = (errors.getattr("Diagnostic")?, errors.getattr("Label")?);
-    let ascii = text.is_ascii();
-    let chars = |at: usize| if ascii { at } else { text.get(..at).map_or(at, |before| before.chars().count()) };
+    let found_in = text.unwrap_or_default();
+    let ascii = found_in.is_ascii();
+    let chars = |at: usize| if ascii { at } else { found_in.get(..at).map_or(at, |before| before.chars().count()) };
     let mut list = Vec::with_capacity(faults.len());
     for fault in faults {
         let labels = fault
@@ -25,7 +38,7 @@ fn exception(py: Python<'_>, text: &str, faults: Vec<Diagnostic>) -> PyResult<Py
         let fields = PyDict::new(py);
         fields.set_item("help", fault.help)?;
         fields.set_item("labels", PyTuple::new(py, labels)?)?;
-        fields.set_item("text", Some(text).filter(|text| !text.is_empty()))?;
+        fields.set_item("text", text)?;
         list.push(diagnostic.call((fault.code.slug(), fault.message), Some(&fields))?);
     }
     Ok(PyErr::from_value(errors.getattr("refusal")?.call1((list,))?))

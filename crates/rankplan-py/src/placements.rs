@@ -334,6 +334,11 @@ impl Placements {
         self.table.bytes()
     }
 
+    /// The accelerators that the component uses, counted node by node over the whole cluster.
+    fn accelerators(&self) -> RankSet {
+        RankSet(self.table.accelerators(&self.inventory))
+    }
+
     /// The same rows with another visibility.
     fn isolated(&self, isolate: bool) -> Self {
         Placements { isolate, ..self.clone() }
@@ -402,7 +407,8 @@ impl Placements {
             device_starts: words(&starts),
             devices: halves.iter().map(|half| u16::from_le_bytes(*half)).collect(),
         };
-        let table = Table::from_columns(columns, &inventory.0).map_err(|fault| refuse(class.py(), "", vec![fault]))?;
+        let table =
+            Table::from_columns(columns, &inventory.0).map_err(|fault| refuse(class.py(), None, vec![fault]))?;
         Ok(Placements::new(table, inventory.0.clone(), isolate))
     }
 

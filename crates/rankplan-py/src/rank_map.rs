@@ -1,14 +1,14 @@
 //! `RankMap` and `Packed`: what a strategy is made of.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyString, PyType};
 
-use crate::errors::refuse;
+use crate::errors::{refuse, text_of};
 use crate::rank_set::RankSet;
 
 /// The checked segments of one component.
-#[pyclass(frozen, eq, from_py_object, module = "rankplan._core")]
-#[derive(Clone, PartialEq)]
+#[pyclass(frozen, eq, hash, from_py_object, module = "rankplan._core")]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RankMap(pub rankplan_core::RankMap);
 
 #[pymethods]
@@ -16,16 +16,17 @@ impl RankMap {
     /// Read and check a placement text against a number of resources, if it is known.
     #[staticmethod]
     #[pyo3(signature = (text, num_resources = None))]
-    fn parse(py: Python<'_>, text: &str, num_resources: Option<u32>) -> PyResult<Self> {
+    fn parse(py: Python<'_>, text: &Bound<'_, PyString>, num_resources: Option<u32>) -> PyResult<Self> {
+        let text: &str = &text_of(text)?;
         py.detach(|| rankplan_core::RankMap::parse(text, num_resources))
             .map(RankMap)
-            .map_err(|faults| refuse(py, text, faults))
+            .map_err(|faults| refuse(py, Some(text), faults))
     }
 
     /// The map in which each process uses one of these lists of ranks.
     #[staticmethod]
     fn from_lists(py: Python<'_>, lists: Vec<Vec<u32>>) -> PyResult<Self> {
-        rankplan_core::RankMap::from_lists(lists).map(RankMap).map_err(|fault| refuse(py, "", vec![fault]))
+        rankplan_core::RankMap::from_lists(lists).map(RankMap).map_err(|fault| refuse(py, None, vec![fault]))
     }
 
     /// Number of processes.
@@ -83,8 +84,8 @@ impl RankMap {
 }
 
 /// The windows of the packed strategy.
-#[pyclass(frozen, eq, from_py_object, module = "rankplan._core")]
-#[derive(Clone, PartialEq)]
+#[pyclass(frozen, eq, hash, from_py_object, module = "rankplan._core")]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Packed(pub rankplan_core::Packed);
 
 #[pymethods]
@@ -93,7 +94,7 @@ impl Packed {
     fn new(py: Python<'_>, start: u32, end: u32, per_process: u32, stride: u32) -> PyResult<Self> {
         rankplan_core::Packed::new(start, end, per_process, stride)
             .map(Packed)
-            .map_err(|fault| refuse(py, "", vec![fault]))
+            .map_err(|fault| refuse(py, None, vec![fault]))
     }
 
     /// Number of processes.
@@ -106,5 +107,9 @@ impl Packed {
     #[getter]
     fn resources(&self) -> RankSet {
         RankSet(rankplan_core::RankSet::from_ranges([self.0.range()]))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (u32, u32, u32, u32)) {
+        (slf.get_type(), slf.get().0.arguments())
     }
 }

@@ -5,10 +5,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use rankplan_core::syntax::parse_rank_set;
 
-use crate::errors::refuse;
+use crate::errors::{refuse, text_of};
 
 /// A set of ranks, kept as ranges.
-#[pyclass(frozen, eq, hash, sequence, from_py_object, module = "rankplan._core")]
+#[pyclass(frozen, eq, hash, from_py_object, module = "rankplan._core")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RankSet(pub rankplan_core::RankSet);
 
@@ -22,8 +22,8 @@ impl RankSet {
             return Ok(set.get().clone());
         }
         if let Ok(text) = ranks.cast::<PyString>() {
-            let text = text.to_string();
-            return parse_rank_set(&text).map(RankSet).map_err(|fault| refuse(ranks.py(), &text, vec![fault]));
+            let text = text_of(text)?;
+            return parse_rank_set(&text).map(RankSet).map_err(|fault| refuse(ranks.py(), Some(&text), vec![fault]));
         }
         let mut list = Vec::new();
         for rank in ranks

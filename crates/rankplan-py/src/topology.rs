@@ -1,12 +1,14 @@
 //! `Inventory` and `Pool`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use rankplan_core::topology::Counted;
 use rankplan_core::{NodeRank, NodeSpec, Selection, assign};
 
-use crate::errors::refuse;
+use crate::errors::{refuse, text_of};
 use crate::placements::Placements;
 use crate::rank_map::{Packed, RankMap};
 use crate::rank_set::RankSet;
@@ -28,7 +30,7 @@ impl Inventory {
             .into_iter()
             .map(|(ranks, accelerator_type, accelerator_ids)| (ranks.0, NodeSpec { accelerator_type, accelerator_ids }))
             .collect();
-        let inventory = rankplan_core::Inventory::new(entries).map_err(|fault| refuse(py, "", vec![fault]))?;
+        let inventory = rankplan_core::Inventory::new(entries).map_err(|fault| refuse(py, None, vec![fault]))?;
         Ok(Inventory(Arc::new(inventory)))
     }
 
@@ -36,6 +38,16 @@ impl Inventory {
     #[getter]
     fn num_nodes(&self) -> u32 {
         self.0.num_nodes()
+    }
+
+    /// All accelerators, counted node by node.
+    fn accelerators(&self) -> RankSet {
+        RankSet(self.0.accelerators())
+    }
+
+    /// Accelerators, counted node by node, as local indices by node rank.
+    fn by_node(&self, accelerators: &RankSet) -> BTreeMap<u32, RankSet> {
+        self.0.by_node(&accelerators.0).into_iter().map(|(node, local)| (node.0, RankSet(local))).collect()
     }
 }
 
@@ -67,7 +79,8 @@ impl Pool {
                 },
             })
             .collect();
-        let pool = rankplan_core::Pool::new(&inventory.0, &selections).map_err(|fault| refuse(py, "", vec![fault]))?;
+        let pool =
+            rankplan_core::Pool::new(&inventory.0, &selections).map_err(|fault| refuse(py, None, vec![fault]))?;
         Ok(Pool { pool, inventory: inventory.0.clone() })
     }
 
@@ -82,28 +95,30 @@ impl Pool {
     }
 
     /// Read, check and assign a placement text.
-    fn place(&self, py: Python<'_>, text: &str) -> PyResult<(RankMap, Placements)> {
+    fn place(&self, py: Python<'_>, text: &Bound<'_, PyString>) -> PyResult<(RankMap, Placements)> {
+        let text: &str = &text_of(text)?;
         let placed = py.detach(|| assign::place(text, &self.pool));
-        let (map, table) = placed.map_err(|faults| refuse(py, text, faults))?;
+        let (map, table) = placed.map_err(|faults| refuse(py, Some(text), faults))?;
         Ok((RankMap(map), Placements::new(table, self.inventory.clone(), true)))
     }
 
     /// Assign a rank map, which was read from `text` if that is not empty.
     fn place_map(&self, py: Python<'_>, map: &RankMap, text: &str, isolate: bool) -> PyResult<Placements> {
-        let table =
-            py.detach(|| assign::place_map(&map.0, text, &self.pool)).map_err(|faults| refuse(py, text, faults))?;
+        let table = py
+            .detach(|| assign::place_map(&map.0, text, &self.pool))
+            .map_err(|faults| refuse(py, Some(text), faults))?;
         Ok(Placements::new(table, self.inventory.clone(), isolate))
     }
 
     /// Assign the windows of the packed strategy.
     fn place_packed(&self, py: Python<'_>, packed: &Packed, isolate: bool) -> PyResult<Placements> {
-        let table = py.detach(|| packed.0.place(&self.pool)).map_err(|faults| refuse(py, "", faults))?;
+        let table = py.detach(|| packed.0.place(&self.pool)).map_err(|faults| refuse(py, None, faults))?;
         Ok(Placements::new(table, self.inventory.clone(), isolate))
     }
 
     /// Refuse groups that count nodes.
     fn require_hardware(&self, py: Python<'_>) -> PyResult<()> {
-        self.pool.require_hardware().map_err(|fault| refuse(py, "", vec![fault]))
+        self.pool.require_hardware().map_err(|fault| refuse(py, None, vec![fault]))
     }
 }
 

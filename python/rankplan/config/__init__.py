@@ -1,0 +1,1 @@
+"""The cluster section: its models, and files with line and column."""

@@ -1,0 +1,96 @@
+"""From what pydantic says to diagnostics: one code, one message, one help line and one path a fault."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticCustomError
+
+from rankplan.errors import Diagnostic, PlacementError
+
+Path = tuple[str | int, ...]
+
+
+def fault(code: str, message: str, help: str | None = None, path: Iterable[str | int] = ()) -> PydanticCustomError:
+    """Return the error that becomes the diagnostic ``code``; ``path`` goes on from the value that is validated."""
+    # Braces in a template are placeholders for pydantic, so the text is handed in as a value.
+    context = {"text": message, "help": help, "path": tuple(path)}
+    return PydanticCustomError(code, "{text}", context)
+
+
+def no_bool(value: Any) -> Any:
+    """Refuse ``true`` and ``false`` where a number stands; Python would count with them."""
+    if isinstance(value, bool):
+        raise fault("invalid-value", f"{str(value).lower()} is not a number", "write a number such as 1")
+    return value
+
+
+def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
+    """Return ``did you mean ...?``, or the list of what is known (and its name) where nothing is near."""
+    names = list(known)
+    folded = {name.lower(): name for name in names}
+    if near := difflib.get_close_matches(word.lower(), folded, n=1):
+        return f"did you mean `{folded[near[0]]}`?"
+    return f"{what or 'use one of'}: {', '.join(names)}" if names else ""
+
+
+def path_text(path: Iterable[str | int]) -> str:
+    """Return a path as it is shown: ``cluster.node_groups[0].label``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -> Iterator[tuple[Path, Diagnostic]]:
+    """Yield the path and the diagnostic of everything that pydantic found.
+
+    ``models`` are those whose keys can be asked for, by the last name in the path of a mapping; ``""`` for the others.
+    """
+    for found in error.errors(include_url=False):
+        context = found.get("ctx", {})
+        path: Path = tuple(part for part in found["loc"] if part != "[key]")
+        if "text" in context:
+            yield path + context["path"], Diagnostic(found["type"], context["text"], context["help"])
+        elif isinstance(cause := context.get("error"), PlacementError):
+            for diagnostic in cause.diagnostics:
+                yield path, diagnostic
+        elif found["type"] == "extra_forbidden":
+            keys = _model(path[:-1], models).model_fields
+            yield path, Diagnostic("unknown-key", f"`{path[-1]}` is not known here", did_you_mean(str(path[-1]), keys))
+        elif found["type"] == "missing":
+            yield path[:-1], Diagnostic("missing-key", f"`{path[-1]}` is missing", f"add `{path[-1]}:` with its value")
+        else:
+            yield path, _invalid(found["type"], found["input"], found["msg"], path)
+
+
+def _model(path: Sequence[str | int], models: Mapping[str, type[BaseModel]]) -> type[BaseModel]:
+    names = [part for part in path if isinstance(part, str) and part in models]
+    return models[names[-1] if names else ""]
+
+
+_EXPECTED = {
+    "int": ("a whole number", "write a number such as 1"),
+    "string": ("text", "write text; quote it if it looks like something else"),
+    "list": ("a list", "write a list: one `- ...` a line, or [a, b]"),
+    "dict": ("a mapping", "write keys and values"),
+    "model": ("a mapping", "write keys and values"),
+    "bool": ("true or false", "write true or false"),
+}
+
+
+def _invalid(kind: str, value: Any, message: str, path: Path) -> Diagnostic:
+    name = path_text(path[-1:]) if path else "the value"
+    shown = repr(value) if len(repr(value)) <= 60 else f"a {type(value).__name__}"
+    if (expected := _EXPECTED.get(kind.split("_")[0])) is not None:
+        return Diagnostic("invalid-value", f"`{name}` is {shown}; it must be {expected[0]}", expected[1])
+    return Diagnostic("invalid-value", f"`{name}` is {shown}: {message[:1].lower()}{message[1:]}", "change the value")
+
+
+def with_path(diagnostic: Diagnostic, path: Path) -> Diagnostic:
+    """Return the diagnostic with the path as text."""
+    return replace(diagnostic, path=path_text(path))

@@ -1,0 +1,50 @@
+"""Hardware that is configured and not probed: robots and whatever else a trainer registers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from rankplan.config.faults import no_bool
+
+
+class HardwareConfig(BaseModel):
+    """One piece of hardware. A type that is not registered keeps all its fields as they were written."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    node_rank: Annotated[int, BeforeValidator(no_bool)] = Field(ge=0)
+
+
+class Franka(HardwareConfig):
+    """A Franka arm: its address, and the cameras and the gripper on it."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    robot_ip: str
+    camera_serials: tuple[str, ...] | None = None
+    camera_type: str | None = None
+    gripper_type: str | None = None
+    gripper_connection: str | None = None
+    controller_node_rank: int | None = None
+    disable_validate: bool = False
+
+
+_MODELS: dict[str, type[HardwareConfig]] = {"Franka": Franka}
+
+
+def register_hardware(hardware_type: str, model: type[HardwareConfig]) -> None:
+    """Check the configs of ``hardware: {type: hardware_type}`` with this model, a subclass of `HardwareConfig`.
+
+    The worker then gets instances of it as ``self.hardware``. Registering a type again replaces its model.
+    Raises ``TypeError`` for a class that is not a subclass of `HardwareConfig`.
+    """
+    if not (isinstance(model, type) and issubclass(model, HardwareConfig)):
+        raise TypeError(f"{model!r} is not a subclass of rankplan.HardwareConfig, which has the node_rank")
+    _MODELS[hardware_type] = model
+
+
+def hardware_model(hardware_type: Any) -> type[HardwareConfig]:
+    """Return the model of a type: free fields for one that is not registered."""
+    return _MODELS.get(hardware_type, HardwareConfig) if isinstance(hardware_type, str) else HardwareConfig

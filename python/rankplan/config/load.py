@@ -1,0 +1,239 @@
+"""Files with line and column: YAML by the core rules of YAML 1.2, and places in it found again when a fault is shown.
+
+YAML 1.1, which most Python loaders speak, reads an unquoted ``1:0`` as 60 and ``yes`` as true. Here scalars are null,
+booleans, ints, floats or text as YAML 1.2's core schema has it, so a placement arrives as it was written. Merge keys
+(``<<``) are understood, because configs use them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from rankplan.errors import Diagnostic, Label, PlacementError
+
+_TAG = "tag:yaml.org,2002:"
+_NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
+_BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
+_INT = re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
+_FLOAT = re.compile(
+    r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
+
+
+_AT_KEY = {"unknown-key", "duplicate-env-var", "reserved-env-var", "empty-name", "duplicate-component"}
+_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+
+
+class _Composer(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Text to nodes with places; it is not used to make Python values."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str | None, list[tuple[str, re.Pattern[str]]]]] = {}
+
+
+for _name, _pattern, _first in (
+    ("null", _NULL, ["~", "n", "N", ""]),
+    ("bool", _BOOL, list("tTfF")),
+    ("int", _INT, list("-+0123456789")),
+    ("float", _FLOAT, list("-+.0123456789")),
+    ("merge", re.compile("^<<$"), ["<"]),
+):
+    _Composer.add_implicit_resolver(_TAG + _name, _pattern, _first)
+
+
+class Section(dict[str, Any]):
+    """A mapping of a file; ``document`` and ``path`` say where it stands, so that faults in it can be pointed at."""
+
+    __slots__ = ("document", "path")
+
+    def __init__(self, document: Document, path: tuple[str | int, ...]) -> None:
+        super().__init__()
+        self.document = document
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return dict, (dict(self),)
+
+
+class Document:
+    """A file as lines and as YAML nodes."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.file = file
+        self.lines = _LINE_BREAK.split(text)
+        self.faults: list[Diagnostic] = []
+        try:
+            self.root = _Composer(text).get_single_node()
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            message = " ".join(part for part in (error.context, error.problem) if part)
+            raise PlacementError([self.refuse(f"this is not YAML: {message}", mark)]) from None
+        except yaml.reader.ReaderError as error:
+            message = f"this is not YAML: the character #x{ord(error.character):04x} is not allowed"
+            if isinstance(error.character, bytes):
+                message = f"this is not YAML: {error.reason}"
+            raise PlacementError(
+                [Diagnostic("invalid-yaml", message, "save the file as UTF-8 text", file=file)]
+            ) from None
+        except RecursionError:
+            raise PlacementError([self.refuse("the file is nested too deeply")]) from None
+
+    def refuse(self, message: str, mark: Any = None, code: str = "invalid-yaml", help: str | None = None) -> Diagnostic:
+        """Return the fault at a mark of the YAML library."""
+        fault = Diagnostic(code, message, help, file=self.file)
+        if mark is None:
+            return fault
+        line, column = min(mark.line, len(self.lines) - 1), mark.column
+        place = (Label(column, column + 1),)
+        return replace(fault, line=line + 1, column=column + 1, source=self.lines[line], labels=place, text="")
+
+    def value(self) -> Any:
+        """Return the file's content as Python values, mappings as `Section`; raises every fault found on the way."""
+        try:
+            value = self._value(self.root, (), ()) if self.root is not None else None
+        except RecursionError:
+            raise PlacementError([self.refuse("the file is nested too deeply")]) from None
+        if self.faults:
+            raise PlacementError(self.faults)
+        return value
+
+    def _value(self, node: yaml.Node, path: tuple[str | int, ...], above: tuple[yaml.Node, ...]) -> Any:
+        if any(node is other for other in above):
+            self.faults.append(self.refuse("an alias stands inside its own anchor", node.start_mark))
+            return None
+        if isinstance(node, yaml.MappingNode):
+            section = Section(self, path)
+            for key, value in self._items(node, above):
+                name = str(self._scalar(key)) if key.tag != _TAG + "str" else key.value
+                section[name] = self._value(value, (*path, name), (*above, node))
+            return section
+        if isinstance(node, yaml.SequenceNode):
+            return [self._value(item, (*path, index), (*above, node)) for index, item in enumerate(node.value)]
+        return self._scalar(node)
+
+    def _items(
+        self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]
+    ) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
+        """Yield keys and values, merged mappings first so that what is written beside them wins."""
+        seen: dict[str, yaml.Node] = {}
+        own: list[tuple[yaml.ScalarNode, yaml.Node]] = []
+        for key, value in node.value:
+            if key.tag == _TAG + "merge":
+                merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
+                for part in reversed(merged):
+                    if isinstance(part, yaml.MappingNode) and not any(part is other for other in (*above, node)):
+                        yield from self._items(part, (*above, node))
+                    else:
+                        self.faults.append(self.refuse("`<<` takes a mapping or a list of mappings", value.start_mark))
+            elif not isinstance(key, yaml.ScalarNode):
+                self.faults.append(self.refuse("a key must be plain text", key.start_mark, help="quote the key"))
+            elif key.value in seen:
+                first = seen[key.value].start_mark.line + 1
+                message = f"key `{key.value}` stands here twice; it was first given on line {first}"
+                fault = self.refuse(message, key.start_mark, "duplicate-key", "keep one of the two")
+                if fault not in self.faults:
+                    self.faults.append(fault)
+            else:
+                seen[key.value] = key
+                own.append((key, value))
+        yield from own
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        text = node.value
+        match node.tag.removeprefix(_TAG):
+            case "str":
+                return text
+            case "null":
+                return None
+            case "bool":
+                return text.lower() == "true"
+            case "int":
+                return int(text, 0) if text[:2] in ("0o", "0x") else _int(text)
+            case "float":
+                return float(text.replace(".", "") if text[-1].isalpha() else text)
+            case _:
+                message = f"the tag `{node.tag}` is not known"
+                self.faults.append(self.refuse(message, node.start_mark, help="leave the tag out, or quote the value"))
+                return text
+
+    def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
+        """Return the fault with the place of ``path`` in the file; of what is there of it, if it is not there whole."""
+        node, key = self.root, None
+        for part in path:
+            child: tuple[yaml.Node | None, yaml.Node] | None = None
+            if isinstance(node, yaml.MappingNode):
+                child = next(((k, v) for k, v in self._items(node, ()) if str(k.value) == str(part)), None)
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+                child = (None, node.value[part])
+            if child is None:
+                break
+            key, node = child
+        else:
+            at_key = fault.code in _AT_KEY or not (isinstance(node, yaml.ScalarNode) and node.value)
+            return self._point(fault, key if key is not None and at_key else node)
+        return self._point(fault, key or node)
+
+    def _point(self, fault: Diagnostic, node: yaml.Node | None) -> Diagnostic:
+        if node is None:
+            return replace(fault, file=self.file)
+        start, end = node.start_mark, node.end_mark
+        line = self.lines[min(start.line, len(self.lines) - 1)]
+        written = line[start.column : end.column] if end.line == start.line else ""
+        quote = 1 if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"') else 0
+        if fault.text is None:
+            end_column = end.column if written and isinstance(node, yaml.ScalarNode) else start.column + 1
+            place = (Label(0, max(end_column - start.column, 1)),)
+            return replace(
+                fault,
+                file=self.file,
+                line=start.line + 1,
+                column=start.column + 1,
+                source=line,
+                offset=start.column,
+                labels=place,
+            )
+        if written[quote : len(written) - quote] != fault.text:
+            # The text is folded or escaped: its own offsets are not those of the line.
+            return replace(fault, file=self.file, line=start.line + 1, column=start.column + 1)
+        offset = start.column + quote
+        column = offset + (fault.span[0] if fault.span else 0) + 1
+        return replace(fault, file=self.file, line=start.line + 1, column=column, source=line, offset=offset)
+
+
+def _int(text: str) -> int | str:
+    # Python refuses to read ints of thousands of digits; nothing here takes one.
+    return int(text) if len(text) < 1000 else text
+
+
+def load_config(path: str | os.PathLike[str]) -> Section:
+    """Read a YAML file by YAML 1.2's core rules and return its mapping; faults found later point into the file.
+
+    Raises `PlacementError` when the file is not YAML, has a key twice, or is not a mapping, and ``OSError`` when it
+    cannot be read.
+    """
+    file = os.fspath(path)
+    try:
+        text = Path(file).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"this is not UTF-8 text: byte {error.start} cannot be read"
+        raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
+    document = Document(file, text)
+    value = document.value()
+    if not isinstance(value, Section):
+        found = "nothing" if value is None else f"a {type(value).__name__}"
+        message = f"the file holds {found}; it must be a mapping"
+        raise PlacementError(
+            [document.refuse(message, help="write keys and values, e.g. `cluster:`", code="invalid-value")]
+        )
+    return value
+
+
+def origin(config: Mapping[str, Any]) -> tuple[Document | None, tuple[str | int, ...]]:
+    """Return the document of a mapping and its path there; a mapping from elsewhere has none."""
+    return (config.document, config.path) if isinstance(config, Section) else (None, ())

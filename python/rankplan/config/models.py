@@ -1,0 +1,298 @@
+"""The ``cluster`` section as pydantic models, and its rules that concern more than one value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from rankplan._core import RankSet
+from rankplan.config.faults import Path, diagnostics, fault, no_bool
+from rankplan.config.hardware import HardwareConfig, hardware_model
+from rankplan.environment import RESERVED_VARIABLES
+
+CLUSTER, NODE = "cluster", "node"
+RESERVED_LABELS = {
+    CLUSTER: "all nodes",
+    NODE: "all nodes, counted as nodes",
+}
+
+
+def _rank_set(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (str, int, list, tuple, RankSet)):
+        raise fault(
+            "invalid-value", f"{value!r} is not a set of ranks", "write a range such as 0-7, an int, or a list of ints"
+        )
+    if isinstance(value, (list, tuple)):
+        for rank in value:
+            if isinstance(rank, bool) or not isinstance(rank, int):
+                raise fault("invalid-value", f"{rank!r} is not a rank", "write a list of ints, or a range such as 0-7")
+    ranks = [value] if isinstance(value, int) else value
+    try:
+        return RankSet(ranks)
+    except (OverflowError, ValueError) as error:
+        if not isinstance(ranks, str):
+            raise fault("invalid-value", f"{value!r} is not a set of ranks", "ranks are 0 to 4294967294") from error
+        raise
+
+
+def _label(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise fault(
+            "invalid-value", f"{value!r} is not a label", "write a name, e.g. a800; quote it if it looks like a number"
+        )
+    return value
+
+
+Count = Annotated[int, BeforeValidator(no_bool)]
+Label = Annotated[str, BeforeValidator(_label)]
+Ranks = Annotated[
+    RankSet,
+    BeforeValidator(_rank_set),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema(
+        {"type": ["string", "integer", "array"], "items": {"type": "integer"}, "examples": ["0-7", 0, [0, 1]]}
+    ),
+]
+
+
+class Model(BaseModel):
+    """Strange keys are refused, and nothing changes after it was checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class ComponentEntry(Model):
+    """What one key of ``component_placement`` says: where its components run."""
+
+    node_group: tuple[Label, ...] = (CLUSTER,)
+    placement: str
+
+    @field_validator("node_group", mode="before")
+    @classmethod
+    def _labels(cls, value: Any) -> Any:
+        if isinstance(value, str) and "," in value:
+            return [label.strip() for label in value.split(",")]
+        labels = list(value) if isinstance(value, (list, tuple)) else [value]
+        if value is None or not labels:
+            raise fault("invalid-value", "node_group is empty", "write the label of a node group, or leave the key out")
+        return labels
+
+    @field_validator("placement", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
+            found = (
+                {True: "true", False: "false", None: "nothing"}.get(value)
+                if not isinstance(value, (float, list, dict))
+                else None
+            )
+            raise fault(
+                "invalid-value", f"{found or repr(value)} is not a placement", "write text such as 0-7, 0-1:0-3 or all"
+            )
+        return str(value)
+
+
+class EnvConfig(Model):
+    """The software environment of some nodes of a group."""
+
+    node_ranks: Ranks
+    env_vars: dict[str, str] = Field(default_factory=dict)
+    python_interpreter_path: str | None = Field(default=None, min_length=1)
+
+    @field_validator("env_vars", mode="before")
+    @classmethod
+    def _one_key_dicts(cls, value: Any) -> Any:
+        variables: dict[str, str] = {}
+        if value is None:
+            return variables
+        entries = [{key: item} for key, item in value.items()] if isinstance(value, Mapping) else value
+        if not isinstance(entries, (list, tuple)):
+            raise fault(
+                "invalid-value", f"{value!r} is not a list of variables", 'write one-key entries: - NAME: "value"'
+            )
+        for index, entry in enumerate(entries):
+            path = [] if isinstance(value, Mapping) else [index]
+            if not isinstance(entry, Mapping) or len(entry) != 1:
+                raise fault(
+                    "invalid-value", f"{entry!r} is not one variable", 'write one-key entries: - NAME: "value"', path
+                )
+            ((name, content),) = entry.items()
+            if name in variables:
+                message = f"variable `{name}` is given twice for the same nodes"
+                raise fault("duplicate-env-var", message, "keep one of the two", [*path, name])
+            if name in RESERVED_VARIABLES:
+                message = f"variable `{name}` is set by the plan"
+                raise fault(
+                    "reserved-env-var", message, "leave it out: placements decide ranks and devices", [*path, name]
+                )
+            if isinstance(content, bool) or not isinstance(content, (str, int, float)):
+                raise fault(
+                    "invalid-value", f"variable `{name}` is {content!r}", "write its text in quotes", [*path, name]
+                )
+            variables[str(name)] = str(content)
+        return variables
+
+
+class Hardware(Model):
+    """Hardware that is no accelerator, robots for one: a type, and one config for each piece."""
+
+    type: str = Field(min_length=1)
+    configs: list[HardwareConfig]
+
+    def pieces(self) -> list[HardwareConfig]:
+        """Return the configs as the registered model, by node rank and then as written: the order of resource ranks."""
+        model = hardware_model(self.type)
+        pieces = sorted(self.configs, key=lambda config: config.node_rank)
+        return [model.model_validate(piece.model_dump()) for piece in pieces]
+
+    def counts(self) -> list[tuple[int, int]]:
+        """Return (node rank, number of pieces) for every node that has one, ascending."""
+        return sorted(Counter(config.node_rank for config in self.configs).items())
+
+
+class NodeGroup(Model):
+    """A labelled set of nodes."""
+
+    label: Label
+    node_ranks: Ranks
+    env_configs: list[EnvConfig] = Field(default_factory=list)
+    hardware: Hardware | None = None
+    ignore_hardware: bool = False
+
+    @field_validator("label")
+    @classmethod
+    def _not_reserved(cls, value: str) -> str:
+        if value in RESERVED_LABELS:
+            message = f"the label `{value}` is reserved: it always means {RESERVED_LABELS[value]}"
+            raise fault("reserved-label", message, "give the group another label")
+        if not value.strip():
+            raise fault("empty-name", "a node group has no label", "give it a label, e.g. a800")
+        if "," in value:
+            raise fault("invalid-value", f"the label `{value}` has a comma", "a comma separates labels: leave it out")
+        return value
+
+    @field_validator("env_configs", mode="before")
+    @classmethod
+    def _no_list(cls, value: Any) -> Any:
+        return [] if value is None else value
+
+    def environment(self, node_rank: int) -> tuple[dict[str, str], str | None]:
+        """Return the variables and the interpreter of a node of the group."""
+        for config in self.env_configs:
+            if node_rank in config.node_ranks:
+                return dict(config.env_vars), config.python_interpreter_path
+        return {}, None
+
+    def faults(self, num_nodes: int | None) -> Iterator[PydanticCustomError]:
+        """Yield what is wrong between the parts of the group."""
+        yield from _past_the_end(self.node_ranks, num_nodes)
+        earlier = RankSet()
+        for index, config in enumerate(self.env_configs):
+            path = ("env_configs", index, "node_ranks")
+            if outside := config.node_ranks - self.node_ranks:
+                message = f"env_configs name nodes {outside}, which node group `{self.label}` does not have"
+                yield fault("node-out-of-range", message, f"use nodes of the group: {self.node_ranks}", path)
+            if both := config.node_ranks & earlier:
+                message = f"nodes {both} of node group `{self.label}` are in two env_configs"
+                yield fault("overlapping-env", message, "give each node one env_config", path)
+            earlier = earlier | config.node_ranks
+        if self.hardware is None:
+            return
+        if self.ignore_hardware:
+            message = f"node group `{self.label}` has hardware and ignores it"
+            yield fault("invalid-value", message, "take out one of hardware and ignore_hardware", ("ignore_hardware",))
+        seen: list[HardwareConfig] = []
+        for index, piece in enumerate(self.hardware.configs):
+            place: Path = ("hardware", "configs", index)
+            if piece.node_rank not in self.node_ranks:
+                message = (
+                    f"{self.hardware.type} hardware is configured on node {piece.node_rank}, which node group "
+                    f"`{self.label}` ({self.node_ranks}) does not have"
+                )
+                help = f"use a node of the group ({self.node_ranks}), or add node {piece.node_rank} to its node_ranks"
+                yield fault("node-out-of-range", message, help, (*place, "node_rank"))
+            try:
+                hardware_model(self.hardware.type).model_validate(piece.model_dump())
+            except ValidationError as error:
+                for where, found in diagnostics(error, {"": hardware_model(self.hardware.type)}):
+                    yield fault(found.code, found.message, found.help, (*place, *where))
+            if piece in seen and len(piece.model_dump()) > 1:
+                message = f"two configs of node group `{self.label}` are the same piece of hardware"
+                yield fault("duplicate-hardware", message, "configure each piece once", place)
+            seen.append(piece)
+
+
+class ClusterSection(BaseModel):
+    """The ``cluster`` section of a config. Keys that are not named here are the trainer's own and left alone."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    num_nodes: Count = Field(ge=1, le=4294967294)
+    component_placement: dict[Label, ComponentEntry] = Field(default_factory=dict)
+    node_groups: list[NodeGroup] = Field(default_factory=list)
+
+    @field_validator("component_placement", mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return {key: entry if isinstance(entry, Mapping) else {"placement": entry} for key, entry in value.items()}
+
+    @field_validator("node_groups", mode="before")
+    @classmethod
+    def _no_list(cls, value: Any) -> Any:
+        return [] if value is None else value
+
+    def group(self, label: str) -> NodeGroup | None:
+        """Return the node group with this label; the first one, if there are two."""
+        return next((group for group in self.node_groups if group.label == label), None)
+
+
+def component_names(key: str) -> list[str]:
+    """Return the components that a key of ``component_placement`` names."""
+    return [name.strip() for name in key.split(",")]
+
+
+def group_faults(groups: Mapping[int, NodeGroup], num_nodes: int | None) -> Iterator[tuple[int, PydanticCustomError]]:
+    """Yield what is wrong in each node group, and between two, with the index of the group."""
+    labels: dict[str, int] = {}
+    owners: dict[tuple[str, int], str] = {}
+    for index, group in groups.items():
+        if group.label in labels:
+            message = f"node group `{group.label}` is there twice"
+            yield index, fault("duplicate-node-group", message, "give each group its own label", ("label",))
+        labels.setdefault(group.label, index)
+        for error in group.faults(num_nodes):
+            yield index, error
+        for node, _ in group.hardware.counts() if group.hardware else ():
+            kind = group.hardware.type if group.hardware else ""
+            owner = owners.setdefault((kind, node), group.label)
+            if owner != group.label:
+                message = f"node groups `{owner}` and `{group.label}` both configure {kind} hardware on node {node}"
+                help = "configure the hardware of one type of a node in one group"
+                yield index, fault("duplicate-hardware", message, help, ("hardware",))
+
+
+def _past_the_end(ranks: RankSet, num_nodes: int | None) -> Iterator[PydanticCustomError]:
+    if not ranks:
+        yield fault("invalid-value", "node_ranks is empty", "name at least one node, e.g. 0", ("node_ranks",))
+    elif num_nodes is not None and ranks[-1] >= num_nodes:
+        nodes = "1 node, rank 0" if num_nodes == 1 else f"{num_nodes} nodes, ranks 0-{num_nodes - 1}"
+        message = f"node_ranks {ranks} go out of range: the cluster has {nodes}"
+        help = f"use ranks up to {num_nodes - 1}, or set num_nodes to {ranks[-1] + 1}"
+        yield fault("node-out-of-range", message, help, ("node_ranks",))

@@ -1,0 +1,297 @@
+"""What each node of a cluster has, and what the node groups of a config make of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from rankplan import _core
+from rankplan._core import RankSet
+from rankplan.accelerators import NO_ACCEL, VENDORS
+from rankplan.config.faults import diagnostics, did_you_mean, fault, path_text
+from rankplan.config.hardware import HardwareConfig
+from rankplan.config.load import Section, load_config
+from rankplan.config.models import CLUSTER, NODE, ClusterSection, Count, Model, NodeGroup, Ranks
+from rankplan.config.section import read_section
+from rankplan.errors import Diagnostic, PlacementError, refusal
+from rankplan.files import write_whole
+
+if TYPE_CHECKING:
+    from rankplan._core import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """What one node has. ``accelerator_ids`` are the node's own ids, by local index."""
+
+    rank: int
+    accelerators: int
+    accelerator_type: str
+    accelerator_model: str | None
+    accelerator_ids: tuple[str, ...]
+    ip: str | None
+    hostname: str | None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class NodeEntry(Model):
+    """Nodes that have the same; an entry of an inventory file."""
+
+    ranks: Ranks
+    accelerators: Count = Field(default=0, ge=0, le=65536)
+    accelerator_type: str | None = None
+    accelerator_model: str | None = None
+    accelerator_ids: tuple[str, ...] | None = None
+    ip: str | None = None
+    hostname: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("accelerator_ids", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return (
+            [str(item) if isinstance(item, int) else item for item in value]
+            if isinstance(value, (list, tuple))
+            else value
+        )
+
+    @field_validator("accelerator_type")
+    @classmethod
+    def _known_type(cls, value: str | None) -> str | None:
+        known = [row.accelerator_type for row in VENDORS] + [NO_ACCEL]
+        if value is not None and value not in known:
+            raise fault("invalid-value", f"accelerator_type `{value}` is not known", did_you_mean(value, known))
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_of_ids(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and isinstance(value.get("accelerator_ids"), (list, tuple)):
+            return {"accelerators": len(value["accelerator_ids"]), **value}
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> NodeEntry:
+        ids = self.accelerator_ids
+        if ids is not None and len(ids) != self.accelerators:
+            message = f"{self.accelerators} accelerators, but {len(ids)} accelerator_ids"
+            raise fault("invalid-inventory", message, "give one id an accelerator, or leave `accelerators` out")
+        if ids is not None and (twice := {item for item in ids if ids.count(item) > 1}):
+            message = f"accelerator id {min(twice)} is given twice for one node"
+            raise fault("invalid-inventory", message, "give each accelerator its own id")
+        if self.accelerators and self.accelerator_type == NO_ACCEL:
+            message = f"{self.accelerators} accelerators of type {NO_ACCEL}"
+            raise fault("invalid-inventory", message, "give their type, e.g. NV_GPU, or no accelerators")
+        return self
+
+    @property
+    def type(self) -> str:
+        """The accelerator type; ``NV_GPU`` where accelerators have none, ``NO_ACCEL`` without accelerators."""
+        return (self.accelerator_type or "NV_GPU") if self.accelerators else NO_ACCEL
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The node's own ids: the local indices, if none were given."""
+        return self.accelerator_ids or tuple(str(index) for index in range(self.accelerators))
+
+    def described(self) -> dict[str, Any]:
+        """Return the entry as plain values, without what says nothing."""
+        return {key: value for key, value in self.model_dump(mode="json").items() if value not in (None, {}, 0)}
+
+
+class _File(BaseModel):
+    nodes: list[NodeEntry] = Field(min_length=1)
+
+
+class Inventory:
+    """What each node of a cluster has; with `with_config`, also what its node groups are.
+
+    Inventories are values: they never change, compare equal when they say the same, and pickle.
+    """
+
+    def __init__(self, entries: Sequence[NodeEntry], section: ClusterSection | None = None) -> None:
+        self._entries = tuple(entries)
+        self._section = section
+        self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
+
+    @classmethod
+    def uniform(
+        cls,
+        num_nodes: int,
+        accelerators: int,
+        accelerator_type: str | None = None,
+        accelerator_model: str | None = None,
+    ) -> Inventory:
+        """Return an inventory of ``num_nodes`` equal nodes with ``accelerators`` each.
+
+        Raises `PlacementError` when there is no node, or more accelerators than can be.
+        """
+        if isinstance(num_nodes, bool) or not isinstance(num_nodes, int) or not 0 < num_nodes < 2**32 - 1:
+            message = f"{num_nodes!r} is not a number of nodes"
+            raise PlacementError([Diagnostic("invalid-value", message, "use a whole number of 1 or more")])
+        kind = {"accelerator_type": accelerator_type, "accelerator_model": accelerator_model}
+        entry = {"ranks": RankSet(f"0-{num_nodes - 1}"), "accelerators": accelerators, **kind}
+        return cls.from_dict({"nodes": [entry]})
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Inventory:
+        """Return the inventory of a mapping: ``{"nodes": [{"ranks": "0-7", "accelerators": 8, ...}, ...]}``.
+
+        Keys of an entry: ``ranks`` (range text, int or list), ``accelerators`` (number on each node),
+        ``accelerator_type`` (``NV_GPU``, ...), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by local
+        index), ``ip``, ``hostname``, ``labels``. Raises `PlacementError` with every fault.
+        """
+        try:
+            entries = _File.model_validate(
+                {"nodes": content.get("nodes")} if isinstance(content, Mapping) else content
+            ).nodes
+            inventory = cls(entries)
+            inventory.core  # noqa: B018 (built here so that a contradiction is shown here)
+        except ValidationError as error:
+            faults = []
+            for path, diagnostic in diagnostics(error, {"": NodeEntry}):
+                faults.append(_placed(content, path, diagnostic))
+            raise refusal(faults) from None
+        except PlacementError as error:
+            raise refusal([_placed(content, ("nodes",), diagnostic) for diagnostic in error.diagnostics]) from None
+        return inventory
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike[str]) -> Inventory:
+        """Read an inventory file. Raises `PlacementError` with places in it, ``OSError`` when it cannot be read."""
+        return cls.from_dict(load_config(path))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` reads. Node groups are not part of it."""
+        return {"nodes": [entry.described() for entry in self._entries]}
+
+    def to_yaml(self, path: str | os.PathLike[str]) -> None:
+        """Write an inventory file; the file is there whole or not at all."""
+        write_whole(Path(path), yaml.safe_dump(self.to_dict(), sort_keys=False))
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return self.core.num_nodes
+
+    @cached_property
+    def core(self) -> _core.Inventory:
+        """The compiled core's view of it."""
+        return _core.Inventory([(entry.ranks, entry.type, list(entry.ids)) for entry in self._entries])
+
+    def node(self, rank: int) -> NodeSpec:
+        """Return what the node of this rank has; ``IndexError`` when there is no such node."""
+        for entry in self._entries:
+            if rank in entry.ranks:
+                kind = (entry.accelerators, entry.type, entry.accelerator_model, entry.ids)
+                return NodeSpec(rank, *kind, entry.ip, entry.hostname, dict(entry.labels))
+        raise IndexError(f"node rank {rank} of a cluster of {self.num_nodes} nodes")
+
+    @property
+    def section(self) -> ClusterSection | None:
+        """The cluster section whose node groups it knows, without its components."""
+        return self._section
+
+    def with_config(self, cluster_section: Mapping[str, Any] | ClusterSection) -> Inventory:
+        """Return the first ``num_nodes`` of its nodes, with the node groups of a cluster section.
+
+        Raises `PlacementError` for a faulty section, and when it wants more nodes than there are.
+        """
+        if not isinstance(cluster_section, ClusterSection):
+            reading = read_section(cluster_section)
+            configured, faults = self.configured(reading.section)
+            for path, diagnostic in faults:
+                reading.add(path, diagnostic)
+            if error := reading.error():
+                raise error
+            return configured
+        configured, faults = self.configured(cluster_section)
+        if faults:
+            raise refusal([diagnostic for _, diagnostic in faults])
+        return configured
+
+    def configured(self, section: ClusterSection) -> tuple[Inventory, list[tuple[tuple[str | int, ...], Diagnostic]]]:
+        """Return the inventory with the section's node groups, and what speaks against it, by path."""
+        here, wanted = self.num_nodes, section.num_nodes
+        if wanted > here:
+            message = f"num_nodes is {wanted}, but the cluster has {here} node{'s' if here > 1 else ''}"
+            help = f"set num_nodes to {here} or less, or use a larger cluster"
+            return self, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
+        entries: Sequence[NodeEntry] = self._entries
+        if wanted < here:
+            kept = RankSet(f"0-{wanted - 1}")
+            cut = [entry.model_copy(update={"ranks": entry.ranks & kept}) for entry in self._entries]
+            entries = [entry for entry in cut if entry.ranks]
+        return Inventory(entries, section.model_copy(update={"component_placement": {}})), []
+
+    def group(self, label: str) -> NodeGroup | None:
+        """Return the configured node group of this label, or ``None``; reserved groups are not configured."""
+        return self._section.group(label) if self._section else None
+
+    @property
+    def group_labels(self) -> list[str]:
+        """Labels that can be selected, the reserved ones first."""
+        return [CLUSTER, NODE, *(group.label for group in (self._section.node_groups if self._section else ()))]
+
+    def pool(self, labels: tuple[str, ...], by_node: bool = False) -> _core.Pool:
+        """Return the resources of these node groups, group after group; whole nodes when ``by_node``.
+
+        Raises `PlacementError`: ``unknown-node-group``, ``overlapping-groups``.
+        """
+        key = (labels, by_node)
+        if key not in self._pools:
+            self._pools[key] = _core.Pool(self.core, [self._selection(label, by_node) for label in labels])
+        return self._pools[key]
+
+    def _selection(self, label: str, by_node: bool) -> tuple[str, RankSet, bool | tuple[str, list[tuple[int, int]]]]:
+        if label in (CLUSTER, NODE):
+            return label, RankSet(f"0-{self.num_nodes - 1}"), by_node or label == NODE
+        group = self.group(label)
+        if group is None:
+            help = did_you_mean(label, self.group_labels, "the groups are")
+            raise PlacementError([Diagnostic("unknown-node-group", f"node group `{label}` is not there", help)])
+        if group.hardware is not None and not by_node:
+            return label, group.node_ranks, (group.hardware.type, group.hardware.counts())
+        return label, group.node_ranks, by_node or group.ignore_hardware
+
+    def environment(self, node_rank: int, node_group_label: str) -> tuple[dict[str, str], str | None]:
+        """Return the variables and the interpreter (or ``None``) that a node group gives to processes on a node."""
+        group = self.group(node_group_label)
+        return group.environment(node_rank) if group else ({}, None)
+
+    def hardware(self, placement: Placement) -> list[HardwareConfig]:
+        """Return the configs of a process's robots, in the order of its ``local_hardware_ranks``; else nothing."""
+        group = self.group(placement.node_group_label)
+        if group is None or group.hardware is None or placement.resource_type != group.hardware.type:
+            return []
+        pieces = [piece for piece in group.hardware.pieces() if piece.node_rank == placement.cluster_node_rank]
+        return [pieces[index] for index in placement.local_hardware_ranks]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Inventory):
+            return NotImplemented
+        return self.to_dict() == other.to_dict() and self._section == other._section
+
+    def __hash__(self) -> int:
+        return hash((self.num_nodes, len(self._entries)))
+
+    def __reduce__(self) -> tuple[type[Inventory], tuple[tuple[NodeEntry, ...], ClusterSection | None]]:
+        return type(self), (self._entries, self._section)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{entry.ranks}: {entry.accelerators} {entry.type}" for entry in self._entries[:4])
+        more = ", ..." if len(self._entries) > 4 else ""
+        return f"<Inventory of {self.num_nodes} nodes: {kinds}{more}>"
+
+
+def _placed(content: Any, path: tuple[str | int, ...], diagnostic: Diagnostic) -> Diagnostic:
+    """Return the diagnostic with its path, and with its place where the content came from a file."""
+    diagnostic = replace(diagnostic, path=path_text(path))
+    return content.document.locate((*content.path, *path), diagnostic) if isinstance(content, Section) else diagnostic

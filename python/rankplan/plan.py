@@ -1,0 +1,242 @@
+"""The plan: the placements of all components over one inventory."""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from rankplan._core import Placement, Placements, RankSet
+from rankplan.config.faults import did_you_mean
+from rankplan.config.models import ClusterSection
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import write_whole
+from rankplan.inventory import Inventory
+
+FORMAT = 1
+"""Version of the file format; a reader refuses those it does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A process that is elsewhere in the other plan; without ``before`` it appeared, without ``after`` it went."""
+
+    component: str
+    rank: int
+    before: Placement | None
+    after: Placement | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDiff:
+    """What changes from one plan to another; false when nothing does."""
+
+    moved: tuple[Move, ...]
+    appeared: tuple[Move, ...]
+    went: tuple[Move, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.moved or self.appeared or self.went)
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Which components use the same accelerators.
+
+    ``kind`` is ``collocated`` when all components use the same ones, ``disaggregated`` when no two have one in common,
+    else ``hybrid``. ``pairs`` has, for any two components that share, what they share: local indices by node rank.
+    Components without accelerators do not count.
+    """
+
+    kind: str
+    pairs: dict[tuple[str, str], dict[int, RankSet]]
+
+
+class Plan(Mapping[str, Placements]):
+    """Where every process of every component runs: a mapping from component to `Placements`, and the inventory."""
+
+    def __init__(self, inventory: Inventory, components: Mapping[str, Placements]) -> None:
+        self._inventory = inventory
+        self._components = dict(components)
+
+    @property
+    def inventory(self) -> Inventory:
+        """The nodes of the plan, and its node groups."""
+        return self._inventory
+
+    @property
+    def components(self) -> list[str]:
+        """Names of the components."""
+        return list(self._components)
+
+    def __getitem__(self, component: str) -> Placements:
+        try:
+            return self._components[component]
+        except KeyError:
+            help = did_you_mean(str(component), self._components, "the components are")
+            raise KeyError(f"component {component!r} is not in the plan; {help}") from None
+
+    def __contains__(self, component: object) -> bool:
+        return component in self._components
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._components)
+
+    def __len__(self) -> int:
+        return len(self._components)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return self._inventory == other._inventory and self._components == other._components
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {len(rows)}" for name, rows in self._components.items())
+        return f"<Plan of {sizes or 'nothing'} on {self._inventory.num_nodes} nodes>"
+
+    def accelerators(self, component: str) -> RankSet:
+        """Return the accelerators that a component uses, counted node by node over the whole cluster."""
+        return self[component].accelerators()
+
+    def idle(self) -> dict[int, RankSet]:
+        """Return the accelerators that no component uses: local indices by node rank."""
+        used = RankSet()
+        for rows in self._components.values():
+            used = used | rows.accelerators()
+        return self._inventory.core.by_node(self._inventory.core.accelerators() - used)
+
+    def sharing(self) -> Sharing:
+        """Return which components use the same accelerators."""
+        used = {name: devices for name, rows in self._components.items() if (devices := rows.accelerators())}
+        names = list(used)
+        pairs = {
+            (first, second): self._inventory.core.by_node(both)
+            for index, first in enumerate(names)
+            for second in names[index + 1 :]
+            if (both := used[first] & used[second])
+        }
+        if not pairs:
+            return Sharing("disaggregated", pairs)
+        same = all(devices == used[names[0]] for devices in used.values())
+        return Sharing("collocated" if same else "hybrid", pairs)
+
+    def diff(self, other: Plan) -> PlanDiff:
+        """Return what changes from this plan to the other: processes that move, appear or go."""
+        moved: list[Move] = []
+        appeared: list[Move] = []
+        went: list[Move] = []
+        for name in dict.fromkeys([*self._components, *other._components]):
+            here, there = self._components.get(name), other._components.get(name)
+            if here == there:
+                continue
+            before, after = len(here or ()), len(there or ())
+            for rank in range(max(before, after)):
+                old = here[rank] if here is not None and rank < before else None
+                new = there[rank] if there is not None and rank < after else None
+                if old is None or new is None:
+                    (appeared if old is None else went).append(Move(name, rank, old, new))
+                elif _place(old) != _place(new):
+                    moved.append(Move(name, rank, old, new))
+        return PlanDiff(tuple(moved), tuple(appeared), tuple(went))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan as JSON; the file is there whole or not at all. The same plan always gives the same bytes."""
+        section = self._inventory.section
+        content = {
+            "rankplan": FORMAT,
+            "inventory": self._inventory.to_dict(),
+            "cluster": section.model_dump(mode="json") if section else None,
+            "components": {name: _described(rows) for name, rows in self._components.items()},
+        }
+        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
+        write_whole(Path(path), f"{{\n{lines}\n}}\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Plan:
+        """Read a saved plan; it equals the one that was saved.
+
+        Raises `PlacementError` (``invalid-plan``) when the file is not a plan of a known version or contradicts itself,
+        ``OSError`` when it cannot be read.
+        """
+        file = os.fspath(path)
+        text = Path(file).read_bytes()
+        try:
+            content = json.loads(text)
+            if not isinstance(content, dict) or content.get("rankplan") != FORMAT:
+                found = content.get("rankplan") if isinstance(content, dict) else None
+                message = f"the file is not a plan of version {FORMAT}" + (
+                    f" but of {found!r}" if found is not None else ""
+                )
+                raise _refused(message, file)
+            inventory = Inventory.from_dict(content["inventory"])
+            if content["cluster"] is not None:
+                inventory = inventory.with_config(ClusterSection.model_validate(content["cluster"]))
+            rows = {name: _restored(inventory, state) for name, state in content["components"].items()}
+        except PlacementError as error:
+            if error.code == "invalid-plan" and error.file:
+                raise
+            raise _refused(error.message, file) from None
+        except (
+            ValidationError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            raise _refused(f"the file is not a plan: {type(error).__name__} in its content", file) from None
+        return cls(inventory, rows)
+
+    def __reduce__(self) -> tuple[type[Plan], tuple[Inventory, dict[str, Placements]]]:
+        return type(self), (self._inventory, self._components)
+
+
+def _place(row: Placement) -> tuple[int, list[int], list[str]]:
+    return row.cluster_node_rank, row.local_hardware_ranks, row.visible_accelerators
+
+
+def _refused(message: str, file: str) -> PlacementError:
+    return PlacementError(
+        [Diagnostic("invalid-plan", message, "make the plan again with `rankplan plan` or Plan.save", file=file)]
+    )
+
+
+def _described(rows: Placements) -> dict[str, Any]:
+    groups, group_starts, nodes, starts, devices = rows.state()
+    return {
+        "isolate_accelerator": rows.isolate_accelerator,
+        "node_groups": groups,
+        "group_starts": group_starts,
+        "cluster_node_rank": _numbers("I", nodes),
+        "device_starts": _numbers("I", starts),
+        "devices": _numbers("H", devices),
+    }
+
+
+def _restored(inventory: Inventory, state: dict[str, Any]) -> Placements:
+    columns = (
+        [(str(label), str(kind)) for label, kind in state["node_groups"]],
+        [(first, group) for first, group in state["group_starts"]],
+        _bytes("I", state["cluster_node_rank"]),
+        _bytes("I", state["device_starts"]),
+        _bytes("H", state["devices"]),
+    )
+    return Placements.from_state(inventory.core, bool(state["isolate_accelerator"]), columns)
+
+
+def _numbers(kind: str, column: bytes) -> list[int]:
+    # Columns are little-endian 32-bit (I) and 16-bit (H) numbers, which is what `array` has on every platform of Ray.
+    return array(kind, column).tolist()
+
+
+def _bytes(kind: str, numbers: list[int]) -> bytes:
+    return array(kind, numbers).tobytes()
