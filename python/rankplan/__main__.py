@@ -1,0 +1,5 @@
+"""``python -m rankplan``."""
+
+from rankplan.cli import main
+
+main()

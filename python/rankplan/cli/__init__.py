@@ -1,0 +1,23 @@
+"""The command line: ``rankplan check``, ``plan`` and ``run``."""
+
+from __future__ import annotations
+
+import click
+
+from rankplan.cli.check import check
+from rankplan.cli.plan import plan
+from rankplan.cli.run import run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rankplan")
+def main() -> None:
+    """Plan where every process of a distributed RL job runs, prove it, and launch it on Ray.
+
+    Exit codes: 0 fine, 1 faults in the input or in the run, 2 wrong usage.
+    """
+
+
+main.add_command(check)
+main.add_command(plan)
+main.add_command(run)

@@ -1,0 +1,71 @@
+"""``rankplan check``: every fault of every file, before anything is started."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from rankplan.cli.common import (
+    EXPECTED,
+    InventoryChoice,
+    colored,
+    counted,
+    faults_end_it,
+    inventory_options,
+    say_assumed,
+    show,
+    stdout,
+)
+from rankplan.config.load import load_config
+from rankplan.errors import Diagnostic
+from rankplan.placement import ComponentPlacement
+from rankplan.plan import Plan
+from rankplan.render.tables import by_nodes
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@inventory_options
+def check(files: tuple[str, ...], choice: InventoryChoice) -> None:
+    """Check config files and show every fault with its place and its cure.
+
+    Without an inventory, each node is taken to have 8 accelerators. Exit code 1 when a file has a fault.
+    """
+    faulty = 0
+    for file in files:
+        with faults_end_it():
+            try:
+                _check(file, choice)
+            except EXPECTED as error:
+                show(error)
+                faulty += 1
+    sys.exit(1 if faulty else 0)
+
+
+def _check(file: str, choice: InventoryChoice) -> None:
+    config = load_config(file)
+    inventory, assumed = choice.load(config)
+    if assumed:
+        say_assumed(file, inventory)
+    plan = ComponentPlacement(config, inventory).plan()
+    counts = (
+        counted(len(plan), "component"),
+        counted(sum(len(rows) for rows in plan.values()), "process", "processes"),
+        counted(plan.inventory.num_nodes, "node"),
+    )
+    click.echo(f"{file}: fine, {counts[0]}, {counts[1]} on {counts[2]}")
+    if not assumed:
+        warn_of_idle(file, plan)
+
+
+def warn_of_idle(file: str, plan: Plan) -> None:
+    """Say which accelerators no component uses."""
+    idle = plan.idle()
+    if not idle:
+        return
+    unused, there = sum(map(len, idle.values())), len(plan.inventory.core.accelerators())
+    message = f"{unused} of {there} accelerators are used by no component: {by_nodes(idle)}"
+    help = "place a component on them, or leave them idle on purpose"
+    warning = Diagnostic("idle-accelerators", message, help, file=file, warning=True)
+    click.echo(warning.render(colored(stdout)))

@@ -1,0 +1,140 @@
+"""What the commands share: the inventory options, and how faults end a command."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from rankplan.config.section import read_config
+from rankplan.errors import PlacementError, RankplanError
+from rankplan.inventory import Inventory
+
+stdout = Console(highlight=False, soft_wrap=True)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+EXPECTED = (RankplanError, OSError)
+"""What a user's input or cluster can cause; anything else is a fault of rankplan and keeps its traceback."""
+
+ASSUMED = 8
+"""Accelerators a node where nothing is said; the command says so."""
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class Nodes(click.ParamType):
+    """``2x8``: nodes x accelerators."""
+
+    name = "nodes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Inventory:
+        """Return the inventory of so many nodes."""
+        if isinstance(value, Inventory):
+            return value
+        size = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,5})", str(value), re.ASCII)
+        if size is None:
+            self.fail(f"{value!r} is not nodes x accelerators, e.g. 2x8 for 2 nodes of 8", param, ctx)
+        try:
+            return Inventory.uniform(int(size[1]), int(size[2]))
+        except PlacementError as error:
+            self.fail(f"{value!r}: {error.message}", param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryChoice:
+    """Which inventory a command was told to use."""
+
+    file: str | None
+    nodes: Inventory | None
+    ray: str | None
+
+    def load(self, config: Mapping[str, Any]) -> tuple[Inventory, bool]:
+        """Return the inventory for a config, and whether it is only assumed."""
+        if self.file is not None:
+            return Inventory.from_yaml(self.file), False
+        if self.nodes is not None:
+            return self.nodes, False
+        if self.ray is not None:
+            from rankplan.runtime import Cluster
+
+            with Cluster(address=self.ray) as cluster:
+                return cluster.inventory, False
+        reading = read_config(config)
+        return Inventory.uniform(reading.section.num_nodes, ASSUMED), True
+
+
+def inventory_options(command: _Command) -> _Command:
+    """Add ``--inventory``, ``--nodes`` and ``--ray``; the command gets an `InventoryChoice` as ``choice``."""
+
+    def chosen(inventory: str | None, nodes: Inventory | None, ray: str | None, **rest: Any) -> Any:
+        if sum(option is not None for option in (inventory, nodes, ray)) > 1:
+            raise click.UsageError("give one of --inventory, --nodes and --ray")
+        return command(choice=InventoryChoice(inventory, nodes, ray), **rest)
+
+    chosen.__name__, chosen.__doc__ = command.__name__, command.__doc__
+    chosen.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    for option in (
+        click.option("--ray", metavar="ADDRESS", help="The nodes of this running Ray cluster (auto finds it)."),
+        click.option("--nodes", type=Nodes(), metavar="NxM", help="N equal nodes with M accelerators each, e.g. 2x8."),
+        click.option("--inventory", metavar="FILE", help="An inventory file."),
+    ):
+        option(chosen)
+    return chosen  # type: ignore[return-value]
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return ``1 node``, ``2 nodes``."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def say_assumed(file: str, inventory: Inventory) -> None:
+    """Say on stderr that the inventory is a guess."""
+    nodes = counted(inventory.num_nodes, "node")
+    stderr.print(
+        f"{file}: assuming {nodes} with {ASSUMED} accelerators each; --nodes, --inventory or --ray say what there is",
+        style="dim",
+        markup=False,
+    )
+
+
+def colored(console: Console) -> bool:
+    """Whether colour is wanted there."""
+    return console.is_terminal and not console.no_color
+
+
+def show(error: Exception) -> None:
+    """Print an error that is expected: every fault with its place, anything else on a line of its own."""
+    if isinstance(error, PlacementError):
+        click.echo(error.render(colored(stderr)), err=True)
+        count = len(error.diagnostics)
+        click.echo(f"\n{count} fault{'s' if count > 1 else ''} in {error.file or 'the config'}", err=True)
+        return
+    stderr.print("error:", style="bold red", end=" ")
+    if isinstance(error, OSError) and error.filename:
+        click.echo(f"{error.filename}: {error.strerror}", err=True)
+    else:
+        click.echo(str(error), err=True)
+
+
+@contextmanager
+def faults_end_it() -> Iterator[None]:
+    """Turn what can go wrong on purpose into a message and exit code 1: no traceback on a user's way."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Whoever reads our output has seen enough; nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except EXPECTED as error:
+        show(error)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(130)

@@ -1,0 +1,50 @@
+"""``rankplan plan``: the placements."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options, say_assumed, stdout
+from rankplan.config.load import load_config
+from rankplan.placement import ComponentPlacement
+from rankplan.render.rows import write_csv, write_json
+from rankplan.render.tables import by_nodes, plan_table
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@inventory_options
+@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option("--save", metavar="PATH", help="Also write the plan to a file that Plan.load reads.")
+@click.option("--isolate/--no-isolate", default=True, help="Whether a process sees its own accelerators only.")
+def plan(file: str, choice: InventoryChoice, form: str, save: str | None, isolate: bool) -> None:
+    """Show where every process of a config runs.
+
+    A table folds equal nodes when there are more than 64 processes; json and csv have a line for each process.
+    """
+    with faults_end_it():
+        config = load_config(file)
+        inventory, assumed = choice.load(config)
+        if assumed:
+            say_assumed(file, inventory)
+        result = ComponentPlacement(config, inventory).plan(isolate)
+        if save is not None:
+            result.save(save)
+        if form == "json":
+            write_json(result, sys.stdout)
+        elif form == "csv":
+            write_csv(result, sys.stdout)
+        else:
+            stdout.print(plan_table(result), soft_wrap=False)
+            sharing = result.sharing()
+            if len(result) > 1:
+                stdout.print(f"\n{sharing.kind}", end="")
+                shared = [
+                    f"{first} and {second} share {by_nodes(both)}" for (first, second), both in sharing.pairs.items()
+                ]
+                stdout.print("".join(f"\n  {line}" for line in shared), markup=False)
+            if idle := result.idle():
+                stdout.print(f"idle: {by_nodes(idle)}", markup=False)
+        sys.stdout.flush()

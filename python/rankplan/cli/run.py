@@ -1,0 +1,158 @@
+"""``rankplan run``: launch every component, run it, verify it, report."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+
+from rankplan._core import RankSet
+from rankplan.cli.common import Nodes, faults_end_it, stderr, stdout
+from rankplan.config.load import load_config
+from rankplan.errors import RankplanError
+from rankplan.inventory import Inventory
+from rankplan.placement import ComponentPlacement
+from rankplan.render.tables import MOST_ROWS, table
+
+if TYPE_CHECKING:
+    from rankplan.runtime import Cluster, RankReport, Worker
+
+_Report = Callable[[str], None]
+
+
+class _Nodes(Nodes):
+    """``2x8``, or an inventory file."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the inventory, or the name of the file that has it."""
+        return value if isinstance(value, str) and Path(value).is_file() else super().convert(value, param, ctx)
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--simulate",
+    type=_Nodes(),
+    metavar="NxM",
+    help="Start N nodes with M declared accelerators on this machine; or those of an inventory file.",
+)
+@click.option("--ray", metavar="ADDRESS", help="Use this running Ray cluster; without, Ray's own search finds it.")
+@click.option(
+    "--worker", "worker_name", metavar="MODULE:CLASS", help="The worker class; without, one that only answers."
+)
+@click.option("--method", default="run", show_default=True, help="The method to call on every rank.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds that a component may take to come up.",
+)
+@click.option("--isolate/--no-isolate", default=True, help="Whether a process sees its own accelerators only.")
+def run(
+    file: str,
+    simulate: Inventory | str | None,
+    ray: str | None,
+    worker_name: str | None,
+    method: str,
+    timeout: float,
+    isolate: bool,
+) -> None:
+    """Launch every component of a config on Ray, call one method on each, verify where everyone is, and report.
+
+    Nothing is left running afterwards.
+    """
+    if simulate is not None and ray is not None:
+        raise click.UsageError("give one of --simulate and --ray")
+    with faults_end_it():
+        config = load_config(file)
+        inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
+        if inventory is not None:
+            # A fault is shown before anything is started.
+            ComponentPlacement(config, inventory)
+        from rankplan.runtime import Cluster
+        from rankplan.runtime.roll_call import RollCall
+
+        worker = _worker(worker_name) if worker_name else RollCall
+        if not callable(getattr(worker, method, None)) or method.startswith("_"):
+            raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
+        with _progress() as report:
+            options: dict[str, Any] = {"cluster_cfg": config["cluster"], "on_progress": report}
+            cluster = Cluster(address=ray, **options) if inventory is None else Cluster.simulate(inventory, **options)
+            with cluster:
+                reports = _run(cluster, ComponentPlacement(config, cluster), worker, method, timeout, isolate, report)
+        stdout.print(_table(reports), soft_wrap=False)
+
+
+def _run(
+    cluster: Cluster,
+    placement: ComponentPlacement,
+    worker: type[Worker],
+    method: str,
+    timeout: float,
+    isolate: bool,
+    report: _Report,
+) -> list[RankReport]:
+    groups = {}
+    for component in placement.components:
+        report(f"launching {component}")
+        groups[component] = worker.create_group().launch(
+            cluster, placement.get_strategy(component), component, isolate_accelerator=isolate, timeout=timeout
+        )
+    report(f"running {method}()")
+    for call in [getattr(group, method)() for group in groups.values()]:
+        call.wait()
+    report("verifying")
+    return [found for group in groups.values() for found in group.verify()]
+
+
+def _worker(name: str) -> type[Worker]:
+    from rankplan.runtime import Worker
+
+    module_name, _, class_name = name.partition(":")
+    if not module_name or not class_name:
+        raise click.BadParameter(f"{name!r} is not module:Class", param_hint="--worker")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        worker = getattr(importlib.import_module(module_name), class_name, None)
+    except Exception as error:
+        raise RankplanError(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
+    if not (isinstance(worker, type) and issubclass(worker, Worker)):
+        raise click.BadParameter(
+            f"{class_name!r} in {module_name} is not a rankplan.Worker class", param_hint="--worker"
+        )
+    return worker
+
+
+@contextmanager
+def _progress() -> Iterator[_Report]:
+    """Say on a terminal what is being waited for."""
+    if not stderr.is_terminal:
+        yield lambda message: None
+        return
+    with stderr.status("starting") as status:
+        yield status.update
+
+
+def _table(reports: list[RankReport]) -> Table:
+    result = table("component", "rank#", "node#", "process id#", "accelerators", "verified")
+    if len(reports) <= MOST_ROWS:
+        for found in reports:
+            seen = ",".join(found.accelerators) or "-"
+            result.add_row(found.component, str(found.rank), str(found.node_rank), str(found.pid), seen, "yes")
+        return result
+    nodes: dict[tuple[str, int], list[RankReport]] = {}
+    for found in reports:
+        nodes.setdefault((found.component, found.node_rank), []).append(found)
+    for (component, node), here in nodes.items():
+        seen = ",".join(dict.fromkeys(name for found in here for name in found.accelerators)) or "-"
+        result.add_row(
+            component, str(RankSet(found.rank for found in here)), str(node), f"{len(here)} processes", seen, "yes"
+        )
+    return result

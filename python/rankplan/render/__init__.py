@@ -1,0 +1,1 @@
+"""The plan for readers: tables, rows, text."""

@@ -1,0 +1,48 @@
+"""Rows of a plan as plain values, for JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from rankplan.plan import Plan
+
+_COLUMNS = (
+    "rank",
+    "cluster_node_rank",
+    "placement_node_rank",
+    "local_rank",
+    "local_world_size",
+    "local_hardware_ranks",
+    "accelerator_type",
+    "visible_accelerators",
+    "local_accelerator_rank",
+    "isolate_accelerator",
+    "node_group_label",
+)
+
+
+def plain_rows(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield every process of the plan, component after component, in rank order."""
+    for component, placements in plan.items():
+        for row in placements:
+            yield {"component": component} | {name: getattr(row, name) for name in _COLUMNS}
+
+
+def write_json(plan: Plan, file: TextIO) -> None:
+    """Write a JSON list, one process a line."""
+    separator = "[\n"
+    for row in plain_rows(plan):
+        file.write(separator + json.dumps(row))
+        separator = ",\n"
+    file.write("\n]\n" if separator != "[\n" else "[]\n")
+
+
+def write_csv(plan: Plan, file: TextIO) -> None:
+    """Write CSV with a header; a list becomes its items with blanks between."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["component", *_COLUMNS])
+    for row in plain_rows(plan):
+        writer.writerow(" ".join(map(str, value)) if isinstance(value, list) else value for value in row.values())

@@ -1,0 +1,111 @@
+"""Tables of a plan for people: a row a process while they fit on a screen, equal nodes folded beyond that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from rich.table import Table
+
+from rankplan._core import Placement, Placements, RankSet
+from rankplan.accelerators import NO_ACCEL
+from rankplan.plan import Plan
+
+MOST_ROWS = 64
+"""Processes that are shown one a row; a larger plan is folded."""
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """Return an empty table in the style of all tables; columns that end in ``#`` hold numbers."""
+    result = Table(
+        title=title, box=None, pad_edge=False, header_style="bold", title_justify="left", padding=(0, 2, 0, 0)
+    )
+    for column in columns:
+        number = column.endswith("#")
+        result.add_column(column.rstrip("#"), justify="right" if number else "left", overflow="fold")
+    return result
+
+
+def plan_table(plan: Plan) -> Table:
+    """Return the placements of a plan."""
+    if sum(len(rows) for rows in plan.values()) > MOST_ROWS:
+        return _folded(plan)
+    result = table("component", "rank#", "node#", "local rank#", "uses", "sees", "node group")
+    for component, rows in plan.items():
+        for row in rows:
+            cells = (row.rank, row.cluster_node_rank, row.local_rank, uses(row), sees(row), row.node_group_label)
+            result.add_row(component, *map(str, cells))
+    return result
+
+
+def uses(row: Placement) -> str:
+    """Return what a process has for itself or shares by the placement: ``accelerators 0-3``."""
+    if row.resource_type == "node":
+        return "node"
+    noun = row.resource_type if len(row.local_hardware_ranks) == 1 else f"{row.resource_type}s"
+    return f"{noun} {RankSet(row.local_hardware_ranks)}"
+
+
+def sees(row: Placement) -> str:
+    """Return the accelerators that a process sees, in the node's own ids."""
+    visible = row.visible_accelerators
+    if not visible:
+        return "-"
+    digits = all(item.isascii() and item.isdigit() and str(int(item)) == item for item in visible)
+    ids = str(RankSet(map(int, visible))) if digits and visible == sorted(visible, key=int) else ",".join(visible)
+    return f"{row.accelerator_type} {ids}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """What a component does on one node: equal for two nodes that can be folded."""
+
+    ranks: RankSet
+    cluster_node_rank: int
+    kind: tuple[Any, ...]
+
+
+def _folded(plan: Plan) -> Table:
+    result = table("component", "ranks", "nodes", "ranks a node#", "uses", "node group")
+    for component, rows in plan.items():
+        for _, group in groupby(_nodes(rows), key=lambda node: (node.kind, len(node.ranks))):
+            nodes = list(group)
+            ranks = RankSet(rank for node in nodes for rank in (node.ranks[0], node.ranks[-1]))
+            shown = f"{ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else str(ranks)
+            where = RankSet(node.cluster_node_rank for node in nodes)
+            label, what = nodes[0].kind[0], _what(nodes[0].kind)
+            result.add_row(component, shown, str(where), str(len(nodes[0].ranks)), what, label)
+    return result
+
+
+def _nodes(rows: Placements) -> Iterator[_Node]:
+    for node, group in groupby(rows, key=lambda row: row.cluster_node_rank):
+        here = list(group)
+        devices = tuple(tuple(row.local_hardware_ranks) for row in here)
+        kind = (here[0].node_group_label, here[0].resource_type, here[0].accelerator_type, devices)
+        yield _Node(RankSet(row.rank for row in here), node, kind)
+
+
+def _what(kind: tuple[Any, ...]) -> str:
+    _, resource, accelerator_type, devices = kind
+    if resource == "node":
+        return "node"
+    name = accelerator_type if resource == "accelerator" and accelerator_type != NO_ACCEL else resource
+    used = RankSet(index for process in devices for index in process)
+    each = len(devices[0])
+    sharing = sum(len(process) for process in devices) // len(used)
+    how = f", {each} a rank" if each > 1 else f", {sharing} ranks each" if sharing > 1 else ""
+    return f"{name} {used}{how}"
+
+
+def by_nodes(accelerators: Mapping[int, RankSet]) -> str:
+    """Return accelerators by node as text, equal nodes folded: ``nodes 0-3: 4-7; node 5: 0``."""
+    parts = []
+    nodes: dict[RankSet, list[int]] = {}
+    for node, local in accelerators.items():
+        nodes.setdefault(local, []).append(node)
+    for local, ranks in nodes.items():
+        parts.append(f"{'node' if len(ranks) == 1 else 'nodes'} {RankSet(ranks)}: {local}")
+    return "; ".join(parts)
