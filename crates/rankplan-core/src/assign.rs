@@ -45,7 +45,8 @@ pub fn place_map(map: &RankMap, text: &str, pool: &Pool) -> Result<Table, Vec<Di
 }
 
 fn assign(map: &RankMap, pool: &Pool, faults: &mut Vec<Fault>) -> Table {
-    let mut builder = Builder::new(pool, map.world_size());
+    let devices = map.segments().map(|segment| segment.resources.max(segment.processes) as usize).sum();
+    let mut builder = Builder::new(pool, map.world_size(), devices);
     for segment in map.segments() {
         let span = segment.span;
         let conflicts = builder.conflicts(&segment);
@@ -157,8 +158,7 @@ impl Packed {
                 Kind::ResourceOutOfRange { range, resources }
             }));
         }
-        let mut builder = Builder::new(pool, self.world_size());
-        builder.table.devices.reserve_exact(range.len() as usize);
+        let mut builder = Builder::new(pool, self.world_size(), range.len() as usize);
         let mut conflicts = Conflicts::default();
         for process in 0..self.world_size() {
             let (window, position) = (process / self.stride, process % self.stride);
@@ -183,15 +183,15 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(pool: &'a Pool, rows: u32) -> Self {
+    fn new(pool: &'a Pool, rows: u32, devices: usize) -> Self {
         let rows = rows as usize;
-        let device_starts = if pool.by_node() {
-            Vec::new()
-        } else {
-            let mut starts = Vec::with_capacity(rows + 1);
-            starts.push(0);
-            starts
-        };
+        let (mut device_starts, mut local) = (Vec::new(), Vec::new());
+        if !pool.by_node() {
+            device_starts.reserve_exact(rows + 1);
+            device_starts.push(0);
+            // A claim on more than a plan can have comes from a segment that will be refused.
+            local.reserve_exact(devices.min(1 << 24));
+        }
         let table = Table {
             groups: pool.groups().clone(),
             group_starts: Vec::new(),
@@ -200,7 +200,7 @@ impl<'a> Builder<'a> {
             local_rank: Vec::with_capacity(rows),
             local_world_size: Vec::new(),
             device_starts,
-            devices: Vec::new(),
+            devices: local,
         };
         Builder { pool, table, placement_node: vec![NO_NODE; pool.num_nodes() as usize], block: 0 }
     }

@@ -4,7 +4,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{MAX_PROCESSES, NodeRank, ProcessRank, ResourceRank};
 use crate::rank_set::RankRange;
 use crate::syntax::{Span, reversed_range};
-use crate::topology::{Pool, plural};
+use crate::topology::{Pool, count, plural};
 
 /// The most faults of one placement that get a text; the last one says how many more there are.
 pub const MAX_REPORTED: usize = 100;
@@ -258,14 +258,14 @@ impl Context<'_> {
         let message = format!(
             "{processes} {} cannot be {shared} {resources} {}",
             if processes == 1 { "process" } else { "processes" },
-            self.noun(resources)
+            plural(resources, "resource")
         );
         let several = [below, above].into_iter().flatten().map(|n| n.to_string()).collect::<Vec<_>>().join(" or ");
         let example = counted(first_process, below.or(above).unwrap_or(resources));
         let help = format!("use {several} processes here, e.g. {}:{example}", self.written(resources_span));
         Diagnostic::new(Code::NotMultiple, message)
             .help(help)
-            .label(resources_span.into(), format!("{resources} {}", self.noun(resources)))
+            .label(resources_span.into(), count(resources, "resource"))
             .label(
                 processes_span.into(),
                 format!("{processes} {}", if processes == 1 { "process" } else { "processes" }),
