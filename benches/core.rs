@@ -2,7 +2,9 @@
 //!
 //! `cargo bench -p rankplan-core`; a name, e.g. `-- place/all`, runs one of them.
 
-use std::fmt::Write;
+#![allow(clippy::expect_used, reason = "the inputs are fixed and valid")]
+#![allow(missing_docs, reason = "criterion makes public functions")]
+
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -26,25 +28,18 @@ fn pool(inventory: &Inventory, counted: Counted) -> Pool {
 }
 
 /// What any implementation has to do: 16 bytes a row and 2 a device.
-fn write_columns() -> (Vec<u32>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<u16>) {
-    (
+fn write_columns() -> ([Vec<u32>; 4], Vec<u16>) {
+    let words = [
         (0..TOTAL).map(|rank| rank / EACH).collect(),
         (0..TOTAL).map(|rank| rank / EACH).collect(),
         (0..TOTAL).map(|rank| rank % EACH).collect(),
         (0..=TOTAL).collect(),
-        (0..TOTAL).map(|rank| (rank % EACH) as u16).collect(),
-    )
+    ];
+    (words, (0..TOTAL).map(|rank| (rank % EACH) as u16).collect())
 }
 
-fn segments(count: u32, mut segment: impl FnMut(&mut String, u32)) -> String {
-    let mut text = String::new();
-    for index in 0..count {
-        if index > 0 {
-            text.push(',');
-        }
-        segment(&mut text, index);
-    }
-    text
+fn segments(count: u32, segment: impl Fn(u32) -> String) -> String {
+    (0..count).map(segment).collect::<Vec<_>>().join(",")
 }
 
 fn benches(criterion: &mut Criterion) {
@@ -59,7 +54,7 @@ fn benches(criterion: &mut Criterion) {
         ("all", "all".to_owned()),
         ("blocks of 8", format!("all:0-{}", NODES - 1)),
         ("4 processes each", format!("0-{}:0-{}", TOTAL / 4 - 1, TOTAL - 1)),
-        ("a million segments", segments(TOTAL, |text, index| drop(write!(text, "{index}")))),
+        ("a million segments", segments(TOTAL, |index| index.to_string())),
     ];
     for (name, text) in &cases {
         group.bench_function(*name, |bench| bench.iter(|| place(black_box(text), &accelerators).expect("valid")));
@@ -75,13 +70,11 @@ fn benches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("refuse");
     group.measurement_time(Duration::from_secs(4)).throughput(Throughput::Elements(TOTAL.into()));
     let faulty = [
-        ("descending", segments(TOTAL, |text, index| drop(write!(text, "{}", TOTAL - 1 - index)))),
-        ("each twice", segments(TOTAL, |text, index| drop(write!(text, "{}", index / 2)))),
+        ("descending", segments(TOTAL, |index| (TOTAL - 1 - index).to_string())),
+        ("each twice", segments(TOTAL, |index| (index / 2).to_string())),
         (
             "no multiple",
-            segments(TOTAL / 4, |text, index| {
-                drop(write!(text, "{0}-{1}:{0}-{2}", index * 3, index * 3 + 2, index * 3 + 1))
-            }),
+            segments(TOTAL / 4, |index| format!("{0}-{1}:{0}-{2}", index * 3, index * 3 + 2, index * 3 + 1)),
         ),
         ("commas", ",".repeat(TOTAL as usize)),
     ];

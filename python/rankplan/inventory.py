@@ -120,6 +120,7 @@ class Inventory:
         self._entries = tuple(entries)
         self._section = section
         self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
+        self._configured: Inventory | None = None
 
     @classmethod
     def uniform(
@@ -229,7 +230,12 @@ class Inventory:
             kept = RankSet(f"0-{wanted - 1}")
             cut = [entry.model_copy(update={"ranks": entry.ranks & kept}) for entry in self._entries]
             entries = [entry for entry in cut if entry.ranks]
-        return Inventory(entries, section.model_copy(update={"component_placement": {}})), []
+        section = section.model_copy(update={"component_placement": {}})
+        # Asked again for the same section, which every strategy does, it need not be resolved again.
+        last = self._configured
+        if last is None or last.section != section:
+            self._configured = last = Inventory(entries, section)
+        return last, []
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group of this label, or ``None``; reserved groups are not configured."""
@@ -257,9 +263,9 @@ class Inventory:
         if group is None:
             help = did_you_mean(label, self.group_labels, "the groups are")
             raise PlacementError([Diagnostic("unknown-node-group", f"node group `{label}` is not there", help)])
-        if group.hardware is not None and not by_node:
-            return label, group.node_ranks, (group.hardware.type, group.hardware.counts())
-        return label, group.node_ranks, by_node or group.ignore_hardware
+        if by_node or group.ignore_hardware or group.hardware is None:
+            return label, group.node_ranks, by_node or group.ignore_hardware
+        return label, group.node_ranks, (group.hardware.type, group.hardware.counts())
 
     def environment(self, node_rank: int, node_group_label: str) -> tuple[dict[str, str], str | None]:
         """Return the variables and the interpreter (or ``None``) that a node group gives to processes on a node."""

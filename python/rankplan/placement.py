@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from rankplan._core import Packed, Placement, Placements, Pool, RankMap
 from rankplan.config.faults import did_you_mean
-from rankplan.config.models import CLUSTER, NODE, ComponentEntry, component_names
+from rankplan.config.models import CLUSTER, NODE, ClusterSection, ComponentEntry, component_names
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
@@ -44,12 +44,15 @@ def inventory_of(cluster: Inventory | HasInventory) -> Inventory:
 class PlacementStrategy:
     """Which resources each process of a component uses. Never changes; asked twice, it gives equal answers."""
 
-    __slots__ = ("_labels", "_rule", "_text")
+    __slots__ = ("_labels", "_rule", "_section", "_text")
 
-    def __init__(self, rule: RankMap | Packed, labels: tuple[str, ...], text: str = "") -> None:
+    def __init__(
+        self, rule: RankMap | Packed, labels: tuple[str, ...], text: str = "", section: ClusterSection | None = None
+    ) -> None:
         self._rule = rule
         self._labels = labels
         self._text = text
+        self._section = section
 
     @property
     def node_group_label(self) -> str:
@@ -72,7 +75,11 @@ class PlacementStrategy:
         ``isolate_accelerator``: each process sees its own accelerators only; otherwise all of its node. Raises
         `PlacementError` when a resource is not there, or a process would need two nodes or two types of hardware.
         """
-        pool = self._pool(inventory_of(cluster))
+        inventory = inventory_of(cluster)
+        if inventory.section is None and self._section is not None:
+            # It came from a config, and this inventory knows no node groups: those of the config are meant.
+            inventory = inventory.with_config(self._section)
+        pool = self._pool(inventory)
         if isinstance(self._rule, Packed):
             return pool.place_packed(self._rule, isolate_accelerator)
         return pool.place_map(self._rule, self._text, isolate_accelerator)
@@ -91,17 +98,21 @@ class PlacementStrategy:
         return hash((type(self), self._labels, self.world_size))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self._rule, self._labels, self._text)
+        return _restore, (type(self), self._rule, self._labels, self._text, self._section)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.world_size} processes in '{self.node_group_label}'>"
 
 
 def _restore(
-    kind: type[PlacementStrategy], rule: RankMap | Packed, labels: tuple[str, ...], text: str
+    kind: type[PlacementStrategy],
+    rule: RankMap | Packed,
+    labels: tuple[str, ...],
+    text: str,
+    section: ClusterSection | None,
 ) -> PlacementStrategy:
     strategy = kind.__new__(kind)
-    PlacementStrategy.__init__(strategy, rule, labels, text)
+    PlacementStrategy.__init__(strategy, rule, labels, text, section)
     return strategy
 
 
@@ -136,6 +147,8 @@ class NodePlacementStrategy(PlacementStrategy):
         Raises `PlacementError` for an empty list, or what is not a rank.
         """
         ranks = _ranks(node_ranks, "node_ranks")
+        if not ranks:
+            raise PlacementError([Diagnostic("empty-placement", "node_ranks is empty", "name at least one node rank")])
         super().__init__(RankMap.from_lists([[rank] for rank in ranks]), _labels(node_group_label, NODE))
 
     def _pool(self, inventory: Inventory) -> Pool:
@@ -166,8 +179,9 @@ class PackedPlacementStrategy(PlacementStrategy):
         """
         first = _rank(start_hardware_rank, "start_hardware_rank")
         last = _rank(end_hardware_rank, "end_hardware_rank")
-        each = _rank(num_hardware_per_process, "num_hardware_per_process")
-        super().__init__(Packed(first, last, each, _rank(stride, "stride")), _labels(node_group, CLUSTER))
+        each = _rank(num_hardware_per_process, "num_hardware_per_process", least=1)
+        rule = Packed(first, last, each, _rank(stride, "stride", least=1))
+        super().__init__(rule, _labels(node_group, CLUSTER))
 
 
 class ComponentPlacement:
@@ -212,7 +226,8 @@ class ComponentPlacement:
             return
         names = component_names(key)
         kind = NodePlacementStrategy if pool.by_node else FlexiblePlacementStrategy
-        self._strategies.update(dict.fromkeys(names, _restore(kind, rank_map, entry.node_group, entry.placement)))
+        strategy = _restore(kind, rank_map, entry.node_group, entry.placement, self._inventory.section)
+        self._strategies.update(dict.fromkeys(names, strategy))
         self._placements.update(dict.fromkeys(names, placements))
 
     @property
@@ -283,23 +298,24 @@ def _labels(labels: str | Sequence[str] | None, default: str) -> tuple[str, ...]
         return (default,)
     if isinstance(labels, str):
         return tuple(label.strip() for label in labels.split(",")) if "," in labels else (labels,)
-    return tuple(str(label) for label in labels)
+    # As in RLinf, an empty list selects what is selected without the argument.
+    return tuple(str(label) for label in labels) or (default,)
 
 
-def _rank(value: Any, name: str) -> int:
+def _rank(value: Any, name: str, least: int = 0) -> int:
     try:
         rank = operator.index(value)
     except TypeError:
         rank = -1
-    if isinstance(value, bool) or not 0 <= rank < 2**32 - 1:
-        message = f"{name} is {value!r}; it must be a whole number of 0 or more"
-        raise PlacementError([Diagnostic("invalid-value", message, "use 0 to 4294967294")])
+    if isinstance(value, bool) or not least <= rank < 2**32 - 1:
+        message = f"{name} is {value!r}; it must be a whole number of {least} or more"
+        raise PlacementError([Diagnostic("invalid-value", message, f"use {least} to 4294967294")])
     return rank
 
 
 def _ranks(values: Iterable[int], name: str) -> list[int]:
     try:
-        return [_rank(value, name) for value in values]
+        return [_rank(value, f"{name}[{index}]") for index, value in enumerate(values)]
     except TypeError:
         message = f"{name} is {values!r}; it must be a list of ranks"
         raise PlacementError([Diagnostic("invalid-value", message, "give a list of ints")]) from None

@@ -261,8 +261,14 @@ impl Context<'_> {
             plural(resources, "resource")
         );
         let several = [below, above].into_iter().flatten().map(|n| n.to_string()).collect::<Vec<_>>().join(" or ");
-        let example = counted(first_process, below.or(above).unwrap_or(resources));
-        let help = format!("use {several} processes here, e.g. {}:{example}", self.written(resources_span));
+        // Past the first segment an example would name process ranks that the cure of an earlier fault moves.
+        let example = match below.or(above) {
+            Some(processes) if first_process == 0 => {
+                format!(", e.g. {}:{}", self.written(resources_span), counted(0, processes))
+            }
+            _ => String::new(),
+        };
+        let help = format!("use {several} processes here{example}");
         Diagnostic::new(Code::NotMultiple, message)
             .help(help)
             .label(resources_span.into(), count(resources, "resource"))
@@ -289,9 +295,7 @@ impl Context<'_> {
                 "process {process} would need {per_process} {noun} on nodes {from} and {to}; a process runs on one node"
             ),
         )
-        .help(format!(
-            "start the segment so that each block of {per_process} {noun} lies on one node, or use fewer a process"
-        ))
+        .help(format!("choose ranks so that each block of {per_process} lies on one node, or give each process fewer"))
     }
 }
 

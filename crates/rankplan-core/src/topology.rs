@@ -398,7 +398,12 @@ fn no_overlap(
     let what = kind.noun(2);
     Err(Diagnostic::new(
         Code::OverlappingGroups,
-        format!("node groups `{}` and `{}` both count the {what} of nodes {both}", earlier.label, selection.label),
+        format!(
+            "node groups `{}` and `{}` both count the {what} of {} {both}",
+            earlier.label,
+            selection.label,
+            plural(both.len(), "node")
+        ),
     )
     .help("select groups that have no node in common, or one group that has all of these nodes"))
 }

@@ -8,6 +8,9 @@ mod topology;
 
 use pyo3::prelude::*;
 
+/// What `__reduce__` returns: a callable, and the arguments that make the object again.
+type Reduced<'py, State> = PyResult<(Bound<'py, PyAny>, State)>;
+
 /// The compiled core of rankplan.
 #[pymodule(gil_used = false)]
 mod _core {

@@ -10,6 +10,7 @@ use rankplan_core::table::Columns;
 use rankplan_core::topology::Group;
 use rankplan_core::{Inventory as CoreInventory, NodeSpec, ProcessRank, ResourceKind, Table};
 
+use crate::Reduced;
 use crate::errors::refuse;
 use crate::rank_set::RankSet;
 use crate::topology::{Inventory, SpecState};
@@ -158,7 +159,7 @@ impl Placement {
         )
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PlacementState,))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (PlacementState,)> {
         let row = slf.get();
         let (ranks, isolate, local, group, node) = row.key();
         let group = (group.label.clone(), kind_name(&group.kind).to_owned());
@@ -414,7 +415,7 @@ impl Placements {
 
     fn __reduce__<'py>(
         slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Vec<SpecState>, bool, PlacementsState<'py>, SliceState))> {
+    ) -> Reduced<'py, (Vec<SpecState>, bool, PlacementsState<'py>, SliceState)> {
         let rows = slf.get();
         let specs = rows
             .inventory

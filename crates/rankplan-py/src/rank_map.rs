@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
+use crate::Reduced;
 use crate::errors::{refuse, text_of};
 use crate::rank_set::RankSet;
 
@@ -67,7 +68,7 @@ impl RankMap {
         }
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Vec<(RankSet, u32)>,))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (Vec<(RankSet, u32)>,)> {
         let segments = slf.get().0.segments();
         let state = segments.map(|segment| {
             (RankSet(rankplan_core::RankSet::from_ranges(segment.ranges.iter().copied())), segment.processes)

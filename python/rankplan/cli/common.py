@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 from rich.console import Console
+from rich.table import Table
 
 from rankplan.config.section import read_config
 from rankplan.errors import PlacementError, RankplanError
@@ -29,7 +30,7 @@ ASSUMED = 8
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-class Nodes(click.ParamType):
+class Nodes(click.ParamType):  # type: ignore[type-arg]
     """``2x8``: nodes x accelerators."""
 
     name = "nodes"
@@ -102,6 +103,14 @@ def say_assumed(file: str, inventory: Inventory) -> None:
         style="dim",
         markup=False,
     )
+
+
+def print_table(table: Table) -> None:
+    """Print a table: as wide as the terminal, or as wide as it wants to be where there is none."""
+    width = None if stdout.is_terminal else 10_000
+    with stdout.capture() as capture:
+        stdout.print(table, soft_wrap=False, width=width)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def colored(console: Console) -> bool:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options, say_assumed, stdout
+from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options, print_table, say_assumed, stdout
 from rankplan.config.load import load_config
 from rankplan.placement import ComponentPlacement
 from rankplan.render.rows import write_csv, write_json
@@ -37,7 +37,7 @@ def plan(file: str, choice: InventoryChoice, form: str, save: str | None, isolat
         elif form == "csv":
             write_csv(result, sys.stdout)
         else:
-            stdout.print(plan_table(result), soft_wrap=False)
+            print_table(plan_table(result))
             sharing = result.sharing()
             if len(result) > 1:
                 stdout.print(f"\n{sharing.kind}", end="")

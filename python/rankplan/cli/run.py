@@ -13,7 +13,7 @@ import click
 from rich.table import Table
 
 from rankplan._core import RankSet
-from rankplan.cli.common import Nodes, faults_end_it, stderr, stdout
+from rankplan.cli.common import Nodes, faults_end_it, print_table, stderr
 from rankplan.config.load import load_config
 from rankplan.errors import RankplanError
 from rankplan.inventory import Inventory
@@ -87,7 +87,7 @@ def run(
             cluster = Cluster(address=ray, **options) if inventory is None else Cluster.simulate(inventory, **options)
             with cluster:
                 reports = _run(cluster, ComponentPlacement(config, cluster), worker, method, timeout, isolate, report)
-        stdout.print(_table(reports), soft_wrap=False)
+        print_table(_table(reports))
 
 
 def _run(

@@ -15,6 +15,7 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -46,6 +47,10 @@ def _rank_set(value: Any) -> Any:
         if not isinstance(ranks, str):
             raise fault("invalid-value", f"{value!r} is not a set of ranks", "ranks are 0 to 4294967294") from error
         raise
+
+
+def _is_all(ranks: Any) -> bool:
+    return isinstance(ranks, str) and ranks.strip().lower() == "all"
 
 
 def _label(value: Any) -> Any:
@@ -213,9 +218,6 @@ class NodeGroup(Model):
             earlier = earlier | config.node_ranks
         if self.hardware is None:
             return
-        if self.ignore_hardware:
-            message = f"node group `{self.label}` has hardware and ignores it"
-            yield fault("invalid-value", message, "take out one of hardware and ignore_hardware", ("ignore_hardware",))
         seen: list[HardwareConfig] = []
         for index, piece in enumerate(self.hardware.configs):
             place: Path = ("hardware", "configs", index)
@@ -245,6 +247,29 @@ class ClusterSection(BaseModel):
     num_nodes: Count = Field(ge=1, le=4294967294)
     component_placement: dict[Label, ComponentEntry] = Field(default_factory=dict)
     node_groups: list[NodeGroup] = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_nodes(cls, value: Any) -> Any:
+        """Write out ``all``: the nodes of the cluster in a group, the nodes of the group in its env_configs."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("node_groups"), (list, tuple)):
+            return value
+        count = str(value.get("num_nodes"))
+        every = f"0-{max(int(count), 1) - 1}" if count.isdecimal() else "0"
+        groups = []
+        for group in value["node_groups"]:
+            if isinstance(group, Mapping):
+                ranks = every if _is_all(group.get("node_ranks")) else group.get("node_ranks")
+                group = {**group, **({"node_ranks": ranks} if "node_ranks" in group else {})}
+                if isinstance(group.get("env_configs"), (list, tuple)):
+                    group["env_configs"] = [
+                        {**env, "node_ranks": ranks}
+                        if isinstance(env, Mapping) and _is_all(env.get("node_ranks"))
+                        else env
+                        for env in group["env_configs"]
+                    ]
+            groups.append(group)
+        return {**value, "node_groups": groups}
 
     @field_validator("component_placement", mode="before")
     @classmethod

@@ -1,0 +1,182 @@
+//! Laws that hold for every rank set, every text and every plan; the model is a `BTreeSet` or a few lines of arithmetic.
+
+#![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use rankplan_core::render::Report;
+use rankplan_core::syntax::parse_rank_set;
+use rankplan_core::topology::Counted;
+use rankplan_core::{
+    Code, Diagnostic, Inventory, NodeSpec, Packed, Pool, ProcessRank, RankMap, RankSet, Selection, place, place_map,
+};
+
+type Model = BTreeSet<u32>;
+
+fn ranks() -> impl Strategy<Value = Model> {
+    prop::collection::btree_set(0_u32..60, 0..30)
+}
+
+fn set(model: &Model) -> RankSet {
+    model.iter().copied().collect()
+}
+
+proptest! {
+    #[test]
+    fn sets_are_what_the_model_is(a in ranks(), b in ranks()) {
+        let (left, right) = (set(&a), set(&b));
+        prop_assert!(left.iter().eq(a.iter().copied()));
+        prop_assert_eq!(left.len() as usize, a.len());
+        prop_assert_eq!(left.union(&right), set(&(&a | &b)));
+        prop_assert_eq!(left.intersection(&right), set(&(&a & &b)));
+        prop_assert_eq!(left.difference(&right), set(&(&a - &b)));
+        prop_assert!((0..70).all(|rank| left.contains(rank) == a.contains(&rank)));
+    }
+
+    #[test]
+    fn position_inverts_nth(a in ranks()) {
+        let set = set(&a);
+        for (position, rank) in a.iter().enumerate() {
+            prop_assert_eq!(set.nth(position as u32), Some(*rank));
+            prop_assert_eq!(set.position(*rank), Some(position as u32));
+        }
+        prop_assert_eq!(set.nth(a.len() as u32), None);
+    }
+
+    #[test]
+    fn parse_inverts_display_of_sets(a in ranks()) {
+        prop_assert_eq!(parse_rank_set(&set(&a).to_string()), Ok(set(&a)));
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused_with_a_place(text in "[0-9a-lA:,\\- \u{0}٣_+.é]{0,40}", resources in prop::option::of(0_u32..20)) {
+        match RankMap::parse(&text, resources) {
+            Ok(map) => prop_assert_eq!(RankMap::parse(&map.to_string(), resources), Ok(map)),
+            Err(faults) => {
+                prop_assert!(!faults.is_empty());
+                for fault in faults {
+                    check_diagnostic(&text, &fault)?;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_process_gets_its_share(
+        accelerators in prop::collection::vec(0_u32..5, 1..8),
+        per_process in 1_u32..4,
+        sharing in 1_u32..4,
+        shared in any::<bool>(),
+    ) {
+        let pool = pool(&accelerators);
+        prop_assume!(!pool.by_node());
+        let devices: Vec<_> = accelerators.iter().zip(0..).flat_map(|(&n, node)| (0..n).map(move |local| (node, local))).collect();
+        let count = devices.len() as u32;
+        let (used, processes) = if shared { (count, count * sharing) } else { (count / per_process * per_process, count / per_process) };
+        prop_assume!(processes > 0);
+        let text = format!("0-{}:0-{}", used - 1, processes - 1);
+        let share = |rank: u32| -> &[(u32, u32)] {
+            let (first, last) = if shared { (rank / sharing, rank / sharing) } else { (rank * per_process, (rank + 1) * per_process - 1) };
+            &devices[first as usize..=last as usize]
+        };
+        let on_one_node = (0..processes).all(|rank| share(rank).iter().all(|device| device.0 == share(rank)[0].0));
+        match place(&text, &pool) {
+            Ok((map, table)) => {
+                prop_assert!(on_one_node);
+                prop_assert_eq!(table.len(), processes);
+                prop_assert_eq!(&place_map(&map, &text, &pool).expect("it was placed"), &table);
+                let mut seen = vec![0; accelerators.len()];
+                for rank in 0..processes {
+                    let row = table.row(ProcessRank(rank)).expect("a row a process");
+                    let found: Vec<_> = row.devices.iter().map(|&local| (row.cluster_node_rank.0, u32::from(local))).collect();
+                    prop_assert_eq!(&found, share(rank));
+                    prop_assert_eq!(row.local_rank, seen[row.cluster_node_rank.0 as usize]);
+                    seen[row.cluster_node_rank.0 as usize] += 1;
+                }
+            }
+            Err(faults) => {
+                prop_assert!(!on_one_node);
+                prop_assert_eq!(faults.iter().map(|fault| fault.code).collect::<Vec<_>>(), [Code::SpansNodes]);
+            }
+        }
+    }
+
+    #[test]
+    fn packed_windows_use_every_resource_once(start in 0_u32..6, windows in 1_u32..4, each in 1_u32..4, stride in 1_u32..4) {
+        let end = start + windows * each * stride - 1;
+        let packed = Packed::new(start, end, each, stride).expect("whole windows");
+        let table = packed.place(&pool(&[64])).expect("one node");
+        let mut used: Vec<_> = table.devices().iter().map(|&local| u32::from(local)).collect();
+        used.sort_unstable();
+        prop_assert_eq!(used, (start..=end).collect::<Vec<_>>());
+        for rank in 0..table.len() {
+            let row = table.row(ProcessRank(rank)).expect("a row a process");
+            prop_assert!(row.devices.windows(2).all(|pair| u32::from(pair[1] - pair[0]) == stride));
+        }
+    }
+}
+
+/// Places are in the text and on characters, and the diagnostic can be shown, in colour too.
+fn check_diagnostic(text: &str, fault: &Diagnostic) -> Result<(), TestCaseError> {
+    prop_assert!(fault.help.is_some(), "{}: no help", fault.message);
+    for label in &fault.labels {
+        prop_assert!(text.get(label.span.clone()).is_some(), "{:?} of {text:?}", label.span);
+    }
+    let labels = fault.labels.iter().map(|label| (label.span.clone(), label.text.as_str())).collect();
+    let report = Report { code: fault.code.slug(), message: &fault.message, source: text, labels, ..Report::default() };
+    prop_assert!(report.render(false).contains(fault.code.slug()));
+    prop_assert!(!report.render(true).is_empty());
+    Ok(())
+}
+
+fn pool(accelerators: &[u32]) -> Pool {
+    let spec = |count: u32| NodeSpec {
+        accelerator_type: "NV_GPU".into(),
+        accelerator_ids: (0..count).map(|index| index.to_string()).collect(),
+    };
+    let entries =
+        accelerators.iter().enumerate().map(|(node, &count)| ([node as u32].into_iter().collect(), spec(count)));
+    let inventory = Inventory::new(entries.collect()).expect("nodes 0..n");
+    let nodes = RankSet::first_ranks(inventory.num_nodes());
+    let selection = Selection { label: "cluster".into(), nodes, counted: Counted::AcceleratorsOrNodes };
+    Pool::new(&inventory, &[selection]).expect("all nodes")
+}
+
+#[test]
+fn lists_share_processes_where_the_next_rank_says_so() {
+    for (text, canonical) in [
+        ("0-1:0-3,3-5,7-10:7-14", "0-1:0-3,3-5:4-6,7-10:7-14"),
+        ("0-1,4-5:2-3", "0-1:0-1,4-5:2-3"),
+        ("0-1,4-5:0-3", "0-1,4-5:0-3"),
+        ("0,2:0", "0,2:0"),
+        ("0-1,4-5,8-9:2-3", "0-1:0-1,4-5,8-9:2-3"),
+        ("0-1,2-3:0-1", "0-3:0-1"),
+        (" ALL ", "0-11:0-11"),
+    ] {
+        let map = RankMap::parse(text, Some(12)).expect(text);
+        assert_eq!(map.to_string(), canonical);
+    }
+}
+
+#[test]
+fn codes_are_distinct_and_found_by_their_names() {
+    for code in Code::ALL {
+        assert_eq!(Code::from_slug(code.slug()), Some(*code));
+        assert!(!code.holds().is_empty());
+    }
+}
+
+#[test]
+fn a_long_line_is_shown_around_its_fault() {
+    let text = format!("{}x{}", "0,".repeat(500_000), ",0".repeat(500_000));
+    let report = Report {
+        code: "syntax",
+        message: "found x",
+        source: &text,
+        labels: vec![(1_000_000..1_000_001, "here")],
+        ..Report::default()
+    };
+    let shown = report.render(false);
+    assert!(shown.len() < 1000 && shown.contains("0,x,0") && shown.contains("^ here"), "{shown}");
+}

@@ -1,0 +1,364 @@
+"""What RLinf answered (in ``shared/golden``), line by line: rankplan agrees, or a named difference says why not."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import answers
+import oracle
+import pytest
+import yaml
+from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, load_config
+
+GOLDEN = Path(__file__).parents[2] / "shared" / "golden"
+pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden data (../shared/golden) is not here")
+
+Line = dict[str, Any]
+Rows = list[oracle.Row]
+Answer = dict[str, Rows] | list[str]  # the rows of every component, or the codes of a refusal
+
+
+@functools.cache
+def lines(name: str) -> list[Line]:
+    with gzip.open(GOLDEN / f"{name}.jsonl.gz", "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+# --------------------------------------------------------------------------------------------- what a line is about
+
+
+def entries(line: Line) -> list[tuple[str, list[str]]]:
+    """Placement text and group labels of every component of the line; a packed line has one, without a text."""
+    if "args" in line:
+        return [("", labels(line["args"]["node_group"] or "cluster"))]
+    found = []
+    for entry in placements(line).values():
+        entry = entry if isinstance(entry, dict) else {"placement": entry}
+        found.append((str(entry.get("placement")), labels(entry.get("node_group", "cluster"))))
+    return found
+
+
+def labels(group: Any) -> list[str]:
+    return [str(label).strip() for label in (group if isinstance(group, list) else str(group).split(","))]
+
+
+def placements(line: Line) -> dict[str, Any]:
+    return line.get("component_placement", {})
+
+
+def as_written(line: Line) -> dict[str, Any]:
+    """The placements, with the plain scalar of a YAML line as it is written or, if YAML 1.2 has it so, as an int."""
+    scalar = re.search(r"(actor|agent):(?:\n +node_group: node\n +placement:)? ([^ ?~']+)\n$", line.get("yaml", ""))
+    if scalar is None or scalar[2] in ("true", "1e1", "1.0"):
+        return placements(line)
+    name, text = scalar.groups()
+    octal_or_hex = re.fullmatch(r"0o[0-7]+|0x[0-9a-f]+", text)
+    value = int(text, 0) if octal_or_hex else int(text) if re.fullmatch(r"[-+]?[0-9]+", text) else text
+    return {name: {"node_group": "node", "placement": value} if name == "agent" else value}
+
+
+def group(line: Line, label: str) -> dict[str, Any]:
+    """What the line says of a group; the reserved ones cover all nodes."""
+    everywhere = {"node_ranks": list(range(line["cluster"]["num_nodes"])), "hardware_type": None}
+    named = {each["label"]: each for each in line["cluster"]["node_groups"]}
+    return named.get(label, everywhere | {"ignore_hardware": label == "node"})
+
+
+def counts_nodes(line: Line, label: str) -> bool:
+    if group(line, label)["ignore_hardware"] or group(line, label)["hardware_type"]:
+        return group(line, label)["ignore_hardware"]
+    nodes = line["cluster"]["nodes"]
+    return not any(nodes[rank]["accelerators"] for rank in group(line, label)["node_ranks"] if rank < len(nodes))
+
+
+def groups_overlap(line: Line) -> bool:
+    ranks = [[rank for label in named for rank in group(line, label)["node_ranks"]] for _, named in entries(line)]
+    return any(len(set(of_entry)) < len(of_entry) for of_entry in ranks)
+
+
+def groups_of_two_numberings(line: Line) -> bool:
+    return any(len({counts_nodes(line, label) for label in named}) == 2 for _, named in entries(line))
+
+
+def group_ignores_its_hardware(line: Line) -> bool:
+    named = [group(line, label) for _, named in entries(line) for label in named]
+    return any(each["hardware_type"] and each["ignore_hardware"] for each in named)
+
+
+def group_is_a_list(line: Line) -> bool:
+    return any(isinstance(e, dict) and isinstance(e.get("node_group"), list) for e in placements(line).values())
+
+
+# ----------------------------------------------------------------------------------------------- the differences
+
+
+class Difference(NamedTuple):
+    """A deliberate difference: what RLinf does, the lines it is about and, where rankplan refuses, with which codes."""
+
+    name: str
+    is_about: Callable[[Line], bool]
+    codes: tuple[str, ...] = ()
+
+
+def text_has(pattern: str) -> Callable[[Line], bool]:
+    return lambda line: any(re.search(pattern, text) for text, _ in entries(line))
+
+
+def has_quirk(quirk: str) -> Callable[[Line], bool]:
+    return lambda line: quirk in line["quirks"]
+
+
+def message_has(part: str) -> Callable[[Line], bool]:
+    return lambda line: part in line["result"]["error"]["message"]
+
+
+def arguments_have(condition: Callable[[dict[str, Any]], bool]) -> Callable[[Line], bool]:
+    return lambda line: "args" in line and condition(line["args"])
+
+
+# Rows of the table.
+ANY_START = Difference("process ranks may start anywhere", has_quirk("process-ranks-not-from-0"), ("process-start",))
+LISTS = Difference("`a-b,c-d:p-q` refused or misread, though documented", text_has(r"[0-9]\s*,.*:"))
+GROUP_LIST = Difference("`node_group: [a, b]` fails, though documented", group_is_a_list)
+ORDER = Difference("groups not in node order parse, then fail", message_has("must be sorted by node_id"))
+OVERLAP = Difference(
+    "overlapping groups hand out one device twice", groups_overlap, ("overlapping-groups", "duplicate-hardware")
+)
+NUMBERINGS = Difference("groups with and without hardware together use two numberings", groups_of_two_numberings)
+DIGITS = Difference(
+    "numbers take `0_1`, `+3`, leading zeros", text_has(r"_|\+|[^\x00-\x7f]|(?<![0-9])0[0-9]"), ("syntax",)
+)
+SEXAGESIMAL = Difference("unquoted `1:0` in YAML becomes rank 60", lambda line: as_written(line) != placements(line))
+NO_NAME = Difference('`actor,` makes a component named ""', lambda line: "empty-name" in line["tags"], ("empty-name",))
+PAST_NODE = Difference(
+    "packed puts a process on a GPU that is not there", has_quirk("device-not-on-node"), ("spans-nodes",)
+)
+
+# The design decides these too, though the table has no row for them.
+IGNORING = Difference("a group that ignores its hardware counts it all the same", group_ignores_its_hardware)
+UNKNOWN_KEY = Difference(
+    "unknown keys in a component entry are let pass", lambda line: "extra-keys" in line["tags"], ("unknown-key",)
+)
+COMES_AGAIN = Difference(
+    "on a node that comes up again in a later group, local ranks start again", has_quirk("node-and-local-rank-repeat")
+)
+BAD_ARGUMENTS = Difference(
+    "packed takes a negative stride, and a bool for a rank",
+    arguments_have(lambda args: args["stride"] < 0 or isinstance(args["start"], bool)),
+    ("invalid-value",),
+)
+NO_GROUP = Difference(
+    "packed reads an empty list of groups as the cluster",
+    arguments_have(lambda args: args["node_group"] == []),
+    ("no-resources",),
+)
+GROUP_TEXT = Difference(
+    "packed knows no `a,b` for several groups", arguments_have(lambda args: args["node_group"] == "a,b")
+)
+
+DIFFERENCES = [
+    *(ANY_START, LISTS, GROUP_LIST, ORDER, OVERLAP, NUMBERINGS, DIGITS, SEXAGESIMAL, NO_NAME, PAST_NODE),
+    *(IGNORING, UNKNOWN_KEY, COMES_AGAIN, BAD_ARGUMENTS, NO_GROUP, GROUP_TEXT),
+]
+REFUSED_HERE = [
+    *(ANY_START, OVERLAP, NUMBERINGS, DIGITS, SEXAGESIMAL, NO_NAME, PAST_NODE),
+    *(IGNORING, UNKNOWN_KEY, BAD_ARGUMENTS, NO_GROUP, GROUP_TEXT),
+]
+ACCEPTED_HERE = [LISTS, GROUP_LIST, ORDER, NUMBERINGS, SEXAGESIMAL, GROUP_TEXT]
+OTHER_ROWS = [SEXAGESIMAL, IGNORING, COMES_AGAIN]
+
+
+def corrected(rows: Rows, line: Line) -> Rows:
+    """The golden rows with the local accelerator rank as it should be: an int, and the process's own first one.
+
+    (Two rows of the table: "not isolated: every process gets local accelerator rank 0"; "placed by node: a text".)
+    """
+    fixed = []
+    for row in rows:
+        rank = int(row["local_accelerator_rank"])
+        if row["local_hardware_ranks"] and group(line, row["node_group_label"])["hardware_type"] != "Robot":
+            rank = row["local_hardware_ranks"][0]
+        fixed.append(row | {"local_accelerator_rank": rank})
+    return fixed
+
+
+# What RLinf says when it refuses, and what rankplan says then (it looks further, and so may have found another fault).
+REASONS = {
+    "must be divisible by": {"not-multiple"},
+    "must be within the available": {"resource-out-of-range", "reversed-range", "syntax", "overlapping-groups"},
+    "exceed available resources": {"resource-out-of-range", "no-resources", "too-many-processes"},
+    "is out of range": {"resource-out-of-range", "invalid-value"},
+    "Duplicate resource ranks": {"duplicate-resource"},
+    "Duplicate process ranks": {"process-gap", "duplicate-resource", "resource-order"},
+    "Resource ranks must be in ascending": {"resource-order"},
+    "Process ranks must be in ascending": {"process-gap"},
+    "Invalid rank": {"syntax", "invalid-value"},
+    "Start rank 3 must be": {"reversed-range"},
+    "greater than or equal to the start": {"reversed-range"},
+    "No valid": {"syntax", "no-resources"},
+    "list index out of range": {"no-resources"},
+    "Missing mandatory value": {"syntax"},
+    "Allocated hardware ranks for each process: {}": {"empty-placement"},
+    "placement must be specified": {"missing-key"},
+    "across multiple nodes": {"spans-nodes", "resource-out-of-range"},
+    "must be on the same node": {"spans-nodes"},
+    "Trouble finding placement": {"spans-nodes", "mixed-hardware"},
+    "same hardware type": {"mixed-hardware"},
+    "not of the same type": {"mixed-hardware"},
+    "cannot be 'all'": {"all-processes"},
+    'When rank_config is "all"': {"all-processes"},
+    "ode group": {"unknown-node-group", "invalid-value", "node-out-of-range"},
+    "overlapping nodes": {"overlapping-groups"},
+    "requires hardware resources": {"no-resources"},
+    "has multiple placements": {"duplicate-component", "empty-name"},
+    "object cannot be interpreted": {"invalid-value"},
+    "not supported between instances": {"invalid-value"},
+    "integer modulo by zero": {"invalid-value"},
+    "must be non-negative": {"invalid-value"},
+    "no result within": {"invalid-value"},
+}
+
+
+def difference(line: Line, ours: Answer) -> Difference | None:
+    """What makes RLinf's answer and ours differ, ``None`` if they agree; it fails when nothing explains it."""
+    result = line["result"]
+    if "error" in result:
+        message = result["error"]["message"]
+        if isinstance(ours, list) and any(part in message and codes & set(ours) for part, codes in REASONS.items()):
+            return None
+        candidates = REFUSED_HERE if isinstance(ours, list) else ACCEPTED_HERE
+    elif isinstance(ours, list):
+        candidates = REFUSED_HERE
+    else:
+        components = result.get("components", {"": result})
+        golden = {name: corrected(each["placements"], line) for name, each in components.items()}
+        fields = next((rows[0] for rows in golden.values() if rows), {})
+        if golden == {name: [{field: row[field] for field in fields} for row in rows] for name, rows in ours.items()}:
+            return None
+        candidates = OTHER_ROWS
+    for each in candidates:
+        if each.is_about(line) and (isinstance(ours, dict) or not each.codes or set(each.codes) & set(ours)):
+            return each
+    raise AssertionError(f"{line['id']} {entries(line)}: {str(result)[:300]} became {str(ours)[:300]}")
+
+
+# ---------------------------------------------------------------------------------------------- the two planners
+
+
+def cluster_of(line: Line) -> dict[str, Any]:
+    """The line's cluster section as a user would write it, with only the groups that its components name."""
+    named = {label for _, labels_of_entry in entries(line) for label in labels_of_entry}
+    nodes = line["cluster"]["nodes"]
+    groups = []
+    for each in line["cluster"]["node_groups"]:
+        if each["label"] not in named:
+            continue
+        section = {"label": each["label"], "node_ranks": each["node_ranks"]}
+        if each["ignore_hardware"]:
+            section["ignore_hardware"] = True
+        if each["hardware_type"] == "Robot":
+            counts = {rank: nodes[rank]["robots"] for rank in each["node_ranks"]}
+            configs = [{"node_rank": rank, "name": f"robot {i}"} for rank in counts for i in range(counts[rank])]
+            section["hardware"] = {"type": "Robot", "configs": configs}
+        groups.append(section)
+    return {"num_nodes": len(nodes), "component_placement": as_written(line), "node_groups": groups}
+
+
+def inventory_of(line: Line) -> dict[str, Any]:
+    nodes = line["cluster"]["nodes"]
+    return {"nodes": [{"ranks": node["rank"], "accelerators": node["accelerators"]} for node in nodes]}
+
+
+def oracle_answer(line: Line) -> Answer:
+    """What the oracle says; it knows no rules of the config beyond what a placement needs."""
+    cluster, inventory, isolate = cluster_of(line), inventory_of(line), line["isolate_accelerator"]
+    if "args" not in line:
+        return answers.outcome(oracle.plan, cluster, inventory, isolate)
+    start, end, per_process, stride, _ = line["args"].values()
+    where = oracle.topology(inventory, cluster, entries(line)[0][1])
+    return answers.outcome(lambda: {"": oracle.packed(start, end, per_process, stride, where, isolate)})
+
+
+def our_answer(line: Line, tmp_path: Path) -> Answer:
+    """What rankplan says; a line that was YAML is YAML again."""
+    cluster, inventory, isolate = cluster_of(line), inventory_of(line), line["isolate_accelerator"]
+    if "yaml" in line:
+        (tmp_path / "line.yaml").write_text(line["yaml"])
+        cluster |= load_config(tmp_path / "line.yaml")["cluster"]
+    if "args" not in line:
+        return answers.outcome(answers.plan, cluster, inventory, isolate)
+    start, end, per_process, stride, named = line["args"].values()
+
+    def packed() -> dict[str, Rows]:
+        strategy = PackedPlacementStrategy(start, end, per_process, stride, named)
+        known = Inventory.from_dict(inventory).with_config(cluster)
+        return {"": answers.as_dicts(strategy.get_placement(known, isolate_accelerator=isolate))}
+
+    return answers.outcome(answers.refusing, packed)
+
+
+@pytest.fixture(scope="module")
+def needed(tmp_path_factory: pytest.TempPathFactory) -> set[Difference | None]:
+    """Compare every line; where rankplan answers differently, the answer is that of the oracle."""
+    needed = set()
+    complaints = []
+    for line in [*lines("rlinf"), *lines("packed")]:
+        ours = our_answer(line, tmp_path_factory.getbasetemp())
+        try:
+            needed.add(reason := difference(line, ours))
+            if reason and (isinstance(ours, dict) or reason is SEXAGESIMAL):
+                assert ours == oracle_answer(line), f"{line['id']} is another answer than the oracle's"
+        except AssertionError as complaint:
+            complaints.append(str(complaint))
+    assert not complaints, f"{len(complaints)} lines: " + "\n".join(complaints[:20])
+    return needed
+
+
+def test_every_line_agrees_or_is_excused_by_name(needed: set[Difference | None]) -> None:
+    assert None in needed
+
+
+@pytest.mark.parametrize("row", DIFFERENCES, ids=lambda row: row.name)
+def test_every_difference_is_needed(row: Difference, needed: set[Difference | None]) -> None:
+    """One that excuses nothing is gone: take it out."""
+    assert row in needed
+
+
+# --------------------------------------------------------------------------------------- the configs RLinf ships
+
+
+class Unquoted(yaml.SafeDumper):
+    """Writes every text as a plain scalar, as the configs have them (in the golden data all scalars are text)."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+
+FAULTY = "examples/embodiment/config/realworld_dual_franka_dagger_openpi.yaml"
+
+
+def configs() -> list[Line]:
+    return lines("rlinf_configs") if GOLDEN.is_dir() else []
+
+
+@pytest.mark.parametrize("line", configs(), ids=lambda line: Path(line["config"]).stem)
+def test_every_shipped_config_plans_on_a_fitting_inventory(line: Line, tmp_path: Path) -> None:
+    """All of them but one: its robot is on node 0, its group is nodes 1-2."""
+    path = tmp_path / "conf.yaml"
+    path.write_text(yaml.dump({"cluster": line["cluster"]}, Dumper=Unquoted, sort_keys=False))
+    inventory = Inventory.uniform(num_nodes=int(line["cluster"]["num_nodes"]), accelerators=8)
+    if line["config"] == FAULTY:
+        with pytest.raises(PlacementError) as refused:
+            ComponentPlacement(load_config(path), inventory)
+        assert refused.value.code == "node-out-of-range"
+        assert "node_rank: 0" in refused.value.render()
+    else:
+        placement = ComponentPlacement(load_config(path), inventory)
+        names = [name.strip() for names in line["cluster"]["component_placement"] for name in names.split(",")]
+        assert placement.components == names
+        assert all(len(rows) for rows in (placement.plan()[name] for name in names))
