@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import subprocess
@@ -18,7 +19,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import oracle
-
 from rankplan import ComponentPlacement, Inventory, PlacementError
 
 
@@ -87,10 +87,8 @@ def main() -> None:
         content = config(size, ",".join(str(8 * size - 1 - rank) for rank in range(8 * size)))
 
         def refuse(content: dict[str, Any] = content, inventory: Inventory = inventory) -> None:
-            try:
+            with contextlib.suppress(PlacementError):
                 plan_rows(content, inventory)
-            except PlacementError:
-                pass
 
         faulty.append(best(refuse))
         line(f"{8 * size:,} segments in descending order, refused", faulty[-1])

@@ -75,12 +75,12 @@ class Document:
             message = " ".join(part for part in (error.context, error.problem) if part)
             raise PlacementError([self.refuse(f"this is not YAML: {message}", mark)]) from None
         except yaml.reader.ReaderError as error:
-            message = f"this is not YAML: the character #x{ord(error.character):04x} is not allowed"
-            if isinstance(error.character, bytes):
-                message = f"this is not YAML: {error.reason}"
-            raise PlacementError(
-                [Diagnostic("invalid-yaml", message, "save the file as UTF-8 text", file=file)]
-            ) from None
+            # The C parser gives the character as a number, the other one as text.
+            code = error.character if isinstance(error.character, int) else ord(error.character)
+            before = _LINE_BREAK.split(text[: text.find(chr(code))])
+            mark = yaml.Mark(file, 0, len(before) - 1, len(before[-1]), None, 0)
+            message = f"this is not YAML: the control character U+{code:04X} is not allowed"
+            raise PlacementError([self.refuse(message, mark, help="take the character out")]) from None
         except RecursionError:
             raise PlacementError([self.refuse("the file is nested too deeply")]) from None
 

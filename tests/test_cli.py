@@ -1,0 +1,224 @@
+"""The command line: what it prints, how it ends, and that nothing is left of a run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rankplan import ComponentPlacement, Inventory, Plan
+
+FINE = """\
+cluster:
+  num_nodes: 2
+  component_placement:
+    actor: 0-7
+    rollout: 8-11:0-1
+"""
+FAULTY = """\
+cluster:
+  num_nodes: 2
+  component_placement:
+    actor: 0-16
+    rollout: 0-3:0-2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "fine.yaml").write_text(FINE)
+    (tmp_path / "faulty.yaml").write_text(FAULTY)
+    return tmp_path
+
+
+def rankplan(folder: Path, *arguments: str, prelude: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own; a traceback on the way is a failure."""
+    program = ["-m", "rankplan"] if not prelude else ["-c", f"{prelude}; from rankplan.cli import main; main()"]
+    done = subprocess.run([sys.executable, *program, *arguments], cwd=folder, text=True, capture_output=True)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def test_a_fine_file_is_one_line(folder: Path) -> None:
+    done = rankplan(folder, "check", "fine.yaml")
+    assert (done.returncode, done.stdout) == (0, "fine.yaml: fine, 2 components, 10 processes on 2 nodes\n")
+    assert done.stderr.startswith("fine.yaml: assuming 2 nodes with 8 accelerators each; --nodes")
+
+
+def test_idle_accelerators_are_a_warning(folder: Path) -> None:
+    done = rankplan(folder, "check", "fine.yaml", "--nodes", "2x8")
+    assert done.returncode == 0
+    assert "warning[idle-accelerators]: 4 of 16 accelerators are used by no component: node 1: 4-7" in done.stdout
+    assert done.stderr == ""
+
+
+def test_every_fault_of_every_file_is_shown(folder: Path) -> None:
+    (folder / "other.yaml").write_text(FINE.replace("0-7", "7-0"))
+    done = rankplan(folder, "check", "faulty.yaml", "fine.yaml", "other.yaml", "--nodes", "2x8")
+    assert done.returncode == 1
+    for place in ("faulty.yaml:4:12", "faulty.yaml:5:14", "other.yaml:4:12"):
+        assert f"--> {place}" in done.stderr
+    assert done.stderr.count("= help:") == 3
+    assert "2 faults in faulty.yaml" in done.stderr and "1 fault in other.yaml" in done.stderr
+    assert "fine.yaml: fine" in done.stdout
+
+
+def test_an_inventory_file_decides(folder: Path) -> None:
+    (folder / "inventory.yaml").write_text("nodes:\n  - {ranks: 0, accelerators: 8}\n  - {ranks: 1, accelerators: 3}\n")
+    done = rankplan(folder, "check", "fine.yaml", "--inventory", "inventory.yaml")
+    assert done.returncode == 1 and "has 11 accelerators, ranks 0-10" in done.stderr
+    (folder / "inventory.yaml").write_text("nodes:\n  - {ranks: 0, accelerator: 8}\n")
+    done = rankplan(folder, "check", "fine.yaml", "--inventory", "inventory.yaml")
+    assert (
+        done.returncode == 1 and "inventory.yaml:2:16" in done.stderr and "did you mean `accelerators`?" in done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "error: bad.yaml: No such file or directory\n"),
+        (b"\xff\xfe\x00", "this is not UTF-8 text"),
+        (b"a: [1\n", "this is not YAML"),
+        (b"a: \x07\n", "this is not YAML"),
+        (b"[" * 20_000, "error[invalid-yaml]"),
+        (b"", "the file holds nothing; it must be a mapping"),
+        (b"- 1\n", "the file holds a list; it must be a mapping"),
+        (b"cluster: 3\n", "`cluster` is 3; it must be a mapping"),
+        (b"a: 1\n", "the config has no `cluster` section"),
+        (b"cluster: {num_nodes: 1}\ncluster: {num_nodes: 1}\n", "key `cluster` stands here twice"),
+    ],
+)
+def test_an_unreadable_file_is_a_message(content: bytes | None, message: str, folder: Path) -> None:
+    if content is not None:
+        (folder / "bad.yaml").write_bytes(content)
+    done = rankplan(folder, "check", "bad.yaml")
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check"],
+        ["chekc", "fine.yaml"],
+        ["check", "--node", "2x8", "fine.yaml", "--nope"],
+        ["check", "--nodes", "2y8", "fine.yaml"],
+        ["check", "--nodes", "0x8", "fine.yaml"],
+        ["check", "--nodes", "1x65537", "fine.yaml"],
+        ["check", "--nodes", "2x8", "--inventory", "inventory.yaml", "fine.yaml"],
+        ["plan", "fine.yaml", "--format", "xml"],
+        ["run", "fine.yaml", "--simulate", "2"],
+        ["run", "fine.yaml", "--simulate", "2x8", "--ray", "auto"],
+        ["run", "fine.yaml", "--simulate", "2x8", "--method", "ru"],
+        ["run", "fine.yaml", "--simulate", "2x8", "--worker", "json"],
+        ["run", "fine.yaml", "--simulate", "2x8", "--worker", "json:JSONEncoder"],
+    ],
+)
+def test_wrong_usage_exits_2(arguments: list[str], folder: Path) -> None:
+    done = rankplan(folder, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Error: " in done.stderr
+
+
+def test_the_same_rows_in_every_format(folder: Path) -> None:
+    expected = ComponentPlacement(folder / "fine.yaml", Inventory.uniform(2, 8)).plan()
+    table = rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8").stdout.splitlines()
+    rows = json.loads(rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8", "--format", "json").stdout)
+    cells = list(
+        csv.DictReader(io.StringIO(rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8", "--format", "csv").stdout))
+    )
+    planned = [(name, row) for name, placements in expected.items() for row in placements]
+    assert len(rows) == len(cells) == len(planned) == 10
+    for (name, row), line, found, cell in zip(planned, table[1:], rows, cells, strict=False):
+        assert line.split()[:4] == [name, str(row.rank), str(row.cluster_node_rank), str(row.local_rank)]
+        assert found["component"] == cell["component"] == name
+        assert found["visible_accelerators"] == cell["visible_accelerators"].split() == row.visible_accelerators
+        assert found["local_hardware_ranks"] == row.local_hardware_ranks
+
+
+def test_a_large_plan_is_folded(folder: Path) -> None:
+    components = "{actor: 0-1019, rollout: 'all:0-127', agent: {node_group: node, placement: all}}"
+    (folder / "large.yaml").write_text(f"cluster: {{num_nodes: 128, component_placement: {components}}}\n")
+    done = rankplan(folder, "plan", "large.yaml", "--nodes", "128x8")
+    rows = [line.split() for line in done.stdout.splitlines()[1:5]]
+    assert rows == [
+        ["actor", "0-1015", "0-126", "8", "NV_GPU", "0-7", "cluster"],
+        ["actor", "1016-1019", "127", "4", "NV_GPU", "0-3", "cluster"],
+        ["rollout", "0-127", "0-127", "1", "NV_GPU", "0-7,", "8", "a", "rank", "cluster"],
+        ["agent", "0-127", "0-127", "1", "node", "node"],
+    ]
+
+
+def test_save_writes_what_load_reads_or_nothing(folder: Path) -> None:
+    assert rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8", "--save", "plan.json").returncode == 0
+    assert Plan.load(folder / "plan.json") == ComponentPlacement(folder / "fine.yaml", Inventory.uniform(2, 8)).plan()
+    done = rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8", "--save", "nowhere/plan.json")
+    assert done.returncode == 1 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert sorted(path.name for path in folder.iterdir()) == ["faulty.yaml", "fine.yaml", "plan.json"]
+
+
+def test_a_reader_that_has_seen_enough_ends_it(folder: Path) -> None:
+    (folder / "large.yaml").write_text("cluster: {num_nodes: 1000, component_placement: {actor: all}}\n")
+    command = f"{sys.executable} -m rankplan plan large.yaml --format csv | head -1"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, text=True, capture_output=True)
+    assert done.stdout.startswith("component,rank,") and "Traceback" not in done.stderr and "Broken" not in done.stderr
+
+
+def test_without_ray_run_says_what_to_do(folder: Path) -> None:
+    done = rankplan(folder, "run", "fine.yaml", "--simulate", "2x8", prelude="import sys; sys.modules['ray'] = None")
+    assert done.returncode == 1
+    assert done.stderr == "error: this needs Ray, which is not installed: pip install 'rankplan[ray]'\n"
+
+
+def test_a_faulty_config_is_refused_before_anything_starts(folder: Path) -> None:
+    prelude = "import sys; sys.modules['ray'] = None"
+    done = rankplan(folder, "run", "faulty.yaml", "--simulate", "2x8", prelude=prelude)
+    assert done.returncode == 1 and "2 faults in faulty.yaml" in done.stderr
+
+
+def test_run_launches_runs_and_verifies_every_rank(folder: Path) -> None:
+    (folder / "mine.py").write_text(
+        "from pathlib import Path\n"
+        "from rankplan import Worker\n"
+        "class Mine(Worker):\n"
+        "    def go(self):\n"
+        f"        Path({str(folder)!r}, f'{{self.component}}-{{self.rank}}').touch()\n"
+    )
+    done = rankplan(folder, "run", "fine.yaml", "--simulate", "2x8", "--worker", "mine:Mine", "--method", "go")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    header = next(index for index, row in enumerate(rows) if row[:1] == ["component"])
+    table = rows[header + 1 :]
+    assert [row[:3] for row in table] == [
+        *(["actor", str(rank), "0"] for rank in range(8)),
+        *(["rollout", str(rank), "1"] for rank in range(2)),
+    ]
+    assert [row[4] for row in table] == [*map(str, range(8)), "0,1", "2,3"]
+    assert {row[5] for row in table} == {"yes"}
+    assert len({row[3] for row in table}) == 10
+    assert sum(path.name.startswith(("actor-", "rollout-")) for path in folder.iterdir()) == 10
+    for row in table:
+        assert not Path("/proc", row[3]).exists(), "a rank is left running"
+
+
+def test_a_failing_rank_ends_the_run_with_its_name(folder: Path) -> None:
+    (folder / "bad.py").write_text(
+        "from rankplan import Worker\n"
+        "class Bad(Worker):\n"
+        "    def run(self):\n"
+        "        if self.component == 'rollout' and self.rank == 1:\n"
+        "            raise ValueError('no such checkpoint')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "rankplan", "run", "fine.yaml", "--simulate", "2x8", "--worker", "bad:Bad"],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 1
+    assert "rollout rank 1 (node 1)" in done.stderr and "no such checkpoint" in done.stderr
