@@ -3,10 +3,11 @@
 //! In a segment with `m` resources and `k` processes, both ascending, process `i` gets resources `i*m/k .. (i+1)*m/k` when
 //! `m >= k`, else resource `i / (k/m)`. All resources of a process are on one node and of one kind.
 
+use crate::check::check;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::fault::{Context, Fault, Kind};
 use crate::ids::{MAX_PROCESSES, ProcessRank, ResourceRank};
-use crate::rank_map::{RankMap, Segment, check};
+use crate::rank_map::{RankMap, Segment};
 use crate::rank_set::RankRange;
 use crate::syntax::{Span, parse};
 use crate::table::Table;

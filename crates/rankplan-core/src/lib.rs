@@ -5,8 +5,10 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`syntax`] | text to parts with their places |
+//! | [`inventory`] | what each node has |
 //! | [`topology`] | what a resource rank means: nodes and their resources as prefix sums |
-//! | [`rank_map`] | parts to a checked map of resource ranks to process ranks |
+//! | `check` | parts to segments, and every rule that needs no nodes |
+//! | [`rank_map`] | the checked map of resource ranks to process ranks |
 //! | [`assign`] | rank map (or the packed strategy) to a table |
 //! | [`table`] | one row a process, kept as columns |
 //!
@@ -14,9 +16,11 @@
 //! No function here panics on any text or number.
 
 pub mod assign;
+mod check;
 pub mod diagnostic;
-pub mod fault;
+mod fault;
 pub mod ids;
+pub mod inventory;
 pub mod rank_map;
 pub mod rank_set;
 pub mod render;
@@ -27,7 +31,8 @@ pub mod topology;
 pub use assign::{Packed, place, place_map};
 pub use diagnostic::{Code, Diagnostic, Label};
 pub use ids::{NodeRank, ProcessRank, ResourceRank};
+pub use inventory::{Inventory, NodeSpec};
 pub use rank_map::RankMap;
 pub use rank_set::{RankRange, RankSet};
 pub use table::{Row, Table};
-pub use topology::{Inventory, NodeSpec, Pool, ResourceKind, Selection};
+pub use topology::{Pool, ResourceKind, Selection};

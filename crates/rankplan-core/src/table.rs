@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{NodeRank, ProcessRank};
+use crate::inventory::Inventory;
 use crate::rank_set::RankSet;
-use crate::topology::{Group, Inventory, ResourceKind};
+use crate::topology::{Group, ResourceKind};
 
 /// Where the processes of one component run.
 ///

@@ -1,6 +1,7 @@
 //! `rankplan._core`: conversions between Python and `rankplan-core`, and nothing else.
 
 mod errors;
+mod placement;
 mod placements;
 mod rank_map;
 mod rank_set;
@@ -17,7 +18,9 @@ mod _core {
     #[pymodule_export]
     use super::errors::{error_codes, render};
     #[pymodule_export]
-    use super::placements::{Placement, Placements};
+    use super::placement::Placement;
+    #[pymodule_export]
+    use super::placements::Placements;
     #[pymodule_export]
     use super::rank_map::{Packed, RankMap};
     #[pymodule_export]

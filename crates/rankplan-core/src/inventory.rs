@@ -1,0 +1,124 @@
+//! What each node has.
+
+use std::sync::Arc;
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::ids::{MAX_LOCAL, MAX_RANK, NodeRank};
+use crate::rank_set::{RankRange, RankSet};
+
+/// The accelerators of a node. Nodes that have the same share one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeSpec {
+    /// `NV_GPU`, ...; `NO_ACCEL` for a node without accelerators.
+    pub accelerator_type: String,
+    /// The node's own name of each accelerator, by local index: `["0", "1"]`, UUIDs, MIG ids.
+    pub accelerator_ids: Vec<String>,
+}
+
+/// What each node has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inventory {
+    specs: Vec<Arc<NodeSpec>>,
+    /// By node rank: the index of its spec.
+    nodes: Vec<u32>,
+    /// By node rank, the number of accelerators before it; and at the end, of all.
+    starts: Vec<u32>,
+}
+
+impl Inventory {
+    /// An inventory from specs and the nodes that have them.
+    ///
+    /// # Errors
+    /// `invalid-inventory` when the node ranks are not `0..n` with each in one entry, when a node has more than 65,536
+    /// accelerators, or when there are more accelerators than ranks.
+    pub fn new(entries: Vec<(RankSet, NodeSpec)>) -> Result<Self, Diagnostic> {
+        let refuse = |message: String| Diagnostic::new(Code::InvalidInventory, message);
+        let mut ranges: Vec<_> = entries.iter().flat_map(|(ranks, _)| ranks.ranges().iter().copied()).collect();
+        ranges.sort_unstable();
+        let mut count = 0;
+        for range in ranges {
+            if range.first() < count {
+                let twice = range.first();
+                return Err(refuse(format!("node rank {twice} is listed twice")).help("list each node once"));
+            }
+            if range.first() > count {
+                return Err(refuse(format!("node rank {count} is not listed, but {} is", range.first()))
+                    .help("number the nodes from 0 on, without a gap"));
+            }
+            count = range.last() + 1;
+        }
+        if let Some(most) =
+            entries.iter().map(|(_, spec)| spec.accelerator_ids.len()).max().filter(|&n| n > MAX_LOCAL as usize)
+        {
+            return Err(refuse(format!("{most} accelerators on one node; at most {MAX_LOCAL} can be")));
+        }
+        let total: u64 =
+            entries.iter().map(|(ranks, spec)| u64::from(ranks.len()) * spec.accelerator_ids.len() as u64).sum();
+        if total > u64::from(MAX_RANK) {
+            return Err(refuse(format!("{total} accelerators in all; at most {MAX_RANK} can be ranked")));
+        }
+        let mut nodes = vec![0; count as usize];
+        for (index, (ranks, _)) in entries.iter().enumerate() {
+            for range in ranks.ranges() {
+                nodes[range.first() as usize..=range.last() as usize].fill(index as u32);
+            }
+        }
+        let mut starts = Vec::with_capacity(nodes.len() + 1);
+        starts.push(0);
+        let mut end = 0;
+        for &index in &nodes {
+            end += entries[index as usize].1.accelerator_ids.len() as u32;
+            starts.push(end);
+        }
+        Ok(Inventory { specs: entries.into_iter().map(|(_, spec)| Arc::new(spec)).collect(), nodes, starts })
+    }
+
+    /// How many nodes there are.
+    pub fn num_nodes(&self) -> u32 {
+        self.nodes.len() as u32
+    }
+
+    /// All accelerators, counted node by node.
+    pub fn accelerators(&self) -> RankSet {
+        RankSet::first_ranks(self.starts.last().copied().unwrap_or(0))
+    }
+
+    /// The rank of a node's first accelerator among all accelerators of the cluster.
+    pub(crate) fn first_accelerator(&self, node: NodeRank) -> u32 {
+        self.starts.get(node.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// Accelerators, counted node by node, as local indices on each node that has one of them.
+    pub fn by_node(&self, accelerators: &RankSet) -> Vec<(NodeRank, RankSet)> {
+        let mut found: Vec<(NodeRank, Vec<RankRange>)> = Vec::new();
+        for range in accelerators.ranges() {
+            let mut rank = range.first();
+            while rank <= range.last() {
+                let node = self.starts.partition_point(|&start| start <= rank).saturating_sub(1);
+                let (start, Some(&end)) = (self.starts[node], self.starts.get(node + 1)) else { break };
+                let last = (end - 1).min(range.last());
+                let local = RankRange::new(rank - start, last - start);
+                match found.last_mut().filter(|(known, _)| known.0 as usize == node) {
+                    Some((_, ranges)) => ranges.extend(local),
+                    None => found.push((NodeRank(node as u32), local.into_iter().collect())),
+                }
+                rank = last + 1;
+            }
+        }
+        found.into_iter().map(|(node, ranges)| (node, RankSet::from_ranges(ranges))).collect()
+    }
+
+    /// The nodes that have each spec.
+    pub fn entries(&self) -> impl Iterator<Item = (RankSet, &NodeSpec)> {
+        let mut ranks = vec![Vec::new(); self.specs.len()];
+        for (node, &spec) in self.nodes.iter().enumerate() {
+            ranks[spec as usize].push(node as u32);
+        }
+        ranks.into_iter().zip(&self.specs).map(|(ranks, spec)| (ranks.into_iter().collect(), &**spec))
+    }
+
+    /// The accelerators of a node, if there is such a node.
+    pub fn spec(&self, node: NodeRank) -> Option<&Arc<NodeSpec>> {
+        self.nodes.get(node.0 as usize).map(|&index| &self.specs[index as usize])
+    }
+}

@@ -1,0 +1,199 @@
+//! `Placement`: one row.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use rankplan_core::topology::Group;
+use rankplan_core::{NodeSpec, ResourceKind};
+
+use crate::Reduced;
+
+/// Where one process runs.
+#[pyclass(frozen, eq, hash, module = "rankplan._core")]
+#[derive(Clone)]
+pub struct Placement {
+    /// Process rank.
+    #[pyo3(get)]
+    pub(crate) rank: u32,
+    /// Number of processes of the component.
+    #[pyo3(get)]
+    pub(crate) world_size: u32,
+    /// Node rank in the cluster.
+    #[pyo3(get)]
+    pub(crate) cluster_node_rank: u32,
+    /// Index of the node among those that the component uses, in order of first use.
+    #[pyo3(get)]
+    pub(crate) placement_node_rank: u32,
+    /// Index among the component's processes on the node.
+    #[pyo3(get)]
+    pub(crate) local_rank: u32,
+    /// Number of the component's processes on the node.
+    #[pyo3(get)]
+    pub(crate) local_world_size: u32,
+    /// Whether the process sees its own accelerators only.
+    #[pyo3(get)]
+    pub(crate) isolate_accelerator: bool,
+    pub(crate) local: Box<[u16]>,
+    pub(crate) groups: Arc<[Group]>,
+    pub(crate) group: u32,
+    pub(crate) node: Arc<NodeSpec>,
+}
+
+impl Placement {
+    fn group(&self) -> &Group {
+        &self.groups[self.group as usize]
+    }
+
+    /// Local indices of its own accelerators.
+    fn own(&self) -> &[u16] {
+        if self.group().kind == ResourceKind::Accelerator { &self.local } else { &[] }
+    }
+
+    /// Everything that tells two rows apart.
+    fn key(&self) -> ([u32; 6], bool, &[u16], &Group, &NodeSpec) {
+        let ranks = [
+            self.rank,
+            self.world_size,
+            self.cluster_node_rank,
+            self.placement_node_rank,
+            self.local_rank,
+            self.local_world_size,
+        ];
+        (ranks, self.isolate_accelerator, &self.local, self.group(), &self.node)
+    }
+}
+
+impl PartialEq for Placement {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Hash for Placement {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+type PlacementState = ([u32; 6], bool, Vec<u16>, (String, String), (String, Vec<String>));
+
+#[pymethods]
+impl Placement {
+    /// Local indices of its resources on the node; empty when placed by node.
+    #[getter]
+    fn local_hardware_ranks(&self) -> Vec<u16> {
+        self.local.to_vec()
+    }
+
+    /// The kind of accelerator that the node has; `NO_ACCEL` for none.
+    #[getter]
+    fn accelerator_type(&self) -> &str {
+        &self.node.accelerator_type
+    }
+
+    /// The accelerators that the process sees, in the node's own ids.
+    #[getter]
+    fn visible_accelerators(&self) -> Vec<&str> {
+        let ids = &self.node.accelerator_ids;
+        match self.own() {
+            own if self.isolate_accelerator && !own.is_empty() => {
+                own.iter().filter_map(|&index| ids.get(usize::from(index))).map(String::as_str).collect()
+            }
+            _ => ids.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// Local index of its own first accelerator; of the node's first where it has none of its own; -1 on a node without.
+    #[getter]
+    fn local_accelerator_rank(&self) -> i32 {
+        match self.own().first() {
+            Some(&index) => i32::from(index),
+            None if self.node.accelerator_ids.is_empty() => -1,
+            None => 0,
+        }
+    }
+
+    /// Number of its own accelerators.
+    #[getter]
+    fn num_accelerators(&self) -> usize {
+        self.own().len()
+    }
+
+    /// All its resources as (node rank, local index).
+    #[getter]
+    fn devices(&self) -> Vec<(u32, u16)> {
+        self.local.iter().map(|&index| (self.cluster_node_rank, index)).collect()
+    }
+
+    /// What its resources are: `accelerator`, `node`, or a hardware type.
+    #[getter]
+    fn resource_type(&self) -> &str {
+        kind_name(&self.group().kind)
+    }
+
+    /// The group through which the node was selected.
+    #[getter]
+    fn node_group_label(&self) -> &str {
+        &self.group().label
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Placement(rank={}/{}, node={}, local_rank={}/{}, {}={:?}, visible={:?}, node_group='{}')",
+            self.rank,
+            self.world_size,
+            self.cluster_node_rank,
+            self.local_rank,
+            self.local_world_size,
+            kind_name(&self.group().kind),
+            self.local,
+            self.visible_accelerators(),
+            self.group().label,
+        )
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (PlacementState,)> {
+        let row = slf.get();
+        let (ranks, isolate, local, group, node) = row.key();
+        let group = (group.label.clone(), kind_name(&group.kind).to_owned());
+        let node = (node.accelerator_type.clone(), node.accelerator_ids.clone());
+        Ok((slf.get_type().getattr("_restore")?, ((ranks, isolate, local.to_vec(), group, node),)))
+    }
+
+    #[classmethod]
+    fn _restore(_class: &Bound<'_, PyType>, state: PlacementState) -> Self {
+        let (ranks, isolate_accelerator, local, (label, kind), (accelerator_type, accelerator_ids)) = state;
+        let [rank, world_size, cluster_node_rank, placement_node_rank, local_rank, local_world_size] = ranks;
+        Placement {
+            rank,
+            world_size,
+            cluster_node_rank,
+            placement_node_rank,
+            local_rank,
+            local_world_size,
+            isolate_accelerator,
+            local: local.into(),
+            groups: Arc::new([Group { label, kind: kind_from(kind) }]),
+            group: 0,
+            node: Arc::new(NodeSpec { accelerator_type, accelerator_ids }),
+        }
+    }
+}
+
+pub(crate) fn kind_name(kind: &ResourceKind) -> &str {
+    match kind {
+        ResourceKind::Accelerator => "accelerator",
+        ResourceKind::Node => "node",
+        ResourceKind::Hardware(name) => name,
+    }
+}
+
+pub(crate) fn kind_from(name: String) -> ResourceKind {
+    match name.as_str() {
+        "accelerator" => ResourceKind::Accelerator,
+        "node" => ResourceKind::Node,
+        _ => ResourceKind::Hardware(name),
+    }
+}
