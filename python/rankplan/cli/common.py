@@ -129,7 +129,7 @@ def show(error: Exception) -> None:
     if isinstance(error, OSError) and error.filename:
         click.echo(f"{error.filename}: {error.strerror}", err=True)
     else:
-        click.echo(str(error), err=True)
+        click.echo("\n".join([str(error), *getattr(error, "__notes__", ())]), err=True)
 
 
 @contextmanager

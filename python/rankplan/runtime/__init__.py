@@ -1,0 +1,18 @@
+"""Binding a plan to Ray actors: the only part of rankplan that needs Ray."""
+
+try:
+    import ray  # noqa: F401
+except ModuleNotFoundError as missing:
+    if missing.name != "ray":
+        raise
+    from rankplan.errors import ClusterError
+
+    raise ClusterError("this needs Ray, which is not installed: pip install 'rankplan[ray]'") from None
+
+from rankplan.runtime.calls import Call
+from rankplan.runtime.cluster import Cluster
+from rankplan.runtime.group import GroupSpec, WorkerGroup
+from rankplan.runtime.verify import RankReport
+from rankplan.runtime.worker import Worker
+
+__all__ = ["Call", "Cluster", "GroupSpec", "RankReport", "Worker", "WorkerGroup"]

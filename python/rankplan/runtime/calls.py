@@ -1,0 +1,129 @@
+"""A method call on many ranks: sent to all at once, waited for together."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+
+from rankplan._core import RankSet
+from rankplan.errors import WorkerError
+from rankplan.placement import Placement
+from rankplan.runtime.faults import Fault
+
+_TICK_SECONDS = 0.5
+
+
+class Unanswered(Exception):
+    """Some answers did not come in time; ``pending`` are their indices."""
+
+    def __init__(self, pending: list[int]) -> None:
+        super().__init__(pending)
+        self.pending = pending
+
+
+class Failed(Exception):
+    """Some answers are exceptions; ``faults`` has those that are known so far by index, at least one."""
+
+    def __init__(self, faults: dict[int, Fault]) -> None:
+        super().__init__(faults)
+        self.faults = faults
+
+    def culprit(self, placements: Sequence[Placement]) -> tuple[Placement, Fault, str]:
+        """Return the first rank that failed, its fault, and half a sentence on the others.
+
+        ``placements`` has the row of each answer.
+        """
+        first = min(self.faults)
+        ranks = {placements[index].rank for index in self.faults} - {placements[first].rank}
+        also = f" (rank {RankSet(ranks)} failed too)" if ranks else ""
+        return placements[first], self.faults[first], also
+
+
+def collect(
+    answers: Sequence[ray.ObjectRef[Any]], timeout: float | None, on_tick: Callable[[int], None] | None = None
+) -> list[Any]:
+    """Wait for all answers and return them in order; ``on_tick`` is told now and then how many have come.
+
+    Raises ``Failed`` as soon as one has failed, whatever the others are doing, and ``Unanswered`` after ``timeout``
+    seconds.
+    """
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        left = max(0.0, deadline - time.monotonic())
+        # without ticks in one go: Ray starts to fetch large answers anew each time
+        patience = left if on_tick is None else min(_TICK_SECONDS, left)
+        try:
+            return list(ray.get(list(answers), timeout=None if patience == math.inf else patience))
+        except GetTimeoutError:
+            done = _done(answers)
+            if patience == left and len(done) < len(answers):
+                raise Unanswered(sorted(set(range(len(answers))) - set(done))) from None
+            if on_tick is not None:
+                on_tick(len(done))
+        except RayError as error:
+            raise Failed(_faults(answers) or {0: Fault.of(error)}) from None
+
+
+def _done(answers: Sequence[ray.ObjectRef[Any]]) -> list[int]:
+    ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=0)
+    there = set(ready)
+    return [index for index, answer in enumerate(answers) if answer in there]
+
+
+def _faults(answers: Sequence[ray.ObjectRef[Any]]) -> dict[int, Fault]:
+    faults = {}
+    for index in _done(answers):
+        try:
+            ray.get(answers[index])
+        except RayError as error:
+            faults[index] = Fault.of(error)
+    return faults
+
+
+class Call:
+    """A call that was sent to some ranks of a group; ``wait`` brings the answers."""
+
+    def __init__(
+        self, component: str, method: str, placements: Sequence[Placement], answers: Sequence[ray.ObjectRef[Any]]
+    ) -> None:
+        self._component, self._method = component, method
+        self._placements, self._answers = placements, answers
+
+    def __repr__(self) -> str:
+        state = "done" if self.done() else "running"
+        return f"<{self._component}.{self._method}() on {len(self._answers)} ranks, {state}>"
+
+    def done(self) -> bool:
+        """Whether every rank has answered or failed."""
+        return len(_done(self._answers)) == len(self._answers)
+
+    def wait(self, timeout: float | None = None) -> list[Any]:
+        """Return what the ranks returned, in rank order; may be called again.
+
+        Raises ``WorkerError`` as soon as one rank has failed or died (the others are left to finish), and
+        ``TimeoutError`` when some have not answered after ``timeout`` seconds; the call goes on then.
+        """
+        try:
+            return collect(self._answers, timeout)
+        except Unanswered as unanswered:
+            ranks = RankSet([self._placements[index].rank for index in unanswered.pending])
+            raise TimeoutError(
+                f"{self._component}.{self._method}(): {len(ranks)} of {len(self._answers)} ranks have not answered "
+                f"after {timeout:g} s: rank {ranks}"
+            ) from None
+        except Failed as failed:
+            row, fault, also = failed.culprit(self._placements)
+            error = WorkerError(
+                f"{self._component} rank {row.rank} (node {row.cluster_node_rank}): {self._method}() "
+                f"{fault.reason}{also}",
+                self._component,
+                row.rank,
+                row.cluster_node_rank,
+                fault.remote_traceback,
+            )
+            raise fault.noted(error) from fault.cause

@@ -1,0 +1,207 @@
+"""Groups: a worker class with its arguments before the launch, the ranks of a component after it."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rankplan._core import RankSet
+from rankplan.errors import WorkerError
+from rankplan.placement import (
+    NodePlacementStrategy,
+    PackedPlacementStrategy,
+    Placement,
+    Placements,
+    PlacementStrategy,
+)
+from rankplan.runtime.calls import Call
+from rankplan.runtime.launch import LiveRank, Recipe, bring_up, destroy
+from rankplan.runtime.verify import RankReport, check
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
+
+    from rankplan.inventory import Inventory
+    from rankplan.runtime.cluster import Cluster
+
+
+class RankSelection:
+    """Some ranks of a component. Every method of the worker class can be called on it, and gives a ``Call``."""
+
+    def __init__(self, component: str, worker_class: type, ranks: Sequence[LiveRank]) -> None:
+        self._component, self._worker_class, self._ranks = component, worker_class, ranks
+
+    def __repr__(self) -> str:
+        ranks = RankSet([rank.expected.placement.rank for rank in self._ranks])
+        return f"<{self._component}: {self._worker_class.__name__} on rank {ranks}>"
+
+    def __getattr__(self, name: str) -> Callable[..., Call]:
+        # pickle, copy and notebooks ask for private names, some before __init__ has run
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if not _is_method(self._worker_class, name):
+            methods = _methods(self._worker_class)
+            close = difflib.get_close_matches(name, methods, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"its methods are {', '.join(methods)}"
+            raise AttributeError(f"{self._worker_class.__name__} has no method {name!r}; {hint}")
+        return partial(self._send, name)
+
+    def _send(self, method: str, /, *args: Any, **kwargs: Any) -> Call:
+        answers = [rank.host.call.remote(method, *args, **kwargs) for rank in self._running(method)]
+        return self._call(method, answers)
+
+    def _running(self, method: str) -> Sequence[LiveRank]:
+        if not self._ranks:
+            raise WorkerError(
+                f"{self._component}.{method}(): the group was shut down; launch it again", self._component
+            )
+        return self._ranks
+
+    def _call(self, method: str, answers: Sequence[ObjectRef[Any]]) -> Call:
+        return Call(self._component, method, [rank.expected.placement for rank in self._ranks], answers)
+
+
+class WorkerGroup(RankSelection):
+    """The ranks of a launched component. A method called on it runs in every rank::
+
+        values = group.method(1, key=2).wait()       # one value a rank, in rank order
+        group.execute_on(0, 3).method()              # in some ranks only
+
+    ``shutdown()``, leaving ``with``, or closing the cluster ends the ranks.
+    """
+
+    def __init__(self, cluster: Cluster, component: str, worker_class: type, ranks: Sequence[LiveRank]) -> None:
+        super().__init__(component, worker_class, ranks)
+        self._cluster = cluster
+
+    @property
+    def component(self) -> str:
+        """The name of the component."""
+        return self._component
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks; 0 after the shutdown."""
+        return len(self._ranks)
+
+    @property
+    def placements(self) -> list[Placement]:
+        """The rows that the ranks were started from, in rank order."""
+        return [rank.expected.placement for rank in self._ranks]
+
+    def execute_on(self, *ranks: int) -> RankSelection:
+        """Return some ranks, to call methods on; raises ``ValueError`` for a rank that is not there, or named twice."""
+        unknown = [rank for rank in ranks if rank not in range(self.world_size)]
+        if unknown or not ranks or len(set(ranks)) < len(ranks):
+            given = ", ".join(map(str, ranks)) or "none"
+            raise ValueError(
+                f"{self._component} has the ranks {RankSet(range(self.world_size))}; execute_on() takes some of them, "
+                f"each once, and was given {given}"
+            )
+        return RankSelection(self._component, self._worker_class, [self._ranks[rank] for rank in sorted(ranks)])
+
+    def verify(self, timeout: float | None = None) -> list[RankReport]:
+        """Ask every rank where it is and what it sees, and return the reports in rank order.
+
+        A rank answers when the calls that it was sent before are done. Raises ``LaunchError`` when anything is not as
+        planned, ``WorkerError`` when a rank is dead, ``TimeoutError`` after ``timeout`` seconds.
+        """
+        looks = [rank.host.look.remote() for rank in self._running("verify")]
+        sightings = self._call("verify", looks).wait(timeout)
+        return check(self._component, [rank.expected for rank in self._ranks], sightings)
+
+    def shutdown(self) -> None:
+        """End the ranks, whatever they are doing; may be called again."""
+        ranks, self._ranks = self._ranks, []
+        destroy([rank.host for rank in ranks])
+        self._cluster.forget(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+
+class GroupSpec:
+    """A worker class and the arguments that every rank constructs it with; ``launch`` makes it a running group.
+
+    Raises ``TypeError`` when the constructor does not take these arguments, or when the class has a method that would
+    be hidden by one of the group's own.
+    """
+
+    def __init__(self, worker_class: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        name = worker_class.__name__
+        try:
+            inspect.signature(worker_class.__init__).bind(None, *args, **kwargs)  # type: ignore[misc]
+        except TypeError as error:
+            raise TypeError(f"{name}.create_group(): the constructor of {name} does not take this: {error}") from None
+        hidden = [method for method in _methods(worker_class) if hasattr(WorkerGroup, method)]
+        if hidden:
+            raise TypeError(f"{name}.{hidden[0]}() would be hidden by WorkerGroup.{hidden[0]}; give it another name")
+        self._recipe = Recipe(worker_class, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<group of {self._recipe.worker_class.__name__}, not launched>"
+
+    def launch(
+        self,
+        cluster: Cluster,
+        placement_strategy: PlacementStrategy | Placements | None = None,
+        name: str | None = None,
+        max_concurrency: int | None = None,
+        isolate_accelerator: bool = True,
+        timeout: float = 300.0,
+    ) -> WorkerGroup:
+        """Start the ranks where the strategy says, verify them, and return the running group.
+
+        ``placement_strategy`` may also be rows of a plan for this cluster (``plan["actor"]``). Without one there is a
+        process for each accelerator of the cluster, or for each node of a cluster that has no accelerators. ``name``
+        is the component's (the name of the class without). ``max_concurrency`` is how many calls a rank works on
+        at a time, in threads (1 without). ``isolate_accelerator`` narrows a process to its own accelerators. All ranks
+        must have constructed their worker within ``timeout`` seconds.
+
+        All or nothing: raises ``LaunchError`` naming component, rank and node, and leaves no process behind, when any
+        rank does not come up or is not as planned. ``PlacementError`` when the strategy does not fit the cluster.
+        """
+        cluster.check_open()
+        component = name or self._recipe.worker_class.__name__
+        if placement_strategy is None:
+            placement_strategy = _one_process_each(cluster.inventory)
+        if isinstance(placement_strategy, Placements):
+            rows = placement_strategy
+        elif isinstance(placement_strategy, PlacementStrategy):
+            rows = placement_strategy.get_placement(cluster, isolate_accelerator)
+        else:
+            raise TypeError(
+                f"placement_strategy is a {type(placement_strategy).__name__}; give a strategy, such as "
+                "placement.get_strategy(name), or the rows of a plan"
+            )
+        recipe = replace(self._recipe, max_concurrency=max_concurrency)
+        ranks = bring_up(cluster, component, recipe, list(rows), timeout)
+        group = WorkerGroup(cluster, component, self._recipe.worker_class, ranks)
+        cluster.remember(group)
+        return group
+
+
+def _is_method(worker_class: type, name: str) -> bool:
+    public = not name.startswith("_") and name != "create_group"
+    return public and callable(getattr(worker_class, name, None))
+
+
+def _methods(worker_class: type) -> list[str]:
+    """Return the names of what can be called on a group of this class."""
+    return [name for name in dir(worker_class) if _is_method(worker_class, name)]
+
+
+def _one_process_each(inventory: Inventory) -> PlacementStrategy:
+    if accelerators := len(inventory.core.accelerators()):
+        return PackedPlacementStrategy(0, accelerators - 1)
+    return NodePlacementStrategy(range(inventory.num_nodes))

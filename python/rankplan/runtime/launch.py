@@ -1,0 +1,153 @@
+"""Bringing up the ranks of a component, all or none."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray import cloudpickle
+
+from rankplan._core import RankSet
+from rankplan.errors import LaunchError
+from rankplan.placement import Placement
+from rankplan.runtime.calls import Failed, Unanswered, collect
+from rankplan.runtime.context import RankContext
+from rankplan.runtime.host import HostActor, RankSetup
+from rankplan.runtime.probe import pinned
+from rankplan.runtime.seats import Seat, find_seats
+from rankplan.runtime.verify import Expectation, check
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+    from rankplan.runtime.cluster import Cluster
+
+_GONE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What the ranks of a group are made of: the class, its arguments, and how many calls a rank works on at a time."""
+
+    worker_class: type
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    max_concurrency: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRank:
+    """A rank that is up, and what the plan says about it."""
+
+    host: ActorHandle[Any]
+    expected: Expectation
+
+
+def bring_up(
+    cluster: Cluster, component: str, recipe: Recipe, placements: Sequence[Placement], timeout: float
+) -> list[LiveRank]:
+    """Start a rank for each row, verify them, and return them in order.
+
+    Raises ``LaunchError`` when a rank does not come up within ``timeout`` seconds, or not as planned; the others are
+    gone by then.
+    """
+    seats = find_seats(cluster, component, placements)
+    # the first answer is rank 0's too: the free port that the others wait for
+    rows = [placements[0], *placements]
+    try:
+        return _start(cluster, component, recipe, seats, timeout)
+    except Failed as failed:
+        row, fault, also = failed.culprit(rows)
+        error = LaunchError(
+            f"{component} rank {row.rank} (node {row.cluster_node_rank}) did not come up, so the group is not "
+            f"launched: it {fault.reason}{also}",
+            component,
+            row.rank,
+            row.cluster_node_rank,
+        )
+        raise fault.noted(error) from fault.cause
+    except Unanswered as unanswered:
+        late = [rows[index] for index in unanswered.pending]
+        ranks, nodes = RankSet({row.rank for row in late}), RankSet({row.cluster_node_rank for row in late})
+        raise LaunchError(
+            f"{component}: {len(ranks)} of {len(placements)} ranks did not come up within {timeout:g} s, so the group "
+            f"is not launched: rank {ranks} on node {nodes}; see what the constructor waits for, or give launch() a "
+            "longer timeout",
+            component,
+            late[0].rank,
+            late[0].cluster_node_rank,
+        ) from None
+
+
+def destroy(hosts: Sequence[ActorHandle[Any]]) -> None:
+    """Kill these actors, and wait until Ray says that they are dead."""
+    if not hosts or not ray.is_initialized():
+        return
+    for host in hosts:
+        ray.kill(host)
+    last_words: list[Any] = [host.look.remote() for host in hosts]
+    ray.wait(last_words, num_returns=len(last_words), timeout=_GONE_SECONDS, fetch_local=False)
+
+
+def _start(cluster: Cluster, component: str, recipe: Recipe, seats: Sequence[Seat], timeout: float) -> list[LiveRank]:
+    """Submit everything at once, wait for it together, compare with the plan; on any error leave nothing running."""
+    payload = ray.put(_pickled(component, recipe))
+    address = cluster.inventory.node(seats[0].placement.cluster_node_rank).ip
+    import_path, log_level = _import_path(), logging.getLogger("rankplan").level or logging.INFO
+    hosts: list[ActorHandle[Any]] = []
+    try:
+        for seat in seats:
+            hosts.append(_host(component, seat, recipe.max_concurrency))
+        port: ray.ObjectRef[int] = hosts[0].free_port.remote(address)
+        starts = []
+        for seat, host in zip(seats, hosts, strict=True):
+            context = RankContext(component, seat.placement, seat.hardware)
+            setup = RankSetup(context, address, seat.env_vars, import_path, log_level)
+            starts.append(host.start.remote(setup, port, payload))
+        _, *sightings = collect(
+            [port, *starts],
+            timeout,
+            lambda done: cluster.report(f"{component}: {max(0, done - 1)} of {len(starts)} ranks are up"),
+        )
+        expectations = [seat.expectation() for seat in seats]
+        check(component, expectations, sightings)
+    except BaseException:
+        destroy(hosts)
+        raise
+    return [LiveRank(host, expected) for host, expected in zip(hosts, expectations, strict=True)]
+
+
+def _host(component: str, seat: Seat, max_concurrency: int | None) -> ActorHandle[Any]:
+    options = {
+        "scheduling_strategy": pinned(seat.node_id),
+        "runtime_env": seat.runtime_env(),
+        "max_concurrency": max_concurrency,
+    }
+    actor = HostActor.options(**{name: value for name, value in options.items() if value is not None})
+    host: ActorHandle[Any] = actor.remote(f"{component}:{seat.placement.rank}")
+    return host
+
+
+def _pickled(component: str, recipe: Recipe) -> bytes:
+    parts = (recipe.worker_class, recipe.args, recipe.kwargs)
+    try:
+        return bytes(cloudpickle.dumps(parts))
+    except Exception as error:
+        raise LaunchError(
+            f"{component}: {recipe.worker_class.__name__} or its arguments cannot be sent to the ranks: {error}; let "
+            "the constructor open files, locks and connections itself",
+            component,
+        ) from error
+
+
+def _import_path() -> list[str]:
+    """Return the folders that this driver imports its own modules from: all but those of the installation itself."""
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders = (Path(entry).absolute() for entry in sys.path)
+    return [str(folder) for folder in folders if not any(folder.is_relative_to(path) for path in installed)]

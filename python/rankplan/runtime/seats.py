@@ -1,0 +1,95 @@
+"""The place of each row of a plan on a live cluster: its node, and what its node group says about the process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+
+from rankplan.environment import planned_environment, start_variables
+from rankplan.errors import LaunchError
+from rankplan.placement import Placement
+from rankplan.runtime.calls import Failed, Unanswered, collect
+from rankplan.runtime.probe import pinned
+from rankplan.runtime.verify import Expectation
+
+if TYPE_CHECKING:
+    from rankplan.runtime.cluster import Cluster
+
+_LOOK_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A row of a plan with Ray's id of its node, its robots' configs, and the settings of its node group there."""
+
+    placement: Placement
+    node_id: str
+    hardware: tuple[Any, ...]
+    env_vars: Mapping[str, str]
+    interpreter: str | None
+
+    def expectation(self) -> Expectation:
+        """Return what must be found when the rank is up."""
+        return Expectation(self.placement, self.node_id, planned_environment(self.placement))
+
+    def runtime_env(self) -> dict[str, Any] | None:
+        """Return what must be there when the process starts; with ``None`` Ray starts it in half the time."""
+        runtime_env: dict[str, Any] = {}
+        if variables := start_variables(self.env_vars):
+            runtime_env["env_vars"] = variables
+        if self.interpreter is not None:
+            runtime_env["py_executable"] = self.interpreter
+        return runtime_env or None
+
+
+def find_seats(cluster: Cluster, component: str, placements: Sequence[Placement]) -> list[Seat]:
+    """Look up the place of each row; raises ``LaunchError`` for one that this cluster does not have."""
+    if not placements:
+        raise LaunchError(f"{component} has no processes to launch: its placement is empty", component)
+    inventory = cluster.inventory
+    settings: dict[tuple[int, str], tuple[dict[str, str], str | None]] = {}
+    seats = []
+    for row in placements:
+        node, label = row.cluster_node_rank, row.node_group_label
+        if node >= inventory.num_nodes:
+            raise LaunchError(
+                f"{component} rank {row.rank} is planned on node {node}, but the cluster has only the nodes "
+                f"0-{inventory.num_nodes - 1}; plan it on this cluster's inventory",
+                component,
+                row.rank,
+                node,
+            )
+        if (node, label) not in settings:
+            settings[node, label] = inventory.environment(node, label)
+        seats.append(Seat(row, cluster.node_ids[node], tuple(inventory.hardware(row)), *settings[node, label]))
+    _check_interpreters(component, seats)
+    return seats
+
+
+def _check_interpreters(component: str, seats: Sequence[Seat]) -> None:
+    """Look on each node for the interpreters it needs: with one that is not there Ray would wait for minutes."""
+    wanted = {(seat.node_id, seat.interpreter): seat.placement for seat in seats if seat.interpreter is not None}
+    looks = [_is_executable.options(scheduling_strategy=pinned(node)).remote(path) for node, path in wanted]
+    try:
+        there = collect(looks, _LOOK_SECONDS)
+    except (Failed, Unanswered):
+        return  # there is more amiss with a node than its interpreter: the launch will find it, and say who is hit
+    for (_, path), row, found in zip(wanted, wanted.values(), there, strict=True):
+        if not found:
+            raise LaunchError(
+                f"{component} rank {row.rank} (node {row.cluster_node_rank}): the interpreter {path} of node group "
+                f"{row.node_group_label!r} is no executable file on that node",
+                component,
+                row.rank,
+                row.cluster_node_rank,
+            )
+
+
+@ray.remote(num_cpus=0)
+def _is_executable(path: str) -> bool:
+    return Path(path).is_file() and os.access(path, os.X_OK)

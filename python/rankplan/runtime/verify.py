@@ -1,0 +1,88 @@
+"""Is every rank where the plan says, and does it see what the plan says? Asked of the processes themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import ray
+
+from rankplan.accelerators import vendor
+from rankplan.environment import RESERVED_VARIABLES
+from rankplan.errors import LaunchError
+from rankplan.placement import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What a rank finds when it looks at itself: Ray's id of its node, its process id, its environment."""
+
+    node_id: str
+    pid: int
+    environment: dict[str, str]
+
+    @classmethod
+    def here(cls) -> Sighting:
+        """Look at this process."""
+        environment = {name: os.environ[name] for name in RESERVED_VARIABLES if name in os.environ}
+        return cls(ray.get_runtime_context().get_node_id(), os.getpid(), environment)
+
+
+@dataclass(frozen=True, slots=True)
+class RankReport:
+    """A rank that was found as planned: where it runs, and the ids of the devices it sees (those of its node)."""
+
+    component: str
+    rank: int
+    node_rank: int
+    pid: int
+    accelerators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What the plan says about a rank: Ray's id of its node, and the variables that the plan decides."""
+
+    placement: Placement
+    node_id: str
+    environment: Mapping[str, str]
+
+    def differences(self, found: Sighting) -> list[str]:
+        """Return each difference between plan and process in words."""
+        differences = []
+        if found.node_id != self.node_id:
+            differences.append(f"runs on Ray node {found.node_id}, planned is {self.node_id}")
+        for name, planned in self.environment.items():
+            value = found.environment.get(name)
+            if value != planned:
+                differences.append(f"{name} is {'not set' if value is None else repr(value)}, planned is {planned!r}")
+        return differences
+
+
+def check(component: str, expectations: Sequence[Expectation], sightings: Sequence[Sighting]) -> list[RankReport]:
+    """Compare plan and processes, rank by rank, and return the reports.
+
+    Raises ``LaunchError`` with every difference.
+    """
+    reports, lines, first = [], [], None
+    for expected, found in zip(expectations, sightings, strict=True):
+        placement = expected.placement
+        who = f"rank {placement.rank} (node {placement.cluster_node_rank}, pid {found.pid})"
+        differences = expected.differences(found)
+        if differences and first is None:
+            first = placement
+        lines += [f"{who}: {difference}" for difference in differences]
+        row = vendor(placement.accelerator_type)
+        mask = found.environment.get(row.visibility, "") if row else ""
+        accelerators = tuple(mask.split(",")) if mask else ()
+        reports.append(RankReport(component, placement.rank, placement.cluster_node_rank, found.pid, accelerators))
+    if first is not None:
+        more = f"\n  and {len(lines) - 10} more" if len(lines) > 10 else ""
+        raise LaunchError(
+            f"{component} is not as planned:\n  " + "\n  ".join(lines[:10]) + more,
+            component,
+            first.rank,
+            first.cluster_node_rank,
+        )
+    return reports

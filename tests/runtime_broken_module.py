@@ -1,0 +1,14 @@
+"""A module that cannot be imported in rank 1."""
+
+from __future__ import annotations
+
+import os
+
+from rankplan import Worker
+
+if os.environ.get("RANK") == "1":
+    raise ImportError("libmodel.so.2 is not there")
+
+
+class Broken(Worker):
+    def run(self) -> None: ...

@@ -1,0 +1,178 @@
+"""The worker classes of the tests with real Ray clusters."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from rankplan import Worker
+
+NAMES = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "NODE_LOCAL_RANK",
+    "NODE_LOCAL_WORLD_SIZE",
+    "CLUSTER_NODE_RANK",
+    "CUDA_VISIBLE_DEVICES",
+)
+
+
+def read(*names: str) -> tuple[str | None, ...]:
+    return tuple(os.environ.get(name) for name in names)
+
+
+SEEN_AT_IMPORT = read(*NAMES)
+
+
+class Reader(Worker):
+    """Tells what its process sees."""
+
+    def environment(self, *names: str) -> tuple[str | None, ...]:
+        return read(*(names or NAMES))
+
+    def at_import(self) -> tuple[str | None, ...]:
+        return SEEN_AT_IMPORT
+
+    def at_start(self, name: str) -> bool:
+        return f"\n{name}=" in "\n" + Path("/proc/self/environ").read_text().replace("\0", "\n")
+
+    def interpreter(self) -> str:
+        return sys.executable
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def node_id(self) -> str:
+        import ray
+
+        return ray.get_runtime_context().get_node_id()
+
+    def listen(self) -> int:
+        with socket.create_server(("", int(os.environ["MASTER_PORT"]))) as server:
+            return int(server.getsockname()[1])
+
+    def robots(self) -> list[Any]:
+        return self.hardware
+
+    def set(self, name: str, value: str) -> None:
+        os.environ[name] = value
+
+
+class Early(Worker):
+    """Uses in its constructor what a rank knows about itself, without calling the base class's."""
+
+    def __init__(self, base: int, *, factor: int = 1) -> None:
+        self.sum = base + factor * self.rank
+        self.known = (self._rank, self._world_size, self.world_size, self.local_rank, self.component)
+        self.row = self.placement
+
+    def attributes(self) -> tuple[Any, ...]:
+        return self.sum, self.known, self.row
+
+
+class Caller(Worker):
+    """Methods of all sorts."""
+
+    limit = 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second = threading.Event()
+
+    def echo(self, value: Any, *, key: Any = None) -> tuple[int, Any, Any]:
+        return self.rank, value, key
+
+    def length(self, data: bytes) -> int:
+        return len(data)
+
+    async def later(self) -> int:
+        return self.rank
+
+    def sleep(self, seconds: float) -> float:
+        time.sleep(seconds)
+        return seconds
+
+    def first_waits(self) -> bool:
+        return self.second.wait(20)
+
+    def second_comes(self) -> None:
+        self.second.set()
+
+    @property
+    def size(self) -> int:
+        return self.limit
+
+
+class Unloadable(Exception):
+    """Can be pickled, but not loaded again."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first)
+
+
+class Unpicklable(Exception):
+    """Cannot be pickled."""
+
+    def __init__(self) -> None:
+        super().__init__("holds a lock")
+        self.lock = threading.Lock()
+
+
+class Faulty(Worker):
+    """Fails in the ways that it is told to, in the ranks that it is told."""
+
+    def fail(self, *ranks: int) -> int:
+        if self.rank in ranks:
+            raise KeyError(f"rank {self.rank} had enough")
+        return self.rank
+
+    def fail_while_others_wait(self, rank: int) -> None:
+        self.fail(rank)
+        time.sleep(60)
+
+    def unloadable(self) -> None:
+        raise Unloadable("one", "two")
+
+    def unpicklable(self) -> None:
+        raise Unpicklable
+
+    def returns_a_lock(self) -> Any:
+        return threading.Lock()
+
+    def die(self, rank: int) -> int:
+        if self.rank == rank:
+            os._exit(3)
+        return self.rank
+
+    def leave(self, rank: int) -> None:
+        if self.rank == rank:
+            sys.exit(4)
+
+    def pid(self) -> int:
+        return os.getpid()
+
+
+class FailsToStart(Worker):
+    """Does not come up in some rank."""
+
+    def __init__(self, how: str, rank: int) -> None:
+        if self.rank != rank:
+            return
+        if how == "raise":
+            raise ValueError(f"no weights for rank {rank}")
+        if how == "die":
+            os._exit(3)
+        if how == "hang":
+            time.sleep(600)
+        if how == "wrong rank":
+            os.environ["RANK"] = "99"
+        if how == "wrong devices":
+            os.environ["CUDA_VISIBLE_DEVICES"] = "7"

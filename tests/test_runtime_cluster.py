@@ -1,0 +1,241 @@
+"""A real Ray cluster of four unlike nodes: what is found there, and drivers in other processes that use it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import ray
+from rankplan import (
+    Cluster,
+    ClusterError,
+    ComponentPlacement,
+    Inventory,
+    LaunchError,
+    NodePlacementStrategy,
+    WorkerError,
+)
+from runtime_workers import Faulty, Reader
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+DECLARED = {
+    "nodes": [
+        {"ranks": 0, "accelerators": 4, "accelerator_model": "A800", "labels": {"rack": "r1"}},
+        {"ranks": 1, "accelerator_ids": ["6", "4"]},
+        {"ranks": 2},
+        {"ranks": 3, "accelerator_ids": ["GPU-5e1f", "MIG-c3d2"], "accelerator_model": "NVIDIA H200 (MIG)"},
+    ]
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster.simulate(Inventory.from_dict(DECLARED)) as cluster:
+        yield cluster
+
+
+def drive(cluster: Cluster, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that finds the cluster by RAY_ADDRESS."""
+    variables = {**os.environ, "RAY_ADDRESS": cluster.address, **environment}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_inventory_is_what_was_declared(cluster: Cluster) -> None:
+    found = cluster.inventory
+    for rank in range(4):
+        declared, node = Inventory.from_dict(DECLARED).node(rank), found.node(rank)
+        assert node == replace(declared, ip=f"127.0.0.{rank + 2}", hostname=node.hostname)
+
+
+def test_ranks_see_the_nodes_own_ids(cluster: Cluster) -> None:
+    with Reader.create_group().launch(cluster) as group:
+        masks = [mask for (mask,) in group.environment("CUDA_VISIBLE_DEVICES").wait()]
+        assert [row.cluster_node_rank for row in group.placements] == [0, 0, 0, 0, 1, 1, 3, 3]
+        assert [report.accelerators for report in group.verify()] == [(mask,) for mask in masks]
+    assert masks == ["0", "1", "2", "3", "6", "4", "GPU-5e1f", "MIG-c3d2"]
+
+
+def test_a_component_over_all_nodes(cluster: Cluster) -> None:
+    with Reader.create_group().launch(cluster, NodePlacementStrategy(range(4))) as group:
+        seen = group.environment("NODE_RANK", "CUDA_VISIBLE_DEVICES").wait()
+    assert seen == [("0", "0,1,2,3"), ("1", "6,4"), ("2", None), ("3", "GPU-5e1f,MIG-c3d2")]
+
+
+def test_another_driver_finds_the_cluster_in_the_same_order(cluster: Cluster) -> None:
+    code = "from rankplan import Cluster; print([n['ip'] for n in Cluster().inventory.to_dict()['nodes']])"
+    done = drive(cluster, code)
+    assert done.stdout.splitlines()[-1] == str([f"127.0.0.{index}" for index in range(2, 6)]), done.stderr
+
+
+def test_more_nodes_than_asked_for(cluster: Cluster) -> None:
+    code = (
+        "import logging; logging.basicConfig(level=logging.INFO)\n"
+        "from rankplan import Cluster; print(Cluster(num_nodes=3).num_nodes)"
+    )
+    done = drive(cluster, code)
+    assert done.stdout.splitlines()[-1] == "3", done.stderr
+    assert "3 of 4 nodes are used (num_nodes), all but: 127.0.0.5" in done.stderr
+    assert "3 node(s), in the order of the node rank variables: 127.0.0.2" in done.stderr
+
+
+def test_fewer_nodes_than_asked_for(cluster: Cluster) -> None:
+    told: list[str] = []
+    with pytest.raises(ClusterError) as caught:
+        Cluster(num_nodes=5, timeout=0.5, on_progress=told.append)
+    assert "5 nodes are asked for (num_nodes), but after 0.5 s 4 are there:" in str(caught.value)
+    for rank in range(4):
+        assert f"\n  127.0.0.{rank + 2}  " in str(caught.value)
+    assert told[0] == "waiting for nodes: 4 of 5 are there"
+    assert ray.is_initialized()
+
+
+def test_a_connection_that_was_there_is_kept(cluster: Cluster) -> None:
+    with Cluster(address=cluster.address) as again:
+        assert again.inventory == cluster.inventory
+    assert ray.is_initialized()
+    with pytest.raises(ClusterError, match=f"connected to the Ray cluster at {cluster.address}, not to 10.0.0.1:6379"):
+        Cluster(address="10.0.0.1:6379")
+    with pytest.raises(ClusterError, match="connected to a Ray cluster already"):
+        Cluster.simulate("1x1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "address", "message"),
+    [
+        ("", "127.0.0.2:1", "no Ray cluster answers at 127.0.0.2:1 ("),
+        ("address='127.0.0.3:1'", "", "no Ray cluster answers at 127.0.0.3:1 ("),
+        ("address='nowhere'", "", "cannot connect to a Ray cluster: "),
+        ("address='ray://127.0.0.2:10001'", "", "ray://127.0.0.2:10001 is an address of Ray Client, which cannot"),
+        ("num_nodes=3", "", "no running Ray cluster was found, and 3 nodes are asked for (num_nodes); run `ray start"),
+    ],
+)
+def test_no_cluster_where_one_should_be(cluster: Cluster, arguments: str, address: str, message: str) -> None:
+    code = (
+        "from rankplan import Cluster, ClusterError\n"
+        f"try: Cluster({arguments})\n"
+        "except ClusterError as error: print('refused:', error)"
+    )
+    started = time.monotonic()
+    done = drive(cluster, code, RAY_ADDRESS=address)
+    assert f"refused: {message}" in done.stdout, done.stderr
+    assert time.monotonic() - started < 20
+
+
+def test_without_a_running_cluster_a_local_one_is_started(cluster: Cluster) -> None:
+    code = (
+        "from rankplan import Cluster, NodePlacementStrategy, Worker\n"
+        "class Hello(Worker):\n"
+        "    def run(self): return self.rank, self.world_size\n"
+        "with Cluster({'num_nodes': 1}) as cluster:\n"
+        "    print(Hello.create_group().launch(cluster, NodePlacementStrategy([0, 0])).run().wait())\n"
+    )
+    done = drive(cluster, code, RAY_ADDRESS="")
+    assert done.stdout.splitlines()[-1] == "[(0, 2), (1, 2)]", done.stderr
+
+
+def test_without_ray_there_is_one_clear_error(cluster: Cluster) -> None:
+    code = (
+        "import sys; sys.modules['ray'] = None\n"
+        "import rankplan; rankplan.ComponentPlacement\n"
+        "try: rankplan.Cluster\n"
+        "except rankplan.ClusterError as error: print(error)"
+    )
+    done = drive(cluster, code)
+    assert done.stdout == "this needs Ray, which is not installed: pip install 'rankplan[ray]'\n", done.stderr
+
+
+def run_program(cluster: Cluster, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "RAY_ADDRESS": cluster.address, "RAY_DEDUP_LOGS": "0"}
+    return subprocess.run(
+        [sys.executable, *command],
+        env=variables,
+        cwd=Path(command[0]).parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_program_of_the_reference_document_runs_with_its_import_line_changed(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    document = EXAMPLES.parent.parent / "shared" / "references" / "rlinf-worker-placement.rst.txt"
+    if not document.is_file():
+        pytest.skip("the reference documents are not there")
+    lines = document.read_text().expandtabs(4).splitlines()
+    for start, name in (("    import hydra", "program.py"), ("The ``conf.yaml`` file is as follows:", "conf.yaml")):
+        block = takewhile(lambda line: not line or line.startswith((" ", ".. ")), lines[lines.index(start) + 1 :])
+        text = "\n".join(line for line in [start, *block] if line.startswith("    "))
+        (tmp_path / name).write_text(dedent(text) + "\n")
+    program = (tmp_path / "program.py").read_text()
+    assert program.count("from rlinf.scheduler import ") == 1
+    (tmp_path / "program.py").write_text(program.replace("from rlinf.scheduler import ", "from rankplan import "))
+    done = run_program(cluster, tmp_path / "program.py")
+    assert done.returncode == 0, done.stderr
+    for rank in range(4):
+        assert f"INFO [TestWorker rank {rank}] Hello from TestWorker rank {rank}!" in done.stdout + done.stderr
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """The example program beside its config, in a folder of its own: hydra writes there."""
+    for name in ("hello.py", "conf.yaml"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    return tmp_path / "hello.py"
+
+
+def test_the_example_greets_from_every_rank(cluster: Cluster, example: Path) -> None:
+    done = run_program(cluster, example, "greeting=Hi")
+    assert done.returncode == 0, done.stderr
+    for rank in range(4):
+        assert f"INFO [greeter rank {rank}] Hi from rank {rank} of 4" in done.stdout + done.stderr
+
+
+def test_the_example_on_a_cluster_that_is_too_small(cluster: Cluster, example: Path) -> None:
+    done = run_program(cluster, example, "cluster.node_groups.0.node_ranks=4")
+    assert done.returncode == 1
+    assert "node_ranks 4 go out of range" in done.stderr
+
+
+def test_the_quick_start_config_fits_its_cluster() -> None:
+    plan = ComponentPlacement(EXAMPLES / "quickstart.yaml", Inventory.uniform(num_nodes=2, accelerators=8)).plan()
+    assert {name: len(rows) for name, rows in plan.items()} == {
+        "actor": 8,
+        "reference": 8,
+        "rollout": 4,
+        "reward": 4,
+        "agent": 4,
+    }
+    assert plan.idle() == {}
+
+
+def test_a_node_that_dies(cluster: Cluster) -> None:
+    """The last test of the module: the cluster has a node less from here on."""
+    strategy = NodePlacementStrategy(range(4))
+    group = Faulty.create_group().launch(cluster, strategy, name="mortal")
+    call = group.fail_while_others_wait(-1)
+    raylets = cluster._raylets
+    assert raylets is not None
+    nodes = {node.node_ip_address: node for node in raylets._cluster.worker_nodes}
+    raylets._cluster.remove_node(nodes["127.0.0.5"])
+    with pytest.raises(WorkerError, match=r"mortal rank 3 \(node 3\).*its process is gone: .*node has died") as caught:
+        call.wait(30)
+    assert (caught.value.rank, caught.value.node) == (3, 3)
+    group.shutdown()
+    with pytest.raises(LaunchError, match=r"Reader rank 3 \(node 3\) did not come up.*has left the cluster") as refused:
+        Reader.create_group().launch(cluster, strategy)
+    assert (refused.value.rank, refused.value.node) == (3, 3)
+    with Reader.create_group().launch(cluster, NodePlacementStrategy(range(3))) as rest:
+        assert [report.node_rank for report in rest.verify()] == [0, 1, 2]

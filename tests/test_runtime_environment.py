@@ -1,0 +1,120 @@
+"""The environment of one rank, as a function of its row."""
+
+from __future__ import annotations
+
+import pytest
+from rankplan import (
+    ComponentPlacement,
+    FlexiblePlacementStrategy,
+    Inventory,
+    NodePlacementStrategy,
+    PackedPlacementStrategy,
+    Placement,
+    Placements,
+)
+from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, vendor
+from rankplan.environment import RESERVED_VARIABLES, planned_environment, rank_environment, start_variables
+
+TWO_NODES = Inventory.uniform(num_nodes=2, accelerators=4)
+EIGHT = PackedPlacementStrategy(0, 7)
+
+
+def environment(row: Placement, **env_vars: str) -> dict[str, str]:
+    return rank_environment(row, master_addr="10.0.0.1", master_port=29500, env_vars=env_vars)
+
+
+def column(rows: Placements, name: str) -> list[str]:
+    return [environment(row)[name] for row in rows]
+
+
+def test_whole_environment_of_an_isolated_rank() -> None:
+    assert environment(EIGHT.get_placement(TWO_NODES)[5], GLOO_SOCKET_IFNAME="eth0") == {
+        "RANK": "5",
+        "WORLD_SIZE": "8",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": "1",
+        "NODE_LOCAL_RANK": "1",
+        "NODE_LOCAL_WORLD_SIZE": "4",
+        "CLUSTER_NODE_RANK": "1",
+        "CUDA_VISIBLE_DEVICES": "1",
+        "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29500",
+        "GLOO_SOCKET_IFNAME": "eth0",
+    }
+
+
+def test_local_rank_without_isolation_is_the_own_accelerator_among_all() -> None:
+    rows = FlexiblePlacementStrategy([[2, 3], [6]]).get_placement(TWO_NODES, isolate_accelerator=False)
+    assert column(rows, "CUDA_VISIBLE_DEVICES") == ["0,1,2,3", "0,1,2,3"]
+    assert column(rows, "LOCAL_RANK") == ["2", "2"]
+    assert column(rows, "LOCAL_WORLD_SIZE") == ["1", "1"]
+    assert column(rows, "NODE_LOCAL_RANK") == ["0", "0"]
+
+
+@pytest.mark.parametrize(("isolate", "local_ranks"), [(True, ["0", "0", "0", "0"]), (False, ["0", "0", "1", "1"])])
+def test_processes_that_share_an_accelerator(isolate: bool, local_ranks: list[str]) -> None:
+    rows = FlexiblePlacementStrategy([[0], [0], [1], [1]]).get_placement(TWO_NODES, isolate)
+    assert column(rows, "LOCAL_RANK") == local_ranks
+    assert column(rows, "LOCAL_WORLD_SIZE") == (["1"] * 4 if isolate else ["4"] * 4)
+    assert column(rows, "NODE_LOCAL_RANK") == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_processes_by_node_count_among_themselves(isolate: bool) -> None:
+    rows = NodePlacementStrategy([0, 1, 1]).get_placement(TWO_NODES, isolate)
+    assert column(rows, "LOCAL_RANK") == ["0", "0", "1"]
+    assert column(rows, "LOCAL_WORLD_SIZE") == ["1", "2", "2"]
+    assert column(rows, "CUDA_VISIBLE_DEVICES") == ["0,1,2,3"] * 3
+
+
+def test_processes_with_robots_count_among_themselves_and_see_all_accelerators() -> None:
+    configs = [{"robot_ip": "10.1.0.1", "node_rank": 1}, {"robot_ip": "10.1.0.2", "node_rank": 1}]
+    cluster = {
+        "num_nodes": 2,
+        "component_placement": {"env": {"node_group": "arms", "placement": "0-1"}},
+        "node_groups": [{"label": "arms", "node_ranks": 1, "hardware": {"type": "Franka", "configs": configs}}],
+    }
+    rows = ComponentPlacement({"cluster": cluster}, TWO_NODES).plan()["env"]
+    assert column(rows, "LOCAL_RANK") == ["0", "1"]
+    assert column(rows, "NODE_RANK") == ["0", "0"]
+    assert column(rows, "CLUSTER_NODE_RANK") == ["1", "1"]
+    assert column(rows, "CUDA_VISIBLE_DEVICES") == ["0,1,2,3"] * 2
+
+
+def test_visibility_is_in_the_nodes_own_ids() -> None:
+    nodes = [{"ranks": 0, "accelerator_ids": ["4", "5"]}, {"ranks": 1, "accelerator_ids": ["GPU-a1", "MIG-b2"]}]
+    rows = PackedPlacementStrategy(0, 3).get_placement(Inventory.from_dict({"nodes": nodes}))
+    assert column(rows, "CUDA_VISIBLE_DEVICES") == ["4", "5", "GPU-a1", "MIG-b2"]
+    assert column(rows, "LOCAL_RANK") == ["0"] * 4
+
+
+def test_a_node_without_accelerators_gets_no_visibility_variable() -> None:
+    (row,) = NodePlacementStrategy([0]).get_placement(Inventory.uniform(num_nodes=1, accelerators=0))
+    assert not {row.visibility for row in VENDORS} & set(environment(row))
+
+
+@pytest.mark.parametrize("row", VENDORS, ids=lambda row: row.accelerator_type)
+def test_each_vendor_has_its_own_variables(row: Vendor) -> None:
+    inventory = Inventory.uniform(num_nodes=1, accelerators=2, accelerator_type=row.accelerator_type)
+    planned = planned_environment(PackedPlacementStrategy(0, 1).get_placement(inventory)[1])
+    assert planned[row.visibility] == "1"
+    assert {name for name in planned if name.startswith("RAY_")} == ({row.hands_off} if row.hands_off else set())
+
+
+def test_the_plan_wins_over_env_vars() -> None:
+    row = EIGHT.get_placement(TWO_NODES)[3]
+    tried = dict.fromkeys(RESERVED_VARIABLES & set(environment(row)), "tried")
+    assert environment(row, **tried) == environment(row)
+
+
+def test_what_the_loader_and_the_interpreter_read_is_needed_at_the_start() -> None:
+    env_vars = {"LD_PRELOAD": "a", "PYTHONPATH": "b", "MALLOC_ARENA_MAX": "1", "NCCL_DEBUG": "INFO", "OLD_LD_X": "c"}
+    assert set(start_variables(env_vars)) == {"LD_PRELOAD", "PYTHONPATH", "MALLOC_ARENA_MAX"}
+
+
+def test_an_unknown_type_is_refused_and_none_has_no_vendor() -> None:
+    assert vendor(NO_ACCEL) is None
+    with pytest.raises(ValueError, match="unknown accelerator type 'TPU'; the types are NV_GPU, AMD_GPU"):
+        vendor("TPU")

@@ -1,0 +1,180 @@
+"""Simulated clusters come up as declared, and leave nothing behind, however they end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from rankplan import Cluster, ClusterError, Inventory, LaunchError, NodePlacementStrategy, PlacementError
+from rankplan.runtime import simulate
+from rankplan.runtime.processes import Process, end, family, left_after
+from runtime_workers import Reader
+
+SIMULATING = """
+import sys
+from rankplan import Cluster
+cluster = Cluster.simulate("1x2")
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of the simulated clusters' folders; hold that none of these is left, and no process either."""
+    base = Path(os.environ["RAY_TMPDIR"])
+    monkeypatch.setattr(tempfile, "tempdir", str(base))
+    monkeypatch.setenv("TMPDIR", str(base))
+    folders = set(base.glob("rankplan-*"))
+    seen: set[Process] = set()
+
+    def watched(variable: str) -> set[Process]:
+        found = family(variable)
+        seen.update(found)
+        return found
+
+    monkeypatch.setattr(simulate, "family", watched)
+    yield base
+    assert set(base.glob("rankplan-*")) == folders
+    assert not left_after(seen, 0)
+    assert not ray.is_initialized()
+
+
+def test_a_cluster_is_closed_twice() -> None:
+    told: list[str] = []
+    cluster = Cluster.simulate("1x2", on_progress=told.append)
+    group = Reader.create_group().launch(cluster)
+    raylets = cluster._raylets
+    assert raylets is not None
+    assert {process.pid for process in raylets.processes()} > set(group.pid().wait())
+    cluster.close()
+    cluster.close()
+    group.shutdown()
+    assert told[:2] == ["starting node 1 of 1", "looking at 1 nodes"]
+    assert repr(cluster) == "<Cluster of 1 nodes, closed>"
+    with pytest.raises(LaunchError, match="the cluster was closed"):
+        Reader.create_group().launch(cluster)
+
+
+def test_the_drivers_own_mask_and_rank_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.setenv("RLINF_NODE_RANK", "7")
+    with Cluster.simulate("1x2") as cluster:
+        assert cluster.inventory.node(0).accelerator_ids == ("0", "1")
+        with Reader.create_group().launch(cluster, NodePlacementStrategy([0])) as group:
+            assert group.environment("CUDA_VISIBLE_DEVICES").wait() == [("0,1",)]
+    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["RLINF_NODE_RANK"]) == ("3", "7")
+
+
+@pytest.mark.parametrize("error", [ValueError("no such device"), KeyboardInterrupt()])
+def test_a_start_that_fails_half_way(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    options = simulate._node_options
+
+    def fail_at_the_second(node: Any, rank: int) -> dict[str, Any]:
+        if rank == 1:
+            raise error
+        return options(node, rank)
+
+    monkeypatch.setattr(simulate, "_node_options", fail_at_the_second)
+    expected = ClusterError if isinstance(error, Exception) else KeyboardInterrupt
+    with pytest.raises(expected):
+        Cluster.simulate("2x2")
+
+
+def test_a_probe_that_fails_takes_the_raylets_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankplan.runtime.cluster.look_at", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Cluster.simulate("1x2")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"env_vars": {"MUSA_VISIBLE_DEVICES": "5"}},
+            r"^node 127.0.0.2 .*: Ray was started with MUSA_VISIBLE_DEVICES=5 and counts 2 GPU; give `ray start`",
+        ),
+        (
+            {"labels": {"rankplan.io/accelerator-type": "TPU"}},
+            r"^node 127.0.0.2 .*: the Ray label rankplan.io/accelerator-type: unknown accelerator type 'TPU'",
+        ),
+    ],
+)
+def test_nodes_that_contradict_themselves(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], message: str
+) -> None:
+    options = simulate._node_options
+    monkeypatch.setattr(simulate, "_node_options", lambda node, rank: options(node, rank) | changed)
+    with pytest.raises(ClusterError, match=message):
+        Cluster.simulate(Inventory.uniform(num_nodes=1, accelerators=2, accelerator_type="MUSA_GPU"))
+
+
+def test_a_faulty_section_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "Raylets", None)
+    for section in ({"num_nodes": 0}, {"num_nodes": 3}, {"num_nodes": 2, "node_groups": [{"label": "a"}]}):
+        with pytest.raises(PlacementError):
+            Cluster.simulate("2x2", section)
+    with pytest.raises(PlacementError):
+        Cluster(cluster_cfg={"num_nodes": 0})
+    with pytest.raises(ClusterError, match="num_nodes is 3, but 2 in cluster_cfg"):
+        Cluster(cluster_cfg={"num_nodes": 2}, num_nodes=3)
+
+
+@pytest.mark.parametrize("text", ["2", "x8", "2x", "0x8", "2*8", "2x-1", "2x8x1", "٢x8"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not nodes x accelerators; write 2x8"):
+        Cluster.simulate(text)
+
+
+def test_a_section_takes_the_first_nodes() -> None:
+    with Cluster.simulate("3x1", {"num_nodes": 1}) as cluster:
+        assert cluster.num_nodes == 1
+        assert len(ray.nodes()) == 1
+
+
+@pytest.mark.parametrize("how", [None, signal.SIGINT, signal.SIGTERM])
+def test_a_driver_that_does_not_close(base: Path, how: signal.Signals | None) -> None:
+    with driver() as process:
+        processes = family(f"RAY_TMPDIR={simulated(base)}")
+        if how is not None:
+            process.send_signal(how)
+    assert not left_after(processes, 0)
+
+
+def test_a_driver_that_is_killed(base: Path) -> None:
+    """No hand is left to remove the folder. Ray's processes go, but its agents, which take a minute for it."""
+    with driver() as process:
+        folder = simulated(base)
+        processes = family(f"RAY_TMPDIR={folder}")
+        agents = {one for one in processes if b"Agent" in Path(f"/proc/{one.pid}/cmdline").read_bytes()}
+        process.kill()
+    assert len(agents) == 2
+    assert not left_after(processes - agents, 20)
+    end(agents, 0)
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def driver() -> Iterator[subprocess.Popen[str]]:
+    """A program that has simulated a cluster, and comes to its end when it is left."""
+    command, pipe = [sys.executable, "-c", SIMULATING], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield process
+
+
+def simulated(base: Path) -> Path:
+    """The folder of the one simulated cluster that there is."""
+    (folder,) = base.glob("rankplan-*")
+    return folder
