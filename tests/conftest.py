@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from rankplan import Cluster
@@ -23,6 +24,11 @@ atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", RAY_TMPDIR=_FOLDER)
 for name in ("RAY_ADDRESS", "RANKPLAN_NODE_RANK", "RLINF_NODE_RANK"):
     os.environ.pop(name, None)
+
+# A slow machine makes no example wrong; HYPOTHESIS_PROFILE=deep looks longer.
+settings.register_profile("quick", deadline=None)
+settings.register_profile("deep", deadline=None, max_examples=4000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture(scope="module")

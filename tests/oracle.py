@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 LARGEST_RANK = 4294967294
@@ -41,7 +42,7 @@ FIELDS = (
 
 
 class Refused(Exception):
-    """A placement was refused; ``codes`` are the codes of all its faults."""
+    """A placement was refused; ``codes`` are the codes of all its faults, in no order that means anything."""
 
     def __init__(self, *codes: str) -> None:
         super().__init__(", ".join(codes))
@@ -220,19 +221,24 @@ def canonical(segments: list[Segment]) -> str:
     """Return the canonical text of a faultless rank map: every segment with its processes, ranges merged."""
     texts = []
     for resources, processes in segments:
-        texts.append(f"{rank_text([rank for part in resources for rank in _ranks(part)])}:{_text(*processes[:2])}")
+        resource_text = _merged([(part.first, part.last) for part in resources])
+        texts.append(f"{resource_text}:{_text(processes.first, processes.last)}")
     return ",".join(texts)
 
 
-def rank_text(ranks: Any) -> str:
+def rank_text(ranks: Iterable[int]) -> str:
     """Return ranks as ascending, merged ranges."""
-    runs: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and runs[-1][1] == rank - 1:
-            runs[-1][1] = rank
+    return _merged([(rank, rank) for rank in ranks])
+
+
+def _merged(ranges: list[tuple[int, int]]) -> str:
+    runs: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if runs and first <= runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], max(runs[-1][1], last))
         else:
-            runs.append([rank, rank])
-    return ",".join(_text(*run) for run in runs)
+            runs.append((first, last))
+    return ",".join(_text(first, last) for first, last in runs)
 
 
 def _text(first: int, last: int) -> str:
@@ -276,18 +282,17 @@ def topology(inventory: dict[str, Any], cluster: dict[str, Any], labels: list[st
     taken: Counter[tuple[int, str]] = Counter()  # (node, what is counted there) -> groups that count it
     for label in labels:
         counts = "nodes" if by_node else what_it_counts(label)
+        hardware = groups[label].get("hardware", {"type": "", "configs": []})
+        pieces = Counter(config["node_rank"] for config in hardware["configs"])
         for node in nodes_of[label]:
             if counts == "nodes":
-                here = [Resource(node, None, "node", label)]
+                kind, number = "node", 1
             elif counts == "hardware":
-                hardware = groups[label]["hardware"]
-                configs = [config for config in hardware["configs"] if config["node_rank"] == node]
-                here = [Resource(node, 0, hardware["type"], label) for _ in configs]
+                kind, number = hardware["type"], pieces[node]
             else:
-                here = [Resource(node, 0, types[node], label) for _ in accelerators[node]]
-            if here:
-                taken[node, here[0].kind] += 1
-            resources += [each if by_node else each._replace(local=local) for local, each in enumerate(here)]
+                kind, number = types[node], len(accelerators[node])
+            resources += [Resource(node, None if by_node else local, kind, label) for local in range(number)]
+            taken[node, kind] += number > 0
     if any(times > 1 for times in taken.values()):
         raise Refused("overlapping-groups")
     in_order = sorted(accelerators)

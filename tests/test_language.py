@@ -61,6 +61,7 @@ def test_parse_inverts_display(text: str, resources: int, canonical: str) -> Non
     rank_map = parse_placement(text, resources)
     assert parse_placement(canonical, resources) == rank_map
     assert pickle.loads(pickle.dumps(rank_map)) == rank_map
+    assert hash(parse_placement(canonical)) == hash(rank_map)
 
 
 def test_segments_are_pairs_of_rank_sets() -> None:
@@ -256,34 +257,33 @@ def one_megabyte_of(piece: str) -> str:
 
 MANY = 1_000_000
 
-# (name, text, resources, codes; None when the text is fine)
+# (name, text, resources, the code of every fault; None when the text is fine)
 LARGE = [
-    ("one long word", one_megabyte_of("x"), 8, ["syntax"]),
-    ("one long number", one_megabyte_of("1"), 8, ["syntax"]),
-    ("dashes", one_megabyte_of("-"), 8, ["syntax"]),
-    ("colons", one_megabyte_of(":"), 8, ["syntax"]),
-    ("letters of another script", one_megabyte_of("\u0663"), 8, ["syntax"]),
-    ("blanks", one_megabyte_of(" "), 8, ["empty-placement"]),
-    ("a million commas", "," * MANY, 8, ["empty-placement"]),
+    ("one long word", one_megabyte_of("x"), 8, "syntax"),
+    ("one long number", one_megabyte_of("1"), 8, "syntax"),
+    ("dashes", one_megabyte_of("-"), 8, "syntax"),
+    ("colons", one_megabyte_of(":"), 8, "syntax"),
+    ("letters of another script", one_megabyte_of("\u0663"), 8, "syntax"),
+    ("blanks", one_megabyte_of(" "), 8, "empty-placement"),
+    ("a million commas", "," * MANY, 8, "empty-placement"),
     ("a million commas round a rank", "," * MANY + "0" + "," * MANY, 8, None),
     ("a million one-rank segments", ",".join(map(str, range(MANY))), MANY, None),
     ("a million written segments", ",".join(f"{i}:{i}" for i in range(MANY)), MANY, None),
     ("a million ranges that share one process", ",".join(map(str, range(MANY))) + ":0", MANY, None),
-    ("a million ranges and a gap", ",".join(map(str, range(MANY))) + f":{MANY}", MANY, ["process-gap"]),
-    ("a million ranges backwards", ",".join(map(str, reversed(range(MANY)))), MANY, ["resource-order"] * (MANY - 1)),
-    ("a million times the same rank", ",".join(["0"] * MANY), MANY, ["duplicate-resource"] * (MANY - 1)),
-    ("a million ranks too far", ",".join(map(str, range(8, 8 + MANY))), 8, ["resource-out-of-range"] * MANY),
+    ("a million ranges and a gap", ",".join(map(str, range(MANY))) + f":{MANY}", MANY, "process-gap"),
+    ("a million ranges backwards", ",".join(map(str, reversed(range(MANY)))), MANY, "resource-order"),
+    ("a million times the same rank", ",".join(["0"] * MANY), MANY, "duplicate-resource"),
+    ("a million ranks too far", ",".join(map(str, range(8, 8 + MANY))), 8, "resource-out-of-range"),
 ]
 
 
-@pytest.mark.parametrize(("text", "resources", "expected"), [row[1:] for row in LARGE], ids=[row[0] for row in LARGE])
-def test_large_texts_are_read_in_a_moment(text: str, resources: int, expected: list[str] | None) -> None:
+@pytest.mark.parametrize(("text", "resources", "code"), [row[1:] for row in LARGE], ids=[row[0] for row in LARGE])
+def test_large_texts_are_read_in_a_moment(text: str, resources: int, code: str | None) -> None:
     started = time.perf_counter()
-    if expected is None:
-        assert len(str(parse_placement(text, resources))) >= 3
+    if code is None:
+        assert parse_placement(text, resources).world_size in (1, MANY)
     else:
-        found = codes(text, resources)
-        assert set(found) == set(expected)
+        assert set(codes(text, resources)) == {code}
     assert time.perf_counter() - started < 10
 
 

@@ -66,7 +66,7 @@ error[not-multiple]: 311 processes cannot be shared evenly by 2 resources
    |                            |
    |                            2 resources
    |
-   = help: use 310 or 312 processes here, e.g. 2-3:201-510"""
+   = help: use 310 or 312 processes here"""
 
 EIGHTEEN_NODES = """\
 cluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from rankplan.config.faults import diagnostics, did_you_mean, fault, path_text
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import Section, load_config
 from rankplan.config.models import CLUSTER, NODE, ClusterSection, Count, Model, NodeGroup, Ranks
-from rankplan.config.section import read_section
+from rankplan.config.section import not_a_mapping, read_section
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import write_whole
 
@@ -121,6 +122,7 @@ class Inventory:
         self._section = section
         self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
         self._configured: Inventory | None = None
+        self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
 
     @classmethod
     def uniform(
@@ -149,10 +151,10 @@ class Inventory:
         ``accelerator_type`` (``NV_GPU``, ...), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by local
         index), ``ip``, ``hostname``, ``labels``. Raises `PlacementError` with every fault.
         """
+        if not isinstance(content, Mapping):
+            raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
         try:
-            entries = _File.model_validate(
-                {"nodes": content.get("nodes")} if isinstance(content, Mapping) else content
-            ).nodes
+            entries = _File.model_validate({key: content[key] for key in ("nodes",) if key in content}).nodes
             inventory = cls(entries)
             inventory.core  # noqa: B018 (built here so that a contradiction is shown here)
         except ValidationError as error:
@@ -189,11 +191,17 @@ class Inventory:
 
     def node(self, rank: int) -> NodeSpec:
         """Return what the node of this rank has; ``IndexError`` when there is no such node."""
-        for entry in self._entries:
-            if rank in entry.ranks:
-                kind = (entry.accelerators, entry.type, entry.accelerator_model, entry.ids)
-                return NodeSpec(rank, *kind, entry.ip, entry.hostname, dict(entry.labels))
-        raise IndexError(f"node rank {rank} of a cluster of {self.num_nodes} nodes")
+        if rank not in range(self.num_nodes):
+            raise IndexError(f"node rank {rank} of a cluster of {self.num_nodes} nodes")
+        _, entry = self._ranges[bisect_right(self._ranges, rank, key=lambda found: found[0]) - 1]
+        kind = (entry.accelerators, entry.type, entry.accelerator_model, entry.ids)
+        return NodeSpec(rank, *kind, entry.ip, entry.hostname, dict(entry.labels))
+
+    @cached_property
+    def _ranges(self) -> list[tuple[int, NodeEntry]]:
+        """First node of each stretch of equal nodes, ascending, and what they have."""
+        starts = [(first, entry) for entry in self._entries for first, _ in entry.ranks.ranges]
+        return sorted(starts, key=lambda found: found[0])
 
     @property
     def section(self) -> ClusterSection | None:
@@ -261,14 +269,22 @@ class Inventory:
             return label, RankSet(f"0-{self.num_nodes - 1}"), by_node or label == NODE
         group = self.group(label)
         if group is None:
-            help = did_you_mean(label, self.group_labels, "the groups are")
-            raise PlacementError([Diagnostic("unknown-node-group", f"node group `{label}` is not there", help)])
+            raise PlacementError([self._unknown(label)])
         if by_node or group.ignore_hardware or group.hardware is None:
             return label, group.node_ranks, by_node or group.ignore_hardware
         return label, group.node_ranks, (group.hardware.type, group.hardware.counts())
 
+    def _unknown(self, label: str) -> Diagnostic:
+        help = did_you_mean(label, self.group_labels, "the groups are")
+        return Diagnostic("unknown-node-group", f"node group `{label}` is not there", help)
+
     def environment(self, node_rank: int, node_group_label: str) -> tuple[dict[str, str], str | None]:
-        """Return the variables and the interpreter (or ``None``) that a node group gives to processes on a node."""
+        """Return the variables and the interpreter (or ``None``) that a node group gives to processes on a node.
+
+        Raises `PlacementError` (``unknown-node-group``).
+        """
+        if node_group_label not in self.group_labels:
+            raise PlacementError([self._unknown(node_group_label)])
         group = self.group(node_group_label)
         return group.environment(node_rank) if group else ({}, None)
 
@@ -277,8 +293,13 @@ class Inventory:
         group = self.group(placement.node_group_label)
         if group is None or group.hardware is None or placement.resource_type != group.hardware.type:
             return []
-        pieces = [piece for piece in group.hardware.pieces() if piece.node_rank == placement.cluster_node_rank]
-        return [pieces[index] for index in placement.local_hardware_ranks]
+        if group.label not in self._hardware:
+            by_node: dict[int, list[HardwareConfig]] = {}
+            for piece in group.hardware.pieces():
+                by_node.setdefault(piece.node_rank, []).append(piece)
+            self._hardware[group.label] = by_node
+        here = self._hardware[group.label][placement.cluster_node_rank]
+        return [here[index] for index in placement.local_hardware_ranks]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventory):

@@ -207,7 +207,9 @@ class ComponentPlacement:
                 seen.add(name)
         known = reading.num_nodes_known and not faults
         for key, entry in reading.section.component_placement.items():
-            if known and not reading.lost_groups.intersection(entry.node_group):
+            if not known or reading.lost_groups.intersection(entry.node_group):
+                _check_text(key, entry, reading)
+            else:
                 self._place(key, entry, reading)
         if error := reading.error():
             raise error
@@ -218,6 +220,7 @@ class ComponentPlacement:
             pool = self._inventory.pool(entry.node_group)
         except PlacementError as error:
             _note(reading, (*path, "node_group"), error)
+            _check_text(key, entry, reading)
             return
         try:
             rank_map, placements = pool.place(entry.placement)
@@ -265,8 +268,7 @@ class ComponentPlacement:
         return Plan(self._inventory, rows)
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{name}: {strategy.world_size}" for name, strategy in self._strategies.items())
-        return f"<ComponentPlacement {sizes}>"
+        return f"<ComponentPlacement of {self.plan()!r}>"
 
 
 def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:
@@ -277,6 +279,16 @@ def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:
     if name in seen:
         return Diagnostic("duplicate-component", f"component `{name}` is placed twice", "give each component one rule")
     return None
+
+
+def _check_text(key: str, entry: ComponentEntry, reading: Reading) -> None:
+    """Find what is wrong with a placement whose resources are not known."""
+    try:
+        RankMap.parse(entry.placement)
+    except PlacementError as error:
+        known = [diagnostic for diagnostic in error.diagnostics if diagnostic.code != "no-resources"]
+        if known:
+            _note(reading, ("component_placement", key, "placement"), PlacementError(known))
 
 
 def _note(reading: Reading, path: tuple[str | int, ...], error: PlacementError, text: str = "") -> None:

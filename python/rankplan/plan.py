@@ -7,6 +7,7 @@ import os
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ class Plan(Mapping[str, Placements]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{name}: {len(rows)}" for name, rows in self._components.items())
+        sizes = ", ".join(f"{name}: {len(rows)}" for name, rows in islice(self._components.items(), 8))
+        sizes += f" and {len(self) - 8} more" if len(self) > 8 else ""
         return f"<Plan of {sizes or 'nothing'} on {self._inventory.num_nodes} nodes>"
 
     def accelerators(self, component: str) -> RankSet:

@@ -186,7 +186,11 @@ impl Placements {
     }
 
     fn __repr__(&self) -> String {
-        let groups = self.table.groups().iter().map(|group| group.label.as_str()).collect::<Vec<_>>().join(",");
+        let labels = self.table.groups();
+        let mut groups = labels.iter().take(4).map(|group| group.label.as_str()).collect::<Vec<_>>().join(",");
+        if labels.len() > 4 {
+            groups.push_str(",...");
+        }
         format!("<Placements of {} processes on {} nodes of '{groups}'>", self.len, self.table.local_world_size().len())
     }
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -25,7 +25,7 @@ def fault(code: str, message: str, help: str | None = None, path: Iterable[str |
 def no_bool(value: Any) -> Any:
     """Refuse ``true`` and ``false`` where a number stands; Python would count with them."""
     if isinstance(value, bool):
-        raise fault("invalid-value", f"{str(value).lower()} is not a number", "write a number such as 1")
+        raise fault("invalid-value", f"{shown(value)} is not a number", "write a number such as 1")
     return value
 
 
@@ -44,6 +44,14 @@ def path_text(path: Iterable[str | int]) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message names it: as YAML writes it, or only its kind if it is long."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"
 
 
 def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -> Iterator[tuple[Path, Diagnostic]]:
@@ -85,12 +93,11 @@ _EXPECTED = {
 
 def _invalid(kind: str, value: Any, message: str, path: Path) -> Diagnostic:
     name = path_text(path[-1:]) if path else "the value"
-    shown = repr(value) if len(repr(value)) <= 60 else f"a {type(value).__name__}"
     if (expected := _EXPECTED.get(kind.split("_")[0])) is not None:
-        return Diagnostic("invalid-value", f"`{name}` is {shown}; it must be {expected[0]}", expected[1])
-    return Diagnostic("invalid-value", f"`{name}` is {shown}: {message[:1].lower()}{message[1:]}", "change the value")
-
-
-def with_path(diagnostic: Diagnostic, path: Path) -> Diagnostic:
-    """Return the diagnostic with the path as text."""
-    return replace(diagnostic, path=path_text(path))
+        return Diagnostic("invalid-value", f"`{name}` is {shown(value)}; it must be {expected[0]}", expected[1])
+    if (bound := re.fullmatch(r"Input should be (greater|less) than or equal to (\d+)", message)) is not None:
+        limit = f"{bound[2]} or {'more' if bound[1] == 'greater' else 'less'}"
+        return Diagnostic("invalid-value", f"`{name}` is {shown(value)}; it must be {limit}", f"use {limit}")
+    return Diagnostic(
+        "invalid-value", f"`{name}` is {shown(value)}: {message[:1].lower()}{message[1:]}", "change the value"
+    )

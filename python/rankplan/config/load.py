@@ -57,8 +57,18 @@ class Section(dict[str, Any]):
         self.document = document
         self.path = path
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts and lists all the way down, which is what ``OmegaConf.create`` takes."""
+        return {key: _plain(value) for key, value in self.items()}
+
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
         return dict, (dict(self),)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.to_dict() if isinstance(value, Section) else value
 
 
 class Document:

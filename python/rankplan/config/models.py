@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rankplan._core import RankSet
-from rankplan.config.faults import Path, diagnostics, fault, no_bool
+from rankplan.config.faults import Path, diagnostics, fault, no_bool, shown
 from rankplan.config.hardware import HardwareConfig, hardware_model
 from rankplan.environment import RESERVED_VARIABLES
 
@@ -58,7 +59,9 @@ def _label(value: Any) -> Any:
         return str(value)
     if not isinstance(value, str):
         raise fault(
-            "invalid-value", f"{value!r} is not a label", "write a name, e.g. a800; quote it if it looks like a number"
+            "invalid-value",
+            f"{shown(value)} is not a label",
+            "write a name, e.g. a800; quote it if it looks like a number",
         )
     return value
 
@@ -101,14 +104,8 @@ class ComponentEntry(Model):
     @classmethod
     def _text(cls, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, (str, int)):
-            found = (
-                {True: "true", False: "false", None: "nothing"}.get(value)
-                if not isinstance(value, (float, list, dict))
-                else None
-            )
-            raise fault(
-                "invalid-value", f"{found or repr(value)} is not a placement", "write text such as 0-7, 0-1:0-3 or all"
-            )
+            found = "nothing" if value is None else shown(value)
+            raise fault("invalid-value", f"{found} is not a placement", "write text such as 0-7, 0-1:0-3 or all")
         return str(value)
 
 
@@ -218,7 +215,7 @@ class NodeGroup(Model):
             earlier = earlier | config.node_ranks
         if self.hardware is None:
             return
-        seen: list[HardwareConfig] = []
+        seen: set[str] = set()
         for index, piece in enumerate(self.hardware.configs):
             place: Path = ("hardware", "configs", index)
             if piece.node_rank not in self.node_ranks:
@@ -233,10 +230,11 @@ class NodeGroup(Model):
             except ValidationError as error:
                 for where, found in diagnostics(error, {"": hardware_model(self.hardware.type)}):
                     yield fault(found.code, found.message, found.help, (*place, *where))
-            if piece in seen and len(piece.model_dump()) > 1:
+            content = json.dumps(piece.model_dump(), sort_keys=True, default=str)
+            if content in seen and len(piece.model_dump()) > 1:
                 message = f"two configs of node group `{self.label}` are the same piece of hardware"
                 yield fault("duplicate-hardware", message, "configure each piece once", place)
-            seen.append(piece)
+            seen.add(content)
 
 
 class ClusterSection(BaseModel):

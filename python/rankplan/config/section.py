@@ -9,9 +9,17 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from rankplan.config.faults import Path, diagnostics, did_you_mean, path_text
+from rankplan.config.faults import Path, diagnostics, did_you_mean, path_text, shown
 from rankplan.config.load import Document, Section, load_config
-from rankplan.config.models import ClusterSection, ComponentEntry, EnvConfig, Hardware, NodeGroup, group_faults
+from rankplan.config.models import (
+    RESERVED_LABELS,
+    ClusterSection,
+    ComponentEntry,
+    EnvConfig,
+    Hardware,
+    NodeGroup,
+    group_faults,
+)
 from rankplan.errors import Diagnostic, PlacementError, refusal
 
 Config = Mapping[str, Any] | str | os.PathLike[str]
@@ -64,7 +72,7 @@ def read_config(config: Config) -> Reading:
     document = config.document if isinstance(config, Section) else None
     prefix: Path = config.path if isinstance(config, Section) else ()
     if not isinstance(config, Mapping):
-        raise PlacementError([_not_a_mapping("the config", config)])
+        raise PlacementError([not_a_mapping("the config", config)])
     section = _get(config, "cluster")
     if section is None:
         help = "add `cluster:` with num_nodes and component_placement"
@@ -82,7 +90,7 @@ def read_section(section: Any, document: Document | None = None, prefix: Path = 
         document, prefix = section.document, section.path
     reading = Reading(ClusterSection.model_construct(num_nodes=1), document=document, prefix=prefix)
     if not isinstance(section, Mapping):
-        reading.add((), _not_a_mapping("`cluster`", section))
+        reading.add((), not_a_mapping("`cluster`", section))
         raise refusal(reading.faults)
     keys = ClusterSection.model_fields
     raw = {key: _plain(_get(section, key), (key,), reading) for key in keys if key in section}
@@ -127,6 +135,8 @@ def _without(raw: dict[str, Any], faulty: Iterable[Path], groups: list[int], rea
             groups.pop(at)
             if isinstance(group, dict):
                 reading.lost_groups.add(str(group.get("label")))
+    # A faulty group that takes a reserved label takes nothing from the real one.
+    reading.lost_groups -= RESERVED_LABELS.keys()
     return groups
 
 
@@ -156,10 +166,7 @@ def _items(value: Any, keys: Iterable[Any], path: Path, reading: Reading) -> Ite
             reading.add((*path, key), Diagnostic("invalid-value", f"`{key}` cannot be read: {lines[0]}", help))
 
 
-def _not_a_mapping(name: str, value: Any) -> Diagnostic:
-    found = (
-        "nothing" if value is None else f"{value!r}" if isinstance(value, (str, int, float)) else type(value).__name__
-    )
-    return Diagnostic(
-        "invalid-value", f"{name} is {found}; it must be a mapping", "write num_nodes and component_placement in it"
-    )
+def not_a_mapping(name: str, value: Any, help: str = "write num_nodes and component_placement in it") -> Diagnostic:
+    """Return the fault of a value that had to be a mapping."""
+    found = "nothing" if value is None else shown(value)
+    return Diagnostic("invalid-value", f"{name} is {found}; it must be a mapping", help)

@@ -1,0 +1,343 @@
+"""The cluster section: every rule with its words and its place in a YAML file, and the ways of writing one thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rankplan
+import test_assignment
+import test_language
+from omegaconf import OmegaConf
+from rankplan import ComponentPlacement, HardwareConfig, Inventory, PlacementError, load_config, register_hardware
+
+TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def loaded(text: str) -> ComponentPlacement:
+    Path("conf.yaml").write_text(text)
+    return ComponentPlacement(load_config("conf.yaml"), TWO_BY_FOUR)
+
+
+# ------------------------------------------------------------------------------------------------------ refusals
+
+
+def section(rest: str, num_nodes: int = 2) -> str:
+    return f"cluster:\n  num_nodes: {num_nodes}\n" + rest
+
+
+def placements(rest: str) -> str:
+    """A file whose line 4 is the first of ``rest``, in ``component_placement``."""
+    return section("  component_placement:\n" + "".join(f"    {line}\n" for line in rest.splitlines()))
+
+
+def group(rest: str) -> str:
+    """A file whose line 6 is the first of ``rest``, in a node group ``g``."""
+    head = "  component_placement: {a: 0}\n  node_groups:\n    - label: g\n"
+    return section(head + "".join(f"      {line}\n" for line in rest.splitlines()))
+
+
+ENV = "node_ranks: 0\nenv_configs:\n  - node_ranks: 0\n"
+ARMS = "node_ranks: 0\nhardware:\n  type: Arm\n  configs:\n"
+TEXT = "write text such as 0-7, 0-1:0-3 or all"
+
+# (file, "line:column code: message" of its one fault, help)
+REFUSED = [
+    # the file
+    (
+        "cluster: [1\n",
+        "2:1 invalid-yaml: this is not YAML: while parsing a flow sequence did not find expected ',' or ']'",
+        None,
+    ),
+    ("cluster: {num_nodes: 2, x: &x [*x]}\n", "1:28 invalid-yaml: an alias stands inside its own anchor", None),
+    (
+        placements("a: 0\na: 1"),
+        "5:5 duplicate-key: key `a` stands here twice; it was first given on line 4",
+        "keep one of the two",
+    ),
+    # the section
+    (
+        "clutser: 1\n",
+        "1:1 missing-key: the config has no `cluster` section",
+        "add `cluster:` with num_nodes and component_placement",
+    ),
+    (
+        "cluster:\n  component_placement: {a: 0}\n",
+        "1:1 missing-key: `num_nodes` is missing",
+        "add `num_nodes:` with its value",
+    ),
+    (
+        "cluster:\n  num_nodes: two\n",
+        "2:14 invalid-value: `num_nodes` is 'two'; it must be a whole number",
+        "write a number such as 1",
+    ),
+    ("cluster:\n  num_nodes: true\n", "2:14 invalid-value: true is not a number", "write a number such as 1"),
+    (
+        section("", 3),
+        "2:14 too-few-nodes: num_nodes is 3, but the cluster has 2 nodes",
+        "set num_nodes to 2 or less, or use a larger cluster",
+    ),
+    # components
+    (
+        placements("a,b: 0\nb: 1"),
+        "5:5 duplicate-component: component `b` is placed twice",
+        "give each component one rule",
+    ),
+    (
+        placements("a,: 0"),
+        "4:5 empty-name: `a,` names a component without a name",
+        "write a name between the commas, e.g. actor",
+    ),
+    (placements("a: {node_group: node}"), "4:5 missing-key: `placement` is missing", "add `placement:` with its value"),
+    (
+        placements("a:\n  nodegroup: node\n  placement: 0"),
+        "5:7 unknown-key: `nodegroup` is not known here",
+        "did you mean `node_group`?",
+    ),
+    (placements("a: [0, 1]"), "4:5 invalid-value: [0, 1] is not a placement", TEXT),
+    (placements("a: 1.5"), "4:8 invalid-value: 1.5 is not a placement", TEXT),
+    (placements("a:"), "4:5 invalid-value: nothing is not a placement", TEXT),
+    (placements("a: 0-3:0-1,x"), "4:16 syntax: `x` where resource ranks should stand", test_language.GRAMMAR),
+    (
+        placements("a: {node_group: nod, placement: 0}"),
+        "4:21 unknown-node-group: node group `nod` is not there",
+        "did you mean `node`?",
+    ),
+    (
+        placements("a: {node_group: null, placement: 0}"),
+        "4:21 invalid-value: node_group is empty",
+        "write the label of a node group, or leave the key out",
+    ),
+    # node groups
+    (
+        section("  node_groups:\n    - {label: node, node_ranks: 0}\n"),
+        "4:15 reserved-label: the label `node` is reserved: it always means all nodes, counted as nodes",
+        "give the group another label",
+    ),
+    (
+        section("  node_groups:\n    - {label: g, node_ranks: 0}\n    - {label: g, node_ranks: 1}\n"),
+        "5:15 duplicate-node-group: node group `g` is there twice",
+        "give each group its own label",
+    ),
+    (
+        group("node_ranks: 0\nnode_rank: 1"),
+        "7:7 unknown-key: `node_rank` is not known here",
+        "did you mean `node_ranks`?",
+    ),
+    (group("node_ranks: 1-0"), "6:19 reversed-range: range 1-0 ends before it starts", "write 0-1"),
+    (group("node_ranks: a-b"), "6:19 syntax: `a` where ranks should stand", "write ranges of ranks, e.g. 0-3,7"),
+    (group("node_ranks: []"), "6:7 invalid-value: node_ranks is empty", "name at least one node, e.g. 0"),
+    (
+        group("node_ranks: 0-2"),
+        "6:19 node-out-of-range: node_ranks 0-2 go out of range: the cluster has 2 nodes, ranks 0-1",
+        "use ranks up to 1, or set num_nodes to 3",
+    ),
+    # environments
+    (
+        group("node_ranks: 0\nenv_configs:\n  - node_ranks: 0-1"),
+        "8:23 node-out-of-range: env_configs name nodes 1, which node group `g` does not have",
+        "use nodes of the group: 0",
+    ),
+    (
+        group("node_ranks: 0-1\nenv_configs:\n  - node_ranks: 0-1\n  - node_ranks: 1"),
+        "9:23 overlapping-env: nodes 1 of node group `g` are in two env_configs",
+        "give each node one env_config",
+    ),
+    (group(ENV + "    env_var: 3"), "9:11 unknown-key: `env_var` is not known here", "did you mean `env_vars`?"),
+    (
+        group(ENV + "    env_vars:\n      - A: 1\n      - A: 2"),
+        "11:15 duplicate-env-var: variable `A` is given twice for the same nodes",
+        "keep one of the two",
+    ),
+    (
+        group(ENV + "    env_vars:\n      - RANK: 1"),
+        "10:15 reserved-env-var: variable `RANK` is set by the plan",
+        "leave it out: placements decide ranks and devices",
+    ),
+    (
+        group(ENV + "    env_vars:\n      - {A: 1, B: 2}"),
+        "10:15 invalid-value: {'A': 1, 'B': 2} is not one variable",
+        'write one-key entries: - NAME: "value"',
+    ),
+    # hardware
+    (group(ARMS + "    - {name: x}"), "10:13 missing-key: `node_rank` is missing", "add `node_rank:` with its value"),
+    (
+        group(ARMS + "    - node_rank: 1"),
+        "10:24 node-out-of-range: Arm hardware is configured on node 1, which node group `g` (0) does not have",
+        "use a node of the group (0), or add node 1 to its node_ranks",
+    ),
+    (
+        group(ARMS + "    - {node_rank: 0, name: x}\n    - {node_rank: 0, name: x}"),
+        "11:13 duplicate-hardware: two configs of node group `g` are the same piece of hardware",
+        "configure each piece once",
+    ),
+    (
+        group(ARMS.replace("Arm", "Franka") + "    - {node_rank: 0}"),
+        "10:13 missing-key: `robot_ip` is missing",
+        "add `robot_ip:` with its value",
+    ),
+    (
+        group(ARMS + "    - {node_rank: 0, name: x}")
+        + "    - {label: h, node_ranks: 0, hardware: {type: Arm, configs: [{node_rank: 0, name: y}]}}\n",
+        "11:33 duplicate-hardware: node groups `g` and `h` both configure Arm hardware on node 0",
+        "configure the hardware of one type of a node in one group",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "found", "help"), REFUSED)
+def test_refusal_says_where_and_what_was_found_and_what_to_write(text: str, found: str, help: str | None) -> None:
+    with pytest.raises(PlacementError) as refused:
+        loaded(text)
+    assert [f"{fault.line}:{fault.column} {fault.code}: {fault.message}" for fault in refused.value.diagnostics] == [
+        found
+    ]
+    assert refused.value.help == help
+    assert refused.value.render().splitlines()[1].strip().startswith(f"--> conf.yaml:{found.split()[0]}")
+
+
+def test_all_faults_of_a_file_are_reported_together_and_in_its_order() -> None:
+    with pytest.raises(PlacementError) as refused:
+        loaded(
+            placements("a: 7-3\nb: {node_group: g, placement: 0}\nc: 0-1:0-2,9")
+            + "  node_groups:\n    - {label: node, node_ranks: 9}\n    - {label: h, node_rank: 1}\n"
+        )
+    found = [(fault.line, fault.code) for fault in refused.value.diagnostics]
+    assert found == sorted(found, key=lambda fault: fault[0])
+    assert set(found) == {
+        *((4, "reversed-range"), (5, "unknown-node-group"), (6, "not-multiple"), (6, "resource-out-of-range")),
+        *((8, "reserved-label"), (9, "missing-key"), (9, "unknown-key")),
+    }
+
+
+INVENTORIES = [
+    ([], "invalid-value"),
+    ([{"ranks": "0,2", "accelerators": 1}], "invalid-inventory"),
+    ([{"ranks": "0-1", "accelerators": 1}, {"ranks": 1, "accelerators": 1}], "invalid-inventory"),
+    ([{"ranks": 0, "accelerators": 3, "accelerator_ids": ["1"]}], "invalid-inventory"),
+    ([{"ranks": 0, "accelerator_ids": ["1", "1"]}], "invalid-inventory"),
+    ([{"ranks": 0, "accelerators": -1}], "invalid-value"),
+    ([{"ranks": 0, "accelerators": 1, "accelerator_type": "GPU"}], "invalid-value"),
+    ([{"ranks": 0, "accelerator": 3}], "unknown-key"),
+    ([{"accelerators": 3}], "missing-key"),
+    ([{"ranks": "x"}], "syntax"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "code"), INVENTORIES)
+def test_faulty_inventory_is_refused(nodes: list[Any], code: str) -> None:
+    with pytest.raises(PlacementError) as refused:
+        Inventory.from_dict({"nodes": nodes})
+    assert refused.value.code == code
+    assert refused.value.help
+
+
+def test_component_that_is_not_there_is_refused_with_a_guess() -> None:
+    placement = loaded(placements("actor: 0"))
+    for ask in (placement.get_strategy, placement.get_world_size, placement.get_hardware_ranks):
+        with pytest.raises(PlacementError) as refused:
+            ask("actr")
+        assert (refused.value.code, refused.value.help) == ("unknown-component", "did you mean `actor`?")
+
+
+def test_the_list_of_codes_is_closed() -> None:
+    """Every code is raised by a row of a table, and no row raises another one."""
+    raised = {found.split()[1].rstrip(":") for _, found, _ in REFUSED} | {code for _, code in INVENTORIES}
+    raised |= {code for _, _, faults in test_language.REFUSED for code, _ in faults}
+    raised |= {fault.split(":")[0] for _, faults, _ in test_assignment.WORDS for fault in faults}
+    raised |= {code for _, code in test_assignment.REFUSED_BY_HAND}
+    raised |= {"unknown-component", "invalid-plan"}  # above; tests of the plan
+    assert raised == set(rankplan.error_codes())
+    assert len(rankplan.error_codes()) == len(raised)
+
+
+# ------------------------------------------------------------------------------------- one thing in many writings
+
+FULL = """\
+cluster:
+  num_nodes: 2
+  trainer_setting: left alone
+  component_placement:
+    actor,critic: 0-3
+    rollout: {node_group: 4090, placement: 0}
+    env: {node_group: "4090, arms", placement: all}
+  node_groups:
+    - label: 4090
+      node_ranks: 1
+    - label: arms
+      node_ranks: 0
+      hardware: {type: Arm, configs: [{node_rank: 0, name: right}, {node_rank: 0, name: left}]}
+      env_configs:
+        - {node_ranks: 0, env_vars: [{A: 1}, {B: two}], python_interpreter_path: /opt/python}
+"""
+
+
+def test_a_file_a_dict_and_an_omegaconf_object_give_one_plan() -> None:
+    from_file = loaded(FULL).plan()
+    assert ComponentPlacement("conf.yaml", TWO_BY_FOUR).plan() == from_file
+    assert ComponentPlacement(OmegaConf.load("conf.yaml"), TWO_BY_FOUR).plan() == from_file
+    assert ComponentPlacement({"cluster": dict(load_config("conf.yaml")["cluster"])}, TWO_BY_FOUR).plan() == from_file
+    assert list(from_file.components) == ["actor", "critic", "rollout", "env"]
+    assert [row.devices for row in from_file["env"]] == [*([(1, gpu)] for gpu in range(4)), [(0, 0)], [(0, 1)]]
+
+
+def test_components_of_one_key_share_one_strategy_object() -> None:
+    placement = loaded(FULL)
+    assert placement.get_strategy("actor") is placement.get_strategy("critic")
+    assert placement.get_strategy("actor") is not placement.get_strategy("rollout")
+    assert (placement.get_world_size("env"), placement.get_hardware_ranks("actor")) == (6, [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("written", ["0-1", "0,1", "1,0", "[0, 1]", "[1, 0]", "all", "' 0 - 1 '"])
+def test_node_ranks_may_be_text_or_a_list_in_any_order(written: str) -> None:
+    plan = loaded(group(f"node_ranks: {written}").replace("{a: 0}", "{a: {node_group: g, placement: all}}")).plan()
+    assert [row.devices for row in plan["a"]] == [[(node, gpu)] for node in range(2) for gpu in range(4)]
+
+
+def test_labels_keep_their_case_and_ints_become_text() -> None:
+    text = placements("a: {node_group: G, placement: 0}\nb: {node_group: 4090, placement: 0}")
+    text += "  node_groups: [{label: g, node_ranks: 0}, {label: G, node_ranks: 1}, {label: 4090, node_ranks: 1}]\n"
+    plan = loaded(text).plan()
+    assert [plan[name][0].cluster_node_rank for name in "ab"] == [1, 1]
+    assert [plan[name][0].node_group_label for name in "ab"] == ["G", "4090"]
+
+
+def test_environment_is_that_of_the_node_in_the_group() -> None:
+    environments = ["{node_ranks: 0, env_vars: [{A: 1}]}", "{node_ranks: 1, env_vars: [{A: 2}]}"]
+    known = loaded(group(f"node_ranks: 0-1\nenv_configs: [{', '.join(environments)}]")).plan().inventory
+    assert known.environment(0, "g") == ({"A": "1"}, None)
+    assert known.environment(1, "g") == ({"A": "2"}, None)
+    assert known.environment(1, "cluster") == ({}, None)
+
+
+def test_robots_are_ordered_by_node_and_then_as_written_and_are_the_registered_model() -> None:
+    class Gripper(HardwareConfig):
+        name: str
+
+    register_hardware("Gripper of this test", Gripper)
+    robots = ["{node_rank: 1, name: c}", "{node_rank: 0, name: b}", "{node_rank: 0, name: a}"]
+    text = group(f"node_ranks: 0-1\nhardware: {{type: Gripper of this test, configs: [{', '.join(robots)}]}}")
+    plan = loaded(text.replace("{a: 0}", "{a: {node_group: g, placement: 'all:0-2'}}")).plan()
+    held = [plan.inventory.hardware(row) for row in plan["a"]]
+    assert [[(type(robot), robot.node_rank, robot.name) for robot in robots] for robots in held] == [
+        [(Gripper, 0, "b")],
+        [(Gripper, 0, "a")],
+        [(Gripper, 1, "c")],
+    ]
+
+
+def test_plain_numbers_of_a_file_are_read_as_yaml_1_2_reads_them() -> None:
+    config = load_config(_written("a: 1:0\nb: 12:5\nc: 0-7\nd: 010\ne: yes\nf: 0o10\ng: 1_0\nh: '3'\n"))
+    assert dict(config) == {"a": "1:0", "b": "12:5", "c": "0-7", "d": 10, "e": "yes", "f": 8, "g": "1_0", "h": "3"}
+
+
+def _written(text: str) -> Path:
+    path = Path("written.yaml")
+    path.write_text(text)
+    return path
