@@ -50,7 +50,11 @@ class Refused(Exception):
 
 
 class Range(NamedTuple):
-    """Ranks ``first`` to ``last``, both included; an ``all`` gets its ranks when the number of resources is known."""
+    """Ranks ``first`` to ``last``, both included.
+
+    An ``all`` gets its ranks when the number of resources is known; until then its size is, like that of a reversed
+    range, nothing that can be counted with.
+    """
 
     first: int
     last: int
@@ -121,12 +125,15 @@ def _range(text: str) -> Range:
     return Range(int(ends[0]), int(ends[-1]))
 
 
-def read(text: str, count: int) -> tuple[list[Segment], list[str]]:
-    """Return the segments of a text over ``count`` resources, and the codes of its faults."""
+def read(text: str, count: int | None) -> tuple[list[Segment], list[str]]:
+    """Return the segments of a text over ``count`` resources (``None``: not known), and the codes of its faults."""
     parts = parse(text)
     if count == 0:
         raise Refused("no-resources")
-    parts = [(Range(0, count - 1) if resources.is_all else resources, processes) for resources, processes in parts]
+    if count is None:
+        count = LARGEST_RANK + 1
+    else:
+        parts = [(Range(0, count - 1) if resources.is_all else resources, processes) for resources, processes in parts]
     segments, faults = _segments(parts)
     faults += _resource_faults([resources for resources, _ in parts], count)
     present = [segment for segment in segments if segment.processes and _in_bounds(segment, count)]
@@ -158,7 +165,7 @@ def _segments(parts: list[tuple[Range, Range | None]]) -> tuple[list[Segment], l
     for resources, processes in parts:
         run.append(resources)
         if resources.reversed:
-            faults.append("reversed-range")
+            faults.append("no-resources" if resources.is_all else "reversed-range")
         if processes is None:
             continue
         alone = len(run) - 1
@@ -430,9 +437,14 @@ def plan(cluster: dict[str, Any], inventory: dict[str, Any], isolate: bool = Tru
             entry = {"placement": entry}
         groups = entry.get("node_group", "cluster")
         labels = groups if isinstance(groups, list) else str(groups).split(",")
+        text = str(entry["placement"])
         try:
             where = topology(inventory, cluster, [str(label).strip() for label in labels])
-            rows = place(str(entry["placement"]), where, isolate)
+        except Refused as refused:
+            codes += [*refused.codes, *_faults_of_the_text_alone(text)]
+            continue
+        try:
+            rows = place(text, where, isolate)
         except Refused as refused:
             codes += refused.codes
         else:
@@ -440,3 +452,11 @@ def plan(cluster: dict[str, Any], inventory: dict[str, Any], isolate: bool = Tru
     if codes:
         raise Refused(*codes)
     return plans
+
+
+def _faults_of_the_text_alone(text: str) -> list[str]:
+    try:
+        faults = read(text, None)[1]
+    except Refused as refused:
+        faults = refused.codes
+    return [code for code in faults if code != "no-resources"]

@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ cluster:
     actor: 0-16
     rollout: 0-3:0-2
 """
+
+
+ALIASES = b"".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n".encode() for before, name in pairwise("abcdefghi")
+)
 
 
 @pytest.fixture
@@ -85,7 +91,11 @@ def test_an_inventory_file_decides(folder: Path) -> None:
         (b"\xff\xfe\x00", "this is not UTF-8 text"),
         (b"a: [1\n", "this is not YAML"),
         (b"a: \x07\n", "this is not YAML"),
-        (b"[" * 20_000, "error[invalid-yaml]"),
+        (b"[" * 100_000 + b"]" * 100_000, "the file is nested too deeply"),
+        (b"a: &a [1,1,1,1,1,1,1,1,1]\n" + ALIASES, "its aliases stand for"),
+        (b"a: &a {b: *a}\n", "an alias stands inside its own anchor"),
+        (b"a: !!int abc\n", "the tag `tag:yaml.org,2002:int` does not fit"),
+        (b"a: !!python/object:os.system {}\n", "the tag `tag:yaml.org,2002:python/object:os.system` does not fit"),
         (b"", "the file holds nothing; it must be a mapping"),
         (b"- 1\n", "the file holds a list; it must be a mapping"),
         (b"cluster: 3\n", "`cluster` is 3; it must be a mapping"),
@@ -114,6 +124,7 @@ def test_an_unreadable_file_is_a_message(content: bytes | None, message: str, fo
         ["plan", "fine.yaml", "--format", "xml"],
         ["run", "fine.yaml", "--simulate", "2"],
         ["run", "fine.yaml", "--simulate", "2x8", "--ray", "auto"],
+        ["run", "fine.yaml", "--simulate", "2x8", "--timeout", "nan"],
         ["run", "fine.yaml", "--simulate", "2x8", "--method", "ru"],
         ["run", "fine.yaml", "--simulate", "2x8", "--worker", "json"],
         ["run", "fine.yaml", "--simulate", "2x8", "--worker", "json:JSONEncoder"],
@@ -147,10 +158,10 @@ def test_a_large_plan_is_folded(folder: Path) -> None:
     done = rankplan(folder, "plan", "large.yaml", "--nodes", "128x8")
     rows = [line.split() for line in done.stdout.splitlines()[1:5]]
     assert rows == [
-        ["actor", "0-1015", "0-126", "8", "NV_GPU", "0-7", "cluster"],
-        ["actor", "1016-1019", "127", "4", "NV_GPU", "0-3", "cluster"],
-        ["rollout", "0-127", "0-127", "1", "NV_GPU", "0-7,", "8", "a", "rank", "cluster"],
-        ["agent", "0-127", "0-127", "1", "node", "node"],
+        ["actor", "0-1015", "0-126", "8", "accelerators", "0-7", "NV_GPU", "0-7,", "each", "its", "own", "cluster"],
+        ["actor", "1016-1019", "127", "4", "accelerators", "0-3", "NV_GPU", "0-3,", "each", "its", "own", "cluster"],
+        ["rollout", "0-127", "0-127", "1", "accelerators", "0-7,", "8", "a", "rank", "NV_GPU", "0-7", "cluster"],
+        ["agent", "0-127", "0-127", "1", "node", "NV_GPU", "0-7", "node"],
     ]
 
 
@@ -162,11 +173,52 @@ def test_save_writes_what_load_reads_or_nothing(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["faulty.yaml", "fine.yaml", "plan.json"]
 
 
+def test_save_follows_links_and_leaves_devices_alone(folder: Path) -> None:
+    (folder / "target.json").write_text("old")
+    (folder / "link.json").symlink_to("target.json")
+    assert rankplan(folder, "plan", "fine.yaml", "--save", "link.json").returncode == 0
+    assert (folder / "link.json").is_symlink() and Plan.load(folder / "target.json")
+    done = rankplan(folder, "plan", "fine.yaml", "--format", "csv", "--save", "/dev/stdout")
+    assert done.returncode == 0 and '"rankplan": 1' in done.stdout
+    assert not Path("/dev/stdout").is_file() or Path("/dev/stdout").is_symlink()
+
+
+def test_nodes_that_are_left_out_are_a_warning(folder: Path) -> None:
+    done = rankplan(folder, "check", "fine.yaml", "--nodes", "3x8")
+    assert done.returncode == 0 and "warning[idle-nodes]: num_nodes leaves 1 of 3 nodes out" in done.stdout
+
+
+def test_a_misspelt_section_is_not_fine(folder: Path) -> None:
+    (folder / "typo.yaml").write_text(FINE.replace("component_placement", "componet_placement"))
+    done = rankplan(folder, "check", "typo.yaml")
+    assert done.returncode == 1
+    assert "typo.yaml:3:3" in done.stderr and "rename it to `component_placement`" in done.stderr
+
+
+def test_control_characters_of_a_config_do_not_reach_the_terminal(folder: Path) -> None:
+    (folder / "odd.yaml").write_text('cluster: {num_nodes: 1, component_placement: {"a\\e[31mred\\nx": 99}}\n')
+    done = rankplan(folder, "check", "odd.yaml")
+    assert done.returncode == 1 and "\x1b" not in done.stderr and "is not a label" in done.stderr
+
+
 def test_a_reader_that_has_seen_enough_ends_it(folder: Path) -> None:
     (folder / "large.yaml").write_text("cluster: {num_nodes: 1000, component_placement: {actor: all}}\n")
     command = f"{sys.executable} -m rankplan plan large.yaml --format csv | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=folder, text=True, capture_output=True)
     assert done.stdout.startswith("component,rank,") and "Traceback" not in done.stderr and "Broken" not in done.stderr
+
+
+def test_a_folded_table_says_how_many_only_where_it_is_one_number(folder: Path) -> None:
+    # On each node one process has four accelerators, and four have one each.
+    parts = [f"{8 * n}-{8 * n + 3}:{5 * n},{8 * n + 4}-{8 * n + 7}:{5 * n + 1}-{5 * n + 4}" for n in range(20)]
+    placement = f"'{','.join(parts)}', share: '0:0-2'"
+    (folder / "uneven.yaml").write_text(f"cluster: {{num_nodes: 20, component_placement: {{actor: {placement}}}}}\n")
+    (folder / "ids.yaml").write_text("nodes: [{ranks: 0-19, accelerator_ids: [8, 9, 10, 11, 12, 13, 14, 15]}]\n")
+    done = rankplan(folder, "plan", "uneven.yaml", "--inventory", "ids.yaml")
+    assert [" ".join(line.split()) for line in done.stdout.splitlines()[1:3]] == [
+        "actor 0-99 0-19 5 accelerators 0-7, 1-4 a rank NV_GPU 8-15, each its own cluster",
+        "share 0-2 0 3 accelerator 0, 3 ranks on each NV_GPU 8 cluster",
+    ]
 
 
 def test_without_ray_run_says_what_to_do(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -205,13 +206,14 @@ def test_refusal_says_where_and_what_was_found_and_what_to_write(text: str, foun
 def test_all_faults_of_a_file_are_reported_together_and_in_its_order() -> None:
     with pytest.raises(PlacementError) as refused:
         loaded(
-            placements("a: 7-3\nb: {node_group: g, placement: 0}\nc: 0-1:0-2,9")
-            + "  node_groups:\n    - {label: node, node_ranks: 9}\n    - {label: h, node_rank: 1}\n"
+            placements("a: 7-3\nb: {node_group: g, placement: x}\nc: 0-1:0-2,9")
+            + "  node_groups:\n    - {label: cluster, node_ranks: 0}\n    - {label: h, node_rank: 1}\n"
         )
     found = [(fault.line, fault.code) for fault in refused.value.diagnostics]
     assert found == sorted(found, key=lambda fault: fault[0])
     assert set(found) == {
-        *((4, "reversed-range"), (5, "unknown-node-group"), (6, "not-multiple"), (6, "resource-out-of-range")),
+        *((4, "reversed-range"), (5, "unknown-node-group"), (5, "syntax")),
+        *((6, "not-multiple"), (6, "resource-out-of-range")),
         *((8, "reserved-label"), (9, "missing-key"), (9, "unknown-key")),
     }
 
@@ -314,6 +316,9 @@ def test_environment_is_that_of_the_node_in_the_group() -> None:
     assert known.environment(0, "g") == ({"A": "1"}, None)
     assert known.environment(1, "g") == ({"A": "2"}, None)
     assert known.environment(1, "cluster") == ({}, None)
+    with pytest.raises(PlacementError) as refused:
+        known.environment(1, "G")
+    assert (refused.value.code, refused.value.help) == ("unknown-node-group", "did you mean `g`?")
 
 
 def test_robots_are_ordered_by_node_and_then_as_written_and_are_the_registered_model() -> None:
@@ -330,6 +335,23 @@ def test_robots_are_ordered_by_node_and_then_as_written_and_are_the_registered_m
         [(Gripper, 0, "a")],
         [(Gripper, 1, "c")],
     ]
+
+
+def test_many_robots_groups_and_components_take_a_moment_and_are_not_dumped() -> None:
+    many = 2000
+    arms = {"type": "Arm", "configs": [{"node_rank": 0, "name": str(i)} for i in range(10 * many)]}
+    labels = [f"g{rank}" for rank in range(many)]
+    groups = [{"label": label, "node_ranks": rank} for rank, label in enumerate(labels)]
+    components = {f"c{i}": 0 for i in range(many)}
+    components["env"] = {"node_group": "arms", "placement": "all"}
+    components["actor"] = {"node_group": labels, "placement": "all"}
+    section = {"num_nodes": many, "component_placement": components, "node_groups": groups}
+    section["node_groups"].append({"label": "arms", "node_ranks": 0, "hardware": arms})
+    started = time.perf_counter()
+    plan = ComponentPlacement({"cluster": section}, Inventory.uniform(num_nodes=many, accelerators=8)).plan()
+    assert (len(plan["env"]), len(plan["actor"])) == (10 * many, 8 * many)
+    assert time.perf_counter() - started < 10
+    assert len(repr(plan)) < 300 and len(repr(plan["actor"])) < 300
 
 
 def test_plain_numbers_of_a_file_are_read_as_yaml_1_2_reads_them() -> None:

@@ -30,6 +30,7 @@ from rankplan.placement import (
     Placement,
     Placements,
     PlacementStrategy,
+    parse_placement,
 )
 from rankplan.plan import Plan
 
@@ -69,8 +70,6 @@ __all__ = [
 
 Sequence.register(Placements)
 Collection.register(RankSet)
-
-parse_placement = RankMap.parse
 
 # Not in __all__: `from rankplan import *` must not import Ray.
 _RUNTIME = {"Cluster", "Worker", "WorkerGroup"}

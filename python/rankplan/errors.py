@@ -97,12 +97,12 @@ class PlacementError(RankplanError, ValueError, AssertionError):
 
 
 class ResourceOutOfRangeError(PlacementError, IndexError):
-    """A ``PlacementError`` whose first fault is a rank that does not exist."""
+    """A ``PlacementError`` with a rank that does not exist among its faults."""
 
 
 def refusal(diagnostics: Sequence[Diagnostic]) -> PlacementError:
     """Return the exception for these faults (at least one)."""
-    if diagnostics[0].code == "resource-out-of-range":
+    if any(found.code == "resource-out-of-range" for found in diagnostics):
         return ResourceOutOfRangeError(diagnostics)
     return PlacementError(diagnostics)
 

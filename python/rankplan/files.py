@@ -8,15 +8,27 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` at once: on any failure what was there before is still there, and nothing else is."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write ``text`` to ``path`` at once: on any failure what was there before is still there, and nothing else is.
+
+    A link is followed; what is no regular file (a pipe, ``/dev/stdout``) is written to as it is. Raises ``OSError``.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    target = path.resolve()
+    name = None
     try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         mask = os.umask(0)
         os.umask(mask)
         Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+        Path(name).replace(target)
+    except BaseException as error:
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            # The name of the temporary file would say nothing to the caller.
+            raise type(error)(error.errno, error.strerror, str(path)) from None
         raise

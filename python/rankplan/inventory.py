@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +21,17 @@ from rankplan.accelerators import NO_ACCEL, VENDORS
 from rankplan.config.faults import diagnostics, did_you_mean, fault, path_text
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import Section, load_config
-from rankplan.config.models import CLUSTER, NODE, ClusterSection, Count, Model, NodeGroup, Ranks
+from rankplan.config.models import (
+    CLUSTER,
+    MOST_NODES,
+    NODE,
+    ClusterSection,
+    Count,
+    Model,
+    NodeGroup,
+    Ranks,
+    as_int,
+)
 from rankplan.config.section import not_a_mapping, read_section
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import write_whole
@@ -57,11 +69,14 @@ class NodeEntry(Model):
     @field_validator("accelerator_ids", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        return (
-            [str(item) if isinstance(item, int) else item for item in value]
-            if isinstance(value, (list, tuple))
-            else value
-        )
+        if not isinstance(value, (list, tuple)):
+            return value
+        ids = [str(item) if isinstance(item, int) and not isinstance(item, bool) else item for item in value]
+        for item in ids:
+            if isinstance(item, str) and (not item or "," in item or not item.isprintable()):
+                message = f"{item!r} is not the id of an accelerator"
+                raise fault("invalid-value", message, "write ids such as 0 or GPU-5c89; a comma separates them")
+        return ids
 
     @field_validator("accelerator_type")
     @classmethod
@@ -84,8 +99,8 @@ class NodeEntry(Model):
         if ids is not None and len(ids) != self.accelerators:
             message = f"{self.accelerators} accelerators, but {len(ids)} accelerator_ids"
             raise fault("invalid-inventory", message, "give one id an accelerator, or leave `accelerators` out")
-        if ids is not None and (twice := {item for item in ids if ids.count(item) > 1}):
-            message = f"accelerator id {min(twice)} is given twice for one node"
+        if ids is not None and (twice := [item for item, count in Counter(ids).items() if count > 1]):
+            message = f"accelerator id {twice[0]} is given twice for one node"
             raise fault("invalid-inventory", message, "give each accelerator its own id")
         if self.accelerators and self.accelerator_type == NO_ACCEL:
             message = f"{self.accelerators} accelerators of type {NO_ACCEL}"
@@ -105,6 +120,18 @@ class NodeEntry(Model):
     def described(self) -> dict[str, Any]:
         """Return the entry as plain values, without what says nothing."""
         return {key: value for key, value in self.model_dump(mode="json").items() if value not in (None, {}, 0)}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text in quotes wherever some reader could take it for a number."""
+
+
+def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _quoted)
 
 
 class _File(BaseModel):
@@ -136,11 +163,12 @@ class Inventory:
 
         Raises `PlacementError` when there is no node, or more accelerators than can be.
         """
-        if isinstance(num_nodes, bool) or not isinstance(num_nodes, int) or not 0 < num_nodes < 2**32 - 1:
+        count = as_int(num_nodes) or 0
+        if not 0 < count <= MOST_NODES:
             message = f"{num_nodes!r} is not a number of nodes"
-            raise PlacementError([Diagnostic("invalid-value", message, "use a whole number of 1 or more")])
+            raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number of 1 to {MOST_NODES:,}")])
         kind = {"accelerator_type": accelerator_type, "accelerator_model": accelerator_model}
-        entry = {"ranks": RankSet(f"0-{num_nodes - 1}"), "accelerators": accelerators, **kind}
+        entry = {"ranks": RankSet(f"0-{count - 1}"), "accelerators": as_int(accelerators), **kind}
         return cls.from_dict({"nodes": [entry]})
 
     @classmethod
@@ -177,7 +205,7 @@ class Inventory:
 
     def to_yaml(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file; the file is there whole or not at all."""
-        write_whole(Path(path), yaml.safe_dump(self.to_dict(), sort_keys=False))
+        write_whole(Path(path), yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False))
 
     @property
     def num_nodes(self) -> int:
@@ -304,10 +332,19 @@ class Inventory:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventory):
             return NotImplemented
-        return self.to_dict() == other.to_dict() and self._section == other._section
+        return self._nodes() == other._nodes() and self._section == other._section
+
+    def _nodes(self) -> dict[tuple[Any, ...], RankSet]:
+        """What there is, however it was written: each kind of node, and which nodes are of it."""
+        nodes: dict[tuple[Any, ...], RankSet] = {}
+        for entry in self._entries:
+            labels = frozenset(entry.labels.items())
+            kind = (entry.type, entry.accelerator_model, entry.ids, entry.ip, entry.hostname, labels)
+            nodes[kind] = nodes.get(kind, RankSet()) | entry.ranks
+        return nodes
 
     def __hash__(self) -> int:
-        return hash((self.num_nodes, len(self._entries)))
+        return hash(self.num_nodes)
 
     def __reduce__(self) -> tuple[type[Inventory], tuple[tuple[NodeEntry, ...], ClusterSection | None]]:
         return type(self), (self._entries, self._section)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from rankplan._core import Packed, Placement, Placements, Pool, RankMap
-from rankplan.config.faults import did_you_mean
+from rankplan.config.faults import Path, did_you_mean
 from rankplan.config.models import CLUSTER, NODE, ClusterSection, ComponentEntry, component_names
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.errors import Diagnostic, PlacementError
@@ -23,6 +23,7 @@ __all__ = [
     "Placement",
     "PlacementStrategy",
     "Placements",
+    "parse_placement",
 ]
 
 
@@ -76,8 +77,8 @@ class PlacementStrategy:
         `PlacementError` when a resource is not there, or a process would need two nodes or two types of hardware.
         """
         inventory = inventory_of(cluster)
-        if inventory.section is None and self._section is not None:
-            # It came from a config, and this inventory knows no node groups: those of the config are meant.
+        if self._section is not None and inventory.section != self._section:
+            # It came from a config and was checked with its node groups: they are meant, whatever others are called.
             inventory = inventory.with_config(self._section)
         pool = self._pool(inventory)
         if isinstance(self._rule, Packed):
@@ -92,7 +93,8 @@ class PlacementStrategy:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PlacementStrategy):
             return NotImplemented
-        return type(self) is type(other) and self._rule == other._rule and self._labels == other._labels
+        mine, others = (self._rule, self._labels, self._section), (other._rule, other._labels, other._section)
+        return type(self) is type(other) and mine == others
 
     def __hash__(self) -> int:
         return hash((type(self), self._labels, self.world_size))
@@ -132,7 +134,13 @@ class FlexiblePlacementStrategy(PlacementStrategy):
 
         Raises `PlacementError` for an empty list, a rank twice in one process, or what is not a rank.
         """
-        lists = [_ranks(ranks, f"hardware_ranks_list[{index}]") for index, ranks in enumerate(hardware_ranks_list)]
+        try:
+            given = iter(hardware_ranks_list)
+        except TypeError:
+            message = f"hardware_ranks_list is {hardware_ranks_list!r}; it must be a list of lists of ranks"
+            help = "give one list of ints a process"
+            raise PlacementError([Diagnostic("invalid-value", message, help)]) from None
+        lists = [_ranks(ranks, f"hardware_ranks_list[{index}]") for index, ranks in enumerate(given)]
         super().__init__(RankMap.from_lists(lists), _labels(node_group_label, CLUSTER))
 
 
@@ -225,7 +233,7 @@ class ComponentPlacement:
         try:
             rank_map, placements = pool.place(entry.placement)
         except PlacementError as error:
-            _note(reading, (*path, "placement"), error, entry.placement)
+            _note(reading, (*path, "placement"), error)
             return
         names = component_names(key)
         kind = NodePlacementStrategy if pool.by_node else FlexiblePlacementStrategy
@@ -291,15 +299,10 @@ def _check_text(key: str, entry: ComponentEntry, reading: Reading) -> None:
             _note(reading, ("component_placement", key, "placement"), PlacementError(known))
 
 
-def _note(reading: Reading, path: tuple[str | int, ...], error: PlacementError, text: str = "") -> None:
+def _note(reading: Reading, path: Path, error: PlacementError) -> None:
     for diagnostic in error.diagnostics:
-        if (
-            diagnostic.code == "resource-out-of-range"
-            and reading.document is None
-            and text.isdigit()
-            and int(text) >= 60
-        ):
-            number = int(text)
+        number = int(diagnostic.text or 0) if path[1] in reading.numbers and reading.document is None else 0
+        if diagnostic.code == "resource-out-of-range" and number >= 60:
             hint = f"{number} may be YAML 1.1's reading of {number // 60}:{number % 60}; quote it"
             diagnostic = replace(diagnostic, help=f"{diagnostic.help}; {hint}")
         reading.add(path, diagnostic)
@@ -327,7 +330,18 @@ def _rank(value: Any, name: str, least: int = 0) -> int:
 
 def _ranks(values: Iterable[int], name: str) -> list[int]:
     try:
-        return [_rank(value, f"{name}[{index}]") for index, value in enumerate(values)]
+        found = iter(values)
     except TypeError:
         message = f"{name} is {values!r}; it must be a list of ranks"
         raise PlacementError([Diagnostic("invalid-value", message, "give a list of ints")]) from None
+    return [_rank(value, f"{name}[{index}]") for index, value in enumerate(found)]
+
+
+def parse_placement(text: str | int, num_resources: int | None = None) -> RankMap:
+    """Read and check a placement text (or an int, the one-rank range) by itself.
+
+    ``num_resources`` bounds the ranks and is what ``all`` means; without it bounds are not checked and ``all`` is
+    refused. Raises `PlacementError` with every fault.
+    """
+    bound = None if num_resources is None else _rank(num_resources, "num_resources")
+    return RankMap.parse(text if isinstance(text, str) else str(_rank(text, "the placement")), bound)

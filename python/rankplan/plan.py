@@ -7,7 +7,7 @@ import os
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +60,17 @@ class Sharing:
 
 
 class Plan(Mapping[str, Placements]):
-    """Where every process of every component runs: a mapping from component to `Placements`, and the inventory."""
+    """Where every process of every component runs: a mapping from component to `Placements`, and the inventory.
+
+    Raises ``ValueError`` for a slice of a component's rows.
+    """
 
     def __init__(self, inventory: Inventory, components: Mapping[str, Placements]) -> None:
         self._inventory = inventory
         self._components = dict(components)
+        for name, rows in self._components.items():
+            if not rows.whole:
+                raise ValueError(f"component {name!r}: a plan has all rows of a component, and this is a slice of them")
 
     @property
     def inventory(self) -> Inventory:
@@ -118,17 +124,18 @@ class Plan(Mapping[str, Placements]):
     def sharing(self) -> Sharing:
         """Return which components use the same accelerators."""
         used = {name: devices for name, rows in self._components.items() if (devices := rows.accelerators())}
-        names = list(used)
-        pairs = {
-            (first, second): self._inventory.core.by_node(both)
-            for index, first in enumerate(names)
-            for second in names[index + 1 :]
-            if (both := used[first] & used[second])
-        }
+        # Many components use the same accelerators: what two of them share is found once for all such pairs.
+        shared: dict[tuple[RankSet, RankSet], dict[int, RankSet]] = {}
+        pairs = {}
+        for first, second in combinations(used, 2):
+            key = used[first], used[second]
+            if key not in shared:
+                shared[key] = self._inventory.core.by_node(key[0] & key[1])
+            if shared[key]:
+                pairs[first, second] = shared[key]
         if not pairs:
             return Sharing("disaggregated", pairs)
-        same = all(devices == used[names[0]] for devices in used.values())
-        return Sharing("collocated" if same else "hybrid", pairs)
+        return Sharing("collocated" if len(set(used.values())) == 1 else "hybrid", pairs)
 
     def diff(self, other: Plan) -> PlanDiff:
         """Return what changes from this plan to the other: processes that move, appear or go."""
@@ -172,8 +179,8 @@ class Plan(Mapping[str, Placements]):
         text = Path(file).read_bytes()
         try:
             content = json.loads(text)
-            if not isinstance(content, dict) or content.get("rankplan") != FORMAT:
-                found = content.get("rankplan") if isinstance(content, dict) else None
+            found = content.get("rankplan") if isinstance(content, dict) else None
+            if type(found) is not int or found != FORMAT:
                 message = f"the file is not a plan of version {FORMAT}" + (
                     f" but of {found!r}" if found is not None else ""
                 )
@@ -225,14 +232,21 @@ def _described(rows: Placements) -> dict[str, Any]:
 
 
 def _restored(inventory: Inventory, state: dict[str, Any]) -> Placements:
+    groups = [(label, kind) for label, kind in state["node_groups"]]
+    isolate = state["isolate_accelerator"]
+    counted = inventory.pool(tuple(label for label, _ in groups)).groups
+    # A process by node stands in whichever group it was selected through, whatever that group has.
+    fits = all(kind in ("node", known) for (_, kind), (_, known) in zip(groups, counted, strict=True))
+    if not isinstance(isolate, bool) or not fits:
+        raise ValueError("a component does not fit the node groups")
     columns = (
-        [(str(label), str(kind)) for label, kind in state["node_groups"]],
+        groups,
         [(first, group) for first, group in state["group_starts"]],
         _bytes("I", state["cluster_node_rank"]),
         _bytes("I", state["device_starts"]),
         _bytes("H", state["devices"]),
     )
-    return Placements.from_state(inventory.core, bool(state["isolate_accelerator"]), columns)
+    return Placements.from_state(inventory.core, isolate, columns)
 
 
 def _numbers(kind: str, column: bytes) -> list[int]:
@@ -241,4 +255,6 @@ def _numbers(kind: str, column: bytes) -> list[int]:
 
 
 def _bytes(kind: str, numbers: list[int]) -> bytes:
+    if not set(map(type, numbers)) <= {int}:
+        raise ValueError("a column holds more than numbers")
     return array(kind, numbers).tobytes()

@@ -16,11 +16,6 @@ macro_rules! codes {
             pub fn slug(self) -> &'static str {
                 match self { $(Code::$name => $slug,)* }
             }
-
-            /// When the code holds, as half a sentence.
-            pub fn holds(self) -> &'static str {
-                match self { $(Code::$name => $holds,)* }
-            }
         }
     };
 }
@@ -62,13 +57,6 @@ codes! {
     TooFewNodes = "too-few-nodes", "the config wants more nodes than the inventory has";
     InvalidInventory = "invalid-inventory", "an inventory contradicts itself";
     InvalidPlan = "invalid-plan", "a saved plan cannot be read";
-}
-
-impl Code {
-    /// The code with this stable name.
-    pub fn from_slug(slug: &str) -> Option<Code> {
-        Code::ALL.iter().copied().find(|code| code.slug() == slug)
-    }
 }
 
 /// A place in the text and a word on it.

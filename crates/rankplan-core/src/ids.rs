@@ -33,5 +33,8 @@ pub const MAX_RANK: u32 = u32::MAX - 1;
 /// The most processes that one component can have.
 pub const MAX_PROCESSES: u32 = 1 << 24;
 
+/// The most nodes that a cluster can have.
+pub const MAX_NODES: u32 = 1 << 24;
+
 /// The most resources of one kind that one node can have: their local indices are kept in 16 bits.
 pub const MAX_LOCAL: u32 = 1 << 16;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::ids::{MAX_LOCAL, MAX_RANK, NodeRank};
+use crate::ids::{MAX_LOCAL, MAX_NODES, MAX_RANK, NodeRank};
 use crate::rank_set::{RankRange, RankSet};
 
 /// The accelerators of a node. Nodes that have the same share one.
@@ -51,6 +51,9 @@ impl Inventory {
             entries.iter().map(|(_, spec)| spec.accelerator_ids.len()).max().filter(|&n| n > MAX_LOCAL as usize)
         {
             return Err(refuse(format!("{most} accelerators on one node; at most {MAX_LOCAL} can be")));
+        }
+        if count > MAX_NODES {
+            return Err(refuse(format!("{count} nodes; a cluster has at most {MAX_NODES}")).help("list fewer nodes"));
         }
         let total: u64 =
             entries.iter().map(|(ranks, spec)| u64::from(ranks.len()) * spec.accelerator_ids.len() as u64).sum();

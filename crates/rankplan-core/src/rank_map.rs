@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use crate::check::check;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::fault::{Context, Fault, Kind, twice};
-use crate::ids::{MAX_PROCESSES, ProcessRank, ResourceRank};
+use crate::ids::{MAX_PROCESSES, MAX_RANK, ProcessRank, ResourceRank};
 use crate::rank_set::{RankRange, RankSet, write_ranges};
 use crate::syntax::{Span, parse};
 
@@ -75,6 +75,10 @@ impl RankMap {
             if list.is_empty() {
                 return Err(Diagnostic::new(Code::EmptyPlacement, format!("process {index} has no resource rank"))
                     .help("give every process at least one; processes by node are placed with NodePlacementStrategy"));
+            }
+            if let Some(rank) = list.last().filter(|&&rank| rank > MAX_RANK) {
+                return Err(Diagnostic::new(Code::InvalidValue, format!("{rank} is too large for a rank"))
+                    .help(format!("ranks go up to {MAX_RANK}")));
             }
             if let Some(pair) = list.windows(2).find(|pair| pair[0] == pair[1]) {
                 return Err(twice(ResourceRank(pair[0])));

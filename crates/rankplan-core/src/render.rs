@@ -35,12 +35,13 @@ impl Report<'_> {
     /// The diagnostic as text, without a newline at the end.
     pub fn render(&self, color: bool) -> String {
         let level = if self.warning { Level::WARNING } else { Level::ERROR };
-        let title = level.primary_title(self.message).id(self.code);
+        let (message, help) = (visible(self.message), self.help.map(visible));
+        let title = level.primary_title(message).id(self.code);
         let place = [self.place, self.path].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("  ");
         let (source, labels) = self.window();
         let mut group = Group::with_title(title);
         if !place.is_empty() {
-            group = group.element(Origin::path(place));
+            group = group.element(Origin::path(visible(&place)));
         }
         if !labels.is_empty() {
             let mut snippet = Snippet::source(source).line_start(self.line.unwrap_or(1));
@@ -51,14 +52,17 @@ impl Report<'_> {
             }
             group = group.element(snippet);
         }
-        if let Some(help) = self.help {
+        if let Some(help) = help {
             group = group.element(Level::HELP.message(help));
         }
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let text = renderer.decor_style(DecorStyle::Ascii).term_width(WIDTH + 20).render(&[group]);
         // The snippet has no path of its own, because the place above it says more; the renderer marks that with a line of
         // its own.
-        text.lines().filter(|line| !is_path_mark(line)).collect::<Vec<_>>().join("\n")
+        // Without a snippet or a place, a gutter would lead nowhere.
+        let alone = labels.is_empty() && self.place.is_empty() && self.path.is_empty();
+        let shown = text.lines().filter(|line| !(is_bare(line, ":::") || alone && is_bare(line, "|")));
+        shown.collect::<Vec<_>>().join("\n")
     }
 
     /// The part of a long line around the fault, and the labels in it.
@@ -82,12 +86,13 @@ impl Report<'_> {
     }
 }
 
-/// Whether a line holds nothing but `:::`, perhaps in colour.
-fn is_path_mark(line: &str) -> bool {
-    line.contains(":::")
-        && line
-            .split('\u{1b}')
-            .flat_map(|part| part.trim_start_matches(|c| "[0123456789;m".contains(c)).chars())
-            .filter(|c| *c != ' ')
-            .eq(":::".chars())
+/// A text without the characters that would move the cursor or change the colour.
+fn visible(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
+/// Whether a line holds nothing but this mark, perhaps in colour.
+fn is_bare(line: &str, mark: &str) -> bool {
+    let plain = line.split('\u{1b}').map(|part| part.trim_start_matches(|c| "[0123456789;m".contains(c)));
+    line.contains(mark) && plain.flat_map(str::chars).filter(|c| *c != ' ').eq(mark.chars())
 }

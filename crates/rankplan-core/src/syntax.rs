@@ -279,7 +279,7 @@ impl<'a> Reader<'a> {
             '$' => "the text holds an interpolation: give the config with interpolations resolved",
             _ => self.grammar(),
         };
-        self.fault(at..end, format!("`{}` where {expected} should stand", shown.escape_debug())).help(help)
+        self.fault(at..end, format!("`{}` where {expected} should stand", escaped(&shown))).help(help)
     }
 
     fn grammar(&self) -> &'static str {
@@ -293,6 +293,13 @@ impl<'a> Reader<'a> {
     fn fault(&self, span: Range<usize>, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Code::Syntax, message).label(span, "")
     }
+}
+
+/// A text with invisible characters written out, and quotes as they are.
+fn escaped(text: &str) -> String {
+    let visible =
+        |c: char| if c == '\'' || c == '"' || c == '\\' { c.to_string() } else { c.escape_debug().to_string() };
+    text.chars().map(visible).collect()
 }
 
 #[cfg(test)]

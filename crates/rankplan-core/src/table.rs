@@ -113,7 +113,14 @@ impl Table {
             table.groups[row.group as usize].kind == ResourceKind::Accelerator
                 && row.devices.iter().any(|&index| usize::from(index) >= count)
         });
-        if past_the_node { refuse("a row has an accelerator that its node does not have") } else { Ok(table) }
+        if past_the_node {
+            return refuse("a row has an accelerator that its node does not have");
+        }
+        let uneven = (0..table.len()).filter_map(|rank| table.row(ProcessRank(rank))).any(|row| {
+            let by_node = table.groups[row.group as usize].kind == ResourceKind::Node;
+            by_node != row.devices.is_empty() || !row.devices.is_sorted_by(|a, b| a < b)
+        });
+        if uneven { refuse("a row has no resources, or names one twice") } else { Ok(table) }
     }
 
     /// How many rows there are.
@@ -142,9 +149,9 @@ impl Table {
         })
     }
 
-    /// The accelerators that rows use, counted node by node over the whole cluster.
-    pub fn accelerators(&self, inventory: &Inventory) -> RankSet {
-        let rows = (0..self.len()).filter_map(|rank| self.row(ProcessRank(rank)));
+    /// The accelerators that these processes use, counted node by node over the whole cluster.
+    pub fn accelerators(&self, inventory: &Inventory, processes: impl Iterator<Item = u32>) -> RankSet {
+        let rows = processes.filter_map(|rank| self.row(ProcessRank(rank)));
         let rows = rows.filter(|row| self.groups[row.group as usize].kind == ResourceKind::Accelerator);
         rows.flat_map(|row| {
             let first = inventory.first_accelerator(row.cluster_node_rank);

@@ -160,11 +160,9 @@ fn lists_share_processes_where_the_next_rank_says_so() {
 }
 
 #[test]
-fn codes_are_distinct_and_found_by_their_names() {
-    for code in Code::ALL {
-        assert_eq!(Code::from_slug(code.slug()), Some(*code));
-        assert!(!code.holds().is_empty());
-    }
+fn codes_are_distinct() {
+    let slugs: BTreeSet<_> = Code::ALL.iter().map(|code| code.slug()).collect();
+    assert_eq!(slugs.len(), Code::ALL.len());
 }
 
 #[test]

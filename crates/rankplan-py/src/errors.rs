@@ -50,16 +50,22 @@ pub fn error_codes() -> Vec<&'static str> {
     Code::ALL.iter().map(|code| code.slug()).collect()
 }
 
+/// A text or nothing; names of files and keys may hold lone surrogates, which are shown as replacement characters.
+fn lossy(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if value.is_none() { Ok(None) } else { Ok(Some(value.cast::<PyString>()?.to_string_lossy().into_owned())) }
+}
+
 /// A `rankplan.errors.Diagnostic` as text with carets.
 #[pyfunction]
 pub fn render(diagnostic: &Bound<'_, PyAny>, color: bool) -> PyResult<String> {
-    let text = |name| diagnostic.getattr(name)?.extract::<Option<String>>();
+    let text = |name| lossy(&diagnostic.getattr(name)?);
     let number = |name| diagnostic.getattr(name)?.extract::<Option<usize>>();
-    let (code, message): (String, String) =
-        (diagnostic.getattr("code")?.extract()?, diagnostic.getattr("message")?.extract()?);
+    let (code, message) = (text("code")?.unwrap_or_default(), text("message")?.unwrap_or_default());
     let (help, path, line) = (text("help")?, text("path")?.unwrap_or_default(), number("line")?);
     let place = [text("file")?, line.map(|n| n.to_string()), number("column")?.map(|n| n.to_string())];
-    let (source, offset) = match text("source")? {
+    let source = text("source")?;
+    let in_file = source.is_some();
+    let (source, offset) = match source {
         Some(source) => (source, diagnostic.getattr("offset")?.extract()?),
         None => (text("text")?.unwrap_or_default(), 0),
     };
@@ -70,7 +76,7 @@ pub fn render(diagnostic: &Bound<'_, PyAny>, color: bool) -> PyResult<String> {
     for label in diagnostic.getattr("labels")?.try_iter()? {
         let label = label?;
         let (start, end): (usize, usize) = (label.getattr("start")?.extract()?, label.getattr("end")?.extract()?);
-        let word: String = label.getattr("text")?.extract()?;
+        let word = lossy(&label.getattr("text")?)?.unwrap_or_default();
         labels.push((byte(start + offset)..byte(end + offset), word));
     }
     let report = Report {
@@ -81,7 +87,8 @@ pub fn render(diagnostic: &Bound<'_, PyAny>, color: bool) -> PyResult<String> {
         place: &place.into_iter().flatten().collect::<Vec<_>>().join(":"),
         path: &path,
         source: &source,
-        line,
+        // The number of a line that is not shown would stand beside a text that is not that line.
+        line: line.filter(|_| in_file),
         labels: labels.iter().map(|(span, word)| (span.clone(), word.as_str())).collect(),
     };
     Ok(report.render(color))

@@ -33,8 +33,13 @@ impl Placements {
         Placements { table: Arc::new(table), inventory, isolate, start: 0, step: 1, len }
     }
 
-    fn whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         self.start == 0 && self.step == 1 && self.len == self.table.len() as usize
+    }
+
+    /// The process ranks of the rows.
+    fn ranks(&self) -> impl Iterator<Item = u32> {
+        (0..self.len).filter_map(|index| u32::try_from(self.start + self.step * index as isize).ok())
     }
 
     fn placement(&self, index: usize) -> Option<Placement> {
@@ -65,7 +70,7 @@ impl PartialEq for Placements {
         if self.len != other.len || self.isolate != other.isolate {
             return false;
         }
-        if self.whole() && other.whole() && self.inventory == other.inventory && self.table == other.table {
+        if self.is_whole() && other.is_whole() && self.inventory == other.inventory && self.table == other.table {
             return true;
         }
         self.rows().eq(other.rows())
@@ -149,7 +154,13 @@ impl Placements {
 
     /// The accelerators that the component uses, counted node by node over the whole cluster.
     fn accelerators(&self) -> RankSet {
-        RankSet(self.table.accelerators(&self.inventory))
+        RankSet(self.table.accelerators(&self.inventory, self.ranks()))
+    }
+
+    /// Whether these are all processes of the component, in rank order, and not a slice.
+    #[getter]
+    fn whole(&self) -> bool {
+        self.is_whole()
     }
 
     /// The same rows with another visibility.
@@ -164,8 +175,7 @@ impl Placements {
         let numpy = py.import("numpy")?;
         let (mut nodes, mut places, mut locals, mut sizes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut ranks, mut starts, mut devices) = (Vec::new(), vec![0], Vec::new());
-        for index in 0..self.len {
-            let rank = u32::try_from(self.start + self.step * index as isize).unwrap_or(u32::MAX);
+        for rank in self.ranks() {
             let Some(row) = self.table.row(ProcessRank(rank)) else { continue };
             ranks.push(rank);
             nodes.push(row.cluster_node_rank.0);
@@ -191,7 +201,9 @@ impl Placements {
         if labels.len() > 4 {
             groups.push_str(",...");
         }
-        format!("<Placements of {} processes on {} nodes of '{groups}'>", self.len, self.table.local_world_size().len())
+        let rows = self.ranks().filter_map(|rank| self.table.row(ProcessRank(rank)));
+        let nodes: rankplan_core::RankSet = rows.map(|row| row.cluster_node_rank.0).collect();
+        format!("<Placements of {} processes on {} nodes of '{groups}'>", self.len, nodes.len())
     }
 
     /// The columns as bytes; see `from_state`.

@@ -1,6 +1,6 @@
 //! `RankSet`.
 
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use rankplan_core::syntax::parse_rank_set;
@@ -30,14 +30,19 @@ impl RankSet {
             .try_iter()
             .map_err(|_| PyTypeError::new_err("ranks are a text such as \"0-3,7\", or an iterable of int"))?
         {
-            let rank: u32 = rank?.extract()?;
-            if rank > rankplan_core::ids::MAX_RANK {
+            let rank = rank?;
+            // Past 32 bits, or negative, the extraction itself fails; what is not an int at all keeps its TypeError.
+            let number = match rank.extract::<u32>() {
+                Err(error) if error.is_instance_of::<PyOverflowError>(rank.py()) => u32::MAX,
+                other => other?,
+            };
+            if number > rankplan_core::ids::MAX_RANK {
                 return Err(PyValueError::new_err(format!(
-                    "rank {rank} is too large; ranks go up to {}",
+                    "{rank} is not a rank; ranks are 0 to {}",
                     rankplan_core::ids::MAX_RANK
                 )));
             }
-            list.push(rank);
+            list.push(number);
         }
         Ok(RankSet(list.into_iter().collect()))
     }
@@ -64,8 +69,9 @@ impl RankSet {
     }
 
     /// Return the position of `rank` among the ranks, from 0; `ValueError` when it is not in the set.
-    fn index(&self, rank: u32) -> PyResult<u32> {
-        self.0.position(rank).ok_or_else(|| PyValueError::new_err(format!("rank {rank} is not in {}", self.__repr__())))
+    fn index(&self, rank: &Bound<'_, PyAny>) -> PyResult<u32> {
+        let position = rank.extract::<u32>().ok().and_then(|rank| self.0.position(rank));
+        position.ok_or_else(|| PyValueError::new_err(format!("rank {rank} is not in {}", self.__repr__())))
     }
 
     /// The first and last rank of every range, ascending.

@@ -9,6 +9,7 @@ use rankplan_core::topology::Counted;
 use rankplan_core::{NodeRank, NodeSpec, Selection, assign};
 
 use crate::errors::{refuse, text_of};
+use crate::placement::kind_name;
 use crate::placements::Placements;
 use crate::rank_map::{Packed, RankMap};
 use crate::rank_set::RankSet;
@@ -86,6 +87,12 @@ impl Pool {
 
     fn __len__(&self) -> usize {
         self.pool.len() as usize
+    }
+
+    /// Labels of the node groups, and what each counts: `accelerator`, `node` or a hardware type.
+    #[getter]
+    fn groups(&self) -> Vec<(&str, &str)> {
+        self.pool.groups().iter().map(|group| (group.label.as_str(), kind_name(&group.kind))).collect()
     }
 
     /// Whether nodes are counted, and not what they have.

@@ -55,8 +55,13 @@ def _check(file: str, choice: InventoryChoice) -> None:
         counted(plan.inventory.num_nodes, "node"),
     )
     click.echo(f"{file}: fine, {counts[0]}, {counts[1]} on {counts[2]}")
-    if not assumed:
-        warn_of_idle(file, plan)
+    if assumed:
+        return
+    if (left := inventory.num_nodes - plan.inventory.num_nodes) > 0:
+        message = f"num_nodes leaves {left} of {inventory.num_nodes} nodes out"
+        help = f"set num_nodes to {inventory.num_nodes} to use all"
+        _warn(Diagnostic("idle-nodes", message, help, file=file, warning=True))
+    warn_of_idle(file, plan)
 
 
 def warn_of_idle(file: str, plan: Plan) -> None:
@@ -67,5 +72,8 @@ def warn_of_idle(file: str, plan: Plan) -> None:
     unused, there = sum(map(len, idle.values())), len(plan.inventory.core.accelerators())
     message = f"{unused} of {there} accelerators are used by no component: {by_nodes(idle)}"
     help = "place a component on them, or leave them idle on purpose"
-    warning = Diagnostic("idle-accelerators", message, help, file=file, warning=True)
+    _warn(Diagnostic("idle-accelerators", message, help, file=file, warning=True))
+
+
+def _warn(warning: Diagnostic) -> None:
     click.echo(warning.render(colored(stdout)))

@@ -107,9 +107,9 @@ def say_assumed(file: str, inventory: Inventory) -> None:
 
 def print_table(table: Table) -> None:
     """Print a table: as wide as the terminal, or as wide as it wants to be where there is none."""
-    width = None if stdout.is_terminal else 10_000
-    with stdout.capture() as capture:
-        stdout.print(table, soft_wrap=False, width=width)
+    console = stdout if stdout.is_terminal else Console(highlight=False, width=10_000)
+    with console.capture() as capture:
+        console.print(table, soft_wrap=False)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 

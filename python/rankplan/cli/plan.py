@@ -6,11 +6,15 @@ import sys
 
 import click
 
-from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options, print_table, say_assumed, stdout
+from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options, print_table, say_assumed
 from rankplan.config.load import load_config
 from rankplan.placement import ComponentPlacement
+from rankplan.plan import Plan
 from rankplan.render.rows import write_csv, write_json
 from rankplan.render.tables import by_nodes, plan_table
+
+MOST_PAIRS = 20
+"""Pairs of components that share accelerators and are named one a line."""
 
 
 @click.command()
@@ -38,13 +42,19 @@ def plan(file: str, choice: InventoryChoice, form: str, save: str | None, isolat
             write_csv(result, sys.stdout)
         else:
             print_table(plan_table(result))
-            sharing = result.sharing()
-            if len(result) > 1:
-                stdout.print(f"\n{sharing.kind}", end="")
-                shared = [
-                    f"{first} and {second} share {by_nodes(both)}" for (first, second), both in sharing.pairs.items()
-                ]
-                stdout.print("".join(f"\n  {line}" for line in shared), markup=False)
-            if idle := result.idle():
-                stdout.print(f"idle: {by_nodes(idle)}", markup=False)
+            _print_sharing(result)
         sys.stdout.flush()
+
+
+def _print_sharing(plan: Plan) -> None:
+    """Say who shares what, and what nobody uses, in a few lines."""
+    sharing = plan.sharing()
+    if sum(bool(rows.accelerators()) for rows in plan.values()) > 1:
+        click.echo(f"\n{sharing.kind}")
+    lines = [f"  {first} and {second} share {by_nodes(both)}" for (first, second), both in sharing.pairs.items()]
+    for line in lines[:MOST_PAIRS]:
+        click.echo(line)
+    if len(lines) > MOST_PAIRS:
+        click.echo(f"  and {len(lines) - MOST_PAIRS} more pairs")
+    if idle := plan.idle():
+        click.echo(f"idle: {by_nodes(idle)}")

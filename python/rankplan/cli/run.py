@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from rich.table import Table
 from rankplan._core import RankSet
 from rankplan.cli.common import Nodes, faults_end_it, print_table, stderr
 from rankplan.config.load import load_config
+from rankplan.config.section import read_config
 from rankplan.errors import RankplanError
 from rankplan.inventory import Inventory
 from rankplan.placement import ComponentPlacement
@@ -68,13 +70,17 @@ def run(
 
     Nothing is left running afterwards.
     """
+    if not math.isfinite(timeout):
+        raise click.BadParameter(f"{timeout} is not a number of seconds", param_hint="--timeout")
     if simulate is not None and ray is not None:
         raise click.UsageError("give one of --simulate and --ray")
     with faults_end_it():
         config = load_config(file)
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
+        # A fault is shown before anything is started.
+        if (error := read_config(config).error()) is not None:
+            raise error
         if inventory is not None:
-            # A fault is shown before anything is started.
             ComponentPlacement(config, inventory)
         from rankplan.runtime import Cluster
         from rankplan.runtime.roll_call import RollCall

@@ -35,7 +35,8 @@ def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
     folded = {name.lower(): name for name in names}
     if near := difflib.get_close_matches(word.lower(), folded, n=1):
         return f"did you mean `{folded[near[0]]}`?"
-    return f"{what or 'use one of'}: {', '.join(names)}" if names else ""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return f"{what or 'use one of'}: {', '.join(names[:10])}{more}" if names else ""
 
 
 def path_text(path: Iterable[str | int]) -> str:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from rankplan.config.faults import no_bool
+from rankplan.config.faults import fault, no_bool
 
 
 class HardwareConfig(BaseModel):
     """One piece of hardware. A type that is not registered keeps all its fields as they were written."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_values(cls, value: Any) -> Any:
+        """Refuse what a saved plan could not give back."""
+        try:
+            kept = json.loads(json.dumps(value, allow_nan=False)) == value
+        except (TypeError, ValueError, RecursionError):
+            kept = False
+        if isinstance(value, dict) and not kept:
+            raise fault(
+                "invalid-value", "a hardware config holds more than plain values", "write text, numbers and lists"
+            )
+        return value
 
     node_rank: Annotated[int, BeforeValidator(no_bool)] = Field(ge=0)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,6 +28,8 @@ _FLOAT = re.compile(
 
 
 _AT_KEY = {"unknown-key", "duplicate-env-var", "reserved-env-var", "empty-name", "duplicate-component"}
+_DEEPEST = 200
+_LARGEST = 2_000_000
 _LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
 
@@ -45,6 +47,40 @@ for _name, _pattern, _first in (
     ("merge", re.compile("^<<$"), ["<"]),
 ):
     _Composer.add_implicit_resolver(_TAG + _name, _pattern, _first)
+
+
+class WrittenInt(int):
+    """A number that is not written as Python would: ``str`` gives it as it stands in the file."""
+
+    text: str
+
+    def __new__(cls, value: int, text: str) -> WrittenInt:
+        self = super().__new__(cls, value)
+        self.text = text
+        return self
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)
+
+
+class WrittenFloat(float):
+    """The same for a number with a point or an exponent."""
+
+    text: str
+
+    def __new__(cls, value: str, text: str) -> WrittenFloat:
+        self = super().__new__(cls, value)
+        self.text = text
+        return self
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __reduce__(self) -> tuple[type[float], tuple[float]]:
+        return float, (float(self),)
 
 
 class Section(dict[str, Any]):
@@ -68,7 +104,10 @@ class Section(dict[str, Any]):
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return value.to_dict() if isinstance(value, Section) else value
+    if isinstance(value, Section):
+        return value.to_dict()
+    number = {WrittenInt: int, WrittenFloat: float}.get(type(value))
+    return number(value) if number else value
 
 
 class Document:
@@ -78,7 +117,9 @@ class Document:
         self.file = file
         self.lines = _LINE_BREAK.split(text)
         self.faults: list[Diagnostic] = []
+        self._made: dict[int, tuple[Any, int]] = {}
         try:
+            self._check_depth(text)
             self.root = _Composer(text).get_single_node()
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -91,8 +132,15 @@ class Document:
             mark = yaml.Mark(file, 0, len(before) - 1, len(before[-1]), None, 0)
             message = f"this is not YAML: the control character U+{code:04X} is not allowed"
             raise PlacementError([self.refuse(message, mark, help="take the character out")]) from None
-        except RecursionError:
-            raise PlacementError([self.refuse("the file is nested too deeply")]) from None
+
+    def _check_depth(self, text: str) -> None:
+        """Refuse nesting that the composer, which calls itself, would run out of stack on."""
+        depth = 0
+        for event in yaml.parse(text, Loader=_Composer):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                fault = self.refuse("the file is nested too deeply", event.start_mark)
+                raise PlacementError([replace(fault, help=f"use at most {_DEEPEST} levels")])
 
     def refuse(self, message: str, mark: Any = None, code: str = "invalid-yaml", help: str | None = None) -> Diagnostic:
         """Return the fault at a mark of the YAML library."""
@@ -105,27 +153,42 @@ class Document:
 
     def value(self) -> Any:
         """Return the file's content as Python values, mappings as `Section`; raises every fault found on the way."""
-        try:
-            value = self._value(self.root, (), ()) if self.root is not None else None
-        except RecursionError:
-            raise PlacementError([self.refuse("the file is nested too deeply")]) from None
+        value = self._value(self.root, (), ())[0] if self.root is not None else None
         if self.faults:
             raise PlacementError(self.faults)
         return value
 
-    def _value(self, node: yaml.Node, path: tuple[str | int, ...], above: tuple[yaml.Node, ...]) -> Any:
-        if any(node is other for other in above):
+    def _value(self, node: yaml.Node, path: tuple[str | int, ...], above: tuple[yaml.Node, ...]) -> tuple[Any, int]:
+        """Return the value of a node, and of how many nodes it consists, aliases written out.
+
+        An alias is the value of its anchor, made once: a few lines of aliases can stand for more than memory holds.
+        """
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node), 1
+        if node in above:
             self.faults.append(self.refuse("an alias stands inside its own anchor", node.start_mark))
-            return None
+            return None, 1
+        if id(node) in self._made:
+            return self._made[id(node)]
+        if node.tag not in (_TAG + "map", _TAG + "seq"):
+            self._refuse_tag(node)
+        inside, total = (*above, node), 1
+        section, items = Section(self, path), []
         if isinstance(node, yaml.MappingNode):
-            section = Section(self, path)
-            for key, value in self._items(node, above):
-                name = str(self._scalar(key)) if key.tag != _TAG + "str" else key.value
-                section[name] = self._value(value, (*path, name), (*above, node))
-            return section
-        if isinstance(node, yaml.SequenceNode):
-            return [self._value(item, (*path, index), (*above, node)) for index, item in enumerate(node.value)]
-        return self._scalar(node)
+            for key, item in self._items(node, above):
+                section[key.value], size = self._value(item, (*path, key.value), inside)
+                total += size
+        else:
+            for index, item in enumerate(node.value):
+                made, size = self._value(item, (*path, index), inside)
+                items.append(made)
+                total += size
+        value = section if isinstance(node, yaml.MappingNode) else items
+        if total > _LARGEST:
+            fault = self.refuse(f"its aliases stand for {total:,} values", node.start_mark)
+            raise PlacementError([replace(fault, help=f"write out at most {_LARGEST:,}")])
+        self._made[id(node)] = value, total
+        return value, total
 
     def _items(
         self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]
@@ -156,21 +219,25 @@ class Document:
 
     def _scalar(self, node: yaml.Node) -> Any:
         text = node.value
-        match node.tag.removeprefix(_TAG):
-            case "str":
-                return text
-            case "null":
-                return None
-            case "bool":
-                return text.lower() == "true"
-            case "int":
-                return int(text, 0) if text[:2] in ("0o", "0x") else _int(text)
-            case "float":
-                return float(text.replace(".", "") if text[-1].isalpha() else text)
-            case _:
-                message = f"the tag `{node.tag}` is not known"
-                self.faults.append(self.refuse(message, node.start_mark, help="leave the tag out, or quote the value"))
-                return text
+        kind = node.tag.removeprefix(_TAG)
+        if kind == "str":
+            return text
+        if kind == "null" and _NULL.match(text):
+            return None
+        if kind == "bool" and _BOOL.match(text):
+            return text.lower() == "true"
+        # Python refuses to read ints of thousands of digits; nothing here takes one.
+        if kind == "int" and _INT.match(text) and len(text) < 1000:
+            number = int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+            return number if str(number) == text else WrittenInt(number, text)
+        if kind in ("float", "int") and _FLOAT.match(text):
+            return WrittenFloat(text.replace(".", "") if text[-1].isalpha() else text, text)
+        self._refuse_tag(node)
+        return text
+
+    def _refuse_tag(self, node: yaml.Node) -> None:
+        message = f"the tag `{node.tag}` does not fit, or is not known"
+        self.faults.append(self.refuse(message, node.start_mark, help="leave the tag out, or quote the value"))
 
     def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
         """Return the fault with the place of ``path`` in the file; of what is there of it, if it is not there whole."""
@@ -178,7 +245,9 @@ class Document:
         for part in path:
             child: tuple[yaml.Node | None, yaml.Node] | None = None
             if isinstance(node, yaml.MappingNode):
-                child = next(((k, v) for k, v in self._items(node, ()) if str(k.value) == str(part)), None)
+                # What is written in the mapping itself comes after what it merges, and wins.
+                found = [(k, v) for k, v in self._items(node, ()) if k.value == str(part)]
+                child = found[-1] if found else None
             elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
                 child = (None, node.value[part])
             if child is None:
@@ -216,11 +285,6 @@ class Document:
         return replace(fault, file=self.file, line=start.line + 1, column=column, source=line, offset=offset)
 
 
-def _int(text: str) -> int | str:
-    # Python refuses to read ints of thousands of digits; nothing here takes one.
-    return int(text) if len(text) < 1000 else text
-
-
 def load_config(path: str | os.PathLike[str]) -> Section:
     """Read a YAML file by YAML 1.2's core rules and return its mapping; faults found later point into the file.
 
@@ -242,8 +306,3 @@ def load_config(path: str | os.PathLike[str]) -> Section:
             [document.refuse(message, help="write keys and values, e.g. `cluster:`", code="invalid-value")]
         )
     return value
-
-
-def origin(config: Mapping[str, Any]) -> tuple[Document | None, tuple[str | int, ...]]:
-    """Return the document of a mapping and its path there; a mapping from elsewhere has none."""
-    return (config.document, config.path) if isinstance(config, Section) else (None, ())

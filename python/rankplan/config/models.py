@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -24,30 +25,43 @@ from rankplan._core import RankSet
 from rankplan.config.faults import Path, diagnostics, fault, no_bool, shown
 from rankplan.config.hardware import HardwareConfig, hardware_model
 from rankplan.environment import RESERVED_VARIABLES
+from rankplan.errors import PlacementError
 
 CLUSTER, NODE = "cluster", "node"
+MOST_NODES = 1 << 24
 RESERVED_LABELS = {
     CLUSTER: "all nodes",
     NODE: "all nodes, counted as nodes",
 }
 
 
+def as_int(value: Any) -> int | None:
+    """Return an int of any kind (NumPy's too) as Python's own, and ``None`` for anything else, booleans too."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
 def _rank_set(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (str, int, list, tuple, RankSet)):
+    if (number := as_int(value)) is not None:
+        value = [number]
+    if not isinstance(value, (str, list, tuple, RankSet)):
         raise fault(
             "invalid-value", f"{value!r} is not a set of ranks", "write a range such as 0-7, an int, or a list of ints"
         )
     if isinstance(value, (list, tuple)):
         for rank in value:
-            if isinstance(rank, bool) or not isinstance(rank, int):
+            if as_int(rank) is None:
                 raise fault("invalid-value", f"{rank!r} is not a rank", "write a list of ints, or a range such as 0-7")
-    ranks = [value] if isinstance(value, int) else value
     try:
-        return RankSet(ranks)
-    except (OverflowError, ValueError) as error:
-        if not isinstance(ranks, str):
-            raise fault("invalid-value", f"{value!r} is not a set of ranks", "ranks are 0 to 4294967294") from error
+        return RankSet(value)
+    except PlacementError:
         raise
+    except ValueError as error:
+        raise fault("invalid-value", f"{shown(value)} is not a set of ranks", "ranks are 0 to 4294967294") from error
 
 
 def _is_all(ranks: Any) -> bool:
@@ -57,7 +71,7 @@ def _is_all(ranks: Any) -> bool:
 def _label(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.isprintable():
         raise fault(
             "invalid-value",
             f"{shown(value)} is not a label",
@@ -103,10 +117,11 @@ class ComponentEntry(Model):
     @field_validator("placement", mode="before")
     @classmethod
     def _text(cls, value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, (str, int)):
+        number = as_int(value)
+        if number is None and not isinstance(value, str):
             found = "nothing" if value is None else shown(value)
             raise fault("invalid-value", f"{found} is not a placement", "write text such as 0-7, 0-1:0-3 or all")
-        return str(value)
+        return value if number is None else str(number)
 
 
 class EnvConfig(Model):
@@ -134,6 +149,10 @@ class EnvConfig(Model):
                     "invalid-value", f"{entry!r} is not one variable", 'write one-key entries: - NAME: "value"', path
                 )
             ((name, content),) = entry.items()
+            name = str(name)
+            if not name or not name.isprintable() or "=" in name:
+                message = f"{name!r} is not the name of an environment variable"
+                raise fault("invalid-value", message, "write a name such as GLOO_SOCKET_IFNAME", path)
             if name in variables:
                 message = f"variable `{name}` is given twice for the same nodes"
                 raise fault("duplicate-env-var", message, "keep one of the two", [*path, name])
@@ -146,7 +165,10 @@ class EnvConfig(Model):
                 raise fault(
                     "invalid-value", f"variable `{name}` is {content!r}", "write its text in quotes", [*path, name]
                 )
-            variables[str(name)] = str(content)
+            text = str(content)
+            if "\0" in text or not text.encode("utf-8", "ignore").decode() == text:
+                raise fault("invalid-value", f"variable `{name}` is {content!r}", "write plain text", [*path, name])
+            variables[name] = text
         return variables
 
 
@@ -242,7 +264,7 @@ class ClusterSection(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    num_nodes: Count = Field(ge=1, le=4294967294)
+    num_nodes: Count = Field(ge=1, le=MOST_NODES)
     component_placement: dict[Label, ComponentEntry] = Field(default_factory=dict)
     node_groups: list[NodeGroup] = Field(default_factory=list)
 
@@ -253,7 +275,7 @@ class ClusterSection(BaseModel):
         if not isinstance(value, Mapping) or not isinstance(value.get("node_groups"), (list, tuple)):
             return value
         count = str(value.get("num_nodes"))
-        every = f"0-{max(int(count), 1) - 1}" if count.isdecimal() else "0"
+        every = f"0-{max(int(count), 1) - 1}" if count.isdecimal() and len(count) <= 8 else "0"
         groups = []
         for group in value["node_groups"]:
             if isinstance(group, Mapping):
@@ -275,11 +297,6 @@ class ClusterSection(BaseModel):
         if not isinstance(value, Mapping):
             return value
         return {key: entry if isinstance(entry, Mapping) else {"placement": entry} for key, entry in value.items()}
-
-    @field_validator("node_groups", mode="before")
-    @classmethod
-    def _no_list(cls, value: Any) -> Any:
-        return [] if value is None else value
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the node group with this label; the first one, if there are two."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,12 +18,15 @@ from rankplan.config.models import (
     EnvConfig,
     Hardware,
     NodeGroup,
+    as_int,
     group_faults,
 )
 from rankplan.errors import Diagnostic, PlacementError, refusal
 
 Config = Mapping[str, Any] | str | os.PathLike[str]
 """A mapping (a dict, an OmegaConf object) or the path of a YAML file."""
+
+_DEEPEST = 50
 
 _MODELS: dict[str, type[BaseModel]] = {
     "": ClusterSection,
@@ -46,7 +49,12 @@ class Reading:
     """Every key of ``component_placement``, and whether its value is the placement itself."""
     document: Document | None = None
     prefix: Path = ("cluster",)
-    faults: list[Diagnostic] = field(default_factory=list)
+    numbers: set[str] = field(default_factory=set)
+    """Keys of ``component_placement`` whose placement is a number and not text."""
+    top: list[str] = field(default_factory=list)
+    """The keys of the section that are ours, in its order."""
+    faults: list[tuple[tuple[int, ...], Diagnostic]] = field(default_factory=list)
+    """What is wrong, and where in the order of the file, or of the mapping, that is."""
 
     def add(self, path: Path, diagnostic: Diagnostic) -> None:
         """Take note of a fault at a path inside the section."""
@@ -56,13 +64,24 @@ class Reading:
         diagnostic = replace(diagnostic, path=path_text(whole))
         if self.document is not None:
             diagnostic = self.document.locate(whole, diagnostic)
-        self.faults.append(diagnostic)
+            self.faults.append(((diagnostic.line or 0, diagnostic.column or 0), diagnostic))
+        else:
+            self.faults.append((self._position(path), diagnostic))
+
+    def _position(self, path: Path) -> tuple[int, ...]:
+        if not path or path[0] not in self.top:
+            return ()
+        position = [self.top.index(str(path[0]))]
+        if len(path) > 1:
+            keys = list(self.keys)
+            position.append(path[1] if isinstance(path[1], int) else keys.index(path[1]) if path[1] in keys else -1)
+        return tuple(position)
 
     def error(self) -> PlacementError | None:
         """Return the exception for what was found, in the order of the file."""
         if not self.faults:
             return None
-        return refusal(sorted(self.faults, key=lambda found: (found.line or 0, found.column or 0)))
+        return refusal([diagnostic for _, diagnostic in sorted(self.faults, key=lambda found: found[0])])
 
 
 def read_config(config: Config) -> Reading:
@@ -73,14 +92,16 @@ def read_config(config: Config) -> Reading:
     prefix: Path = config.path if isinstance(config, Section) else ()
     if not isinstance(config, Mapping):
         raise PlacementError([not_a_mapping("the config", config)])
-    section = _get(config, "cluster")
+    outer = Reading(ClusterSection.model_construct(num_nodes=1), document=document, prefix=prefix)
+    section = dict(_items(config, ["cluster"] if "cluster" in config else [], (), outer)).get("cluster")
+    if outer.faults:
+        _raise(outer)
     if section is None:
         help = "add `cluster:` with num_nodes and component_placement"
         if "component_placement" in config:
             help = "give the whole config, whose key `cluster` holds this mapping"
-        reading = Reading(ClusterSection(num_nodes=1), document=document, prefix=prefix)
-        reading.add((), Diagnostic("missing-key", "the config has no `cluster` section", help))
-        raise refusal(reading.faults)
+        outer.add((), Diagnostic("missing-key", "the config has no `cluster` section", help))
+        _raise(outer)
     return read_section(section, document, (*prefix, "cluster"))
 
 
@@ -91,19 +112,28 @@ def read_section(section: Any, document: Document | None = None, prefix: Path = 
     reading = Reading(ClusterSection.model_construct(num_nodes=1), document=document, prefix=prefix)
     if not isinstance(section, Mapping):
         reading.add((), not_a_mapping("`cluster`", section))
-        raise refusal(reading.faults)
+        _raise(reading)
     keys = ClusterSection.model_fields
-    raw = {key: _plain(_get(section, key), (key,), reading) for key in keys if key in section}
+    reading.top = [key for key in section if key in keys]
+    items = _items(section, reading.top, (), reading)
+    raw = {key: _plain(value, (key,), reading) for key, value in items if value is not None or key == "num_nodes"}
+    others = [str(key) for key in section if key not in keys]
+    if "component_placement" not in section and (near := did_you_mean("component_placement", others))[:3] == "did":
+        written = near.split("`")[1]
+        message, help = f"`{written}` is not known, and no component is placed", "rename it to `component_placement`"
+        reading.add((written,), Diagnostic("unknown-key", message, help))
     groups = list(range(len(raw["node_groups"]))) if isinstance(raw.get("node_groups"), list) else []
     components = raw.get("component_placement")
     if isinstance(components, dict):
-        reading.keys = {str(key): not isinstance(entry, dict) for key, entry in components.items()}
+        reading.keys = {key: not isinstance(entry, dict) for key, entry in components.items()}
+        texts = {key: entry.get("placement") if isinstance(entry, dict) else entry for key, entry in components.items()}
+        reading.numbers = {key for key, text in texts.items() if as_int(text) is not None}
     try:
         reading.section = ClusterSection.model_validate(raw)
     except ValidationError as error:
         for path, diagnostic in diagnostics(error, _MODELS):
             if diagnostic.code == "missing-key" and path == ():
-                near = did_you_mean("num_nodes", (str(key) for key in section if key not in keys))
+                near = did_you_mean("num_nodes", others)
                 if near.startswith("did you mean"):
                     diagnostic = replace(diagnostic, help=f"rename {near.split()[-1].rstrip('?')} to `num_nodes`")
             reading.add(path, diagnostic)
@@ -140,20 +170,31 @@ def _without(raw: dict[str, Any], faulty: Iterable[Path], groups: list[int], rea
     return groups
 
 
-def _get(config: Mapping[str, Any], key: str) -> Any:
-    # `get` of OmegaConf would say None for a value that is missing ("???") instead of complaining.
-    return config[key] if key in config else None  # noqa: SIM401
+def _raise(reading: Reading) -> NoReturn:
+    raise refusal([diagnostic for _, diagnostic in reading.faults])
 
 
 def _plain(value: Any, path: Path, reading: Reading) -> Any:
     """Return mappings and sequences of any kind as dicts and lists; OmegaConf resolves interpolations on the way."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item, (*path, key), reading) for key, item in _items(value, value, path, reading)}
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return [
-            _plain(item, (*path, index), reading) for index, item in _items(value, range(len(value)), path, reading)
-        ]
-    return value
+    mapping = isinstance(value, Mapping)
+    if not mapping and (not isinstance(value, Sequence) or isinstance(value, (str, bytes))):
+        return value
+    if len(path) > _DEEPEST:
+        reading.add(path[:1], Diagnostic("invalid-value", f"`{path[0]}` is nested without end", "take the loop out"))
+        return None
+    if not mapping:
+        items = _items(value, range(len(value)), path, reading)
+        return [_plain(item, (*path, index), reading) for index, item in items]
+    result: dict[str, Any] = {}
+    for key, item in _items(value, value, path, reading):
+        surrogates = any("\ud800" <= letter <= "\udfff" for letter in str(key))
+        if not isinstance(key, (str, int)) or isinstance(key, bool) or surrogates:
+            reading.add(path, Diagnostic("invalid-value", f"the key {shown(key)} is not text", "write the key as text"))
+        elif str(key) in result:
+            reading.add(path, Diagnostic("duplicate-key", f"key `{key}` is there as number and as text", "keep one"))
+        else:
+            result[str(key)] = _plain(item, (*path, str(key)), reading)
+    return result
 
 
 def _items(value: Any, keys: Iterable[Any], path: Path, reading: Reading) -> Iterable[tuple[Any, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,7 +11,6 @@ from typing import Any
 from rich.table import Table
 
 from rankplan._core import Placement, Placements, RankSet
-from rankplan.accelerators import NO_ACCEL
 from rankplan.plan import Plan
 
 MOST_ROWS = 64
@@ -50,12 +50,15 @@ def uses(row: Placement) -> str:
 
 def sees(row: Placement) -> str:
     """Return the accelerators that a process sees, in the node's own ids."""
-    visible = row.visible_accelerators
+    return _ids(row.accelerator_type, row.visible_accelerators)
+
+
+def _ids(accelerator_type: str, visible: list[str]) -> str:
     if not visible:
         return "-"
     digits = all(item.isascii() and item.isdigit() and str(int(item)) == item for item in visible)
     ids = str(RankSet(map(int, visible))) if digits and visible == sorted(visible, key=int) else ",".join(visible)
-    return f"{row.accelerator_type} {ids}"
+    return f"{accelerator_type} {ids}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +71,15 @@ class _Node:
 
 
 def _folded(plan: Plan) -> Table:
-    result = table("component", "ranks", "nodes", "ranks a node#", "uses", "node group")
+    result = table("component", "ranks", "nodes", "ranks a node#", "uses", "see", "node group")
     for component, rows in plan.items():
         for _, group in groupby(_nodes(rows), key=lambda node: (node.kind, len(node.ranks))):
             nodes = list(group)
             ranks = RankSet(rank for node in nodes for rank in (node.ranks[0], node.ranks[-1]))
             shown = f"{ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else str(ranks)
             where = RankSet(node.cluster_node_rank for node in nodes)
-            label, what = nodes[0].kind[0], _what(nodes[0].kind)
-            result.add_row(component, shown, str(where), str(len(nodes[0].ranks)), what, label)
+            label, _, _, seen = nodes[0].kind
+            result.add_row(component, shown, str(where), str(len(nodes[0].ranks)), _what(nodes[0].kind), seen, label)
     return result
 
 
@@ -84,20 +87,30 @@ def _nodes(rows: Placements) -> Iterator[_Node]:
     for node, group in groupby(rows, key=lambda row: row.cluster_node_rank):
         here = list(group)
         devices = tuple(tuple(row.local_hardware_ranks) for row in here)
-        kind = (here[0].node_group_label, here[0].resource_type, here[0].accelerator_type, devices)
+        kind = (here[0].node_group_label, here[0].resource_type, devices, _seen(here))
         yield _Node(RankSet(row.rank for row in here), node, kind)
 
 
+def _seen(rows: list[Placement]) -> str:
+    """Return what all processes of one node see together, and whether each sees its own part of it only."""
+    ids = list(dict.fromkeys(name for row in rows for name in row.visible_accelerators))
+    apart = any(row.visible_accelerators != ids for row in rows)
+    return f"{_ids(rows[0].accelerator_type, ids)}{', each its own' if apart else ''}"
+
+
 def _what(kind: tuple[Any, ...]) -> str:
-    _, resource, accelerator_type, devices = kind
+    resource, devices = kind[1], kind[2]
     if resource == "node":
         return "node"
-    name = accelerator_type if resource == "accelerator" and accelerator_type != NO_ACCEL else resource
-    used = RankSet(index for process in devices for index in process)
-    each = len(devices[0])
-    sharing = sum(len(process) for process in devices) // len(used)
-    how = f", {each} a rank" if each > 1 else f", {sharing} ranks each" if sharing > 1 else ""
-    return f"{name} {used}{how}"
+    counts = Counter(index for process in devices for index in process)
+    each, sharing = {len(process) for process in devices}, set(counts.values())
+    how = [f"{_span(each)} a rank"] if each != {1} else []
+    how += [f"{_span(sharing)} ranks on each"] if sharing != {1} else []
+    return ", ".join([f"{resource}{'s' if len(counts) > 1 else ''} {RankSet(counts)}", *how])
+
+
+def _span(numbers: set[int]) -> str:
+    return str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)}-{max(numbers)}"
 
 
 def by_nodes(accelerators: Mapping[int, RankSet]) -> str:

@@ -1,0 +1,185 @@
+"""Odd values from careless code: each is refused in words, or taken for what it says; none is misread."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+from rankplan import (
+    ComponentPlacement,
+    FlexiblePlacementStrategy,
+    Inventory,
+    PackedPlacementStrategy,
+    PlacementError,
+    Plan,
+    RankMap,
+    RankSet,
+    load_config,
+    parse_placement,
+)
+
+INVENTORY = Inventory.uniform(2, 8)
+
+
+def section(**keys: Any) -> dict[str, Any]:
+    return {"cluster": {"num_nodes": 2, **keys}}
+
+
+LOOP: dict[str, Any] = {}
+LOOP["again"] = LOOP
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        (section(component_placement={"a": {1, 2}}), "invalid-value"),
+        (section(component_placement={"a": np.arange(3)}), "invalid-value"),
+        (section(component_placement={None: "0"}), "invalid-value"),
+        (section(component_placement={1.5: "0", True: "1"}), "invalid-value"),
+        (section(component_placement={5: "0", "5": "1"}), "duplicate-key"),
+        (section(component_placement={"a": LOOP}), "invalid-value"),
+        (section(component_placement={"\ud800": "0"}), "invalid-value"),
+        (section(component_placement={"a": {"node_group": "\ud800", "placement": 0}}), "invalid-value"),
+        (section(node_groups=[{"label": "g", "node_ranks": "all", "x": 1}], num_nodes="9" * 5000), "invalid-value"),
+        (section(node_groups=[{"label": "g", "node_ranks": [2**40]}]), "invalid-value"),
+        (OmegaConf.create({"cluster": "${nope}"}), "invalid-value"),
+        ({"cluster": None}, "missing-key"),
+        (7, "invalid-value"),
+    ],
+)
+def test_odd_configs_are_refused_and_can_be_shown(config: Any, code: str) -> None:
+    with pytest.raises(PlacementError) as refused:
+        ComponentPlacement(config, INVENTORY)
+    assert code in {fault.code for fault in refused.value.diagnostics}
+    assert refused.value.render() and refused.value.render(color=True)
+    assert pickle.loads(pickle.dumps(refused.value)).diagnostics == refused.value.diagnostics
+
+
+@pytest.mark.parametrize(
+    "variable", [{"A=B": "1"}, {"": "1"}, {"A": "x\0y"}, {"A": "\ud800"}, {"A": True}, {"A": None}, {"A": 1, "B": 2}]
+)
+def test_variables_that_no_process_could_have_are_refused(variable: dict[str, Any]) -> None:
+    group = {"label": "g", "node_ranks": 0, "env_configs": [{"node_ranks": 0, "env_vars": [variable]}]}
+    with pytest.raises(PlacementError):
+        ComponentPlacement(section(node_groups=[group]), INVENTORY)
+
+
+def test_text_in_a_file_arrives_as_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / "conf.yaml").write_text(
+        "cluster:\n"
+        "  num_nodes: 1\n"
+        "  component_placement: {a: {node_group: 007, placement: 0}}\n"
+        "  node_groups:\n"
+        "    - label: 007\n"
+        "      node_ranks: 0\n"
+        "      env_configs: [{node_ranks: 0, env_vars: [{A: 12.10}, {B: 0010}, {C: 0x1F}, {D: 1e5}, {E: on}]}]\n"
+    )
+    placement = ComponentPlacement(tmp_path / "conf.yaml", Inventory.uniform(1, 1))
+    variables, _ = placement.inventory.environment(0, "007")
+    assert variables == {"A": "12.10", "B": "0010", "C": "0x1F", "D": "1e5", "E": "on"}
+    assert OmegaConf.create(load_config(tmp_path / "conf.yaml").to_dict()).cluster.num_nodes == 1
+
+
+def test_what_is_written_beside_a_merge_wins_and_is_pointed_at(tmp_path: Path) -> None:
+    (tmp_path / "conf.yaml").write_text(
+        "base: &base {placement: 0-3}\ncluster:\n  num_nodes: 1\n  component_placement:\n"
+        "    a:\n      <<: *base\n      placement: 0-99\n    b:\n      <<: *base\n"
+    )
+    with pytest.raises(PlacementError) as refused:
+        ComponentPlacement(tmp_path / "conf.yaml", Inventory.uniform(1, 4))
+    assert [(fault.line, fault.column) for fault in refused.value.diagnostics] == [(7, 18)]
+
+
+def test_a_folded_text_is_shown_without_the_number_of_a_line_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "conf.yaml").write_text(
+        "cluster:\n  num_nodes: 1\n  component_placement:\n    actor: >-\n      0-3,\n      5-:3\n"
+    )
+    with pytest.raises(PlacementError) as refused:
+        ComponentPlacement(tmp_path / "conf.yaml", Inventory.uniform(1, 8))
+    shown = refused.value.render()
+    assert "conf.yaml:4:12" in shown and "4 |" not in shown and "0-3, 5-:3" in shown
+
+
+def test_faults_of_a_mapping_come_in_its_order() -> None:
+    with pytest.raises(PlacementError) as refused:
+        ComponentPlacement(section(component_placement={"a": "99", "b": {"plcement": "0"}, "c": "7-0"}), INVENTORY)
+    paths = [fault.path for fault in refused.value.diagnostics]
+    assert [path.split(".")[2] for path in paths if path] == ["a", "b", "b", "c"]
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    inventory = Inventory.uniform(np.int64(2), np.int32(8))
+    config = section(component_placement={"a": {"node_group": "g", "placement": np.int64(3)}})
+    config["cluster"]["node_groups"] = [{"label": "g", "node_ranks": [np.int64(1)]}]
+    (row,) = ComponentPlacement(config, inventory).plan()["a"]
+    assert row.devices == [(1, 3)]
+    assert PackedPlacementStrategy(np.int64(0), np.uint8(3)).world_size == 4
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RankMap.from_lists([[2**32 - 1], [0]]),
+        lambda: FlexiblePlacementStrategy(5),  # type: ignore[arg-type]
+        lambda: parse_placement("0", -1),
+        lambda: Inventory.uniform(10**9, 8),
+        lambda: Inventory.from_dict({"nodes": [{"ranks": 0, "accelerator_ids": ["4,5", ""]}]}),
+        lambda: Inventory.from_dict({"nodes": [{"ranks": 0, "accelerator_ids": [True]}]}),
+        lambda: Inventory.from_dict({"nodes": [{"ranks": "0-99999999", "accelerators": 8}]}),
+        lambda: Inventory.from_dict([]),  # type: ignore[arg-type]
+    ],
+)
+def test_careless_arguments_are_refused(make: Any) -> None:
+    with pytest.raises(PlacementError) as refused:
+        make()
+    assert all(fault.help for fault in refused.value.diagnostics)
+
+
+@pytest.mark.parametrize("ranks", [[-1], [2**33], [2**32 - 1]])
+def test_a_set_of_what_is_no_rank_is_a_value_error(ranks: list[int]) -> None:
+    with pytest.raises(ValueError, match="is not a rank; ranks are 0 to 4294967294"):
+        RankSet(ranks)
+    with pytest.raises(ValueError):
+        RankSet("0-3").index(-1)
+    assert str(parse_placement(3, 8)) == "3:0"
+
+
+def test_inventories_are_equal_when_they_say_the_same_and_survive_their_file(tmp_path: Path) -> None:
+    apart = Inventory.from_dict({"nodes": [{"ranks": 1, "accelerators": 8}, {"ranks": [0], "accelerators": 8}]})
+    assert apart == INVENTORY == Inventory.uniform(2, 8, "NV_GPU")
+    node = {"ranks": 0, "accelerator_ids": ["GPU-5c89", "0010"], "hostname": "123456789e12", "labels": {"zone": "1e3"}}
+    odd = Inventory.from_dict({"nodes": [node]})
+    odd.to_yaml(tmp_path / "inventory.yaml")
+    assert Inventory.from_yaml(tmp_path / "inventory.yaml") == odd
+
+
+def test_a_plan_is_not_made_of_slices() -> None:
+    plan = ComponentPlacement(section(component_placement={"a": "all"}), INVENTORY).plan()
+    part = plan["a"][2:4]
+    assert str(part.accelerators()) == "2-3" and "2 processes on 1 nodes" in repr(part)
+    with pytest.raises(ValueError, match="a slice"):
+        Plan(plan.inventory, {"a": part})
+
+
+def test_strategies_keep_the_node_groups_they_were_checked_with() -> None:
+    def made(node: int) -> ComponentPlacement:
+        group = {"label": "g", "node_ranks": node}
+        components = {"a": {"node_group": "g", "placement": 0}}
+        return ComponentPlacement(section(component_placement=components, node_groups=[group]), INVENTORY)
+
+    first, second = made(0), made(1)
+    assert first.get_strategy("a") != second.get_strategy("a")
+    assert first.get_strategy("a") == made(0).get_strategy("a")
+    rows = first.get_strategy("a").get_placement(second.inventory)
+    assert rows == first.plan()["a"] and rows[0].cluster_node_rank == 0
+
+
+def test_sharing_of_many_components_is_found_in_no_time() -> None:
+    components = {f"c{index}": "all" for index in range(300)}
+    plan = ComponentPlacement(section(component_placement=components), INVENTORY).plan()
+    sharing = plan.sharing()
+    assert sharing.kind == "collocated" and len(sharing.pairs) == 300 * 299 // 2
