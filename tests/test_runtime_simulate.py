@@ -132,7 +132,7 @@ def test_a_faulty_section_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("text", ["2", "x8", "2x", "0x8", "2*8", "2x-1", "2x8x1", "٢x8"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not nodes x accelerators; write 2x8"):
+    with pytest.raises(ValueError, match="is not nodes x accelerators\\nhelp: write 2x8"):
         Cluster.simulate(text)
 
 

@@ -172,6 +172,20 @@ class Inventory:
         return cls.from_dict({"nodes": [entry]})
 
     @classmethod
+    def of_size(cls, text: str) -> Inventory:
+        """Return the inventory of a size such as ``2x8``: 2 equal nodes with 8 accelerators each.
+
+        Raises `PlacementError` for a text that is no size.
+        """
+        size = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,6})", text.strip(), re.ASCII)
+        if size is None:
+            message = f"{text!r} is not nodes x accelerators"
+            raise PlacementError(
+                [Diagnostic("invalid-value", message, "write 2x8 for 2 nodes with 8 accelerators each")]
+            )
+        return cls.uniform(int(size[1]), int(size[2]))
+
+    @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Inventory:
         """Return the inventory of a mapping: ``{"nodes": [{"ranks": "0-7", "accelerators": 8, ...}, ...]}``.
 

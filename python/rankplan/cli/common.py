@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,13 +38,10 @@ class Nodes(click.ParamType):  # type: ignore[type-arg]
         """Return the inventory of so many nodes."""
         if isinstance(value, Inventory):
             return value
-        size = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,5})", str(value), re.ASCII)
-        if size is None:
-            self.fail(f"{value!r} is not nodes x accelerators, e.g. 2x8 for 2 nodes of 8", param, ctx)
         try:
-            return Inventory.uniform(int(size[1]), int(size[2]))
+            return Inventory.of_size(str(value))
         except PlacementError as error:
-            self.fail(f"{value!r}: {error.message}", param, ctx)
+            self.fail(f"{error.message}; {error.help}", param, ctx)
 
 
 @dataclass(frozen=True, slots=True)

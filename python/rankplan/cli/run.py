@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.table import Table
 
 from rankplan._core import RankSet
-from rankplan.cli.common import Nodes, faults_end_it, print_table, stderr
+from rankplan.cli.common import Nodes, faults_end_it, print_table, stderr, stdout
 from rankplan.config.load import load_config
 from rankplan.config.section import read_config
 from rankplan.errors import RankplanError
@@ -23,7 +26,7 @@ from rankplan.placement import ComponentPlacement
 from rankplan.render.tables import MOST_ROWS, table
 
 if TYPE_CHECKING:
-    from rankplan.runtime import Cluster, RankReport, Worker
+    from rankplan.runtime import Cluster, GroupSpec, RankReport, Worker
 
 _Report = Callable[[str], None]
 
@@ -82,24 +85,34 @@ def run(
             raise error
         if inventory is not None:
             ComponentPlacement(config, inventory)
+        if not stdout.is_terminal:
+            os.environ.setdefault("RAY_COLOR_PREFIX", "0")
+        os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+        # Ray reads these when it is imported.
         from rankplan.runtime import Cluster
         from rankplan.runtime.roll_call import RollCall
 
         worker = _worker(worker_name) if worker_name else RollCall
-        if not callable(getattr(worker, method, None)) or method.startswith("_"):
+        try:
+            spec = worker.create_group()
+        except TypeError as error:
+            raise click.BadParameter(str(error), param_hint="--worker") from None
+        if not spec.has_method(method):
             raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
         with _progress() as report:
             options: dict[str, Any] = {"cluster_cfg": config["cluster"], "on_progress": report}
             cluster = Cluster(address=ray, **options) if inventory is None else Cluster.simulate(inventory, **options)
             with cluster:
-                reports = _run(cluster, ComponentPlacement(config, cluster), worker, method, timeout, isolate, report)
+                # Ray's own handler would end the process where it stands.
+                signal.signal(signal.SIGTERM, _terminate)
+                reports = _run(cluster, ComponentPlacement(config, cluster), spec, method, timeout, isolate, report)
         print_table(_table(reports))
 
 
 def _run(
     cluster: Cluster,
     placement: ComponentPlacement,
-    worker: type[Worker],
+    spec: GroupSpec,
     method: str,
     timeout: float,
     isolate: bool,
@@ -108,7 +121,7 @@ def _run(
     groups = {}
     for component in placement.components:
         report(f"launching {component}")
-        groups[component] = worker.create_group().launch(
+        groups[component] = spec.launch(
             cluster, placement.get_strategy(component), component, isolate_accelerator=isolate, timeout=timeout
         )
     report(f"running {method}()")
@@ -116,6 +129,11 @@ def _run(
         call.wait()
     report("verifying")
     return [found for group in groups.values() for found in group.verify()]
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    click.echo("terminated", err=True)
+    sys.exit(128 + number)
 
 
 def _worker(name: str) -> type[Worker]:
@@ -127,7 +145,7 @@ def _worker(name: str) -> type[Worker]:
     sys.path.insert(0, str(Path.cwd()))
     try:
         worker = getattr(importlib.import_module(module_name), class_name, None)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RankplanError(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
     if not (isinstance(worker, type) and issubclass(worker, Worker)):
         raise click.BadParameter(

@@ -1,5 +1,7 @@
 """Binding a plan to Ray actors: the only part of rankplan that needs Ray."""
 
+import os
+
 try:
     import ray  # noqa: F401
 except ModuleNotFoundError as missing:
@@ -8,6 +10,9 @@ except ModuleNotFoundError as missing:
     from rankplan.errors import ClusterError
 
     raise ClusterError("this needs Ray, which is not installed: pip install 'rankplan[ray]'") from None
+
+# Of several ranks that fail in one call the first is reported; Ray would print the others, with their pickled bytes.
+os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
 
 from rankplan.runtime.calls import Call
 from rankplan.runtime.cluster import Cluster

@@ -13,6 +13,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from rankplan._core import RankSet
 from rankplan.errors import WorkerError
 from rankplan.placement import Placement
+from rankplan.runtime import session
 from rankplan.runtime.faults import Fault
 
 _TICK_SECONDS = 0.5
@@ -93,13 +94,15 @@ class Call:
     ) -> None:
         self._component, self._method = component, method
         self._placements, self._answers = placements, answers
+        self._session = session.current()
 
     def __repr__(self) -> str:
-        state = "done" if self.done() else "running"
+        state = "closed" if self._session != session.current() else "done" if self.done() else "running"
         return f"<{self._component}.{self._method}() on {len(self._answers)} ranks, {state}>"
 
     def done(self) -> bool:
-        """Whether every rank has answered or failed."""
+        """Whether every rank has answered or failed. Raises ``WorkerError`` when the cluster was closed."""
+        self._check_open()
         return len(_done(self._answers)) == len(self._answers)
 
     def wait(self, timeout: float | None = None) -> list[Any]:
@@ -108,6 +111,7 @@ class Call:
         Raises ``WorkerError`` as soon as one rank has failed or died (the others are left to finish), and
         ``TimeoutError`` when some have not answered after ``timeout`` seconds; the call goes on then.
         """
+        self._check_open()
         try:
             return collect(self._answers, timeout)
         except Unanswered as unanswered:
@@ -127,3 +131,8 @@ class Call:
                 fault.remote_traceback,
             )
             raise fault.noted(error) from fault.cause
+
+    def _check_open(self) -> None:
+        if self._session != session.current():
+            where = f"{self._component}.{self._method}()"
+            raise WorkerError(f"{where}: the cluster was closed, and the answers with it", self._component)

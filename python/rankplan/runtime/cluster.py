@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -20,6 +20,7 @@ from ray.exceptions import RayError
 from rankplan.config.section import read_section
 from rankplan.errors import ClusterError, LaunchError
 from rankplan.inventory import Inventory
+from rankplan.runtime import session
 from rankplan.runtime.node_order import NodeFacts, in_order
 from rankplan.runtime.probe import look_at, wait_for_nodes
 from rankplan.runtime.simulate import Raylets
@@ -68,7 +69,10 @@ class Cluster:
         self._raylets: Raylets | None = None
         self._launched = False
         self._closed = False
+        self._restore_handler = session.keep_handler()
         self._connected_here = _connect(address, num_nodes)
+        self._session = session.current()
+        self._address = str(ray.get_runtime_context().gcs_address)
         try:
             nodes = _nodes(num_nodes, timeout, self.report)
             self.node_ids = tuple(node.node_id for node in nodes)
@@ -95,7 +99,11 @@ class Cluster:
         Raises ``PlacementError`` for a faulty section, before anything is started, and ``ClusterError`` when this
         process is connected to Ray already.
         """
-        inventory = _declared(nodes) if isinstance(nodes, str) else nodes
+        inventory = Inventory.of_size(nodes) if isinstance(nodes, str) else nodes
+        if not isinstance(inventory, Inventory):
+            raise TypeError(f'{nodes!r} is neither a size such as "2x8" nor an Inventory')
+        if threading.current_thread() is not threading.main_thread():
+            raise ClusterError("a cluster is simulated from the main thread; groups can be launched from any thread")
         if cluster_cfg is not None:
             inventory = inventory.with_config(cluster_cfg)
         if ray.is_initialized():
@@ -117,7 +125,7 @@ class Cluster:
     @property
     def address(self) -> str:
         """The address that other processes can connect to, as ``Cluster(address=...)`` or ``RAY_ADDRESS``."""
-        return str(ray.get_runtime_context().gcs_address)
+        return self._address
 
     @property
     def num_nodes(self) -> int:
@@ -134,10 +142,11 @@ class Cluster:
         with ExitStack() as steps:
             if self._raylets is not None:
                 steps.callback(self._raylets.close)
-            if self._connected_here:
+            if self._connected_here and self._session == session.current():
+                steps.callback(self._restore_handler)
                 steps.callback(ray.shutdown)
-            if self._connected_here and self._launched:
-                steps.callback(time.sleep, _LAST_LINES_SECONDS)
+                if self._launched:
+                    steps.callback(time.sleep, _LAST_LINES_SECONDS)
             for group in self._groups:
                 steps.callback(group.shutdown)
 
@@ -154,7 +163,7 @@ class Cluster:
 
     def check_open(self) -> None:
         """Raise ``LaunchError`` when nothing can be launched here any more."""
-        if self._closed:
+        if self._closed or self._session != session.current():
             raise LaunchError("the cluster was closed; launch inside its `with`, or before close()")
 
     def remember(self, group: WorkerGroup) -> None:
@@ -186,13 +195,6 @@ def _configured_nodes(cluster_cfg: Mapping[str, Any], num_nodes: int | None) -> 
     if num_nodes not in (None, configured):
         raise ClusterError(f"num_nodes is {num_nodes}, but {configured} in cluster_cfg; leave the argument out")
     return configured
-
-
-def _declared(text: str) -> Inventory:
-    size = re.fullmatch(r"\s*([1-9][0-9]*)\s*x\s*([0-9]+)\s*", text, re.ASCII)
-    if size is None:
-        raise ValueError(f"{text!r} is not nodes x accelerators; write 2x8 for 2 nodes with 8 accelerators each")
-    return Inventory.uniform(num_nodes=int(size[1]), accelerators=int(size[2]))
 
 
 def _connect(address: str | None, num_nodes: int | None) -> bool:

@@ -23,8 +23,11 @@ class RankFailure(Exception):
         super().__init__(summary, remote_traceback, pickled)
         self.summary, self.remote_traceback, self.pickled = summary, remote_traceback, pickled
 
+    def __str__(self) -> str:
+        return self.summary
+
     @classmethod
-    def of(cls, error: Exception) -> RankFailure:
+    def of(cls, error: BaseException) -> RankFailure:
         """Pack an exception that was just caught, without the frame that caught it."""
         caught = error.__traceback__
         lines = traceback.format_exception(type(error), error, caught.tb_next if caught else None)
@@ -32,7 +35,7 @@ class RankFailure(Exception):
             pickled = cloudpickle.dumps(error)
         except Exception:
             pickled = None
-        return cls(traceback.format_exception_only(error)[-1].strip(), "".join(lines), pickled)
+        return cls(_summary(error), "".join(lines), pickled)
 
     def cause(self) -> BaseException | None:
         """Return the exception, where it can be loaded here."""
@@ -57,7 +60,7 @@ class Fault:
         if isinstance(error, RayTaskError):
             if isinstance(error.cause, RankFailure):
                 return cls(f"raised {error.cause.summary}", error.cause.remote_traceback, error.cause.cause())
-            return cls(f"failed: {error.cause}", str(error), error.cause)
+            return cls(f"failed: {type(error.cause).__name__}: {error.cause}", str(error), error.cause)
         if isinstance(error, ActorUnschedulableError):
             return cls("found no node: the one it is planned on has left the cluster", cause=error)
         if isinstance(error, RayActorError) and not isinstance(error, ActorUnavailableError):
@@ -69,6 +72,16 @@ class Fault:
         if self.remote_traceback is not None:
             error.add_note(self.remote_traceback)
         return error
+
+
+def _summary(error: BaseException) -> str:
+    """Return the type and the first line of an exception's text."""
+    try:
+        text = str(error).strip()
+    except Exception:
+        text = "its text cannot be had"
+    name = type(error).__name__
+    return f"{name}: {text.splitlines()[0]}" if text else name
 
 
 _DEATH_HEADER = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:", "name:")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rankplan._core import RankSet
+from rankplan.config.models import as_int
 from rankplan.errors import WorkerError
 from rankplan.placement import (
     NodePlacementStrategy,
@@ -19,6 +21,7 @@ from rankplan.placement import (
     Placements,
     PlacementStrategy,
 )
+from rankplan.runtime import session
 from rankplan.runtime.calls import Call
 from rankplan.runtime.launch import LiveRank, Recipe, bring_up, destroy
 from rankplan.runtime.verify import RankReport, check
@@ -35,10 +38,12 @@ class RankSelection:
 
     def __init__(self, component: str, worker_class: type, ranks: Sequence[LiveRank]) -> None:
         self._component, self._worker_class, self._ranks = component, worker_class, ranks
+        self._session = session.current()
 
     def __repr__(self) -> str:
         ranks = RankSet([rank.expected.placement.rank for rank in self._ranks])
-        return f"<{self._component}: {self._worker_class.__name__} on rank {ranks}>"
+        state = f"on rank {ranks}" if ranks else "shut down"
+        return f"<{self._component}: {self._worker_class.__name__} {state}>"
 
     def __getattr__(self, name: str) -> Callable[..., Call]:
         # pickle, copy and notebooks ask for private names, some before __init__ has run
@@ -56,7 +61,7 @@ class RankSelection:
         return self._call(method, answers)
 
     def _running(self, method: str) -> Sequence[LiveRank]:
-        if not self._ranks:
+        if not self._ranks or self._session != session.current():
             raise WorkerError(
                 f"{self._component}.{method}(): the group was shut down; launch it again", self._component
             )
@@ -96,9 +101,10 @@ class WorkerGroup(RankSelection):
 
     def execute_on(self, *ranks: int) -> RankSelection:
         """Return some ranks, to call methods on; raises ``ValueError`` for a rank that is not there, or named twice."""
-        unknown = [rank for rank in ranks if rank not in range(self.world_size)]
+        self._running("execute_on")
+        unknown = [rank for rank in ranks if as_int(rank) not in range(self.world_size)]
         if unknown or not ranks or len(set(ranks)) < len(ranks):
-            given = ", ".join(map(str, ranks)) or "none"
+            given = ", ".join(map(repr, ranks)) or "none"
             raise ValueError(
                 f"{self._component} has the ranks {RankSet(range(self.world_size))}; execute_on() takes some of them, "
                 f"each once, and was given {given}"
@@ -118,7 +124,8 @@ class WorkerGroup(RankSelection):
     def shutdown(self) -> None:
         """End the ranks, whatever they are doing; may be called again."""
         ranks, self._ranks = self._ranks, []
-        destroy([rank.host for rank in ranks])
+        if self._session == session.current():
+            destroy([rank.host for rank in ranks])
         self._cluster.forget(self)
 
     def __enter__(self) -> Self:
@@ -151,6 +158,10 @@ class GroupSpec:
     def __repr__(self) -> str:
         return f"<group of {self._recipe.worker_class.__name__}, not launched>"
 
+    def has_method(self, name: str) -> bool:
+        """Whether this can be called on the group."""
+        return _is_method(self._recipe.worker_class, name)
+
     def launch(
         self,
         cluster: Cluster,
@@ -171,7 +182,15 @@ class GroupSpec:
         All or nothing: raises ``LaunchError`` naming component, rank and node, and leaves no process behind, when any
         rank does not come up or is not as planned. ``PlacementError`` when the strategy does not fit the cluster.
         """
+        if not hasattr(cluster, "check_open"):
+            raise TypeError(f"{type(cluster).__name__} is no rankplan.Cluster; a group is launched on a live one")
         cluster.check_open()
+        if max_concurrency is not None and (as_int(max_concurrency) or 0) < 1:
+            raise ValueError(f"max_concurrency is {max_concurrency!r}; it must be a whole number of 1 or more")
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+            raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds above 0")
+        if name is not None and (not isinstance(name, str) or not name):
+            raise ValueError(f"name is {name!r}; it must be text that is not empty")
         component = name or self._recipe.worker_class.__name__
         if placement_strategy is None:
             placement_strategy = _one_process_each(cluster.inventory)
@@ -193,7 +212,7 @@ class GroupSpec:
 
 def _is_method(worker_class: type, name: str) -> bool:
     public = not name.startswith("_") and name != "create_group"
-    return public and callable(getattr(worker_class, name, None))
+    return public and name in dir(worker_class) and callable(getattr(worker_class, name))
 
 
 def _methods(worker_class: type) -> list[str]:

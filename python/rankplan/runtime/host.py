@@ -15,6 +15,7 @@ import os
 import pickle
 import socket
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,8 @@ class Host:
     def __init__(self, name: str) -> None:
         self._name = name
         self._worker: Any = None
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
         return self._name  # Ray puts it before each line that this process prints
@@ -68,7 +71,9 @@ class Host:
         try:
             worker_class, args, kwargs = pickle.loads(payload)
             self._worker = worker_class(*args, **kwargs)
-        except Exception as error:
+        except SystemExit:
+            raise
+        except BaseException as error:
             raise RankFailure.of(error) from None
         return Sighting.here()
 
@@ -77,12 +82,26 @@ class Host:
         return Sighting.here()
 
     def call(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Run a method of the worker. One that is ``async`` runs to its end in an event loop of its own."""
+        """Run a method of the worker. One that is ``async`` runs to its end in the event loop of the process."""
         try:
             value = getattr(self._worker, method)(*args, **kwargs)
-            return asyncio.run(value) if inspect.iscoroutine(value) else value
-        except Exception as error:
+            if inspect.iscoroutine(value):
+                value = asyncio.run_coroutine_threadsafe(value, self._event_loop()).result()
+            if inspect.isgenerator(value) or inspect.isasyncgen(value):
+                raise TypeError(f"{method}() returns a generator, which cannot be sent to the driver; return a list")
+            return value
+        except SystemExit:
+            raise
+        except BaseException as error:
             raise RankFailure.of(error) from None
+
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the one loop of this process, so that what an ``async`` method starts is there for the next."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="rankplan-async", daemon=True).start()
+            return self._loop
 
 
 # Any: the types of Ray know no options() of a decorated class

@@ -77,8 +77,8 @@ def bring_up(
         ranks, nodes = RankSet({row.rank for row in late}), RankSet({row.cluster_node_rank for row in late})
         raise LaunchError(
             f"{component}: {len(ranks)} of {len(placements)} ranks did not come up within {timeout:g} s, so the group "
-            f"is not launched: rank {ranks} on node {nodes}; see what the constructor waits for, or give launch() a "
-            "longer timeout",
+            f"is not launched: rank {ranks} on node {nodes}; see what the constructor waits for, or allow more time "
+            "(timeout)",
             component,
             late[0].rank,
             late[0].cluster_node_rank,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,18 +73,22 @@ def find_seats(cluster: Cluster, component: str, placements: Sequence[Placement]
 
 
 def _check_interpreters(component: str, seats: Sequence[Seat]) -> None:
-    """Look on each node for the interpreters it needs: with one that is not there Ray would wait for minutes."""
-    wanted = {(seat.node_id, seat.interpreter): seat.placement for seat in seats if seat.interpreter is not None}
-    looks = [_is_executable.options(scheduling_strategy=pinned(node)).remote(path) for node, path in wanted]
+    """Try the interpreters on their nodes: with one that is not there, or has no Ray, Ray would wait for minutes."""
+    wanted = {(seat.node_id, seat.interpreter): seat for seat in seats if seat.interpreter is not None}
+    tries = [
+        _fault_of.options(scheduling_strategy=pinned(node)).remote(path, start_variables(seat.env_vars))
+        for (node, path), seat in wanted.items()
+    ]
     try:
-        there = collect(looks, _LOOK_SECONDS)
+        faults = collect(tries, _LOOK_SECONDS)
     except (Failed, Unanswered):
         return  # there is more amiss with a node than its interpreter: the launch will find it, and say who is hit
-    for (_, path), row, found in zip(wanted, wanted.values(), there, strict=True):
-        if not found:
+    for (_, path), seat, fault in zip(wanted, wanted.values(), faults, strict=True):
+        if fault is not None:
+            row = seat.placement
             raise LaunchError(
                 f"{component} rank {row.rank} (node {row.cluster_node_rank}): the interpreter {path} of node group "
-                f"{row.node_group_label!r} is no executable file on that node",
+                f"{row.node_group_label!r} {fault}",
                 component,
                 row.rank,
                 row.cluster_node_rank,
@@ -91,5 +96,21 @@ def _check_interpreters(component: str, seats: Sequence[Seat]) -> None:
 
 
 @ray.remote(num_cpus=0)
-def _is_executable(path: str) -> bool:
-    return Path(path).is_file() and os.access(path, os.X_OK)
+def _fault_of(path: str, variables: Mapping[str, str]) -> str | None:
+    """Return what is wrong with an interpreter on this node."""
+    if not (Path(path).is_file() and os.access(path, os.X_OK)):
+        return "is no executable file on that node"
+    try:
+        done = subprocess.run(
+            [path, "-c", "import ray, rankplan; print('there')"],
+            env={**os.environ, **variables},
+            text=True,
+            capture_output=True,
+            timeout=_LOOK_SECONDS / 2,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"does not run on that node: {error}"
+    if done.stdout.strip() == "there":
+        return None
+    said = done.stderr.strip().splitlines() or ["it is no Python"]
+    return f"cannot import ray and rankplan on that node: {said[-1]}"

@@ -15,6 +15,7 @@ from ray import cluster_utils
 
 from rankplan.accelerators import VENDORS, vendor
 from rankplan.errors import ClusterError
+from rankplan.runtime import session
 from rankplan.runtime.node_order import NODE_RANK_VARIABLES
 from rankplan.runtime.probe import MODEL_LABEL, TYPE_LABEL
 from rankplan.runtime.processes import Process, end, family
@@ -42,6 +43,7 @@ class Raylets:
     def __init__(self, inventory: Inventory, report: Callable[[str], None]) -> None:
         base = tempfile.gettempdir()
         self._folder = tempfile.mkdtemp(prefix="rankplan-", dir=base if len(base) <= _LONGEST_BASE else "/tmp")
+        self._restore_handler = session.keep_handler()
         self._cluster = cluster_utils.Cluster()
         self._closed = False
         try:
@@ -51,7 +53,8 @@ class Raylets:
                     self._cluster.add_node(**_node_options(inventory.node(rank), rank))
             self.address = str(self._cluster.address)
         except BaseException as error:
-            self.close()
+            # A raylet that was about to start is in no list of Ray's, and would be waited for in vain.
+            self.close(patience=0.0)
             if isinstance(error, Exception):
                 raise ClusterError(f"the simulated cluster did not start: {error}") from error
             raise
@@ -66,8 +69,11 @@ class Raylets:
         hidden = dict.fromkeys([*NODE_RANK_VARIABLES, *(row.visibility for row in VENDORS)])
         return {**hidden, "RAY_TMPDIR": self._folder, "RAY_USAGE_STATS_ENABLED": "0", **_NO_WARNING}
 
-    def close(self) -> None:
-        """End every process of the cluster and remove its folder; may be called again."""
+    def close(self, patience: float = _GONE_SECONDS) -> None:
+        """End every process of the cluster and remove its folder; may be called again.
+
+        Those that end by themselves have ``patience`` seconds for it.
+        """
         if self._closed:
             return
         self._closed = True
@@ -79,8 +85,9 @@ class Raylets:
             _logger.debug("Ray did not end its processes by itself: %s", error)
         finally:
             # workers end when they miss their raylet
-            end(processes | self.processes(), _GONE_SECONDS)
+            end(processes | self.processes(), patience)
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._restore_handler()
 
     def processes(self) -> set[Process]:
         """Return the processes of the cluster: Ray's own, the ranks, and what those have started."""

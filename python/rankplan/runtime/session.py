@@ -1,0 +1,28 @@
+"""Which connection to Ray a thing belongs to: for one that outlived its connection, Ray would start a new cluster."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+
+import ray
+
+
+def current() -> str | None:
+    """Return what tells this process's connection to Ray from any other, or ``None`` without a connection."""
+    if not ray.is_initialized():
+        return None
+    context = ray.get_runtime_context()
+    return f"{context.gcs_address} {context.get_job_id()}"
+
+
+def keep_handler() -> Callable[[], None]:
+    """Return what puts the program's SIGTERM handler back: Ray takes its place when it starts, and keeps it."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def restore() -> None:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+    return restore

@@ -1,0 +1,208 @@
+"""A live cluster used as it is not meant to be: each is one error in words, and no second Ray is started."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from rankplan import (
+    Cluster,
+    ClusterError,
+    FlexiblePlacementStrategy,
+    Inventory,
+    LaunchError,
+    NodePlacementStrategy,
+    Worker,
+    WorkerError,
+    WorkerGroup,
+)
+
+STRATEGY = FlexiblePlacementStrategy([[0], [1]])
+
+
+class Odd(Worker):
+    """Returns what cannot be sent, and fails in odd ways."""
+
+    def generator(self) -> Any:
+        yield self.rank
+
+    async def begin(self) -> None:
+        self.task = asyncio.ensure_future(asyncio.sleep(0.1, "kept"))
+
+    async def finish(self) -> str:
+        return await self.task
+
+    def noted(self) -> None:
+        error = ValueError("first line\nsecond line")
+        error.add_note("a note")
+        raise error
+
+    def cancelled(self) -> None:
+        raise asyncio.CancelledError
+
+    def rest(self) -> int:
+        time.sleep(0.2)
+        return self.rank
+
+
+@pytest.fixture(scope="module")
+def group() -> Iterator[WorkerGroup]:
+    with Cluster.simulate("1x2") as cluster:
+        yield Odd.create_group().launch(cluster, STRATEGY, name="odd")
+
+
+def test_a_generator_is_refused_and_not_cut_to_its_first_item(group: WorkerGroup) -> None:
+    with pytest.raises(WorkerError, match=r"generator\(\) returns a generator, .* return a list"):
+        group.generator().wait()
+
+
+def test_async_methods_share_one_event_loop(group: WorkerGroup) -> None:
+    group.begin().wait()
+    assert group.finish().wait() == ["kept", "kept"]
+
+
+def test_a_fault_is_named_by_its_type_and_first_line(group: WorkerGroup) -> None:
+    with pytest.raises(WorkerError, match=r"noted\(\) raised ValueError: first line"):
+        group.noted().wait()
+    with pytest.raises(WorkerError, match=r"cancelled\(\) raised CancelledError"):
+        group.cancelled().wait()
+
+
+@pytest.mark.parametrize("ranks", [(1.0,), (True,), ("0",), (), (0, 0), (2,)])
+def test_execute_on_takes_ranks(group: WorkerGroup, ranks: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match="odd has the ranks 0-1; execute_on"):
+        group.execute_on(*ranks)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"timeout": float("nan")},
+        {"timeout": -1},
+        {"timeout": "5"},
+        {"max_concurrency": 0},
+        {"max_concurrency": 1.5},
+        {"name": ""},
+        {"name": 5},
+    ],
+)
+def test_launch_refuses_options_that_make_no_sense(group: WorkerGroup, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(options))} is "):
+        Odd.create_group().launch(group._cluster, STRATEGY, **options)
+
+
+def test_an_interpreter_without_ray_is_found_at_once(group: WorkerGroup) -> None:
+    cluster = group._cluster
+    known = cluster.inventory
+    environment = {"node_ranks": 0, "python_interpreter_path": "/bin/true"}
+    section = {"num_nodes": 1, "node_groups": [{"label": "g", "node_ranks": 0, "env_configs": [environment]}]}
+    cluster.inventory = known.with_config(section)
+    try:
+        with pytest.raises(LaunchError, match="/bin/true of node group 'g' cannot import ray and rankplan"):
+            Odd.create_group().launch(cluster, FlexiblePlacementStrategy([[0]], "g"))
+    finally:
+        cluster.inventory = known
+
+
+def test_only_a_live_cluster_can_be_launched_on() -> None:
+    with pytest.raises(TypeError, match=r"Inventory is no rankplan\.Cluster"):
+        Odd.create_group().launch(Inventory.uniform(1, 1))  # type: ignore[arg-type]
+
+
+def test_a_cluster_is_simulated_from_the_main_thread() -> None:
+    errors: list[BaseException] = []
+
+    def simulate() -> None:
+        try:
+            Cluster.simulate("1x1")
+        except ClusterError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=simulate)
+    thread.start()
+    thread.join()
+    assert "from the main thread" in str(errors[0])
+
+
+def test_what_outlives_its_cluster_starts_no_other(group: WorkerGroup) -> None:
+    """The last test of the module: the cluster is closed here."""
+    cluster, done, running, some = group._cluster, group.rest(), group.rest(), group.execute_on(1)
+    done.wait()
+    address = cluster.address
+    inner = Cluster()
+    assert inner.address == address
+    cluster.close()
+    for use in (done.wait, running.wait, running.done, some.rest, group.rest, group.verify):
+        with pytest.raises(WorkerError, match=r"closed|shut down"):
+            use()
+    assert "closed" in repr(running) and "shut down" in repr(group) and cluster.address == address
+    for closed in (cluster, inner):
+        with pytest.raises(LaunchError, match="the cluster was closed"):
+            Odd.create_group().launch(closed, NodePlacementStrategy([0]))
+    group.shutdown()
+    inner.close()
+    assert not ray.is_initialized()
+
+
+def test_the_handler_of_a_program_is_there_again() -> None:
+    def mine(number: int, frame: object) -> None:
+        raise AssertionError
+
+    before = signal.signal(signal.SIGTERM, mine)
+    try:
+        with Cluster.simulate("1x0"):
+            pass
+        assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+MISTAKES = """
+from rankplan import Worker
+class NeedsArgument(Worker):
+    def __init__(self, size): pass
+class Hides(Worker):
+    def verify(self): pass
+class Fine(Worker):
+    def run(self): print("hello from a rank")
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (["--worker", "mistakes:NeedsArgument"], "missing a required argument: 'size'", 2),
+        (["--worker", "mistakes:Hides"], "would be hidden by WorkerGroup.verify", 2),
+        (["--method", "create_group"], "has no method 'create_group'", 2),
+        (["--method", "mro"], "has no method 'mro'", 2),
+        (["--worker", "leaves:X"], "importing leaves failed: SystemExit: no way", 1),
+        (["--worker", "nowhere:X"], "importing nowhere failed: ModuleNotFoundError", 1),
+    ],
+)
+def test_a_worker_that_cannot_run_is_refused_before_anything_starts(
+    arguments: list[str], message: str, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "one.yaml").write_text("cluster: {num_nodes: 1, component_placement: {actor: 0}}\n")
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    (tmp_path / "leaves.py").write_text("import sys; sys.exit('no way')\n")
+    command = [sys.executable, "-m", "rankplan", "run", "one.yaml", "--simulate", "1x1", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True)
+    assert done.returncode == code and message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_without_a_terminal_there_is_no_colour(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("cluster: {num_nodes: 1, component_placement: {actor: 0-1}}\n")
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    command = [sys.executable, "-m", "rankplan", "run", "one.yaml", "--simulate", "1x2", "--worker", "mistakes:Fine"]
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr and done.stdout.count("hello from a rank") == 2
