@@ -33,6 +33,8 @@ ALIASES = b"".join(
     f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n".encode() for before, name in pairwise("abcdefghi")
 )
 
+MERGES = ALIASES.replace(b"[", b"{<<: [").replace(b"]", b"]}")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -94,6 +96,10 @@ def test_an_inventory_file_decides(folder: Path) -> None:
         (b"[" * 100_000 + b"]" * 100_000, "the file is nested too deeply"),
         (b"a: &a [1,1,1,1,1,1,1,1,1]\n" + ALIASES, "its aliases stand for"),
         (b"a: &a {b: *a}\n", "an alias stands inside its own anchor"),
+        (
+            b"a: &a {k: 1}\n" + ALIASES.replace(b"[", b"{<<: [").replace(b"]", b"]}"),
+            "the config has no `cluster` section",
+        ),
         (b"a: !!int abc\n", "the tag `tag:yaml.org,2002:int` does not fit"),
         (b"a: !!python/object:os.system {}\n", "the tag `tag:yaml.org,2002:python/object:os.system` does not fit"),
         (b"", "the file holds nothing; it must be a mapping"),

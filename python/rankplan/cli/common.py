@@ -17,8 +17,9 @@ from rankplan.config.section import read_config
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
 
-stdout = Console(highlight=False, soft_wrap=True)
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+# Names come from configs: a bracket in one is no markup.
+stdout = Console(highlight=False, markup=False, soft_wrap=True)
+stderr = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 EXPECTED = (RankplanError, OSError)
 """What a user's input or cluster can cause; anything else is a fault of rankplan and keeps its traceback."""
@@ -97,13 +98,12 @@ def say_assumed(file: str, inventory: Inventory) -> None:
     stderr.print(
         f"{file}: assuming {nodes} with {ASSUMED} accelerators each; --nodes, --inventory or --ray say what there is",
         style="dim",
-        markup=False,
     )
 
 
 def print_table(table: Table) -> None:
     """Print a table: as wide as the terminal, or as wide as it wants to be where there is none."""
-    console = stdout if stdout.is_terminal else Console(highlight=False, width=10_000)
+    console = stdout if stdout.is_terminal else Console(highlight=False, markup=False, width=10_000)
     with console.capture() as capture:
         console.print(table, soft_wrap=False)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))

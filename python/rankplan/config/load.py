@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -118,6 +118,7 @@ class Document:
         self.lines = _LINE_BREAK.split(text)
         self.faults: list[Diagnostic] = []
         self._made: dict[int, tuple[Any, int]] = {}
+        self._pairs: dict[int, list[tuple[yaml.ScalarNode, yaml.Node]]] = {}
         try:
             self._check_depth(text)
             self.root = _Composer(text).get_single_node()
@@ -190,32 +191,30 @@ class Document:
         self._made[id(node)] = value, total
         return value, total
 
-    def _items(
-        self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]
-    ) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
-        """Yield keys and values, merged mappings first so that what is written beside them wins."""
-        seen: dict[str, yaml.Node] = {}
-        own: list[tuple[yaml.ScalarNode, yaml.Node]] = []
+    def _items(self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+        """Return keys and values; what is written in the mapping itself wins over what it merges."""
+        if id(node) in self._pairs:
+            return self._pairs[id(node)]
+        merged: dict[str, tuple[yaml.ScalarNode, yaml.Node]] = {}
+        own: dict[str, tuple[yaml.ScalarNode, yaml.Node]] = {}
         for key, value in node.value:
             if key.tag == _TAG + "merge":
-                merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
-                for part in reversed(merged):
-                    if isinstance(part, yaml.MappingNode) and not any(part is other for other in (*above, node)):
-                        yield from self._items(part, (*above, node))
+                parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
+                for part in reversed(parts):
+                    if isinstance(part, yaml.MappingNode) and part not in (*above, node):
+                        merged |= {name.value: (name, item) for name, item in self._items(part, (*above, node))}
                     else:
                         self.faults.append(self.refuse("`<<` takes a mapping or a list of mappings", value.start_mark))
             elif not isinstance(key, yaml.ScalarNode):
                 self.faults.append(self.refuse("a key must be plain text", key.start_mark, help="quote the key"))
-            elif key.value in seen:
-                first = seen[key.value].start_mark.line + 1
+            elif key.value in own:
+                first = own[key.value][0].start_mark.line + 1
                 message = f"key `{key.value}` stands here twice; it was first given on line {first}"
-                fault = self.refuse(message, key.start_mark, "duplicate-key", "keep one of the two")
-                if fault not in self.faults:
-                    self.faults.append(fault)
+                self.faults.append(self.refuse(message, key.start_mark, "duplicate-key", "keep one of the two"))
             else:
-                seen[key.value] = key
-                own.append((key, value))
-        yield from own
+                own[key.value] = key, value
+        self._pairs[id(node)] = list((merged | own).values())
+        return self._pairs[id(node)]
 
     def _scalar(self, node: yaml.Node) -> Any:
         text = node.value
@@ -245,9 +244,7 @@ class Document:
         for part in path:
             child: tuple[yaml.Node | None, yaml.Node] | None = None
             if isinstance(node, yaml.MappingNode):
-                # What is written in the mapping itself comes after what it merges, and wins.
-                found = [(k, v) for k, v in self._items(node, ()) if k.value == str(part)]
-                child = found[-1] if found else None
+                child = next(((k, v) for k, v in self._items(node, ()) if k.value == str(part)), None)
             elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
                 child = (None, node.value[part])
             if child is None:
