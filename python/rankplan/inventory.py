@@ -149,6 +149,8 @@ class Inventory:
         self._section = section
         self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
         self._configured: Inventory | None = None
+        groups = section.node_groups if section else []
+        self._groups = {group.label: group for group in reversed(groups)}
         self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
 
     @classmethod
@@ -289,7 +291,7 @@ class Inventory:
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group of this label, or ``None``; reserved groups are not configured."""
-        return self._section.group(label) if self._section else None
+        return self._groups.get(label)
 
     @property
     def group_labels(self) -> list[str]:

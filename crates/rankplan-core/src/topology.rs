@@ -1,12 +1,13 @@
 //! What a resource rank means: the nodes of the selected groups and their resources, as prefix sums.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{MAX_LOCAL, MAX_RANK, NodeRank, ResourceRank};
 use crate::inventory::Inventory;
-use crate::rank_set::RankSet;
+use crate::rank_set::{RankRange, RankSet};
 
 /// What a resource is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,15 +113,13 @@ impl Pool {
             })
             .collect();
         let by_node = kinds.contains(&ResourceKind::Node);
+        no_overlap(selections, &kinds, by_node)?;
         let mut pool =
             Pool { groups: Arc::new([]), blocks: Vec::new(), starts: vec![0], kinds: Vec::new(), num_nodes, by_node };
         let mut groups = Vec::with_capacity(selections.len());
         let mut total = 0;
         for (index, (selection, kind)) in selections.iter().zip(kinds).enumerate() {
             let kind = if by_node { ResourceKind::Node } else { kind };
-            for (earlier, group) in selections[..index].iter().zip(&groups) {
-                no_overlap(earlier, group, selection, &kind)?;
-            }
             let mut add = |node: u32, count: u32| {
                 if count > 0 {
                     total += u64::from(count);
@@ -260,36 +259,41 @@ impl ResourceKind {
     }
 }
 
-fn no_overlap(
-    earlier: &Selection,
-    group: &Group,
-    selection: &Selection,
-    kind: &ResourceKind,
-) -> Result<(), Diagnostic> {
-    if group.kind != *kind {
-        return Ok(());
-    }
-    let both = earlier.nodes.intersection(&selection.nodes);
-    let shared = match (&earlier.counted, &selection.counted) {
-        (Counted::Hardware(..), Counted::Hardware(..)) if *kind != ResourceKind::Node => {
-            earlier.label == selection.label
+/// Refuse two selections that count the same thing on one node: one sweep over what each counts where.
+fn no_overlap(selections: &[Selection], kinds: &[ResourceKind], by_node: bool) -> Result<(), Diagnostic> {
+    let mut names: HashMap<&ResourceKind, usize> = HashMap::new();
+    let mut places = Vec::new();
+    for (index, (selection, kind)) in selections.iter().zip(kinds).enumerate() {
+        let next = names.len();
+        let kind = if by_node { 0 } else { *names.entry(kind).or_insert(next) };
+        match &selection.counted {
+            Counted::Hardware(_, counts) if !by_node => {
+                places.extend(
+                    counts.iter().filter_map(|&(NodeRank(node), _)| Some((kind, RankRange::new(node, node)?, index))),
+                );
+            }
+            _ => places.extend(selection.nodes.ranges().iter().map(|&range| (kind, range, index))),
         }
-        _ => !both.is_empty(),
-    };
-    if !shared {
-        return Ok(());
     }
-    let what = kind.noun(2);
-    Err(Diagnostic::new(
-        Code::OverlappingGroups,
-        format!(
-            "node groups `{}` and `{}` both count the {what} of {} {both}",
-            earlier.label,
-            selection.label,
-            plural(both.len(), "node")
-        ),
-    )
-    .help("select groups that have no node in common, or one group that has all of these nodes"))
+    places.sort_unstable();
+    let mut last: Option<(usize, RankRange, usize)> = None;
+    for place in places {
+        let Some(before) = last.filter(|before| before.0 == place.0 && before.1.last() >= place.1.first()) else {
+            last = Some(place);
+            continue;
+        };
+        let (first, second) = (before.2.min(place.2), before.2.max(place.2));
+        let (earlier, later) = (&selections[first], &selections[second]);
+        let both = earlier.nodes.intersection(&later.nodes);
+        let what = if by_node { ResourceKind::Node.noun(2) } else { kinds[first].noun(2) };
+        let nodes = plural(both.len(), "node");
+        return Err(Diagnostic::new(
+            Code::OverlappingGroups,
+            format!("node groups `{}` and `{}` both count the {what} of {nodes} {both}", earlier.label, later.label),
+        )
+        .help("select groups that have no node in common, or one group that has all of these nodes"));
+    }
+    Ok(())
 }
 
 pub(crate) fn plural(count: u32, noun: &'static str) -> Cow<'static, str> {

@@ -29,12 +29,18 @@ def no_bool(value: Any) -> Any:
     return value
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return what is known that the word may be a misspelling of."""
+    folded = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), folded, n=1)
+    return folded[near[0]] if near else None
+
+
 def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
     """Return ``did you mean ...?``, or the list of what is known (and its name) where nothing is near."""
     names = list(known)
-    folded = {name.lower(): name for name in names}
-    if near := difflib.get_close_matches(word.lower(), folded, n=1):
-        return f"did you mean `{folded[near[0]]}`?"
+    if (near := nearest(word, names)) is not None:
+        return f"did you mean `{near}`?"
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return f"{what or 'use one of'}: {', '.join(names[:10])}{more}" if names else ""
 

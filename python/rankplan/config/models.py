@@ -298,10 +298,6 @@ class ClusterSection(BaseModel):
             return value
         return {key: entry if isinstance(entry, Mapping) else {"placement": entry} for key, entry in value.items()}
 
-    def group(self, label: str) -> NodeGroup | None:
-        """Return the node group with this label; the first one, if there are two."""
-        return next((group for group in self.node_groups if group.label == label), None)
-
 
 def component_names(key: str) -> list[str]:
     """Return the components that a key of ``component_placement`` names."""

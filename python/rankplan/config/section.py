@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel, ValidationError
 
-from rankplan.config.faults import Path, diagnostics, did_you_mean, path_text, shown
+from rankplan.config.faults import Path, diagnostics, nearest, path_text, shown
 from rankplan.config.load import Document, Section, load_config
 from rankplan.config.models import (
     RESERVED_LABELS,
@@ -118,8 +118,8 @@ def read_section(section: Any, document: Document | None = None, prefix: Path = 
     items = _items(section, reading.top, (), reading)
     raw = {key: _plain(value, (key,), reading) for key, value in items if value is not None or key == "num_nodes"}
     others = [str(key) for key in section if key not in keys]
-    if "component_placement" not in section and (near := did_you_mean("component_placement", others))[:3] == "did":
-        written = near.split("`")[1]
+    written = nearest("component_placement", others)
+    if "component_placement" not in section and written is not None:
         message, help = f"`{written}` is not known, and no component is placed", "rename it to `component_placement`"
         reading.add((written,), Diagnostic("unknown-key", message, help))
     groups = list(range(len(raw["node_groups"]))) if isinstance(raw.get("node_groups"), list) else []
@@ -132,10 +132,8 @@ def read_section(section: Any, document: Document | None = None, prefix: Path = 
         reading.section = ClusterSection.model_validate(raw)
     except ValidationError as error:
         for path, diagnostic in diagnostics(error, _MODELS):
-            if diagnostic.code == "missing-key" and path == ():
-                near = did_you_mean("num_nodes", others)
-                if near.startswith("did you mean"):
-                    diagnostic = replace(diagnostic, help=f"rename {near.split()[-1].rstrip('?')} to `num_nodes`")
+            if diagnostic.code == "missing-key" and path == () and (near := nearest("num_nodes", others)):
+                diagnostic = replace(diagnostic, help=f"rename `{near}` to `num_nodes`")
             reading.add(path, diagnostic)
         groups = _without(raw, [tuple(part for part in item["loc"]) for item in error.errors()], groups, reading)
         reading.section = ClusterSection.model_validate(raw)
