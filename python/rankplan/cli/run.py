@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
@@ -103,8 +102,8 @@ def run(
             options: dict[str, Any] = {"cluster_cfg": config["cluster"], "on_progress": report}
             cluster = Cluster(address=ray, **options) if inventory is None else Cluster.simulate(inventory, **options)
             with cluster:
-                # Ray's own handler would end the process where it stands.
-                signal.signal(signal.SIGTERM, _terminate)
+                # Ray's own handler would end the process where it stands, and Ray turns an exit into another.
+                signal.signal(signal.SIGTERM, signal.default_int_handler)
                 reports = _run(cluster, ComponentPlacement(config, cluster), spec, method, timeout, isolate, report)
         print_table(_table(reports))
 
@@ -129,11 +128,6 @@ def _run(
         call.wait()
     report("verifying")
     return [found for group in groups.values() for found in group.verify()]
-
-
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    click.echo("terminated", err=True)
-    sys.exit(128 + number)
 
 
 def _worker(name: str) -> type[Worker]:
