@@ -160,7 +160,7 @@ def run_program(cluster: Cluster, *command: str | Path) -> subprocess.CompletedP
     return subprocess.run(
         [sys.executable, *command],
         env=variables,
-        cwd=Path(command[0]).parent,
+        cwd=Path(command[0]).parent if command[0] != "-m" else None,
         capture_output=True,
         text=True,
         timeout=120,
@@ -207,6 +207,16 @@ def test_the_example_on_a_cluster_that_is_too_small(cluster: Cluster, example: P
     done = run_program(cluster, example, "cluster.node_groups.0.node_ranks=4")
     assert done.returncode == 1
     assert "node_ranks 4 go out of range" in done.stderr
+
+
+def test_the_command_line_uses_a_running_cluster(cluster: Cluster) -> None:
+    config = EXAMPLES / "conf.yaml"
+    check = run_program(cluster, "-m", "rankplan", "check", config, "--ray", cluster.address)
+    assert check.returncode == 0, check.stderr
+    assert check.stdout.startswith(f"{config}: fine, 1 component, 4 processes on 1 node\n")
+    run = run_program(cluster, "-m", "rankplan", "run", config)
+    assert run.returncode == 0, run.stderr
+    assert [line.split()[:3] for line in run.stdout.splitlines()[-4:]] == [["greeter", str(n), "0"] for n in range(4)]
 
 
 def test_the_quick_start_config_fits_its_cluster() -> None:
