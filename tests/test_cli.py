@@ -227,6 +227,21 @@ def test_a_folded_table_says_how_many_only_where_it_is_one_number(folder: Path) 
     ]
 
 
+def test_a_folded_table_keeps_groups_apart_and_serial_numbers_whole(folder: Path) -> None:
+    (folder / "mixed.yaml").write_text(
+        "cluster:\n  num_nodes: 1\n  component_placement:\n    w:\n"
+        "      node_group: [gpu, arm]\n      placement: 0:0-39,1:40-79\n"
+        "  node_groups:\n    - {label: gpu, node_ranks: 0}\n"
+        "    - {label: arm, node_ranks: 0, hardware: {type: Arm, configs: [{node_rank: 0}]}}\n"
+    )
+    (folder / "ids.yaml").write_text('nodes: [{ranks: 0, accelerator_ids: ["99999999999"]}]\n')
+    done = rankplan(folder, "plan", "mixed.yaml", "--inventory", "ids.yaml")
+    assert [" ".join(line.split()) for line in done.stdout.splitlines()[1:3]] == [
+        "w 0-39 0 40 accelerator 0, 40 ranks on each NV_GPU 99999999999 gpu",
+        "w 40-79 0 40 Arm 0, 40 ranks on each NV_GPU 99999999999 arm",
+    ]
+
+
 def test_without_ray_run_says_what_to_do(folder: Path) -> None:
     done = rankplan(folder, "run", "fine.yaml", "--simulate", "2x8", prelude="import sys; sys.modules['ray'] = None")
     assert done.returncode == 1

@@ -110,10 +110,6 @@ class Plan(Mapping[str, Placements]):
         sizes += f" and {len(self) - 8} more" if len(self) > 8 else ""
         return f"<Plan of {sizes or 'nothing'} on {self._inventory.num_nodes} nodes>"
 
-    def accelerators(self, component: str) -> RankSet:
-        """Return the accelerators that a component uses, counted node by node over the whole cluster."""
-        return self[component].accelerators()
-
     def idle(self) -> dict[int, RankSet]:
         """Return the accelerators that no component uses: local indices by node rank."""
         used = RankSet()

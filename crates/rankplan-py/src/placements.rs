@@ -140,12 +140,6 @@ impl Placements {
         self.isolate
     }
 
-    /// Labels of the node groups that were selected, and what each counts: `accelerator`, `node` or a hardware type.
-    #[getter]
-    fn node_groups(&self) -> Vec<(&str, &str)> {
-        self.table.groups().iter().map(|group| (group.label.as_str(), kind_name(&group.kind))).collect()
-    }
-
     /// Bytes that the columns take.
     #[getter]
     fn nbytes(&self) -> usize {

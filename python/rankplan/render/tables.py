@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -56,9 +57,9 @@ def sees(row: Placement) -> str:
 def _ids(accelerator_type: str, visible: list[str]) -> str:
     if not visible:
         return "-"
-    digits = all(item.isascii() and item.isdigit() and str(int(item)) == item for item in visible)
-    ids = str(RankSet(map(int, visible))) if digits and visible == sorted(visible, key=int) else ",".join(visible)
-    return f"{accelerator_type} {ids}"
+    # Only ids that are small numbers in order can be folded; a serial number may look like one and be no rank.
+    folds = all(re.fullmatch("0|[1-9][0-9]{0,8}", item) for item in visible) and visible == sorted(visible, key=int)
+    return f"{accelerator_type} {RankSet(map(int, visible)) if folds else ','.join(visible)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,11 @@ def _folded(plan: Plan) -> Table:
 
 
 def _nodes(rows: Placements) -> Iterator[_Node]:
-    for node, group in groupby(rows, key=lambda row: row.cluster_node_rank):
+    by_group = groupby(rows, key=lambda row: (row.cluster_node_rank, row.node_group_label, row.resource_type))
+    for (node, label, resource), group in by_group:
         here = list(group)
         devices = tuple(tuple(row.local_hardware_ranks) for row in here)
-        kind = (here[0].node_group_label, here[0].resource_type, devices, _seen(here))
+        kind = (label, resource, devices, _seen(here))
         yield _Node(RankSet(row.rank for row in here), node, kind)
 
 
