@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +21,8 @@ from rankplan import (
     WorkerError,
     WorkerGroup,
 )
-from rankplan.environment import planned_environment
+from rankplan.runtime.probe import pinned
+from rankplan.runtime.reserve import Reservation
 from runtime_workers import NAMES, Caller, Early, FailsToStart, Reader
 
 SHARED = FlexiblePlacementStrategy([[0, 1], [4], [4], [6, 7]])
@@ -233,18 +233,25 @@ def test_verify_finds_what_changed(two_nodes: Cluster) -> None:
         assert "LOCAL_RANK is '5', planned is '0'" in str(caught.value)
 
 
-def test_verify_finds_a_rank_on_another_node(two_nodes: Cluster) -> None:
+@pytest.mark.usefixtures("nothing_stays")
+@pytest.mark.parametrize("reserve", [None, 0.5])
+def test_a_rank_that_ray_starts_on_another_node_is_caught(
+    two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch, reserve: float | None
+) -> None:
+    here, elsewhere = two_nodes.node_ids
+    monkeypatch.setattr(Reservation, "strategy", lambda reservation, seat: pinned(elsewhere))
+    with pytest.raises(LaunchError, match=rf"runs on Ray node {elsewhere}, planned is {here}") as caught:
+        Reader.create_group().launch(two_nodes, PackedPlacementStrategy(3, 4), name="actor", reserve=reserve)
+    assert (caught.value.component, caught.value.rank, caught.value.node) == ("actor", 0, 0)
+    assert len(str(caught.value).splitlines()) == 2, "rank 1 is where it should be"
+
+
+def test_verify_finds_another_process_in_place_of_a_rank(two_nodes: Cluster) -> None:
     with Reader.create_group().launch(two_nodes, PackedPlacementStrategy(3, 4), name="actor") as group:
-        rows = PackedPlacementStrategy(4, 5).get_placement(two_nodes)
-        elsewhere = replace(
-            group._ranks[0].expected,
-            placement=rows[0],
-            node_id=two_nodes.node_ids[1],
-            environment=planned_environment(rows[0]),
-        )
-        group._ranks[0] = replace(group._ranks[0], expected=elsewhere)
+        pid = group.pid().wait()[1]
+        group._ranks[1] = group._ranks[1].in_process(1)
         with pytest.raises(
-            LaunchError, match=f"runs on Ray node {two_nodes.node_ids[0]}, planned is {two_nodes.node_ids[1]}"
+            LaunchError, match=rf"rank 1 \(node 1, pid {pid}\): is not the process that was launched, which is 1"
         ):
             group.verify()
 

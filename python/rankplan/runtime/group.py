@@ -23,7 +23,8 @@ from rankplan.placement import (
 )
 from rankplan.runtime import session
 from rankplan.runtime.calls import Call
-from rankplan.runtime.launch import LiveRank, Recipe, bring_up, destroy
+from rankplan.runtime.launch import Crew, LiveRank, Recipe, bring_up
+from rankplan.runtime.reserve import as_share
 from rankplan.runtime.verify import RankReport, check
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ class WorkerGroup(RankSelection):
     ``shutdown()``, leaving ``with``, or closing the cluster ends the ranks.
     """
 
-    def __init__(self, cluster: Cluster, component: str, worker_class: type, ranks: Sequence[LiveRank]) -> None:
-        super().__init__(component, worker_class, ranks)
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, component: str, worker_class: type, crew: Crew) -> None:
+        super().__init__(component, worker_class, crew.ranks)
+        self._cluster, self._crew = cluster, crew
 
     @property
     def component(self) -> str:
@@ -122,10 +123,10 @@ class WorkerGroup(RankSelection):
         return check(self._component, [rank.expected for rank in self._ranks], sightings)
 
     def shutdown(self) -> None:
-        """End the ranks, whatever they are doing; may be called again."""
-        ranks, self._ranks = self._ranks, []
-        if self._session == session.current():
-            destroy([rank.host for rank in ranks])
+        """End the ranks, whatever they are doing, and give back what was reserved; may be called again."""
+        if self._ranks and self._session == session.current():
+            self._crew.end()
+        self._ranks = []
         self._cluster.forget(self)
 
     def __enter__(self) -> Self:
@@ -169,6 +170,7 @@ class GroupSpec:
         name: str | None = None,
         max_concurrency: int | None = None,
         isolate_accelerator: bool = True,
+        reserve: float | None = None,
         timeout: float = 300.0,
     ) -> WorkerGroup:
         """Start the ranks where the strategy says, verify them, and return the running group.
@@ -176,17 +178,28 @@ class GroupSpec:
         ``placement_strategy`` may also be rows of a plan for this cluster (``plan["actor"]``). Without one there is a
         process for each accelerator of the cluster, or for each node of a cluster that has no accelerators. ``name``
         is the component's (the name of the class without). ``max_concurrency`` is how many calls a rank works on
-        at a time, in threads (1 without). ``isolate_accelerator`` narrows a process to its own accelerators. All ranks
-        must have constructed their worker within ``timeout`` seconds.
+        at a time, in threads (1 without). ``isolate_accelerator`` narrows a process to its own accelerators.
+
+        Without ``reserve`` Ray is asked for nothing, and components share accelerators freely. A share above 0 and up
+        to 1 reserves that much of each of its accelerators, and of one CPU, for each process, in one placement group a
+        node; the rows and the environment are the same. What is reserved comes back with the shutdown.
+
+        All ranks must have constructed their worker within ``timeout`` seconds.
 
         All or nothing: raises ``LaunchError`` naming component, rank and node, and leaves no process behind, when any
-        rank does not come up or is not as planned. ``PlacementError`` when the strategy does not fit the cluster.
+        rank does not come up or is not as planned, or, at once, when what is to be reserved is not free.
+        ``PlacementError`` when the strategy does not fit the cluster.
         """
         if not hasattr(cluster, "check_open"):
             raise TypeError(f"{type(cluster).__name__} is no rankplan.Cluster; a group is launched on a live one")
         cluster.check_open()
         if max_concurrency is not None and (as_int(max_concurrency) or 0) < 1:
             raise ValueError(f"max_concurrency is {max_concurrency!r}; it must be a whole number of 1 or more")
+        if reserve is not None and as_share(reserve) is None:
+            raise ValueError(
+                f"reserve is {reserve!r}; it must be a share of an accelerator from 0.0001 to 1, in steps of 0.0001, "
+                "such as 1.0, or 0.8 where another component takes 0.2"
+            )
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
             raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds above 0")
         if name is not None and (not isinstance(name, str) or not name):
@@ -204,8 +217,8 @@ class GroupSpec:
                 "placement.get_strategy(name), or the rows of a plan"
             )
         recipe = replace(self._recipe, max_concurrency=max_concurrency)
-        ranks = bring_up(cluster, component, recipe, list(rows), timeout)
-        group = WorkerGroup(cluster, component, self._recipe.worker_class, ranks)
+        crew = bring_up(cluster, component, recipe, list(rows), reserve, timeout)
+        group = WorkerGroup(cluster, component, self._recipe.worker_class, crew)
         cluster.remember(group)
         return group
 

@@ -6,7 +6,7 @@ import logging
 import sys
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from rankplan.placement import Placement
 from rankplan.runtime.calls import Failed, Unanswered, collect
 from rankplan.runtime.context import RankContext
 from rankplan.runtime.host import HostActor, RankSetup
-from rankplan.runtime.probe import pinned
+from rankplan.runtime.reserve import NOTHING, Reservation, SchedulingStrategy, reserve
 from rankplan.runtime.seats import Seat, find_seats
 from rankplan.runtime.verify import Expectation, check
 
@@ -48,20 +48,42 @@ class LiveRank:
     host: ActorHandle[Any]
     expected: Expectation
 
+    def in_process(self, pid: int) -> LiveRank:
+        """Return the rank, expected in that process from now on."""
+        return replace(self, expected=replace(self.expected, pid=pid))
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The ranks of a component that are up, in rank order, and what it has reserved for them."""
+
+    ranks: list[LiveRank]
+    reservation: Reservation
+
+    def end(self) -> None:
+        """Kill the ranks, and give back what was reserved."""
+        _destroy([rank.host for rank in self.ranks])
+        self.reservation.release()
+
 
 def bring_up(
-    cluster: Cluster, component: str, recipe: Recipe, placements: Sequence[Placement], timeout: float
-) -> list[LiveRank]:
-    """Start a rank for each row, verify them, and return them in order.
+    cluster: Cluster,
+    component: str,
+    recipe: Recipe,
+    placements: Sequence[Placement],
+    share: float | None,
+    timeout: float,
+) -> Crew:
+    """Start a rank for each row, verify them, and return them.
 
-    Raises ``LaunchError`` when a rank does not come up within ``timeout`` seconds, or not as planned; the others are
-    gone by then.
+    ``share`` is what each rank reserves of its accelerators; ``None`` reserves nothing. Raises ``LaunchError`` when a
+    rank does not come up within ``timeout`` seconds, or not as planned; the others are gone by then.
     """
     seats = find_seats(cluster, component, placements)
     # the first answer is rank 0's too: the free port that the others wait for
     rows = [placements[0], *placements]
     try:
-        return _start(cluster, component, recipe, seats, timeout)
+        return _start(cluster, component, recipe, seats, share, timeout)
     except Failed as failed:
         row, fault, also = failed.culprit(rows)
         error = LaunchError(
@@ -85,7 +107,7 @@ def bring_up(
         ) from None
 
 
-def destroy(hosts: Sequence[ActorHandle[Any]]) -> None:
+def _destroy(hosts: Sequence[ActorHandle[Any]]) -> None:
     """Kill these actors, and wait until Ray says that they are dead."""
     if not hosts or not ray.is_initialized():
         return
@@ -95,37 +117,40 @@ def destroy(hosts: Sequence[ActorHandle[Any]]) -> None:
     ray.wait(last_words, num_returns=len(last_words), timeout=_GONE_SECONDS, fetch_local=False)
 
 
-def _start(cluster: Cluster, component: str, recipe: Recipe, seats: Sequence[Seat], timeout: float) -> list[LiveRank]:
-    """Submit everything at once, wait for it together, compare with the plan; on any error leave nothing running."""
+def _start(
+    cluster: Cluster, component: str, recipe: Recipe, seats: Sequence[Seat], share: float | None, timeout: float
+) -> Crew:
+    """Submit everything at once, wait for it together, compare with the plan; on any error leave nothing behind."""
     payload = ray.put(_pickled(component, recipe))
     address = cluster.inventory.node(seats[0].placement.cluster_node_rank).ip
     import_path, log_level = _import_path(), logging.getLogger("rankplan").level or logging.INFO
-    hosts: list[ActorHandle[Any]] = []
+    crew = Crew([], NOTHING if share is None else reserve(cluster, component, seats, share))
     try:
         for seat in seats:
-            hosts.append(_host(component, seat, recipe.max_concurrency))
-        port: ray.ObjectRef[int] = hosts[0].free_port.remote(address)
+            host = _host(component, seat, crew.reservation.strategy(seat), recipe.max_concurrency)
+            crew.ranks.append(LiveRank(host, seat.expectation()))
+        port: ray.ObjectRef[int] = crew.ranks[0].host.free_port.remote(address)
         starts = []
-        for seat, host in zip(seats, hosts, strict=True):
+        for seat, rank in zip(seats, crew.ranks, strict=True):
             context = RankContext(component, seat.placement, seat.hardware)
             setup = RankSetup(context, address, seat.env_vars, import_path, log_level)
-            starts.append(host.start.remote(setup, port, payload))
+            starts.append(rank.host.start.remote(setup, port, payload))
         _, *sightings = collect(
             [port, *starts],
             timeout,
             lambda done: cluster.report(f"{component}: {max(0, done - 1)} of {len(starts)} ranks are up"),
         )
-        expectations = [seat.expectation() for seat in seats]
-        check(component, expectations, sightings)
+        reports = check(component, [rank.expected for rank in crew.ranks], sightings)
+        crew.ranks[:] = [rank.in_process(found.pid) for rank, found in zip(crew.ranks, reports, strict=True)]
     except BaseException:
-        destroy(hosts)
+        crew.end()
         raise
-    return [LiveRank(host, expected) for host, expected in zip(hosts, expectations, strict=True)]
+    return crew
 
 
-def _host(component: str, seat: Seat, max_concurrency: int | None) -> ActorHandle[Any]:
+def _host(component: str, seat: Seat, strategy: SchedulingStrategy, max_concurrency: int | None) -> ActorHandle[Any]:
     options = {
-        "scheduling_strategy": pinned(seat.node_id),
+        "scheduling_strategy": strategy,
         "runtime_env": seat.runtime_env(),
         "max_concurrency": max_concurrency,
     }

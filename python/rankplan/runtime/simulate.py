@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 _FIRST_ADDRESS = ipaddress.ip_address("127.0.0.2")  # a head on 127.0.0.1 makes the driver rewrite the address and hang
 _OBJECT_STORE_BYTES = 80 << 20
 _HEAD_OPTIONS = {"include_dashboard": False, "no_monitor": True}
-_NO_WARNING = {"RAY_worker_maximum_startup_concurrency": str(4 * (os.cpu_count() or 1))}
+_CPUS = 128  # declared, as the accelerators are: a node of a real cluster has about as many
+_STARTS = {
+    "RAY_worker_maximum_startup_concurrency": str(4 * (os.cpu_count() or 1)),
+    "RAY_prestart_worker_first_driver": "0",  # Ray would start processes for so many CPUs at once
+}
 _LONGEST_BASE = 17  # characters: Ray's socket in the folder adds 90, and the system allows 107
 _GONE_SECONDS = 5.0
 
@@ -63,11 +67,11 @@ class Raylets:
         """What Ray's processes are started with.
 
         The private folder keeps this cluster from being recorded as the machine's running one, and tells its
-        processes from all others. The driver's own mask and node rank are not those of the declared nodes. Ray warns of
-        more than a few processes on the few cores that one machine has for all of its nodes: that is meant here.
+        processes from all others. The driver's own mask and node rank are not those of the declared nodes. Ray starts
+        a few processes at a time, for all nodes share the cores of one machine, and does not warn of many.
         """
         hidden = dict.fromkeys([*NODE_RANK_VARIABLES, *(row.visibility for row in VENDORS)])
-        return {**hidden, "RAY_TMPDIR": self._folder, "RAY_USAGE_STATS_ENABLED": "0", **_NO_WARNING}
+        return {**hidden, "RAY_TMPDIR": self._folder, "RAY_USAGE_STATS_ENABLED": "0", **_STARTS}
 
     def close(self, patience: float = _GONE_SECONDS) -> None:
         """End every process of the cluster and remove its folder; may be called again.
@@ -109,7 +113,7 @@ def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
             options["resources"] = {row.resource: node.accelerators}
     return {
         **options,
-        "num_cpus": os.cpu_count() or 1,
+        "num_cpus": _CPUS,
         "node_ip_address": str(_FIRST_ADDRESS + rank),
         "env_vars": environment,
         "labels": labels,

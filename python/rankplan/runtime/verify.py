@@ -42,17 +42,23 @@ class RankReport:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the plan says about a rank: Ray's id of its node, and the variables that the plan decides."""
+    """What the plan says about a rank: Ray's id of its node, and the variables that the plan decides.
+
+    ``pid`` is the process that the rank was launched in, once it is.
+    """
 
     placement: Placement
     node_id: str
     environment: Mapping[str, str]
+    pid: int | None = None
 
     def differences(self, found: Sighting) -> list[str]:
         """Return each difference between plan and process in words."""
         differences = []
         if found.node_id != self.node_id:
             differences.append(f"runs on Ray node {found.node_id}, planned is {self.node_id}")
+        if self.pid not in (None, found.pid):
+            differences.append(f"is not the process that was launched, which is {self.pid}")
         for name, planned in self.environment.items():
             value = found.environment.get(name)
             if value != planned:
