@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -229,6 +230,36 @@ def test_the_quick_start_config_fits_its_cluster() -> None:
         "agent": 4,
     }
     assert plan.idle() == {}
+
+
+def test_a_terminal_shows_what_a_slow_launch_waits_for(cluster: Cluster) -> None:
+    code = """
+    import time
+    from rankplan import Cluster, NodePlacementStrategy, Worker
+    class Slow(Worker):
+        def __init__(self):
+            time.sleep(4 * self.rank)
+    with Cluster() as cluster:
+        Slow.create_group().launch(cluster, NodePlacementStrategy([0, 1]))
+    """
+    terminal, end = os.openpty()
+    environment = {**os.environ, "RAY_ADDRESS": cluster.address, "TERM": "xterm"}
+    command = [sys.executable, "-c", dedent(code)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=end) as program:
+        os.close(end)
+        text = read_all(terminal)
+    assert program.returncode == 0, text
+    assert "Slow: 1 of 2 ranks are up" in text
+
+
+def read_all(terminal: int) -> str:
+    """What is written to a terminal until its last writer is gone."""
+    parts = []
+    with contextlib.suppress(OSError):  # that is how a terminal ends
+        while part := os.read(terminal, 4096):
+            parts.append(part)
+    os.close(terminal)
+    return b"".join(parts).decode()
 
 
 def test_a_node_that_dies(cluster: Cluster) -> None:

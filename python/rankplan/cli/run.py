@@ -7,8 +7,6 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +14,17 @@ import click
 from rich.table import Table
 
 from rankplan._core import RankSet
-from rankplan.cli.common import Nodes, faults_end_it, print_table, stderr, stdout
+from rankplan.cli.common import Nodes, faults_end_it, print_table, stdout
 from rankplan.config.load import load_config
 from rankplan.config.section import read_config
 from rankplan.errors import RankplanError
 from rankplan.inventory import Inventory
 from rankplan.placement import ComponentPlacement
+from rankplan.render.progress import Report, told
 from rankplan.render.tables import MOST_ROWS, table
 
 if TYPE_CHECKING:
     from rankplan.runtime import Cluster, GroupSpec, RankReport, Worker
-
-_Report = Callable[[str], None]
 
 
 class _Nodes(Nodes):
@@ -98,7 +95,7 @@ def run(
             raise click.BadParameter(str(error), param_hint="--worker") from None
         if not spec.has_method(method):
             raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
-        with _progress() as report:
+        with told(None) as report:
             options: dict[str, Any] = {"cluster_cfg": config["cluster"], "on_progress": report}
             cluster = Cluster(address=ray, **options) if inventory is None else Cluster.simulate(inventory, **options)
             with cluster:
@@ -115,7 +112,7 @@ def _run(
     method: str,
     timeout: float,
     isolate: bool,
-    report: _Report,
+    report: Report,
 ) -> list[RankReport]:
     groups = {}
     for component in placement.components:
@@ -146,16 +143,6 @@ def _worker(name: str) -> type[Worker]:
             f"{class_name!r} in {module_name} is not a rankplan.Worker class", param_hint="--worker"
         )
     return worker
-
-
-@contextmanager
-def _progress() -> Iterator[_Report]:
-    """Say on a terminal what is being waited for."""
-    if not stderr.is_terminal:
-        yield lambda message: None
-        return
-    with stderr.status("starting") as status:
-        yield status.update
 
 
 def _table(reports: list[RankReport]) -> Table:

@@ -8,8 +8,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,6 +20,7 @@ from ray.exceptions import RayError
 from rankplan.config.section import read_section
 from rankplan.errors import ClusterError, LaunchError
 from rankplan.inventory import Inventory
+from rankplan.render.progress import Report, told
 from rankplan.runtime import session
 from rankplan.runtime.node_order import NodeFacts, in_order
 from rankplan.runtime.probe import look_at, wait_for_nodes
@@ -41,7 +42,8 @@ class Cluster:
     no section does (all without). ``address`` is that of a running cluster; without one it is found as Ray finds it:
     ``RAY_ADDRESS``, else the cluster that runs on this machine, else one of this machine alone is started. A process
     that is connected to Ray already keeps its connection, and ``close`` leaves that open. Nodes may take ``timeout``
-    seconds to join. ``on_progress`` is told in a few words what is being waited for, also while groups are launched.
+    seconds to join. ``on_progress`` is told in a few words what is being waited for, also while groups are launched;
+    without it a terminal shows what takes more than a second.
 
     Raises ``PlacementError`` for a faulty section, before anything of Ray is started, and ``ClusterError`` when the
     cluster cannot be used.
@@ -60,7 +62,7 @@ class Cluster:
         address: str | None = None,
         *,
         timeout: float = 60.0,
-        on_progress: Callable[[str], None] | None = None,
+        on_progress: Report | None = None,
     ) -> None:
         if cluster_cfg is not None:
             num_nodes = _configured_nodes(cluster_cfg, num_nodes)
@@ -74,7 +76,8 @@ class Cluster:
         self._session = session.current()
         self._address = str(ray.get_runtime_context().gcs_address)
         try:
-            nodes = _nodes(num_nodes, timeout, self.report)
+            with self.progress() as report:
+                nodes = _nodes(num_nodes, timeout, report)
             self.node_ids = tuple(node.node_id for node in nodes)
             inventory = Inventory.from_dict({"nodes": [_row(rank, node) for rank, node in enumerate(nodes)]})
             self.inventory = inventory if cluster_cfg is None else inventory.with_config(cluster_cfg)
@@ -88,7 +91,7 @@ class Cluster:
         nodes: str | Inventory,
         cluster_cfg: Mapping[str, Any] | None = None,
         *,
-        on_progress: Callable[[str], None] | None = None,
+        on_progress: Report | None = None,
     ) -> Self:
         """Start a real Ray cluster of several raylets on this machine (Linux), and connect to it.
 
@@ -111,7 +114,8 @@ class Cluster:
                 "this process is connected to a Ray cluster already; close that Cluster, or call ray.shutdown(), "
                 "before another is simulated"
             )
-        raylets = Raylets(inventory, on_progress or _ignore)
+        with told(on_progress) as report:
+            raylets = Raylets(inventory, report)
         try:
             cluster = cls(cluster_cfg, inventory.num_nodes, raylets.address, on_progress=on_progress)
         except BaseException:
@@ -176,14 +180,9 @@ class Cluster:
         if group in self._groups:
             self._groups.remove(group)
 
-    def report(self, message: str) -> None:
-        """Tell ``on_progress`` what is being waited for."""
-        if self._on_progress is not None:
-            self._on_progress(message)
-
-
-def _ignore(message: str) -> None:
-    """Progress that nobody watches."""
+    def progress(self) -> AbstractContextManager[Report]:
+        """Return a context with what tells ``on_progress``, or else the terminal, what is being waited for."""
+        return told(self._on_progress)
 
 
 def _configured_nodes(cluster_cfg: Mapping[str, Any], num_nodes: int | None) -> int:
@@ -249,7 +248,7 @@ def _running_cluster(address: str | None) -> str | None:
     return found
 
 
-def _nodes(num_nodes: int | None, timeout: float, report: Callable[[str], None]) -> list[NodeFacts]:
+def _nodes(num_nodes: int | None, timeout: float, report: Report) -> list[NodeFacts]:
     """Return the nodes to use, by node rank."""
     entries = wait_for_nodes(num_nodes, timeout, report)
     report(f"looking at {len(entries)} nodes")

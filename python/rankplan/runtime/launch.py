@@ -16,6 +16,7 @@ from ray import cloudpickle
 from rankplan._core import RankSet
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
+from rankplan.render.progress import Report
 from rankplan.runtime.calls import Failed, Unanswered, collect
 from rankplan.runtime.context import RankContext
 from rankplan.runtime.host import HostActor, RankSetup
@@ -83,7 +84,8 @@ def bring_up(
     # the first answer is rank 0's too: the free port that the others wait for
     rows = [placements[0], *placements]
     try:
-        return _start(cluster, component, recipe, seats, share, timeout)
+        with cluster.progress() as report:
+            return _start(cluster, component, recipe, seats, share, timeout, report)
     except Failed as failed:
         row, fault, also = failed.culprit(rows)
         error = LaunchError(
@@ -118,7 +120,13 @@ def _destroy(hosts: Sequence[ActorHandle[Any]]) -> None:
 
 
 def _start(
-    cluster: Cluster, component: str, recipe: Recipe, seats: Sequence[Seat], share: float | None, timeout: float
+    cluster: Cluster,
+    component: str,
+    recipe: Recipe,
+    seats: Sequence[Seat],
+    share: float | None,
+    timeout: float,
+    report: Report,
 ) -> Crew:
     """Submit everything at once, wait for it together, compare with the plan; on any error leave nothing behind."""
     payload = ray.put(_pickled(component, recipe))
@@ -138,7 +146,7 @@ def _start(
         _, *sightings = collect(
             [port, *starts],
             timeout,
-            lambda done: cluster.report(f"{component}: {max(0, done - 1)} of {len(starts)} ranks are up"),
+            lambda done: report(f"{component}: {max(0, done - 1)} of {len(starts)} ranks are up"),
         )
         reports = check(component, [rank.expected for rank in crew.ranks], sightings)
         crew.ranks[:] = [rank.in_process(found.pid) for rank, found in zip(crew.ranks, reports, strict=True)]

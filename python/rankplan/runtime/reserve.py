@@ -277,7 +277,7 @@ def _shortage(waiting: Sequence[_Demand], holders: Mapping[str, Sequence[_Holder
             there = round(present[node_id].get(resource, 0) * _UNIT)
             left = round(free.get(node_id, {}).get(resource, 0) * _UNIT)
             takers = [(holder.who, holder.totals.get(resource, 0)) for holder in holders.get(node_id, ())]
-            takers.append(("Ray actors and tasks", there - left - sum(taken for _, taken in takers)))
+            takers.append(("others", there - left - sum(taken for _, taken in takers)))
             if needed > left:
                 rows.append((node, resource, _amount(needed), _amount(there), _taken(takers)))
         if len(rows) > before:
