@@ -17,7 +17,9 @@ __all__ = [
     "render",
 ]
 
-_PlacementsState = tuple[list[tuple[str, str]], list[tuple[int, int]], bytes, bytes, bytes]
+_PlacementsState = tuple[
+    list[tuple[str, str]], list[tuple[int, int]], bytes, bytes, bytes, list[tuple[int, int]]
+]
 
 @final
 class RankSet(Collection[int]):
@@ -87,6 +89,7 @@ class Pool:
     def place(self, text: str) -> tuple[RankMap, Placements]: ...
     def place_map(self, map: RankMap, text: str, isolate: bool) -> Placements: ...
     def place_packed(self, packed: Packed, isolate: bool) -> Placements: ...
+    def place_chunks(self, resources: Sequence[int], per_process: int, isolate: bool) -> Placements: ...
     def require_hardware(self) -> None: ...
 
 @final

@@ -216,8 +216,8 @@ def _refused(message: str, file: str) -> PlacementError:
 
 
 def _described(rows: Placements) -> dict[str, Any]:
-    groups, group_starts, nodes, starts, devices = rows.state()
-    return {
+    groups, group_starts, nodes, starts, devices, elsewhere = rows.state()
+    columns: dict[str, Any] = {
         "isolate_accelerator": rows.isolate_accelerator,
         "node_groups": groups,
         "group_starts": group_starts,
@@ -225,6 +225,7 @@ def _described(rows: Placements) -> dict[str, Any]:
         "device_starts": _numbers("I", starts),
         "devices": _numbers("H", devices),
     }
+    return {**columns, "elsewhere": elsewhere} if elsewhere else columns
 
 
 def _restored(inventory: Inventory, state: dict[str, Any]) -> Placements:
@@ -241,6 +242,7 @@ def _restored(inventory: Inventory, state: dict[str, Any]) -> Placements:
         _bytes("I", state["cluster_node_rank"]),
         _bytes("I", state["device_starts"]),
         _bytes("H", state["devices"]),
+        [(device, node) for device, node in state.get("elsewhere", ())],
     )
     return Placements.from_state(inventory.core, isolate, columns)
 

@@ -9,7 +9,7 @@ use crate::fault::{Context, Fault, Kind};
 use crate::ids::{MAX_PROCESSES, ProcessRank, ResourceRank};
 use crate::rank_map::{RankMap, Segment};
 use crate::rank_set::RankRange;
-use crate::syntax::{Span, parse};
+use crate::syntax::parse;
 use crate::table::Table;
 use crate::topology::{Block, Pool};
 
@@ -31,11 +31,8 @@ pub fn place(text: &str, pool: &Pool) -> Result<(RankMap, Table), Vec<Diagnostic
 /// # Errors
 /// `no-resources`, `resource-out-of-range`, `spans-nodes`, `mixed-hardware`.
 pub fn place_map(map: &RankMap, text: &str, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
-    let mut faults: Vec<Fault> = if pool.is_empty() {
-        vec![Fault { kind: Kind::NoResources, span: Span::default() }]
-    } else {
-        map.out_of_range(pool.len()).collect()
-    };
+    let mut faults: Vec<Fault> =
+        if pool.is_empty() { vec![Fault::unplaced(Kind::NoResources)] } else { map.out_of_range(pool.len()).collect() };
     if faults.is_empty() {
         let table = assign(map, pool, &mut faults);
         if faults.is_empty() {
@@ -58,6 +55,51 @@ fn assign(map: &RankMap, pool: &Pool, faults: &mut Vec<Fault>) -> Table {
         }
     }
     builder.table
+}
+
+/// Resources in the order written, cut into consecutive chunks: `per_process` for each process. A chunk may span nodes; the
+/// process runs where its first resource is. Resources may be in several chunks.
+///
+/// # Errors
+/// One fault of each kind, the first: `no-resources`, `not-multiple`, `too-many-processes`, `resource-out-of-range`,
+/// `duplicate-resource` within a chunk, `mixed-hardware`.
+pub fn place_chunks(resources: &[u32], per_process: u32, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
+    let refuse = |code, message: String, help: String| Err(vec![Diagnostic::new(code, message).help(help)]);
+    let count = resources.len() as u64;
+    if pool.is_empty() {
+        return Err(Context { text: "", pool: Some(pool) }.report(vec![Fault::unplaced(Kind::NoResources)]));
+    }
+    if per_process == 0 || !count.is_multiple_of(u64::from(per_process)) {
+        let message = format!("{count} resources cannot be cut into chunks of {per_process}");
+        let below = count.checked_div(u64::from(per_process)).unwrap_or(0) * u64::from(per_process);
+        let help = format!("name {} resources, or {} more", below, below + u64::from(per_process) - count);
+        return refuse(Code::NotMultiple, message, help);
+    }
+    if count / u64::from(per_process) > u64::from(MAX_PROCESSES) {
+        let kind = Kind::TooManyProcesses { processes: count / u64::from(per_process) };
+        return Err(Context { text: "", pool: Some(pool) }.report(vec![Fault::unplaced(kind)]));
+    }
+    let beyond = resources.iter().max().filter(|&&highest| highest >= pool.len());
+    if let Some(range) = beyond.and_then(|&highest| RankRange::new(highest, highest)) {
+        let kind = Kind::ResourceOutOfRange { range, resources: pool.len() };
+        return Err(Context { text: "", pool: Some(pool) }.report(vec![Fault::unplaced(kind)]));
+    }
+    let mut builder = Builder::new(pool, (count / u64::from(per_process)) as u32, resources.len());
+    let mut conflicts = Conflicts::default();
+    for (process, chunk) in (0..).zip(resources.chunks_exact(per_process as usize)) {
+        builder.chunk(process, chunk, &mut conflicts);
+    }
+    let faults = conflicts.mixed_hardware.into_iter().map(Fault::unplaced).collect();
+    let mut diagnostics = Context { text: "", pool: Some(pool) }.report(faults);
+    let repeated = (0..builder.table.len())
+        .filter_map(|rank| builder.table.row(ProcessRank(rank)))
+        .find_map(|row| row.repeats().map(|place| (row.rank, place)));
+    if let Some((process, (node, index))) = repeated {
+        let message = format!("process {process} is given resource {index} of node {node} twice");
+        diagnostics
+            .push(Diagnostic::new(Code::DuplicateResource, message).help("name each resource of a process once"));
+    }
+    if diagnostics.is_empty() { Ok(builder.table) } else { Err(diagnostics) }
 }
 
 /// What keeps processes from their resources: the first process that would need two nodes, and the first that would need
@@ -150,7 +192,7 @@ impl Packed {
     /// # Errors
     /// One fault: `no-resources`, `resource-out-of-range`, `spans-nodes` or `mixed-hardware`.
     pub fn place(&self, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
-        let refuse = |kind| Context { text: "", pool: Some(pool) }.report(vec![Fault { kind, span: Span::default() }]);
+        let refuse = |kind| Context { text: "", pool: Some(pool) }.report(vec![Fault::unplaced(kind)]);
         let (range, resources) = (self.range, pool.len());
         if range.last() >= resources {
             return Err(refuse(if resources == 0 {
@@ -167,7 +209,7 @@ impl Packed {
             let resources = (0..self.per_process).map(|i| first + i * self.stride);
             builder.strided(process, resources, self.per_process, &mut conflicts);
         }
-        let faults: Vec<_> = conflicts.kinds().map(|kind| Fault { kind, span: Span::default() }).collect();
+        let faults: Vec<_> = conflicts.kinds().map(Fault::unplaced).collect();
         if faults.is_empty() { Ok(builder.table) } else { Err(Context { text: "", pool: Some(pool) }.report(faults)) }
     }
 }
@@ -202,6 +244,7 @@ impl<'a> Builder<'a> {
             local_world_size: Vec::new(),
             device_starts,
             devices: local,
+            elsewhere: Vec::new(),
         };
         Builder { pool, table, placement_node: vec![NO_NODE; pool.num_nodes() as usize], block: 0 }
     }
@@ -294,6 +337,28 @@ impl<'a> Builder<'a> {
             self.table.devices.push((resource - self.pool.bounds(self.block).0) as u16);
         }
         self.table.device_starts.push(self.table.devices.len() as u32);
+        self.push(1);
+    }
+
+    /// One process with these resources, wherever they are; it runs where the first one is.
+    fn chunk(&mut self, process: u32, resources: &[u32], conflicts: &mut Conflicts) {
+        let mut home = None;
+        for &resource in resources {
+            self.block = self.pool.block_of(ResourceRank(resource), self.block);
+            let block = self.pool.block(self.block);
+            let (first, _) = *home.get_or_insert((block, self.block));
+            conflicts.note(process, first, block, resources.len() as u32);
+            if !self.pool.by_node() {
+                if block.node != first.node {
+                    self.table.elsewhere.push((self.table.devices.len() as u32, block.node.0));
+                }
+                self.table.devices.push((resource - self.pool.bounds(self.block).0) as u16);
+            }
+        }
+        if !self.pool.by_node() {
+            self.table.device_starts.push(self.table.devices.len() as u32);
+        }
+        self.block = home.map_or(self.block, |(_, block)| block);
         self.push(1);
     }
 

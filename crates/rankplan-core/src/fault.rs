@@ -16,6 +16,13 @@ pub(crate) struct Fault {
     pub span: Span,
 }
 
+impl Fault {
+    /// A fault of something that has no text.
+    pub fn unplaced(kind: Kind) -> Self {
+        Fault { kind, span: Span::default() }
+    }
+}
+
 /// What is wrong, in numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {

@@ -1,5 +1,6 @@
 //! One row a process, kept as columns.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
@@ -25,6 +26,8 @@ pub struct Table {
     pub(crate) device_starts: Vec<u32>,
     /// Local indices.
     pub(crate) devices: Vec<u16>,
+    /// Devices that are not on the node of their process: index in `devices`, and the node. Ascending, mostly empty.
+    pub(crate) elsewhere: Vec<(u32, u32)>,
 }
 
 /// Where one process runs.
@@ -40,10 +43,34 @@ pub struct Row<'a> {
     pub local_rank: u32,
     /// Number of the component's processes on the node.
     pub local_world_size: u32,
-    /// Local indices of its resources on the node; empty when placed by node.
+    /// Local indices of its resources; empty when placed by node.
     pub devices: &'a [u16],
+    /// Those of them that are on other nodes: index in [`Table::devices`], and the node.
+    pub elsewhere: &'a [(u32, u32)],
+    /// Index in [`Table::devices`] of its first device.
+    pub first_device: u32,
     /// Index in [`Table::groups`] of the group through which the node was selected.
     pub group: u32,
+}
+
+impl<'a> Row<'a> {
+    /// A resource that it names twice.
+    pub fn repeats(&self) -> Option<(NodeRank, u16)> {
+        if self.elsewhere.is_empty() && self.devices.is_sorted_by(|a, b| a < b) {
+            return None;
+        }
+        let mut seen = BTreeSet::new();
+        self.places().find(|place| !seen.insert(*place))
+    }
+
+    /// All its resources, in their order: node, and local index there.
+    pub fn places(&self) -> impl Iterator<Item = (NodeRank, u16)> + use<'a> {
+        let (home, mut elsewhere) = (self.cluster_node_rank, self.elsewhere.iter().peekable());
+        (self.first_device..).zip(self.devices).map(move |(index, &local)| {
+            let away = elsewhere.next_if(|&&(device, _)| device == index);
+            (away.map_or(home, |&(_, node)| NodeRank(node)), local)
+        })
+    }
 }
 
 /// The columns that a table can be made of again; see [`Table`] for what they hold.
@@ -59,6 +86,8 @@ pub struct Columns {
     pub device_starts: Vec<u32>,
     /// Local indices.
     pub devices: Vec<u16>,
+    /// Index of each device that is not on the node of its process, and the node.
+    pub elsewhere: Vec<(u32, u32)>,
 }
 
 impl Table {
@@ -67,7 +96,7 @@ impl Table {
     /// # Errors
     /// `invalid-plan` when the columns contradict each other or the inventory.
     pub fn from_columns(columns: Columns, inventory: &Inventory) -> Result<Self, Diagnostic> {
-        let Columns { groups, group_starts, cluster_node_rank, device_starts, devices } = columns;
+        let Columns { groups, group_starts, cluster_node_rank, device_starts, devices, elsewhere } = columns;
         let refuse = |message: &str| Err(Diagnostic::new(Code::InvalidPlan, message));
         let rows = cluster_node_rank.len();
         let starts_fit = device_starts.is_empty() && devices.is_empty()
@@ -85,6 +114,13 @@ impl Table {
         if !groups_fit {
             return refuse("the node groups do not fit the rows");
         }
+        let elsewhere_fits = elsewhere.is_sorted_by(|a, b| a.0 < b.0)
+            && elsewhere
+                .iter()
+                .all(|&(device, node)| (device as usize) < devices.len() && node < inventory.num_nodes());
+        if !elsewhere_fits {
+            return refuse("the devices on other nodes do not fit the rows");
+        }
         let mut table = Table {
             groups: groups.into(),
             group_starts,
@@ -94,6 +130,7 @@ impl Table {
             local_world_size: Vec::new(),
             device_starts,
             devices,
+            elsewhere,
         };
         let mut placement_node = vec![None; inventory.num_nodes() as usize];
         for &node in &table.cluster_node_rank {
@@ -108,19 +145,24 @@ impl Table {
             table.local_rank.push(table.local_world_size[placement as usize]);
             table.local_world_size[placement as usize] += 1;
         }
-        let past_the_node = (0..table.len()).filter_map(|rank| table.row(ProcessRank(rank))).any(|row| {
-            let count = inventory.spec(row.cluster_node_rank).map_or(0, |spec| spec.accelerator_ids.len());
-            table.groups[row.group as usize].kind == ResourceKind::Accelerator
-                && row.devices.iter().any(|&index| usize::from(index) >= count)
-        });
-        if past_the_node {
-            return refuse("a row has an accelerator that its node does not have");
+        for row in (0..table.len()).filter_map(|rank| table.row(ProcessRank(rank))) {
+            let kind = &table.groups[row.group as usize].kind;
+            let past_the_node = |(node, index): (NodeRank, u16)| {
+                inventory.spec(node).is_none_or(|spec| usize::from(index) >= spec.accelerator_ids.len())
+            };
+            if *kind == ResourceKind::Accelerator && row.places().any(past_the_node) {
+                return refuse("a row has an accelerator that its node does not have");
+            }
+            if (*kind == ResourceKind::Node) != row.devices.is_empty() || row.repeats().is_some() {
+                return refuse("a row has no resources, or names one twice");
+            }
+            let away = row.elsewhere.iter().all(|&(_, node)| node != row.cluster_node_rank.0);
+            let starts_away = row.elsewhere.first().is_some_and(|&(device, _)| device == row.first_device);
+            if !away || starts_away || !row.elsewhere.is_empty() && *kind != ResourceKind::Accelerator {
+                return refuse("the devices on other nodes do not fit the rows");
+            }
         }
-        let uneven = (0..table.len()).filter_map(|rank| table.row(ProcessRank(rank))).any(|row| {
-            let by_node = table.groups[row.group as usize].kind == ResourceKind::Node;
-            by_node != row.devices.is_empty() || !row.devices.is_sorted_by(|a, b| a < b)
-        });
-        if uneven { refuse("a row has no resources, or names one twice") } else { Ok(table) }
+        Ok(table)
     }
 
     /// How many rows there are.
@@ -138,13 +180,18 @@ impl Table {
         let index = rank.0 as usize;
         let placement_node_rank = *self.placement_node_rank.get(index)?;
         let stretch = self.group_starts.partition_point(|&(first, _)| first <= rank.0).checked_sub(1)?;
+        let (first, end) = self.device_bounds(index);
+        let away = |device: u32| self.elsewhere.partition_point(|&(other, _)| other < device);
+        let elsewhere = if self.elsewhere.is_empty() { &[][..] } else { &self.elsewhere[away(first)..away(end)] };
         Some(Row {
             rank,
             cluster_node_rank: NodeRank(self.cluster_node_rank[index]),
             placement_node_rank,
             local_rank: self.local_rank[index],
             local_world_size: self.local_world_size[placement_node_rank as usize],
-            devices: self.devices_of(index),
+            devices: &self.devices[first as usize..end as usize],
+            elsewhere,
+            first_device: first,
             group: self.group_starts[stretch].1,
         })
     }
@@ -153,17 +200,15 @@ impl Table {
     pub fn accelerators(&self, inventory: &Inventory, processes: impl Iterator<Item = u32>) -> RankSet {
         let rows = processes.filter_map(|rank| self.row(ProcessRank(rank)));
         let rows = rows.filter(|row| self.groups[row.group as usize].kind == ResourceKind::Accelerator);
-        rows.flat_map(|row| {
-            let first = inventory.first_accelerator(row.cluster_node_rank);
-            row.devices.iter().map(move |&index| first + u32::from(index))
-        })
-        .collect()
+        rows.flat_map(|row| row.places())
+            .map(|(node, index)| inventory.first_accelerator(node) + u32::from(index))
+            .collect()
     }
 
-    fn devices_of(&self, index: usize) -> &[u16] {
+    fn device_bounds(&self, index: usize) -> (u32, u32) {
         match self.device_starts.get(index..index + 2) {
-            Some(&[start, end]) => &self.devices[start as usize..end as usize],
-            _ => &[],
+            Some(&[start, end]) => (start, end),
+            _ => (0, 0),
         }
     }
 
@@ -197,6 +242,11 @@ impl Table {
         &self.devices
     }
 
+    /// Devices that are not on the node of their process: index in [`Table::devices`], and the node.
+    pub fn elsewhere(&self) -> &[(u32, u32)] {
+        &self.elsewhere
+    }
+
     /// The groups that rows were placed through.
     pub fn groups(&self) -> &Arc<[Group]> {
         &self.groups
@@ -214,7 +264,7 @@ impl Table {
             + self.local_rank.capacity()
             + self.local_world_size.capacity()
             + self.device_starts.capacity()
-            + 2 * self.group_starts.capacity();
+            + 2 * (self.group_starts.capacity() + self.elsewhere.capacity());
         4 * words + 2 * self.devices.capacity()
     }
 }

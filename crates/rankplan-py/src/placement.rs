@@ -35,7 +35,10 @@ pub struct Placement {
     /// Whether the process sees its own accelerators only.
     #[pyo3(get)]
     pub(crate) isolate_accelerator: bool,
+    /// Local indices of all its resources.
     pub(crate) local: Box<[u16]>,
+    /// Index in `local` of those on other nodes, and the node.
+    pub(crate) elsewhere: Box<[(u32, u32)]>,
     pub(crate) groups: Arc<[Group]>,
     pub(crate) group: u32,
     pub(crate) node: Arc<NodeSpec>,
@@ -46,13 +49,27 @@ impl Placement {
         &self.groups[self.group as usize]
     }
 
-    /// Local indices of its own accelerators.
-    fn own(&self) -> &[u16] {
-        if self.group().kind == ResourceKind::Accelerator { &self.local } else { &[] }
+    /// Whether it is placed on accelerators.
+    fn accelerated(&self) -> bool {
+        self.group().kind == ResourceKind::Accelerator
+    }
+
+    /// All its resources: node, and local index there.
+    fn places(&self) -> impl Iterator<Item = (u32, u16)> {
+        let mut elsewhere = self.elsewhere.iter().peekable();
+        (0..).zip(&self.local).map(move |(index, &local)| {
+            let away = elsewhere.next_if(|&&(device, _)| device == index);
+            (away.map_or(self.cluster_node_rank, |&(_, node)| node), local)
+        })
+    }
+
+    /// Local indices of its resources on its own node.
+    fn at_home(&self) -> impl Iterator<Item = u16> {
+        self.places().filter(|&(node, _)| node == self.cluster_node_rank).map(|(_, index)| index)
     }
 
     /// Everything that tells two rows apart.
-    fn key(&self) -> ([u32; 6], bool, &[u16], &Group, &NodeSpec) {
+    fn key(&self) -> Key<'_> {
         let ranks = [
             self.rank,
             self.world_size,
@@ -61,7 +78,7 @@ impl Placement {
             self.local_rank,
             self.local_world_size,
         ];
-        (ranks, self.isolate_accelerator, &self.local, self.group(), &self.node)
+        (ranks, self.isolate_accelerator, &self.local, &self.elsewhere, self.group(), &self.node)
     }
 }
 
@@ -77,14 +94,15 @@ impl Hash for Placement {
     }
 }
 
-type PlacementState = ([u32; 6], bool, Vec<u16>, (String, String), (String, Vec<String>));
+type Key<'a> = ([u32; 6], bool, &'a [u16], &'a [(u32, u32)], &'a Group, &'a NodeSpec);
+type PlacementState = ([u32; 6], bool, Vec<u16>, Vec<(u32, u32)>, (String, String), (String, Vec<String>));
 
 #[pymethods]
 impl Placement {
     /// Local indices of its resources on the node; empty when placed by node.
     #[getter]
     fn local_hardware_ranks(&self) -> Vec<u16> {
-        self.local.to_vec()
+        self.at_home().collect()
     }
 
     /// The kind of accelerator that the node has; `NO_ACCEL` for none.
@@ -97,34 +115,33 @@ impl Placement {
     #[getter]
     fn visible_accelerators(&self) -> Vec<&str> {
         let ids = &self.node.accelerator_ids;
-        match self.own() {
-            own if self.isolate_accelerator && !own.is_empty() => {
-                own.iter().filter_map(|&index| ids.get(usize::from(index))).map(String::as_str).collect()
-            }
-            _ => ids.iter().map(String::as_str).collect(),
+        if self.isolate_accelerator && self.accelerated() {
+            self.at_home().filter_map(|index| ids.get(usize::from(index))).map(String::as_str).collect()
+        } else {
+            ids.iter().map(String::as_str).collect()
         }
     }
 
     /// Local index of its own first accelerator; of the node's first where it has none of its own; -1 on a node without.
     #[getter]
     fn local_accelerator_rank(&self) -> i32 {
-        match self.own().first() {
-            Some(&index) => i32::from(index),
-            None if self.node.accelerator_ids.is_empty() => -1,
-            None => 0,
+        match self.local.first() {
+            Some(&index) if self.accelerated() => i32::from(index),
+            _ if self.node.accelerator_ids.is_empty() => -1,
+            _ => 0,
         }
     }
 
     /// Number of its own accelerators.
     #[getter]
     fn num_accelerators(&self) -> usize {
-        self.own().len()
+        if self.accelerated() { self.local.len() } else { 0 }
     }
 
     /// All its resources as (node rank, local index).
     #[getter]
     fn devices(&self) -> Vec<(u32, u16)> {
-        self.local.iter().map(|&index| (self.cluster_node_rank, index)).collect()
+        self.places().collect()
     }
 
     /// What its resources are: `accelerator`, `node`, or a hardware type.
@@ -141,14 +158,15 @@ impl Placement {
 
     fn __repr__(&self) -> String {
         format!(
-            "Placement(rank={}/{}, node={}, local_rank={}/{}, {}={:?}, visible={:?}, node_group='{}')",
+            "Placement(rank={}/{}, node={}, local_rank={}/{}, {}={:?}{}, visible={:?}, node_group='{}')",
             self.rank,
             self.world_size,
             self.cluster_node_rank,
             self.local_rank,
             self.local_world_size,
             kind_name(&self.group().kind),
-            self.local,
+            self.local_hardware_ranks(),
+            if self.elsewhere.is_empty() { String::new() } else { format!(" of {:?}", self.devices()) },
             self.visible_accelerators(),
             self.group().label,
         )
@@ -156,15 +174,15 @@ impl Placement {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (PlacementState,)> {
         let row = slf.get();
-        let (ranks, isolate, local, group, node) = row.key();
+        let (ranks, isolate, local, elsewhere, group, node) = row.key();
         let group = (group.label.clone(), kind_name(&group.kind).to_owned());
         let node = (node.accelerator_type.clone(), node.accelerator_ids.clone());
-        Ok((slf.get_type().getattr("_restore")?, ((ranks, isolate, local.to_vec(), group, node),)))
+        Ok((slf.get_type().getattr("_restore")?, ((ranks, isolate, local.to_vec(), elsewhere.to_vec(), group, node),)))
     }
 
     #[classmethod]
     fn _restore(_class: &Bound<'_, PyType>, state: PlacementState) -> Self {
-        let (ranks, isolate_accelerator, local, (label, kind), (accelerator_type, accelerator_ids)) = state;
+        let (ranks, isolate_accelerator, local, elsewhere, (label, kind), (accelerator_type, accelerator_ids)) = state;
         let [rank, world_size, cluster_node_rank, placement_node_rank, local_rank, local_world_size] = ranks;
         Placement {
             rank,
@@ -175,6 +193,7 @@ impl Placement {
             local_world_size,
             isolate_accelerator,
             local: local.into(),
+            elsewhere: elsewhere.into(),
             groups: Arc::new([Group { label, kind: kind_from(kind) }]),
             group: 0,
             node: Arc::new(NodeSpec { accelerator_type, accelerator_ids }),

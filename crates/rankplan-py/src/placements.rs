@@ -54,6 +54,7 @@ impl Placements {
             local_world_size: row.local_world_size,
             isolate_accelerator: self.isolate,
             local: row.devices.into(),
+            elsewhere: row.elsewhere.iter().map(|&(device, node)| (device - row.first_device, node)).collect(),
             groups: self.table.groups().clone(),
             group: row.group,
             node: self.inventory.spec(row.cluster_node_rank)?.clone(),
@@ -77,9 +78,16 @@ impl PartialEq for Placements {
     }
 }
 
-/// Columns as little-endian bytes, for pickles and saved plans: groups, stretches, nodes, device starts, devices.
-type PlacementsState<'py> =
-    (Vec<(String, String)>, Vec<(u32, u32)>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+/// Columns, of numbers as little-endian bytes, for pickles and saved plans: groups, stretches, nodes, device starts, devices,
+/// and the devices on other nodes.
+type PlacementsState<'py> = (
+    Vec<(String, String)>,
+    Vec<(u32, u32)>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Vec<(u32, u32)>,
+);
 
 fn words<'py>(py: Python<'py>, column: &[u32]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &column.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
@@ -164,11 +172,11 @@ impl Placements {
 
     /// Return the columns as NumPy arrays by name: `rank`, `cluster_node_rank`, `placement_node_rank`, `local_rank`,
     /// `local_world_size` have shape (len,), `device_starts` (len + 1,) gives each row's part of `devices`, which holds local
-    /// indices. Raises `ImportError` without NumPy.
+    /// indices, and of `device_node_rank`, the nodes these are on. Raises `ImportError` without NumPy.
     fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let numpy = py.import("numpy")?;
         let (mut nodes, mut places, mut locals, mut sizes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut ranks, mut starts, mut devices) = (Vec::new(), vec![0], Vec::new());
+        let (mut ranks, mut starts, mut devices, mut device_nodes) = (Vec::new(), vec![0], Vec::new(), Vec::new());
         for rank in self.ranks() {
             let Some(row) = self.table.row(ProcessRank(rank)) else { continue };
             ranks.push(rank);
@@ -177,12 +185,19 @@ impl Placements {
             locals.push(row.local_rank);
             sizes.push(row.local_world_size);
             devices.extend_from_slice(row.devices);
+            device_nodes.extend(row.places().map(|(node, _)| node.0));
             starts.push(devices.len() as u32);
         }
         let columns = PyDict::new(py);
-        let names =
-            ["rank", "cluster_node_rank", "placement_node_rank", "local_rank", "local_world_size", "device_starts"];
-        for (name, column) in names.into_iter().zip([&ranks, &nodes, &places, &locals, &sizes, &starts]) {
+        for (name, column) in [
+            ("rank", &ranks),
+            ("cluster_node_rank", &nodes),
+            ("placement_node_rank", &places),
+            ("local_rank", &locals),
+            ("local_world_size", &sizes),
+            ("device_starts", &starts),
+            ("device_node_rank", &device_nodes),
+        ] {
             columns.set_item(name, numpy.call_method1("frombuffer", (words(py, column), "<u4"))?)?;
         }
         columns.set_item("devices", numpy.call_method1("frombuffer", (halves(py, &devices), "<u2"))?)?;
@@ -206,7 +221,8 @@ impl Placements {
         let groups =
             table.groups().iter().map(|group| (group.label.clone(), kind_name(&group.kind).to_owned())).collect();
         let nodes = words(py, table.cluster_node_rank());
-        (groups, table.group_starts().to_vec(), nodes, words(py, table.device_starts()), halves(py, table.devices()))
+        let (starts, devices) = (words(py, table.device_starts()), halves(py, table.devices()));
+        (groups, table.group_starts().to_vec(), nodes, starts, devices, table.elsewhere().to_vec())
     }
 
     /// Placements from what `state` gave; `PlacementError` when it contradicts itself or the inventory.
@@ -217,7 +233,7 @@ impl Placements {
         isolate: bool,
         state: PlacementsState<'_>,
     ) -> PyResult<Self> {
-        let (groups, group_starts, nodes, starts, devices) = state;
+        let (groups, group_starts, nodes, starts, devices, elsewhere) = state;
         let words = |bytes: &Bound<'_, PyBytes>| {
             let (words, _) = bytes.as_bytes().as_chunks::<4>();
             words.iter().map(|word| u32::from_le_bytes(*word)).collect::<Vec<_>>()
@@ -229,6 +245,7 @@ impl Placements {
             cluster_node_rank: words(&nodes),
             device_starts: words(&starts),
             devices: halves.iter().map(|half| u16::from_le_bytes(*half)).collect(),
+            elsewhere,
         };
         let table =
             Table::from_columns(columns, &inventory.0).map_err(|fault| refuse(class.py(), None, vec![fault]))?;

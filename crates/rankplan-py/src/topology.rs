@@ -123,6 +123,20 @@ impl Pool {
         Ok(Placements::new(table, self.inventory.clone(), isolate))
     }
 
+    /// Assign consecutive chunks of resources, in the order written; a chunk may span nodes.
+    fn place_chunks(
+        &self,
+        py: Python<'_>,
+        resources: Vec<u32>,
+        per_process: u32,
+        isolate: bool,
+    ) -> PyResult<Placements> {
+        let table = py
+            .detach(|| assign::place_chunks(&resources, per_process, &self.pool))
+            .map_err(|faults| refuse(py, None, faults))?;
+        Ok(Placements::new(table, self.inventory.clone(), isolate))
+    }
+
     /// Refuse groups that count nodes.
     fn require_hardware(&self, py: Python<'_>) -> PyResult<()> {
         self.pool.require_hardware().map_err(|fault| refuse(py, None, vec![fault]))
