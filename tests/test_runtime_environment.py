@@ -11,8 +11,9 @@ from rankplan import (
     PackedPlacementStrategy,
     Placement,
     Placements,
+    PlacementStrategy,
 )
-from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, vendor
+from rankplan.accelerators import NO_ACCEL, VARIABLES, VENDORS, Vendor, vendor
 from rankplan.environment import RESERVED_VARIABLES, planned_environment, rank_environment, start_variables
 
 TWO_NODES = Inventory.uniform(num_nodes=2, accelerators=4)
@@ -90,17 +91,46 @@ def test_visibility_is_in_the_nodes_own_ids() -> None:
     assert column(rows, "LOCAL_RANK") == ["0"] * 4
 
 
-def test_a_node_without_accelerators_gets_no_visibility_variable() -> None:
+STRATEGIES = {
+    "one each": PackedPlacementStrategy(0, 7),
+    "two each": PackedPlacementStrategy(0, 7, num_hardware_per_process=2),
+    "every second": PackedPlacementStrategy(0, 7, num_hardware_per_process=2, stride=2),
+    "shared": FlexiblePlacementStrategy([[1], [1], [3], [4, 7], [4, 7], [6]]),
+    "uneven": FlexiblePlacementStrategy([[3], [0, 2], [4, 5, 6, 7]]),
+}
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_local_rank_is_where_the_own_devices_begin(strategy: PlacementStrategy, isolate: bool) -> None:
+    """What ``set_device(LOCAL_RANK)`` relies on."""
+    ids = [["4", "7", "6", "5"], ["MIG-b2", "GPU-a1", "1", "0"]]
+    nodes = [{"ranks": rank, "accelerator_ids": own} for rank, own in enumerate(ids)]
+    rows = strategy.get_placement(Inventory.from_dict({"nodes": nodes}), isolate)
+    for row in rows:
+        own = [ids[node][index] for node, index in row.devices]
+        planned = environment(row)
+        visible = planned["CUDA_VISIBLE_DEVICES"].split(",")
+        assert visible == (own if isolate else ids[row.cluster_node_rank])
+        assert visible[int(planned["LOCAL_RANK"])] == own[0]
+        neighbours = [other for other in rows if other.cluster_node_rank == row.cluster_node_rank]
+        assert planned["LOCAL_WORLD_SIZE"] == ("1" if isolate else str(len(neighbours)))
+        assert planned["NODE_LOCAL_WORLD_SIZE"] == str(len(neighbours))
+        assert neighbours[int(planned["NODE_LOCAL_RANK"])] == row
+
+
+def test_a_node_without_accelerators_gets_no_variable_of_a_vendor() -> None:
     (row,) = NodePlacementStrategy([0]).get_placement(Inventory.uniform(num_nodes=1, accelerators=0))
-    assert not {row.visibility for row in VENDORS} & set(environment(row))
+    assert not VARIABLES & set(environment(row))
 
 
 @pytest.mark.parametrize("row", VENDORS, ids=lambda row: row.accelerator_type)
 def test_each_vendor_has_its_own_variables(row: Vendor) -> None:
     inventory = Inventory.uniform(num_nodes=1, accelerators=2, accelerator_type=row.accelerator_type)
     planned = planned_environment(PackedPlacementStrategy(0, 1).get_placement(inventory)[1])
-    assert planned[row.visibility] == "1"
+    assert row.shown(planned) == ("1",)
     assert {name for name in planned if name.startswith("RAY_")} == ({row.hands_off} if row.hands_off else set())
+    assert VARIABLES & set(planned) <= row.variables
 
 
 def test_the_plan_wins_over_env_vars() -> None:
@@ -116,5 +146,5 @@ def test_what_the_loader_and_the_interpreter_read_is_needed_at_the_start() -> No
 
 def test_an_unknown_type_is_refused_and_none_has_no_vendor() -> None:
     assert vendor(NO_ACCEL) is None
-    with pytest.raises(ValueError, match="unknown accelerator type 'TPU'; the types are NV_GPU, AMD_GPU"):
-        vendor("TPU")
+    with pytest.raises(ValueError, match="unknown accelerator type 'GPU'; the types are NV_GPU, AMD_GPU"):
+        vendor("GPU")

@@ -102,11 +102,11 @@ def test_a_probe_that_fails_takes_the_raylets_along(monkeypatch: pytest.MonkeyPa
     [
         (
             {"env_vars": {"MUSA_VISIBLE_DEVICES": "5"}},
-            r"^node 127.0.0.2 .*: Ray was started with MUSA_VISIBLE_DEVICES=5 and counts 2 GPU; give `ray start`",
+            r"^node 127.0.0.2 .*: its processes start with MUSA_VISIBLE_DEVICES=5 .*, which names 1 device",
         ),
         (
-            {"labels": {"rankplan.io/accelerator-type": "TPU"}},
-            r"^node 127.0.0.2 .*: the Ray label rankplan.io/accelerator-type: unknown accelerator type 'TPU'",
+            {"labels": {"rankplan.io/accelerator-type": "GPU"}},
+            r"^node 127.0.0.2 .*: the Ray label rankplan.io/accelerator-type: unknown accelerator type 'GPU'",
         ),
     ],
 )

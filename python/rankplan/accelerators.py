@@ -5,36 +5,172 @@ A leaf: a new vendor is a new row here, nothing else in rankplan tells vendors a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
 
 NO_ACCEL = "NO_ACCEL"
 """The accelerator type of a node, or of a process, without accelerators."""
+
+_NO_ID = re.compile(r"-\d+|\d+-\d+|[A-Za-z]*")  # -1, a range, nothing, or a word such as Ray's NoDevFiles
 
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
     """One type of accelerator.
 
-    ``resource`` is the name under which Ray counts it, ``visibility`` the variable that lists the devices a process
-    may use, and ``hands_off`` the variable that tells Ray to leave ``visibility`` alone (``None``: Ray never sets it).
+    ``maker`` is the name for people. ``resource`` is the name under which Ray counts it, and ``manager`` Ray's class
+    that finds it on a node (``None``: Ray cannot, and a node label says it). ``visibility`` is the variable that lists
+    the devices a process may use, ``hands_off`` the one that tells Ray to leave it alone (``None``: Ray never sets it).
+
+    ``prefix`` stands before each id in ``visibility``. ``bounds`` are further variables that a process of so many
+    devices needs. ``rivals`` are other variables that narrow what a process sees, or change what an id means, each with
+    a pattern of the values that do so even where ``visibility`` is set.
     """
 
     accelerator_type: str
+    maker: str
     resource: str
+    manager: str | None
     visibility: str
     hands_off: str | None
+    prefix: str = ""
+    bounds: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    rivals: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def variables(self) -> set[str]:
+        """Every variable that has a say in which of these devices a process sees."""
+        beside = {name for variables in self.bounds.values() for name in variables}
+        return {self.visibility, *([self.hands_off] if self.hands_off else []), *beside, *self.rivals}
+
+    def showing(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the variables with which a process sees these devices, in this order, and Ray keeps its hands off."""
+        listed = [self.prefix + name.removeprefix(self.prefix) for name in ids]
+        hands_off = {self.hands_off: "1"} if self.hands_off else {}
+        return {self.visibility: ",".join(listed), **hands_off, **self.bounds.get(len(listed), {})}
+
+    def shown(self, environment: Mapping[str, str]) -> tuple[str, ...] | None:
+        """Return the ids that a process with this environment sees, in its order; ``None`` when it sees all there are.
+
+        What cannot be an id ends the list, as it does for the vendors' own libraries.
+        """
+        if self.visibility not in environment:
+            return None
+        parts = (part.strip().removeprefix(self.prefix) for part in environment[self.visibility].split(","))
+        return tuple(dict.fromkeys(takewhile(lambda part: not _NO_ID.fullmatch(part), parts)))
+
+    def disturbed(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of this environment that take the place of ``visibility``, or spoil what it says."""
+        here = {name: environment[name] for name in self.rivals if name in environment}
+        if self.visibility not in environment:
+            return here
+        return {name: value for name, value in here.items() if re.fullmatch(self.rivals[name], value)}
+
+
+_NOSET = "RAY_EXPERIMENTAL_NOSET_"
+_CUDA = ("CUDA_VISIBLE_DEVICES", _NOSET + "CUDA_VISIBLE_DEVICES")
+_ANY = ".*"
 
 VENDORS: tuple[Vendor, ...] = (
-    Vendor("NV_GPU", "GPU", "CUDA_VISIBLE_DEVICES", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"),
-    Vendor("AMD_GPU", "GPU", "HIP_VISIBLE_DEVICES", "RAY_EXPERIMENTAL_NOSET_HIP_VISIBLE_DEVICES"),
-    Vendor("INTEL_GPU", "GPU", "ZE_AFFINITY_MASK", "RAY_EXPERIMENTAL_NOSET_ZE_AFFINITY_MASK"),
-    Vendor("NPU", "NPU", "ASCEND_RT_VISIBLE_DEVICES", "RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES"),
-    Vendor("MUSA_GPU", "GPU", "MUSA_VISIBLE_DEVICES", None),
-    Vendor("KUNLUN_XPU", "GPU", "CUDA_VISIBLE_DEVICES", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"),
+    Vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPUAcceleratorManager", *_CUDA),
+    Vendor(
+        "AMD_GPU",
+        "AMD",
+        "GPU",
+        "AMDGPUAcceleratorManager",
+        "HIP_VISIBLE_DEVICES",
+        _NOSET + "HIP_VISIBLE_DEVICES",
+        # HIP counts within what ROCR leaves; it reads CUDA's where its own is not set. The last one is OpenCL's.
+        rivals=dict.fromkeys(["ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"], _ANY),
+    ),
+    Vendor(
+        "INTEL_GPU",
+        "Intel",
+        "GPU",
+        "IntelGPUAcceleratorManager",
+        "ZE_AFFINITY_MASK",
+        _NOSET + "ZE_AFFINITY_MASK",
+        # SYCL counts within what the mask leaves; level_zero:gpu, say, chooses a backend and no device
+        rivals={"ONEAPI_DEVICE_SELECTOR": r".*\d.*"},
+    ),
+    Vendor(
+        "NPU",
+        "Huawei Ascend",
+        "NPU",
+        "NPUAcceleratorManager",
+        "ASCEND_RT_VISIBLE_DEVICES",
+        _NOSET + "ASCEND_RT_VISIBLE_DEVICES",
+    ),
+    Vendor("MUSA_GPU", "Moore Threads", "GPU", None, "MUSA_VISIBLE_DEVICES", None),
+    Vendor("KUNLUN_XPU", "Kunlun", "GPU", None, *_CUDA, rivals={"XPU_VISIBLE_DEVICES": _ANY}),
+    Vendor("METAX_GPU", "MetaX", "GPU", "MetaxGPUAcceleratorManager", *_CUDA, rivals={"MACA_VISIBLE_DEVICES": _ANY}),
+    Vendor(
+        "HPU",
+        "Intel Gaudi",
+        "HPU",
+        "HPUAcceleratorManager",
+        "HABANA_VISIBLE_MODULES",
+        _NOSET + "HABANA_VISIBLE_MODULES",
+    ),
+    Vendor(
+        "NEURON",
+        "AWS Neuron",
+        "neuron_cores",
+        "NeuronAcceleratorManager",
+        "NEURON_RT_VISIBLE_CORES",
+        _NOSET + "NEURON_RT_VISIBLE_CORES",
+        rivals={"NEURON_RT_NUM_CORES": _ANY},
+    ),
+    Vendor(
+        "TPU",
+        "Google TPU",
+        "TPU",
+        "TPUAcceleratorManager",
+        "TPU_VISIBLE_CHIPS",
+        _NOSET + "TPU_VISIBLE_CHIPS",
+        # as Ray does it: libtpu has to be told the shape of a part of a host, and that it stands alone
+        bounds={
+            1: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
+            2: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,2,1", "TPU_HOST_BOUNDS": "1,1,1"},
+        },
+        # with the second one Ray counts parts of chips, which cannot be shown one by one
+        rivals=dict.fromkeys(["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"], _ANY),
+    ),
+    Vendor("RBLN", "Rebellions", "RBLN", "RBLNAcceleratorManager", "RBLN_DEVICES", _NOSET + "RBLN_RT_VISIBLE_DEVICES"),
+    Vendor(
+        "FURIOSA",
+        "FuriosaAI",
+        "FURIOSA",
+        "FuriosaAcceleratorManager",
+        "FURIOSA_DEVICES",
+        _NOSET + "FURIOSA_DEVICES",
+        prefix="npu:",
+    ),
+    Vendor(
+        "MBLT",
+        "Mobilint",
+        "MBLT",
+        "MBLTAcceleratorManager",
+        "QBRUNTIME_VISIBLE_DEVICES",
+        _NOSET + "MBLT_RT_VISIBLE_DEVICES",
+    ),
+    Vendor(
+        "TTNPU",
+        "Tenstorrent",
+        "TTNPU",
+        "TTNPUAcceleratorManager",
+        "TT_VISIBLE_DEVICES",
+        _NOSET + "TENSTORRENT_VISIBLE_DEVICES",
+        rivals={"TT_METAL_VISIBLE_DEVICES": _ANY},
+    ),
 )
 
 _BY_TYPE = {row.accelerator_type: row for row in VENDORS}
+
+VARIABLES = frozenset(name for row in VENDORS for name in row.variables)
+"""Every variable that has a say in which accelerators a process sees, whoever made them."""
 
 
 def vendor(accelerator_type: str) -> Vendor | None:

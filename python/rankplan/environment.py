@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rankplan.accelerators import VENDORS, vendor
+from rankplan.accelerators import VARIABLES, vendor
 
 if TYPE_CHECKING:
     from rankplan.placement import Placement
@@ -22,12 +22,8 @@ RANK_VARIABLES = (
 )
 MASTER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 
-RESERVED_VARIABLES = frozenset(
-    {*RANK_VARIABLES, *MASTER_VARIABLES}
-    | {row.visibility for row in VENDORS}
-    | {row.hands_off for row in VENDORS if row.hands_off is not None}
-)
-"""What the plan decides: the ``env_vars`` of a node group may set any variable but these."""
+RESERVED_VARIABLES = frozenset({*RANK_VARIABLES, *MASTER_VARIABLES, *VARIABLES})
+"""What the plan decides, ranks and devices: the ``env_vars`` of a node group may set any variable but these."""
 
 _READ_AT_START = ("LD_", "PYTHON", "MALLOC_")
 
@@ -38,7 +34,7 @@ def planned_environment(placement: Placement) -> dict[str, str]:
     ``LOCAL_RANK`` is always the index, among the visible devices, of the process's own first one, so that
     ``set_device(LOCAL_RANK)`` is right: isolated it is 0, in a ``LOCAL_WORLD_SIZE`` of 1. A process without
     accelerators of its own has its place among the component's processes on the node. The vendor's visibility variable
-    lists the node's own ids; the variable beside it tells Ray not to rewrite it.
+    lists the node's own ids; another tells Ray not to rewrite it.
     """
     local_rank, local_world_size = placement.local_rank, placement.local_world_size
     if placement.num_accelerators and placement.isolate_accelerator:
@@ -58,9 +54,7 @@ def planned_environment(placement: Placement) -> dict[str, str]:
     environment = {name: str(value) for name, value in zip(RANK_VARIABLES, ranks, strict=True)}
     row = vendor(placement.accelerator_type)
     if row is not None:
-        environment[row.visibility] = ",".join(placement.visible_accelerators)
-        if row.hands_off is not None:
-            environment[row.hands_off] = "1"
+        environment |= row.showing(placement.visible_accelerators)
     return environment
 
 

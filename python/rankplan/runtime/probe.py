@@ -18,13 +18,13 @@ from rankplan.runtime.calls import Failed, Unanswered, collect
 from rankplan.runtime.node_order import NODE_RANK_LABEL, NODE_RANK_VARIABLES, NodeFacts
 
 TYPE_LABEL = "rankplan.io/accelerator-type"
-"""The Ray node label that names the accelerator type where Ray itself cannot tell (MUSA_GPU, KUNLUN_XPU)."""
+"""The Ray node label that names the accelerator type. Needed where Ray itself cannot tell (MUSA_GPU, KUNLUN_XPU)."""
 
 MODEL_LABEL = "ray.io/accelerator-type"
 """The Ray node label with the model, which Ray sets where it knows it."""
 
 _POLL_SECONDS = 0.25
-_HIDDEN_MASKS = ("", "NoDevFiles")
+_SOURCES = "set before `ray start`, or by the job's runtime_env"
 
 
 def wait_for_nodes(num_nodes: int | None, timeout: float, report: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -86,56 +86,78 @@ def pinned(node_id: str) -> NodeAffinitySchedulingStrategy:
 
 @ray.remote(num_cpus=0)
 def _look(entry: dict[str, Any]) -> NodeFacts:
-    resources, labels = entry["Resources"], entry["Labels"]
+    resources, labels, environment = entry["Resources"], entry["Labels"], _inherited()
     row = _vendor_here(resources, labels)
     return NodeFacts(
         node_id=entry["NodeID"],
         ip=entry["NodeManagerAddress"],
         hostname=entry["NodeManagerHostname"],
-        rank_variable=next((rank for rank in map(_inherited, NODE_RANK_VARIABLES) if rank is not None), None),
+        rank_variable=next((environment[name] for name in NODE_RANK_VARIABLES if name in environment), None),
         rank_label=labels.get(NODE_RANK_LABEL),
         accelerator_type=row.accelerator_type if row else NO_ACCEL,
         accelerator_model=labels.get(MODEL_LABEL) if row else None,
-        accelerator_ids=_ids(row, int(resources[row.resource])) if row else (),
+        accelerator_ids=_ids(row, int(resources[row.resource]), environment) if row else (),
         labels={name: value for name, value in labels.items() if not name.startswith(("ray.io/", "rankplan.io/"))},
     )
 
 
 def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> Vendor | None:
     """Return whose accelerators this node has: what its label says, else what Ray found here."""
+    if TYPE_LABEL in labels:
+        return _declared(labels[TYPE_LABEL], resources)
+    counted = {row.resource for row in VENDORS if resources.get(row.resource)}
+    managers: set[Any] = {get_accelerator_manager_for_resource(resource) for resource in counted} - {None}
+    found = [row for row in VENDORS if row.manager in {manager.__name__ for manager in managers}]
+    if len(found) > 1:
+        counts = " and ".join(f"{resources[row.resource]:g} {row.resource}" for row in found)
+        types = " or ".join(f"--labels={TYPE_LABEL}={row.accelerator_type}" for row in found)
+        raise ClusterError(f"it has {counts}, and a node has one type for rankplan; start Ray there with {types}")
+    return found[0] if found else None
+
+
+def _declared(accelerator_type: str, resources: Mapping[str, float]) -> Vendor | None:
     try:
-        declared = vendor(labels.get(TYPE_LABEL, NO_ACCEL))
+        row = vendor(accelerator_type)
     except ValueError as unknown:
         raise ClusterError(f"the Ray label {TYPE_LABEL}: {unknown}") from None
-    if declared is not None:
-        return declared if resources.get(declared.resource) else None
-    for row in VENDORS:
-        manager = get_accelerator_manager_for_resource(row.resource) if resources.get(row.resource) else None
-        # several vendors are counted as GPU: the one that Ray found is known by its visibility variable
-        if manager is not None and manager.get_visible_accelerator_ids_env_var() == row.visibility:
-            return row
-    return None
+    if row is not None and not resources.get(row.resource):
+        raise ClusterError(
+            f"the Ray label {TYPE_LABEL} says {accelerator_type}, but Ray counts no {row.resource} there; start Ray "
+            f"with their number, e.g. {_counting(row, 8)}, or without the label"
+        )
+    return row
 
 
-def _ids(row: Vendor, count: int) -> tuple[str, ...]:
+def _counting(row: Vendor, number: int) -> str:
+    """Return the option that makes `ray start` count so many of them."""
+    return f"--num-gpus={number}" if row.resource == "GPU" else f"--resources='{{\"{row.resource}\": {number}}}'"
+
+
+def _ids(row: Vendor, count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the node's own ids of its accelerators: those of the mask that Ray was started under, else from 0 on."""
-    mask = _inherited(row.visibility)
-    if mask is None:
+    if spoilt := row.disturbed(environment):
+        others = " ".join(f"{name}={value}" for name, value in spoilt.items())
+        raise ClusterError(
+            f"its processes start with {others} ({_SOURCES}), which has a say in the devices that they see; leave it "
+            f"out, and choose {row.maker} devices by {row.visibility} alone"
+        )
+    ids = row.shown(environment)
+    if ids is None:
         return tuple(map(str, range(count)))
-    ids = () if mask in _HIDDEN_MASKS else tuple(part.strip() for part in mask.split(","))
     if len(ids) < count:
         raise ClusterError(
-            f"Ray was started with {row.visibility}={mask} and counts {count} {row.resource}; give `ray start` as many "
-            "as the mask has"
+            f"its processes start with {row.visibility}={environment[row.visibility]} ({_SOURCES}), which names "
+            f"{len(ids)} device(s), but Ray counts {count} {row.resource}; name each device once, with commas between, "
+            f"or start Ray with {_counting(row, len(ids))}"
         )
     return ids[:count]
 
 
-def _inherited(variable: str) -> str | None:
-    """Return a variable as this process was started with it: Ray may have changed it for the task since."""
+def _inherited() -> dict[str, str]:
+    """Return the environment that this process was started with: Ray may have changed it for the task since."""
     try:
         block = Path("/proc/self/environ").read_bytes()
     except OSError:
-        return os.environ.get(variable)
-    start = f"{variable}=".encode()
-    return next((entry[len(start) :].decode() for entry in block.split(b"\0") if entry.startswith(start)), None)
+        return dict(os.environ)
+    entries = (os.fsdecode(entry).partition("=") for entry in block.split(b"\0"))
+    return {name: value for name, _, value in entries}

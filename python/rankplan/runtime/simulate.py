@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ray import cluster_utils
 
-from rankplan.accelerators import VENDORS, vendor
+from rankplan.accelerators import VARIABLES, vendor
 from rankplan.errors import ClusterError
 from rankplan.runtime import session
 from rankplan.runtime.node_order import NODE_RANK_VARIABLES
@@ -51,7 +51,7 @@ class Raylets:
         self._cluster = cluster_utils.Cluster()
         self._closed = False
         try:
-            with _environment(self._start_environment()):
+            with _environment(self._start_environment()), _unlogged("ray._private.accelerators"):
                 for rank in range(inventory.num_nodes):
                     report(f"starting node {rank + 1} of {inventory.num_nodes}")
                     self._cluster.add_node(**_node_options(inventory.node(rank), rank))
@@ -70,7 +70,7 @@ class Raylets:
         processes from all others. The driver's own mask and node rank are not those of the declared nodes. Ray starts
         a few processes at a time, for all nodes share the cores of one machine, and does not warn of many.
         """
-        hidden = dict.fromkeys([*NODE_RANK_VARIABLES, *(row.visibility for row in VENDORS)])
+        hidden = dict.fromkeys([*NODE_RANK_VARIABLES, *VARIABLES])
         return {**hidden, "RAY_TMPDIR": self._folder, "RAY_USAGE_STATS_ENABLED": "0", **_STARTS}
 
     def close(self, patience: float = _GONE_SECONDS) -> None:
@@ -99,14 +99,14 @@ class Raylets:
 
 
 def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
-    environment, labels = {NODE_RANK_VARIABLES[0]: str(rank)}, dict(node.labels)
+    environment = {NODE_RANK_VARIABLES[0]: str(rank)}
+    labels = {**node.labels, TYPE_LABEL: node.accelerator_type}
     options: dict[str, Any] = {"num_gpus": 0, **(_HEAD_OPTIONS if rank == 0 else {})}
     row = vendor(node.accelerator_type)
     if row is not None:
-        labels[TYPE_LABEL] = row.accelerator_type
         if node.accelerator_model is not None:
             labels[MODEL_LABEL] = node.accelerator_model
-        environment[row.visibility] = ",".join(node.accelerator_ids)
+        environment[row.visibility] = row.showing(node.accelerator_ids)[row.visibility]
         if row.resource == "GPU":
             options["num_gpus"] = node.accelerators
         else:
@@ -130,6 +130,18 @@ def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
         yield
     finally:
         _set(before)
+
+
+@contextmanager
+def _unlogged(name: str) -> Iterator[None]:
+    """Keep a logger silent for a while: Ray looks here for the model of declared devices, and shows why it fails."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _set(variables: Mapping[str, str | None]) -> None:

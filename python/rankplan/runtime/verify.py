@@ -80,8 +80,7 @@ def check(component: str, expectations: Sequence[Expectation], sightings: Sequen
             first = placement
         lines += [f"{who}: {difference}" for difference in differences]
         row = vendor(placement.accelerator_type)
-        mask = found.environment.get(row.visibility, "") if row else ""
-        accelerators = tuple(mask.split(",")) if mask else ()
+        accelerators = (row and row.shown(found.environment)) or ()
         reports.append(RankReport(component, placement.rank, placement.cluster_node_rank, found.pid, accelerators))
     if first is not None:
         more = f"\n  and {len(lines) - 10} more" if len(lines) > 10 else ""
