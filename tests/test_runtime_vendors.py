@@ -10,9 +10,15 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from rankplan import Cluster, ClusterError, FlexiblePlacementStrategy, Inventory, NodePlacementStrategy
+from rankplan import (
+    Cluster,
+    ClusterError,
+    FlexiblePlacementStrategy,
+    Inventory,
+    NodePlacementStrategy,
+    PlacementError,
+)
 from rankplan.accelerators import NO_ACCEL, VARIABLES, VENDORS, Vendor, vendor
-from rankplan.environment import RESERVED_VARIABLES
 from rankplan.runtime import probe, simulate
 from ray._private.accelerators import get_all_accelerator_managers
 from runtime_workers import Reader
@@ -44,7 +50,29 @@ def test_every_manager_of_ray_has_its_row() -> None:
 def test_types_are_apart() -> None:
     types = [row.accelerator_type for row in VENDORS]
     assert len(types) == len({*types, NO_ACCEL}) - 1
-    assert VARIABLES <= RESERVED_VARIABLES
+
+
+@pytest.mark.parametrize("name", sorted(VARIABLES))
+def test_env_vars_have_no_say_in_devices(name: str) -> None:
+    group = {"label": "all", "node_ranks": 0, "env_configs": [{"node_ranks": 0, "env_vars": [{name: "0"}]}]}
+    with pytest.raises(PlacementError) as caught:
+        Inventory.uniform(1, 2).with_config({"num_nodes": 1, "node_groups": [group]})
+    assert caught.value.code == "reserved-env-var"
+
+
+def test_the_guide_has_the_table() -> None:
+    lines = (Path(__file__).parent.parent / "docs" / "visibility.md").read_text().splitlines()
+    start = lines.index("| type | vendor | Ray counts | the variable | Ray is told by |") + 2
+    for row, line in zip(VENDORS, lines[start:], strict=False):
+        told = f"`{row.hands_off.removeprefix('RAY_EXPERIMENTAL_NOSET_')}` " if row.hands_off else ""
+        counts = f"`{row.resource}`" + ("" if row.manager else ", by label")
+        assert line == f"| `{row.accelerator_type}` | {row.maker} | {counts} | `{row.visibility}` | {told}|"
+    assert lines[start + len(VENDORS)] == ""
+    start = lines.index("| type | variables |") + 2
+    disturbed = [row for row in VENDORS if row.rivals]
+    for row, line in zip(disturbed, lines[start:], strict=False):
+        assert line.startswith(f"| `{row.accelerator_type}` | " + ", ".join(f"`{name}`" for name in row.rivals))
+    assert lines[start + len(disturbed)] == ""
 
 
 @pytest.mark.parametrize("row", FOUND_BY_RAY, ids=by_type)
@@ -114,6 +142,8 @@ def test_a_node_has_what_its_mask_says(mask: str | None, count: int, ids: tuple[
         ("NoDevFiles", 2, 0),
         ("none", 1, 0),
         ("0-3", 1, 0),
+        ("0 1", 1, 0),
+        ("0;1", 1, 0),
         ("4,5", 4, 2),
         ("4,4", 2, 1),
         ("4,,5", 3, 1),
@@ -305,11 +335,13 @@ def test_a_saved_inventory_keeps_the_ids(cluster: Cluster, tmp_path: Path) -> No
     assert Inventory.from_yaml(tmp_path / "inventory.yaml") == cluster.inventory
 
 
-@pytest.mark.parametrize("isolate", [True, False])
-def test_each_rank_sees_its_devices_by_the_variables_of_the_vendor(cluster: Cluster, isolate: bool) -> None:
+@pytest.mark.parametrize(("isolate", "reserve"), [(True, 0.5), (False, None)])
+def test_each_rank_sees_its_devices_by_the_variables_of_the_vendor(
+    cluster: Cluster, isolate: bool, reserve: float | None
+) -> None:
     strategy = FlexiblePlacementStrategy([[2 * node + 1] for node in range(cluster.num_nodes)])
     names = sorted(VARIABLES | {"LOCAL_RANK"})
-    with Reader.create_group().launch(cluster, strategy, isolate_accelerator=isolate) as group:
+    with Reader.create_group().launch(cluster, strategy, isolate_accelerator=isolate, reserve=reserve) as group:
         reports = group.verify()
         environments = [dict(zip(names, seen, strict=True)) for seen in group.environment(*names).wait()]
     for report, (accelerator_type, ids), environment in zip(reports, IDS.items(), environments, strict=True):

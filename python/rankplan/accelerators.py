@@ -13,7 +13,7 @@ from itertools import takewhile
 NO_ACCEL = "NO_ACCEL"
 """The accelerator type of a node, or of a process, without accelerators."""
 
-_NO_ID = re.compile(r"-\d+|\d+-\d+|[A-Za-z]*")  # -1, a range, nothing, or a word such as Ray's NoDevFiles
+_NO_ID = re.compile(r"-\d+|\d+-\d+|[A-Za-z]*|.*[\s;].*")  # -1, a range, nothing, NoDevFiles, 0;1
 
 
 @dataclass(frozen=True, slots=True)
