@@ -17,9 +17,7 @@ __all__ = [
     "render",
 ]
 
-_PlacementsState = tuple[
-    list[tuple[str, str]], list[tuple[int, int]], bytes, bytes, bytes, list[tuple[int, int]]
-]
+_PlacementsState = tuple[list[tuple[str, str]], list[tuple[int, int]], bytes, bytes, bytes, list[tuple[int, int]]]
 
 @final
 class RankSet(Collection[int]):

@@ -1,0 +1,1 @@
+"""Other ways of writing a placement; each becomes a `Plan` like any other."""

@@ -1,0 +1,172 @@
+"""ROLL's ``device_mapping``: a small part of Python's expressions, read from the syntax tree and never evaluated.
+
+mapping    = sequence
+sequence   = list(sequence) | range(number [, number [, number]]) | [items] | (items)
+           | [number for name in sequence] | sequence + sequence | sequence * number
+items      = [item] { "," item }          item = number | *sequence
+number     = digits | -number | name | number + number | number - number | number * number
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rankplan.config.models import as_int
+from rankplan.errors import Diagnostic, Label, PlacementError, refusal
+
+MOST_DEVICES = 1 << 24
+_HELP = "write list(range(0,8)), [0,1,2,3], or several of these with +"
+
+_Numbers: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: int.__add__,
+    ast.Sub: int.__sub__,
+    ast.Mult: int.__mul__,
+}
+
+
+def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
+    """Return the accelerators that a ``device_mapping`` names, in the order written; the first of the cluster is 0.
+
+    It may be ROLL's text or a list. Raises `PlacementError`: ``syntax`` with the place in the text for anything that is
+    no list of whole numbers, ``resource-out-of-range`` for a negative one, ``too-many-processes`` for more than
+    16,777,216.
+    """
+    if isinstance(mapping, str):
+        return _Reader(mapping).read()
+    if not isinstance(mapping, Sequence) or isinstance(mapping, bytes):
+        raise PlacementError([Diagnostic("syntax", f"{mapping!r} is not a device_mapping", _HELP)])
+    devices = [as_int(device) for device in mapping]
+    for device, written in zip(devices, mapping, strict=True):
+        if device is None:
+            raise PlacementError([Diagnostic("syntax", f"{written!r} is not an accelerator", "write whole numbers")])
+        if device < 0:
+            raise refusal([_negative(device)])
+    return [device for device in devices if device is not None]
+
+
+def _negative(device: int) -> Diagnostic:
+    return Diagnostic("resource-out-of-range", f"there is no accelerator {device}", "accelerators count from 0")
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._start = len(text) - len(text.lstrip())
+        self._variables: dict[str, int] = {}
+
+    def read(self) -> list[int]:
+        try:
+            tree = ast.parse(self._text[self._start :], mode="eval").body
+            devices = list(self._sequence(tree))
+        except PlacementError:
+            raise
+        except SyntaxError as error:
+            at = self._start + max(0, self._offset(error.lineno or 1, (error.offset or 1) - 1))
+            raise self._fault_at(at, min(at + 1, len(self._text)), f"this is no list of numbers: {error.msg}") from None
+        except (ValueError, OverflowError, RecursionError, MemoryError):
+            raise self._fault_at(0, len(self._text), "this is no list of numbers that could be read") from None
+        lowest = min(devices, default=0)
+        if lowest < 0:
+            elements = tree.elts if isinstance(tree, (ast.List, ast.Tuple)) else []
+            place = next((element for element in elements if isinstance(element, ast.UnaryOp)), tree)
+            raise refusal([self._at(place, _negative(lowest))])
+        return devices
+
+    def _sequence(self, node: ast.expr) -> Sequence[int]:
+        match node:
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                return self._items(items)
+            case ast.Call(func=ast.Name(id="range"), args=arguments, keywords=[]) if 1 <= len(arguments) <= 3:
+                bounds = [self._number(argument) for argument in arguments]
+                if bounds[2:] == [0]:
+                    raise self._fault(arguments[2], "a range with steps of 0 has no end", "use steps of 1 or more")
+                return self._sized(node, range(*bounds))
+            case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner], keywords=[]):
+                return list(self._sequence(inner))
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                first, second = self._sequence(left), self._sequence(right)
+                for part, found in ((left, first), (right, second)):
+                    if isinstance(found, range):
+                        raise self._fault(part, "a range cannot be added", f"write list({ast.unparse(part)})")
+                return self._sized(node, [*first, *second])
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                if self._is_number(left):
+                    left, right = right, left
+                repeated, times = self._sequence(left), self._number(right)
+                if isinstance(repeated, range):
+                    raise self._fault(left, "a range cannot be repeated", f"write list({ast.unparse(left)})")
+                if len(repeated) * times > MOST_DEVICES:
+                    raise self._too_many(node, len(repeated) * times)
+                return list(repeated) * times
+            case ast.ListComp(elt=element, generators=[ast.comprehension(target=ast.Name(id=name), ifs=[], iter=each)]):
+                return self._comprehension(element, name, each)
+        raise self._fault(node, f"`{ast.unparse(node)}` is no list of numbers")
+
+    def _items(self, items: Sequence[ast.expr]) -> list[int]:
+        numbers: list[int] = []
+        for item in items:
+            if isinstance(item, ast.Starred):
+                numbers += self._sized(item, self._sequence(item.value))
+            else:
+                numbers.append(self._number(item))
+        return numbers
+
+    def _comprehension(self, element: ast.expr, name: str, each: ast.expr) -> list[int]:
+        values, outer = self._sequence(each), dict(self._variables)
+        numbers = []
+        for value in values:
+            self._variables[name] = value
+            numbers.append(self._number(element))
+        self._variables = outer
+        return numbers
+
+    def _number(self, node: ast.expr) -> int:
+        match node:
+            case ast.Constant(value=int() as value) if not isinstance(value, bool):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self._number(operand)
+            case ast.Name(id=name) if name in self._variables:
+                return self._variables[name]
+            case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _Numbers:
+                return _Numbers[type(operator)](self._number(left), self._number(right))
+        raise self._fault(node, f"`{ast.unparse(node)}` is no whole number")
+
+    @staticmethod
+    def _is_number(node: ast.expr) -> bool:
+        return isinstance(node, (ast.Constant, ast.UnaryOp, ast.Name))
+
+    def _sized(self, node: ast.expr, numbers: Sequence[int]) -> Sequence[int]:
+        if len(numbers) > MOST_DEVICES:
+            raise self._too_many(node, len(numbers))
+        return numbers
+
+    def _too_many(self, node: ast.expr, count: int) -> PlacementError:
+        message = f"{count} accelerators; a component has at most {MOST_DEVICES}"
+        return PlacementError([self._at(node, Diagnostic("too-many-processes", message, "split the component"))])
+
+    def _fault(self, node: ast.expr, message: str, help: str = _HELP) -> PlacementError:
+        return PlacementError([self._at(node, Diagnostic("syntax", message, help))])
+
+    def _fault_at(self, start: int, end: int, message: str) -> PlacementError:
+        label = Label(start, end)
+        return PlacementError([Diagnostic("syntax", message, _HELP, (label,), self._text)])
+
+    def _at(self, node: ast.expr, diagnostic: Diagnostic) -> Diagnostic:
+        start = self._start + self._offset(node.lineno, self._characters(node.lineno, node.col_offset))
+        last_line, last_byte = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+        end = self._start + self._offset(last_line, self._characters(last_line, last_byte))
+        fields: dict[str, Any] = {"labels": (Label(start, end),), "text": self._text}
+        return Diagnostic(diagnostic.code, diagnostic.message, diagnostic.help, **fields)
+
+    def _offset(self, line: int, column: int) -> int:
+        """Characters before a place in the text that was parsed."""
+        lines = self._text[self._start :].splitlines(keepends=True)
+        return sum(map(len, lines[: line - 1])) + column
+
+    def _characters(self, line: int, bytes_before: int) -> int:
+        """Python's syntax tree counts bytes."""
+        lines = self._text[self._start :].splitlines(keepends=True)
+        return len(lines[line - 1].encode()[:bytes_before].decode())
