@@ -23,10 +23,11 @@ from rankplan import (
     PlacementStrategy,
     Plan,
 )
+from rankplan.accelerators import VENDORS
 
 # ------------------------------------------------------------------------------------------- generated clusters
 
-ACCELERATOR_TYPES = ["NV_GPU", "AMD_GPU", "INTEL_GPU", "NPU", "MUSA_GPU", "KUNLUN_XPU"]
+ACCELERATOR_TYPES = [row.accelerator_type for row in VENDORS]
 FAULTY_PARTS = ["2-1", "0", "99", "0-1:0-2", "5:all", "x", ":1", "1,3:2", "", "all"]
 
 

@@ -14,6 +14,7 @@ from rankplan import (
     ComponentPlacement,
     FlexiblePlacementStrategy,
     Franka,
+    Inventory,
     LaunchError,
     NodePlacementStrategy,
     PackedPlacementStrategy,
@@ -21,8 +22,10 @@ from rankplan import (
     WorkerError,
     WorkerGroup,
 )
+from rankplan.environment import planned_environment
 from rankplan.runtime.probe import pinned
 from rankplan.runtime.reserve import Reservation
+from rankplan.runtime.verify import Expectation, Sighting
 from runtime_workers import NAMES, Caller, Early, FailsToStart, Reader
 
 SHARED = FlexiblePlacementStrategy([[0, 1], [4], [4], [6, 7]])
@@ -244,6 +247,16 @@ def test_a_rank_that_ray_starts_on_another_node_is_caught(
         Reader.create_group().launch(two_nodes, PackedPlacementStrategy(3, 4), name="actor", reserve=reserve)
     assert (caught.value.component, caught.value.rank, caught.value.node) == ("actor", 0, 0)
     assert len(str(caught.value).splitlines()) == 2, "rank 1 is where it should be"
+
+
+def test_verify_finds_a_variable_that_spoils_the_mask() -> None:
+    amd = Inventory.uniform(num_nodes=1, accelerators=4, accelerator_type="AMD_GPU")
+    row = PackedPlacementStrategy(3, 3).get_placement(amd)[0]
+    expected = Expectation(row, "here", planned_environment(row))
+    found = Sighting("here", 1, planned_environment(row))
+    assert expected.differences(found) == []
+    found.environment["ROCR_VISIBLE_DEVICES"] = "1"
+    assert expected.differences(found) == ["ROCR_VISIBLE_DEVICES is '1', which spoils what HIP_VISIBLE_DEVICES says"]
 
 
 def test_verify_finds_another_process_in_place_of_a_rank(two_nodes: Cluster) -> None:

@@ -63,6 +63,9 @@ class Expectation:
             value = found.environment.get(name)
             if value != planned:
                 differences.append(f"{name} is {'not set' if value is None else repr(value)}, planned is {planned!r}")
+        if (row := vendor(self.placement.accelerator_type)) is not None:
+            spoilt = row.disturbed(found.environment).items()
+            differences += [f"{name} is {value!r}, which spoils what {row.visibility} says" for name, value in spoilt]
         return differences
 
 
