@@ -23,6 +23,7 @@ ROOMS = [
     "inventory",
     "plan",
     "placement",
+    "dialects",
     "render",
     "runtime",
     "cli",

@@ -1,0 +1,76 @@
+"""What the dialects share: a config that is read key by key, and its faults with their places."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from rankplan.config.faults import Path, path_text, shown
+from rankplan.config.load import Section, load_config
+from rankplan.config.models import as_int
+from rankplan.errors import Diagnostic, PlacementError, refusal
+
+Config: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
+"""A mapping (a dict, an OmegaConf object) or the path of a YAML file."""
+
+
+class Reader:
+    """A config, the faults that were found in it, and the way from a path in it to a place in its file.
+
+    Raises `PlacementError` when the config is no mapping, ``OSError`` when its file cannot be read.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config: Any = load_config(config) if isinstance(config, (str, os.PathLike)) else config
+        self.faults: list[Diagnostic] = []
+        if not isinstance(self.config, Mapping):
+            message = f"the config is {shown(self.config)}; it must be a mapping"
+            raise PlacementError([Diagnostic("invalid-value", message, "write keys and values")])
+
+    def add(self, path: Path, diagnostic: Diagnostic) -> None:
+        """Take note of a fault."""
+        diagnostic = replace(diagnostic, path=path_text(path))
+        if isinstance(self.config, Section):
+            diagnostic = self.config.document.locate((*self.config.path, *path), diagnostic)
+        self.faults.append(diagnostic)
+
+    def add_all(self, path: Path, error: PlacementError) -> None:
+        """Take note of everything that something else found in the value at a path."""
+        for diagnostic in error.diagnostics:
+            self.add(path, diagnostic)
+
+    def finish(self) -> None:
+        """Raise `PlacementError` with every fault, in the order of the file; do nothing without any."""
+        if self.faults:
+            raise refusal(sorted(self.faults, key=lambda fault: (fault.line or 0, fault.column or 0)))
+
+    def items(self, mapping: Mapping[Any, Any], path: Path) -> Iterator[tuple[str, Any]]:
+        """Yield keys and values; one that its config library cannot give is a fault."""
+        for key in mapping:
+            try:
+                yield str(key), mapping[key]
+            except Exception as error:  # whatever a config library raises for a value that is missing
+                lines = str(error).strip().splitlines() or [type(error).__name__]
+                message = f"`{key}` cannot be read: {lines[0]}"
+                self.add((*path, str(key)), Diagnostic("invalid-value", message, "give the value"))
+
+    def number(self, value: Any, path: Path, least: int) -> int | None:
+        """Return a whole number, or ``None`` after it was taken note of that it is none, or too small."""
+        number = as_int(value)
+        if number is None or number < least:
+            message = f"`{path[-1]}` is {shown(value)}; it must be a whole number of {least} or more"
+            self.add(path, Diagnostic("invalid-value", message, f"write a number such as {max(least, 1)}"))
+            return None
+        return number
+
+
+def unresolved(value: Any) -> bool:
+    """Whether this is text that a config library would still have to fill in."""
+    return isinstance(value, str) and "${" in value
+
+
+def is_sequence(value: Any) -> bool:
+    """Whether this is a list of any kind."""
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))

@@ -1,0 +1,199 @@
+"""ROLL: roles with a ``device_mapping`` over the cluster's accelerators, or with a ``world_size`` on its CPUs.
+
+A role's accelerators are cut into consecutive chunks in the order written, ``num_gpus_per_worker`` for each worker. A
+chunk may span nodes; the worker runs where its first accelerator is. A role with a ``world_size`` alone has rank r on
+node r mod the number of nodes. The name of a nested role is its dotted path.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rankplan._core import Placements
+from rankplan.config.faults import Path
+from rankplan.config.models import CLUSTER, NODE
+from rankplan.dialects.device_mapping import parse_device_mapping
+from rankplan.dialects.reading import Config, Reader, unresolved
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.inventory import Inventory
+from rankplan.plan import Plan
+
+__all__ = ["assumed_inventory", "parse_device_mapping", "plan", "recognised", "shares"]
+
+_DEEPEST = 8
+_ONE_EACH = frozenset({"deepspeed_train", "megatron_train", "fsdp2_train", "megatron_infer", "fsdp2_infer"})
+"""Strategies that have one accelerator a worker, whatever is written."""
+
+_ASSUMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """A role as it is written; ``devices`` is ``None`` for one that only has a ``world_size``."""
+
+    name: str
+    path: Path
+    devices: list[int] | None
+    per_worker: int
+    world_size: int
+
+
+def recognised(config: Mapping[Any, Any]) -> bool:
+    """Whether a config is written for ROLL: it has a role with a ``device_mapping``, or ``num_gpus_per_node``."""
+    if "cluster" in config:
+        return False
+    roles = _candidates(Reader(config), config, ())
+    return "num_gpus_per_node" in config or any("device_mapping" in role for _, role in roles)
+
+
+def plan(config: Config, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+    """Return the plan of a ROLL config on an inventory.
+
+    Accelerators are counted node by node over the inventory; ``num_nodes`` takes its first ones, and
+    ``num_gpus_per_node`` must be what the nodes have. Raises `PlacementError` with every fault.
+    """
+    reader = Reader(config)
+    roles = list(_roles(reader))
+    inventory = _fitting(reader, inventory)
+    components: dict[str, Placements] = {}
+    for role in roles:
+        by_node = role.devices is None
+        pool = inventory.pool((NODE if by_node else CLUSTER,))
+        nodes = [rank % inventory.num_nodes for rank in range(role.world_size)] if by_node else []
+        try:
+            if not by_node:
+                pool.require_hardware()
+            components[role.name] = pool.place_chunks(role.devices or nodes, role.per_worker, isolate_accelerator)
+        except PlacementError as error:
+            reader.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
+    reader.finish()
+    return Plan(inventory, components)
+
+
+def assumed_inventory(config: Config) -> Inventory:
+    """Return the smallest inventory that the config could be meant for: ``num_gpus_per_node`` accelerators a node."""
+    reader = Reader(config)
+    each = _optional(reader, "num_gpus_per_node", 1) or _ASSUMED
+    highest = max((max(role.devices) for role in _roles(reader) if role.devices), default=0)
+    nodes = _optional(reader, "num_nodes", 1) or 1
+    reader.finish()
+    return Inventory.uniform(max(nodes, highest // each + 1), each)
+
+
+def shares(planned: Plan) -> dict[str, float]:
+    """Return what each role may reserve of its accelerators, so that all that share one fit on it."""
+    users: Counter[tuple[int, int]] = Counter()
+    for rows in planned.values():
+        users.update(device for row in rows if row.num_accelerators for device in row.devices)
+    result = {}
+    for name, rows in planned.items():
+        most = max((users[device] for row in rows if row.num_accelerators for device in row.devices), default=1)
+        result[name] = int(10_000 / most) / 10_000
+    return result
+
+
+def _candidates(reader: Reader, mapping: Mapping[Any, Any], path: Path) -> Iterator[tuple[Path, Mapping[Any, Any]]]:
+    """Yield what may be a role, and its path: a mapping that says how many workers it has, or where."""
+    for key, value in reader.items(mapping, path):
+        if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
+            continue
+        if "device_mapping" in value or "world_size" in value:
+            yield (*path, key), value
+        else:
+            yield from _candidates(reader, value, (*path, key))
+
+
+def _roles(reader: Reader) -> Iterator[_Role]:
+    found = False
+    for path, values in _candidates(reader, reader.config, ()):
+        name = ".".join(map(str, path))
+        mapping, world_size = values.get("device_mapping"), values.get("world_size")
+        if mapping is None and world_size is None:
+            continue  # a role that is switched off
+        found = True
+        if mapping is None:
+            workers = reader.number(world_size, (*path, "world_size"), 1)
+            if workers is not None:
+                yield _Role(name, path, None, 1, workers)
+            continue
+        devices, per_worker = _devices(reader, mapping, path), _per_worker(reader, values, path)
+        if not devices or per_worker is None:
+            continue
+        if len(devices) % per_worker:
+            below = len(devices) // per_worker * per_worker
+            fitting = " or ".join(str(count) for count in (below, below + per_worker) if count)
+            message = f"{len(devices)} accelerators cannot be cut into workers of {per_worker}"
+            fault = Diagnostic("not-multiple", message, f"name {fitting} accelerators, or change num_gpus_per_worker")
+            reader.add((*path, "device_mapping"), fault)
+            continue
+        yield _Role(name, path, devices, per_worker, len(devices) // per_worker)
+    if not found and not reader.faults:
+        message = "no role has a `device_mapping` or a `world_size`"
+        reader.add((), Diagnostic("missing-key", message, "add roles such as actor_train: {device_mapping: ...}"))
+
+
+def _devices(reader: Reader, mapping: Any, path: Path) -> list[int] | None:
+    path = (*path, "device_mapping")
+    if unresolved(mapping):
+        message = f"{mapping!r} still has an interpolation in it"
+        reader.add(path, Diagnostic("syntax", message, "write the numbers, or give the config that Hydra has resolved"))
+        return None
+    try:
+        devices = parse_device_mapping(mapping)
+    except PlacementError as error:
+        reader.add_all(path, error)
+        return None
+    if not devices:
+        fault = Diagnostic("empty-placement", "the role has no accelerators", "name some, or take the role out")
+        reader.add(path, fault)
+    return devices
+
+
+def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | None:
+    """Return the accelerators of each worker, by ROLL's rules for its strategies."""
+    strategy = values.get("strategy_args")
+    strategy = strategy if isinstance(strategy, Mapping) else {}
+    settings = strategy.get("strategy_config")
+    settings = settings if isinstance(settings, Mapping) else {}
+    name = strategy.get("strategy_name")
+    if name in _ONE_EACH:
+        return 1
+    if name == "vllm":
+        product = 1
+        for key in ("tensor_parallel_size", "pipeline_parallel_size"):
+            size = reader.number(settings.get(key, 1), (*path, "strategy_args", "strategy_config", key), 1)
+            if size is None:
+                return None
+            product *= size
+        return product
+    written = values.get("num_gpus_per_worker")
+    return 1 if written is None else reader.number(written, (*path, "num_gpus_per_worker"), 1)
+
+
+def _optional(reader: Reader, key: str, least: int) -> int | None:
+    value = reader.config.get(key)
+    return None if value is None or unresolved(value) else reader.number(value, (key,), least)
+
+
+def _fitting(reader: Reader, inventory: Inventory) -> Inventory:
+    """Return the nodes that the config means, and take note of what contradicts it."""
+    nodes = _optional(reader, "num_nodes", 1)
+    if nodes is not None and nodes > inventory.num_nodes:
+        message = f"num_nodes is {nodes}, but the cluster has {inventory.num_nodes}"
+        help = f"set num_nodes to {inventory.num_nodes} or less, or use a larger cluster"
+        reader.add(("num_nodes",), Diagnostic("too-few-nodes", message, help))
+    elif nodes is not None and nodes < inventory.num_nodes:
+        inventory = inventory.with_config({"num_nodes": nodes})
+    each = _optional(reader, "num_gpus_per_node", 0)
+    if each:
+        counts = inventory.core.by_node(inventory.core.accelerators())
+        for node, accelerators in counts.items():
+            if len(accelerators) != each:
+                message = f"num_gpus_per_node is {each}, but node {node} has {len(accelerators)} accelerators"
+                help = "leave it out, and accelerators are counted as the nodes have them; or use another cluster"
+                reader.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
+                break
+    return inventory
