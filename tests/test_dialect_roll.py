@@ -180,7 +180,7 @@ i:
         "11:23 duplicate-resource: process 0 is given resource 0 of node 0 twice",
         "12:7 empty-placement: the role has no accelerators",
         "13:21 syntax: 'list(range(0,${gpus}))' still has an interpolation in it",
-        "16:77 invalid-value: `tensor_parallel_size` is 'two'; it must be a whole number of 1 or more",
+        "16:80 invalid-value: `tensor_parallel_size` is 'two'; it must be a whole number of 1 or more",
     ]
 
 
