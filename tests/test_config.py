@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import rankplan
 import test_assignment
 import test_language
 from omegaconf import OmegaConf
-from rankplan import ComponentPlacement, HardwareConfig, Inventory, PlacementError, load_config, register_hardware
+from pydantic import ConfigDict, field_validator
+from rankplan import (
+    ComponentPlacement,
+    FlexiblePlacementStrategy,
+    HardwareConfig,
+    Inventory,
+    NodePlacementStrategy,
+    PlacementError,
+    Plan,
+    load_config,
+    register_hardware,
+)
 
 TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)
 
@@ -29,7 +41,7 @@ def loaded(text: str) -> ComponentPlacement:
 # ------------------------------------------------------------------------------------------------------ refusals
 
 
-def section(rest: str, num_nodes: int = 2) -> str:
+def section(rest: str, num_nodes: object = 2) -> str:
     return f"cluster:\n  num_nodes: {num_nodes}\n" + rest
 
 
@@ -44,9 +56,33 @@ def group(rest: str) -> str:
     return section(head + "".join(f"      {line}\n" for line in rest.splitlines()))
 
 
+def two_groups(first: str, second: str) -> str:
+    """A file with two node groups ``g`` (line 5) and ``h``, both of which the component on line 3 selects."""
+    head = "  component_placement: {a: {node_group: [g, h], placement: all}}\n  node_groups:\n"
+    return section(head + f"    - {{label: g, {first}}}\n    - {{label: h, {second}}}\n")
+
+
+def labelled(label: str) -> str:
+    """A file with a node group of this label on line 3."""
+    return section(f"  node_groups: [{{label: {label}, node_ranks: 0}}]\n")
+
+
 ENV = "node_ranks: 0\nenv_configs:\n  - node_ranks: 0\n"
 ARMS = "node_ranks: 0\nhardware:\n  type: Arm\n  configs:\n"
+FRANKA = ARMS.replace("Arm", "Franka")
+
+# help lines of several rows
+SECTION = "add `cluster:` with num_nodes and component_placement"
+NUMBER = "write a number such as 1"
 TEXT = "write text such as 0-7, 0-1:0-3 or all"
+LABEL = "write a name, e.g. a800; quote it if it looks like a number"
+GROUP = "write the label of a node group, or leave the key out"
+APART = "select groups that have no node in common, or one group that has all of these nodes"
+RANKS = "write a range such as 0-7, an int, or a list of ints"
+LIST = "write a list: one `- ...` a line, or [a, b]"
+VARIABLE = 'write one-key entries: - NAME: "value"'
+QUOTED = 'write its text in quotes, e.g. "1"'
+ONCE = "configure each piece once, or give them a field that tells them apart, e.g. name"
 
 # (file, "line:column code: message" of its one fault, help)
 REFUSED = [
@@ -63,26 +99,62 @@ REFUSED = [
         "keep one of the two",
     ),
     # the section
+    ("clutser: 1\n", "1:1 missing-key: the config has no `cluster` section", "rename `clutser` to `cluster`"),
+    ("trainer: 1\n", "1:1 missing-key: the config has no `cluster` section", SECTION),
+    ("cluster:\n", "1:1 missing-key: the config has no `cluster` section", SECTION),
     (
-        "clutser: 1\n",
+        "cluster: [1]\n",
+        "1:1 invalid-value: `cluster` is [1]; it must be a mapping",
+        "write num_nodes and component_placement in it",
+    ),
+    (
+        "component_placement: {a: 0}\nnum_nodes: 2\n",
         "1:1 missing-key: the config has no `cluster` section",
-        "add `cluster:` with num_nodes and component_placement",
+        "give the whole config, whose key `cluster` holds this mapping",
     ),
     (
         "cluster:\n  component_placement: {a: 0}\n",
         "1:1 missing-key: `num_nodes` is missing",
         "add `num_nodes:` with its value",
     ),
+    (section("", "two"), "2:14 invalid-value: 'two' is not a whole number", NUMBER),
+    (section("", "true"), "2:14 invalid-value: true is not a whole number", NUMBER),
+    (section("", ""), "2:3 invalid-value: `num_nodes` is nothing; it must be a whole number", NUMBER),
+    (section("", "[2]"), "2:3 invalid-value: `num_nodes` is [2]; it must be a whole number", NUMBER),
+    (section("", "1_0"), "2:14 invalid-value: '1_0' is not a whole number", NUMBER),
+    (section("", 1.5), "2:14 invalid-value: `num_nodes` is 1.5; it must be a whole number", NUMBER),
+    (section("", 0), "2:14 invalid-value: `num_nodes` is 0; it must be 1 or more", "use 1 or more"),
+    (section("", -1), "2:14 invalid-value: `num_nodes` is -1; it must be 1 or more", "use 1 or more"),
     (
-        "cluster:\n  num_nodes: two\n",
-        "2:14 invalid-value: `num_nodes` is 'two'; it must be a whole number",
-        "write a number such as 1",
+        section("", 99999999),
+        "2:14 invalid-value: `num_nodes` is 99999999; it must be 16777216 or less",
+        "use 16777216 or less",
     ),
-    ("cluster:\n  num_nodes: true\n", "2:14 invalid-value: true is not a number", "write a number such as 1"),
     (
         section("", 3),
         "2:14 too-few-nodes: num_nodes is 3, but the cluster has 2 nodes",
         "set num_nodes to 2 or less, or use a larger cluster",
+    ),
+    (
+        section("  component_placement: [a]\n"),
+        "3:3 invalid-value: `component_placement` is ['a']; it must be a mapping",
+        "write keys and values",
+    ),
+    (
+        section("  componet_placement: {a: 0}\n"),
+        "3:3 unknown-key: `componet_placement` is not known, and no component is placed",
+        "rename it to `component_placement`",
+    ),
+    (
+        section("  node_group: [{label: g, node_ranks: 0}]\n"),
+        "3:3 unknown-key: `node_group` is not known, and there is no node group",
+        "rename it to `node_groups`",
+    ),
+    (section("  node_groups: {}\n"), "3:3 invalid-value: `node_groups` is {}; it must be a list", LIST),
+    (
+        section("  node_groups: [a800]\n"),
+        "3:17 invalid-value: `node_groups[0]` is 'a800'; it must be a mapping",
+        "write keys and values: label, node_ranks, env_configs, hardware, ignore_hardware",
     ),
     # components
     (
@@ -90,11 +162,13 @@ REFUSED = [
         "5:5 duplicate-component: component `b` is placed twice",
         "give each component one rule",
     ),
+    (placements("a, a: 0"), "4:5 duplicate-component: component `a` is placed twice", "give each component one rule"),
     (
         placements("a,: 0"),
         "4:5 empty-name: `a,` names a component without a name",
         "write a name between the commas, e.g. actor",
     ),
+    (placements("a: {}"), "4:5 missing-key: `placement` is missing", "add `placement:` with its value"),
     (placements("a: {node_group: node}"), "4:5 missing-key: `placement` is missing", "add `placement:` with its value"),
     (
         placements("a:\n  nodegroup: node\n  placement: 0"),
@@ -103,7 +177,14 @@ REFUSED = [
     ),
     (placements("a: [0, 1]"), "4:5 invalid-value: [0, 1] is not a placement", TEXT),
     (placements("a: 1.5"), "4:8 invalid-value: 1.5 is not a placement", TEXT),
+    (placements("a: true"), "4:8 invalid-value: true is not a placement", TEXT),
     (placements("a:"), "4:5 invalid-value: nothing is not a placement", TEXT),
+    (placements("a: ''"), "4:5 empty-placement: the placement is empty", "write resource ranks such as 0-7, or all"),
+    (
+        placements("a: {placement: {node_group: node}}"),
+        "4:9 invalid-value: {'node_group': 'node'} is not a placement",
+        TEXT,
+    ),
     (placements("a: 0-3:0-1,x"), "4:16 syntax: `x` where resource ranks should stand", test_language.GRAMMAR),
     (
         placements("a: {node_group: nod, placement: 0}"),
@@ -111,19 +192,71 @@ REFUSED = [
         "did you mean `node`?",
     ),
     (
-        placements("a: {node_group: null, placement: 0}"),
-        "4:21 invalid-value: node_group is empty",
-        "write the label of a node group, or leave the key out",
+        placements("a: {node_group: 'node,', placement: 0}"),
+        "4:21 unknown-node-group: node group `` is not there",
+        "the groups are: cluster, node",
+    ),
+    (placements("a: {node_group: null, placement: 0}"), "4:21 invalid-value: node_group is empty", GROUP),
+    (placements("a: {node_group: '', placement: 0}"), "4:9 invalid-value: node_group is empty", GROUP),
+    (placements("a: {node_group: [], placement: 0}"), "4:9 invalid-value: node_group is empty", GROUP),
+    (placements("a: {node_group: 4.5, placement: 0}"), "4:9 invalid-value: 4.5 is not a label", LABEL),
+    (placements("a: {node_group: [node, null], placement: 0}"), "4:28 invalid-value: nothing is not a label", LABEL),
+    # several groups
+    (
+        two_groups("node_ranks: 0-1", "node_ranks: 1"),
+        "3:29 overlapping-groups: node groups `g` and `h` both count the accelerators of node 1",
+        APART,
+    ),
+    (
+        two_groups("node_ranks: 1, ignore_hardware: true", "node_ranks: 0-1"),
+        "3:29 overlapping-groups: node groups `g` and `h` both count the nodes of node 1",
+        APART,
+    ),
+    (
+        placements("a: {node_group: 'cluster,node', placement: 0}"),
+        "4:21 overlapping-groups: node groups `cluster` and `node` both count the nodes of nodes 0-1",
+        APART,
+    ),
+    (
+        placements("a: {node_group: [cluster, cluster], placement: 0}"),
+        "4:9 overlapping-groups: node groups `cluster` and `cluster` both count the accelerators of nodes 0-1",
+        APART,
     ),
     # node groups
+    (
+        section("  node_groups: [{node_ranks: 0}]\n"),
+        "3:17 missing-key: `label` is missing",
+        "add `label:` with its value",
+    ),
+    (
+        section("  node_groups: [{label: g}]\n"),
+        "3:17 missing-key: `node_ranks` is missing",
+        "add `node_ranks:` with its value",
+    ),
     (
         section("  node_groups:\n    - {label: node, node_ranks: 0}\n"),
         "4:15 reserved-label: the label `node` is reserved: it always means all nodes, counted as nodes",
         "give the group another label",
     ),
     (
+        labelled("cluster"),
+        "3:25 reserved-label: the label `cluster` is reserved: it always means all nodes",
+        "give the group another label",
+    ),
+    (labelled("null"), "3:25 invalid-value: nothing is not a label", LABEL),
+    (labelled("''"), "3:18 empty-name: a node group has no label", "give it a label, e.g. a800"),
+    (labelled("4.5"), "3:25 invalid-value: 4.5 is not a label", LABEL),
+    (labelled("[a800]"), "3:18 invalid-value: ['a800'] is not a label", LABEL),
+    (labelled("'a,b'"), "3:25 invalid-value: the label `a,b` has a comma", "a comma separates labels: leave it out"),
+    (labelled("' a800'"), "3:25 invalid-value: the label ' a800' begins or ends with a blank", "leave the blank out"),
+    (
         section("  node_groups:\n    - {label: g, node_ranks: 0}\n    - {label: g, node_ranks: 1}\n"),
         "5:15 duplicate-node-group: node group `g` is there twice",
+        "give each group its own label",
+    ),
+    (
+        section("  node_groups:\n    - {label: 4090, node_ranks: 0}\n    - {label: '4090', node_ranks: 1}\n"),
+        "5:15 duplicate-node-group: node group `4090` is there twice",
         "give each group its own label",
     ),
     (
@@ -131,26 +264,117 @@ REFUSED = [
         "7:7 unknown-key: `node_rank` is not known here",
         "did you mean `node_ranks`?",
     ),
+    (
+        group("node_ranks: 0\nignore_hardware: maybe"),
+        "7:24 invalid-value: `ignore_hardware` is 'maybe'; it must be true or false",
+        "write true or false",
+    ),
     (group("node_ranks: 1-0"), "6:19 reversed-range: range 1-0 ends before it starts", "write 0-1"),
     (group("node_ranks: a-b"), "6:19 syntax: `a` where ranks should stand", "write ranges of ranks, e.g. 0-3,7"),
+    (
+        group("node_ranks: 0:1"),
+        "6:20 syntax: `:` where `,` or the end should stand",
+        "write ranges of ranks, e.g. 0-3,7",
+    ),
+    (group("node_ranks: all,0"), "6:19 syntax: `all` cannot stand here", "write the ranks, e.g. 0-7"),
+    (group("node_ranks: ''"), "6:7 invalid-value: node_ranks is empty", "name at least one node, e.g. 0"),
     (group("node_ranks: []"), "6:7 invalid-value: node_ranks is empty", "name at least one node, e.g. 0"),
+    (group("node_ranks:"), "6:7 invalid-value: nothing is not a set of ranks", RANKS),
+    (group("node_ranks: true"), "6:19 invalid-value: true is not a set of ranks", RANKS),
+    (group("node_ranks: 0.5"), "6:19 invalid-value: 0.5 is not a set of ranks", RANKS),
+    (group("node_ranks: {first: 0}"), "6:7 invalid-value: {'first': 0} is not a set of ranks", RANKS),
+    (group("node_ranks: -1"), "6:19 invalid-value: -1 is not a set of ranks", "ranks count from 0, up to 4294967294"),
+    (
+        group("node_ranks: [0, 4294967295]"),
+        "6:7 invalid-value: [0, 4294967295] is not a set of ranks",
+        "ranks count from 0, up to 4294967294",
+    ),
+    (
+        group("node_ranks: [0, null]"),
+        "6:7 invalid-value: nothing is not a rank",
+        "write a list of ints, or a range such as 0-7",
+    ),
+    (
+        group("node_ranks: [0-1, 3]"),
+        "6:7 invalid-value: '0-1' is not a rank",
+        "write a list of ints, or a range such as 0-7; a list of ranges is one text: 0-1,3",
+    ),
     (
         group("node_ranks: 0-2"),
         "6:19 node-out-of-range: node_ranks 0-2 go out of range: the cluster has 2 nodes, ranks 0-1",
         "use ranks up to 1, or set num_nodes to 3",
     ),
+    (
+        group("node_ranks: [0, 2]"),
+        "6:7 node-out-of-range: node_ranks 0,2 go out of range: the cluster has 2 nodes, ranks 0-1",
+        "use ranks up to 1, or set num_nodes to 3",
+    ),
     # environments
     (
+        group("node_ranks: 0\nenv_configs: {node_ranks: 0}"),
+        "7:7 invalid-value: `env_configs` is {'node_ranks': 0}; it must be a list",
+        LIST,
+    ),
+    (
+        group("node_ranks: 0\nenv_configs: [0]"),
+        "7:21 invalid-value: `env_configs[0]` is 0; it must be a mapping",
+        "write keys and values: node_ranks, env_vars, python_interpreter_path",
+    ),
+    (
+        group("node_ranks: 0\nenv_configs: [{env_vars: []}]"),
+        "7:21 missing-key: `node_ranks` is missing",
+        "add `node_ranks:` with its value",
+    ),
+    (
+        group("node_ranks: 0\nenv_configs: [{node_ranks: []}]"),
+        "7:22 invalid-value: node_ranks is empty",
+        "use nodes of the group: 0",
+    ),
+    (
         group("node_ranks: 0\nenv_configs:\n  - node_ranks: 0-1"),
-        "8:23 node-out-of-range: env_configs name nodes 1, which node group `g` does not have",
+        "8:23 node-out-of-range: env_configs name node 1, which node group `g` does not have",
         "use nodes of the group: 0",
     ),
     (
         group("node_ranks: 0-1\nenv_configs:\n  - node_ranks: 0-1\n  - node_ranks: 1"),
-        "9:23 overlapping-env: nodes 1 of node group `g` are in two env_configs",
+        "9:23 overlapping-env: node 1 of node group `g` is in two env_configs",
         "give each node one env_config",
     ),
+    (
+        group(ENV + "    python_interpreter_path: ''"),
+        "9:11 invalid-value: `python_interpreter_path` is empty",
+        "write its text, or leave the key out",
+    ),
+    (
+        group(ENV + "    python_interpreter_path: 3.11"),
+        "9:36 invalid-value: `python_interpreter_path` is 3.11; it must be text",
+        "write text; quote it if it looks like something else",
+    ),
+    (
+        group(ENV + "    python_interpreter_path: ~/venv/bin/python"),
+        "9:36 invalid-value: `python_interpreter_path` is '~/venv/bin/python'; it must be an absolute path",
+        "write the path on the node, e.g. /opt/venv/bin/python3",
+    ),
     (group(ENV + "    env_var: 3"), "9:11 unknown-key: `env_var` is not known here", "did you mean `env_vars`?"),
+    (group(ENV + "    env_vars: A=1"), "9:21 invalid-value: 'A=1' is not a list of variables", VARIABLE),
+    (group(ENV + "    env_vars:\n      - A=1"), "10:15 invalid-value: 'A=1' is not one variable", VARIABLE),
+    (
+        group(ENV + "    env_vars:\n      - {A: 1, B: 2}"),
+        "10:15 invalid-value: {'A': 1, 'B': 2} is not one variable",
+        VARIABLE,
+    ),
+    (
+        group(ENV + "    env_vars:\n      - export A: 1"),
+        "10:15 invalid-value: 'export A' is not the name of an environment variable",
+        "write a name such as GLOO_SOCKET_IFNAME",
+    ),
+    (group(ENV + "    env_vars:\n      - A:"), "10:15 invalid-value: variable `A` is nothing; it must be text", QUOTED),
+    (
+        group(ENV + "    env_vars:\n      - A: true"),
+        "10:18 invalid-value: variable `A` is true; it must be text",
+        QUOTED,
+    ),
+    (group(ENV + "    env_vars:\n      - A: [1]"), "10:15 invalid-value: variable `A` is [1]; it must be text", QUOTED),
     (
         group(ENV + "    env_vars:\n      - A: 1\n      - A: 2"),
         "11:15 duplicate-env-var: variable `A` is given twice for the same nodes",
@@ -162,12 +386,74 @@ REFUSED = [
         "leave it out: placements decide ranks and devices",
     ),
     (
-        group(ENV + "    env_vars:\n      - {A: 1, B: 2}"),
-        "10:15 invalid-value: {'A': 1, 'B': 2} is not one variable",
-        'write one-key entries: - NAME: "value"',
+        group(ENV + "    env_vars:\n      - RLINF_NODE_RANK: 0"),
+        "10:15 reserved-env-var: variable `RLINF_NODE_RANK` orders the nodes, before any process is started",
+        "set it on the node before its `ray start`",
     ),
     # hardware
+    (
+        group("node_ranks: 0\nhardware: Franka"),
+        "7:17 invalid-value: `hardware` is 'Franka'; it must be a mapping",
+        "write keys and values: type, configs",
+    ),
+    (
+        group("node_ranks: 0\nhardware: {configs: []}"),
+        "7:7 missing-key: `type` is missing",
+        "add `type:` with its value",
+    ),
+    (
+        group("node_ranks: 0\nhardware: {type: Arm}"),
+        "7:7 missing-key: `configs` is missing",
+        "add `configs:` with its value",
+    ),
+    (
+        group("node_ranks: 0\nhardware: {type: '', configs: []}"),
+        "7:18 invalid-value: '' is not a hardware type",
+        "write a name, e.g. Franka",
+    ),
+    (
+        group("node_ranks: 0\nhardware: {type: 7, configs: []}"),
+        "7:24 invalid-value: `type` is 7; it must be text",
+        "write text; quote it if it looks like something else",
+    ),
+    (
+        group("node_ranks: 0\nhardware: {type: NV_GPU, configs: []}"),
+        "7:24 invalid-value: `NV_GPU` is not a hardware type that can be configured: rankplan finds those by itself",
+        "leave `hardware` out to place on them, or use another name",
+    ),
+    (
+        group("node_ranks: 0\nhardware: {type: Arm, configs: [], robots: 2}"),
+        "7:42 unknown-key: `robots` is not known here",
+        "use one of: type, configs",
+    ),
+    (
+        group("node_ranks: 0\nhardware: {type: Arm, configs: {node_rank: 0}}"),
+        "7:29 invalid-value: `configs` is {'node_rank': 0}; it must be a list",
+        LIST,
+    ),
+    (
+        group(ARMS + "    - 0"),
+        "10:13 invalid-value: `configs[0]` is 0; it must be a mapping",
+        "write keys and values: node_rank",
+    ),
     (group(ARMS + "    - {name: x}"), "10:13 missing-key: `node_rank` is missing", "add `node_rank:` with its value"),
+    (
+        group(ARMS + "    - {node_ranks: 0}"),
+        "10:13 missing-key: `node_rank` is missing",
+        "rename `node_ranks` to `node_rank`",
+    ),
+    (group(ARMS + "    - {node_rank: 0-1}"), "10:25 invalid-value: '0-1' is not a whole number", NUMBER),
+    (
+        group(ARMS + "    - {node_rank: -1}"),
+        "10:25 invalid-value: `node_rank` is -1; it must be 0 or more",
+        "use 0 or more",
+    ),
+    (group(ARMS + "    - {node_rank: true}"), "10:25 invalid-value: true is not a whole number", NUMBER),
+    (
+        group(ARMS + "    - {node_rank: 0, since: .nan}"),
+        "10:13 invalid-value: a hardware config holds more than plain values",
+        "write text, numbers and lists",
+    ),
     (
         group(ARMS + "    - node_rank: 1"),
         "10:24 node-out-of-range: Arm hardware is configured on node 1, which node group `g` (0) does not have",
@@ -176,17 +462,49 @@ REFUSED = [
     (
         group(ARMS + "    - {node_rank: 0, name: x}\n    - {node_rank: 0, name: x}"),
         "11:13 duplicate-hardware: two configs of node group `g` are the same piece of hardware",
-        "configure each piece once",
+        ONCE,
     ),
     (
-        group(ARMS.replace("Arm", "Franka") + "    - {node_rank: 0}"),
+        group(ARMS + "    - {node_rank: 0}\n    - {node_rank: 0}"),
+        "11:13 duplicate-hardware: two configs of node group `g` are the same piece of hardware",
+        ONCE,
+    ),
+    (
+        group(FRANKA + "    - {node_rank: 0}"),
         "10:13 missing-key: `robot_ip` is missing",
         "add `robot_ip:` with its value",
     ),
     (
-        group(ARMS + "    - {node_rank: 0, name: x}")
-        + "    - {label: h, node_ranks: 0, hardware: {type: Arm, configs: [{node_rank: 0, name: y}]}}\n",
-        "11:33 duplicate-hardware: node groups `g` and `h` both configure Arm hardware on node 0",
+        group(FRANKA + "    - {node_rank: 0, robot_pi: 10.0.0.1}"),
+        "10:13 missing-key: `robot_ip` is missing",
+        "rename `robot_pi` to `robot_ip`",
+    ),
+    (
+        group(FRANKA + "    - {node_rank: 0, robot_ip: }"),
+        "10:28 invalid-value: `robot_ip` is nothing; it must be text",
+        "write text; quote it if it looks like something else",
+    ),
+    (
+        group(FRANKA + "    - {node_rank: 0, robot_ip: 10.0.0.1, camera_serials: 322}"),
+        "10:64 invalid-value: `camera_serials` is 322; it must be a list",
+        LIST,
+    ),
+    (
+        group(FRANKA + "    - {node_rank: 0, robot_ip: 10.0.0.1, disable_validate: maybe}"),
+        "10:66 invalid-value: `disable_validate` is 'maybe'; it must be true or false",
+        "write true or false",
+    ),
+    (
+        group(FRANKA + "    - {node_rank: 0, robot_ip: 10.0.0.1, controller_node_rank: -1}"),
+        "10:70 invalid-value: `controller_node_rank` is -1; it must be 0 or more",
+        "use 0 or more",
+    ),
+    (
+        two_groups(
+            "node_ranks: 0-1, hardware: {type: Arm, configs: [{node_rank: 0, name: x}, {node_rank: 1, name: x}]}",
+            "node_ranks: 0-1, hardware: {type: Arm, configs: [{node_rank: 0, name: y}, {node_rank: 1, name: y}]}",
+        ),
+        "6:35 duplicate-hardware: node groups `g` and `h` both configure Arm hardware on nodes 0-1",
         "configure the hardware of one type of a node in one group",
     ),
 ]
@@ -335,6 +653,58 @@ def test_robots_are_ordered_by_node_and_then_as_written_and_are_the_registered_m
         [(Gripper, 0, "a")],
         [(Gripper, 1, "c")],
     ]
+
+
+def test_rules_of_a_registered_model_are_those_of_the_config() -> None:
+    class Camera(HardwareConfig):
+        model_config = ConfigDict(extra="forbid")
+        port: int
+        kind: Literal["zed", "realsense"] = "zed"
+
+        @field_validator("port")
+        @classmethod
+        def _free(cls, value: int) -> int:
+            if value < 1024:
+                raise ValueError("Ports below 1024 are the system's")
+            return value
+
+    register_hardware("Camera of this test", Camera)
+    cameras = ["{node_rank: 0, port: 80}", "{node_rank: 0, port: 8080, kind: sony}", "{node_rank: 0, port: 1, prot: 2}"]
+    configs = "".join(f"    - {camera}\n" for camera in cameras)
+    with pytest.raises(PlacementError) as refused:
+        loaded(group(ARMS.replace("Arm", "Camera of this test") + configs))
+    assert [f"{fault.line}:{fault.column} {fault.message}; {fault.help}" for fault in refused.value.diagnostics] == [
+        "10:34 `port` is 80, which is refused; ports below 1024 are the system's",
+        "11:46 `kind` is 'sony', which is refused; input should be 'zed' or 'realsense'",
+        "12:34 `port` is 1, which is refused; ports below 1024 are the system's",
+        "12:37 `prot` is not known here; did you mean `port`?",
+    ]
+    with pytest.raises(TypeError, match=r"is not a subclass of rankplan.HardwareConfig"):
+        register_hardware("Camera of this test", dict)  # type: ignore[arg-type]
+
+
+def test_a_model_that_is_registered_after_the_config_was_read_has_its_say() -> None:
+    plan = loaded(group(ARMS.replace("Arm", "Lamp of this test") + "    - {node_rank: 0, watts: many}")).plan()
+    (row,) = NodePlacementStrategy([0]).get_placement(plan.inventory)
+    assert plan.inventory.hardware(row) == []
+    (row,) = FlexiblePlacementStrategy([[0]], "g").get_placement(plan.inventory)
+    assert [lamp.watts for lamp in plan.inventory.hardware(row)] == ["many"]  # type: ignore[attr-defined]
+
+    class Lamp(HardwareConfig):
+        watts: int
+
+    register_hardware("Lamp of this test", Lamp)
+    with pytest.raises(PlacementError, match="'many'; it must be a whole number"):
+        Inventory.from_dict(plan.inventory.to_dict()).with_config(plan.inventory.section).hardware(row)
+
+
+def test_texts_of_robots_are_saved_as_they_were_written() -> None:
+    text = group(FRANKA + "    - {node_rank: 0, robot_ip: 10.10, camera_serials: [0322, 1e3]}")
+    plan = loaded(text.replace("{a: 0}", "{a: {node_group: g, placement: 0}}")).plan()
+    plan.save("plan.json")
+    for known in (plan, Plan.load("plan.json"), pickle.loads(pickle.dumps(plan))):
+        (robot,) = known.inventory.hardware(known["a"][0])
+        assert (robot.robot_ip, robot.camera_serials) == ("10.10", ("0322", "1e3"))  # type: ignore[attr-defined]
 
 
 def test_many_robots_groups_and_components_take_a_moment_and_are_not_dumped() -> None:

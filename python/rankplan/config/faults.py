@@ -22,17 +22,17 @@ def fault(code: str, message: str, help: str | None = None, path: Iterable[str |
     return PydanticCustomError(code, "{text}", context)
 
 
-def no_bool(value: Any) -> Any:
-    """Refuse ``true`` and ``false`` where a number stands; Python would count with them."""
-    if isinstance(value, bool):
-        raise fault("invalid-value", f"{shown(value)} is not a number", "write a number such as 1")
+def number(value: Any) -> Any:
+    """Refuse what Python and pydantic would count with, and YAML would not: ``true``, and texts such as ``1_0``."""
+    if isinstance(value, bool) or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value) is None):
+        raise fault("invalid-value", f"{shown(value)} is not a whole number", "write a number such as 1")
     return value
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return what is known that the word may be a misspelling of."""
     folded = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), folded, n=1)
+    near = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=likeness)
     return folded[near[0]] if near else None
 
 
@@ -53,12 +53,19 @@ def path_text(path: Iterable[str | int]) -> str:
     return text
 
 
+_KINDS = {str: "a long text", list: "a long list", dict: "a mapping"}
+
+
 def shown(value: Any) -> str:
     """Return a value as a message names it: as YAML writes it, or only its kind if it is long."""
+    if value is None:
+        return "nothing"
     if isinstance(value, bool):
         return str(value).lower()
     text = repr(value)
-    return text if len(text) <= 60 else f"a {type(value).__name__}"
+    if len(text) <= 60:
+        return text
+    return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
 def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -> Iterator[tuple[Path, Diagnostic]]:
@@ -78,7 +85,14 @@ def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -
             keys = _model(path[:-1], models).model_fields
             yield path, Diagnostic("unknown-key", f"`{path[-1]}` is not known here", did_you_mean(str(path[-1]), keys))
         elif found["type"] == "missing":
-            yield path[:-1], Diagnostic("missing-key", f"`{path[-1]}` is missing", f"add `{path[-1]}:` with its value")
+            keys = _model(path[:-1], models).model_fields
+            near = nearest(str(path[-1]), [str(key) for key in found["input"] if key not in keys], 0.8)
+            help = f"rename `{near}` to `{path[-1]}`" if near else f"add `{path[-1]}:` with its value"
+            yield path[:-1], Diagnostic("missing-key", f"`{path[-1]}` is missing", help)
+        elif found["type"].startswith("model_"):
+            keys = _model(path, models).model_fields
+            message = f"{_name(path)} is {shown(found['input'])}; it must be a mapping"
+            yield path, Diagnostic("invalid-value", message, f"write keys and values: {', '.join(keys)}")
         else:
             yield path, _invalid(found["type"], found["input"], found["msg"], path)
 
@@ -90,21 +104,30 @@ def _model(path: Sequence[str | int], models: Mapping[str, type[BaseModel]]) -> 
 
 _EXPECTED = {
     "int": ("a whole number", "write a number such as 1"),
+    "float": ("a number", "write a number such as 0.5"),
     "string": ("text", "write text; quote it if it looks like something else"),
     "list": ("a list", "write a list: one `- ...` a line, or [a, b]"),
+    "tuple": ("a list", "write a list: one `- ...` a line, or [a, b]"),
     "dict": ("a mapping", "write keys and values"),
-    "model": ("a mapping", "write keys and values"),
     "bool": ("true or false", "write true or false"),
 }
 
 
+def _name(path: Path) -> str:
+    """Return the last key of a path, with what indexes follow it: ``configs[0]``."""
+    last = max((index for index, part in enumerate(path) if isinstance(part, str)), default=0)
+    return f"`{path_text(path[last:])}`" if path else "the config"
+
+
 def _invalid(kind: str, value: Any, message: str, path: Path) -> Diagnostic:
-    name = path_text(path[-1:]) if path else "the value"
+    name = _name(path)
+    if kind == "string_too_short":
+        return Diagnostic("invalid-value", f"{name} is empty", "write its text, or leave the key out")
     if (expected := _EXPECTED.get(kind.split("_")[0])) is not None:
-        return Diagnostic("invalid-value", f"`{name}` is {shown(value)}; it must be {expected[0]}", expected[1])
+        return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be {expected[0]}", expected[1])
     if (bound := re.fullmatch(r"Input should be (greater|less) than or equal to (\d+)", message)) is not None:
         limit = f"{bound[2]} or {'more' if bound[1] == 'greater' else 'less'}"
-        return Diagnostic("invalid-value", f"`{name}` is {shown(value)}; it must be {limit}", f"use {limit}")
-    return Diagnostic(
-        "invalid-value", f"`{name}` is {shown(value)}: {message[:1].lower()}{message[1:]}", "change the value"
-    )
+        return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be {limit}", f"use {limit}")
+    # the words of a validator that is not ours
+    wanted = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return Diagnostic("invalid-value", f"{name} is {shown(value)}, which is refused", wanted[:1].lower() + wanted[1:])

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from rankplan.config.faults import fault, no_bool
+from rankplan.config.faults import fault, number
+
+NodeRank = Annotated[int, BeforeValidator(number), Field(ge=0)]
 
 
 class HardwareConfig(BaseModel):
@@ -29,7 +31,7 @@ class HardwareConfig(BaseModel):
             )
         return value
 
-    node_rank: Annotated[int, BeforeValidator(no_bool)] = Field(ge=0)
+    node_rank: NodeRank
 
 
 class Franka(HardwareConfig):
@@ -42,7 +44,7 @@ class Franka(HardwareConfig):
     camera_type: str | None = None
     gripper_type: str | None = None
     gripper_connection: str | None = None
-    controller_node_rank: int | None = None
+    controller_node_rank: NodeRank | None = None
     disable_validate: bool = False
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 from pydantic import (
@@ -15,6 +17,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -22,10 +25,14 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rankplan._core import RankSet
-from rankplan.config.faults import Path, diagnostics, fault, no_bool, shown
+from rankplan.accelerators import NO_ACCEL, VENDORS
+from rankplan.config.faults import Path, diagnostics, fault, number, shown
 from rankplan.config.hardware import HardwareConfig, hardware_model
 from rankplan.environment import RESERVED_VARIABLES
-from rankplan.errors import PlacementError
+from rankplan.errors import PlacementError, refusal
+
+NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
+"""Set one of them on every node before ``ray start``; the first one set on a node counts."""
 
 CLUSTER, NODE = "cluster", "node"
 MOST_NODES = 1 << 24
@@ -46,22 +53,22 @@ def as_int(value: Any) -> int | None:
 
 
 def _rank_set(value: Any) -> Any:
-    if (number := as_int(value)) is not None:
-        value = [number]
-    if not isinstance(value, (str, list, tuple, RankSet)):
-        raise fault(
-            "invalid-value", f"{value!r} is not a set of ranks", "write a range such as 0-7, an int, or a list of ints"
-        )
-    if isinstance(value, (list, tuple)):
-        for rank in value:
-            if as_int(rank) is None:
-                raise fault("invalid-value", f"{rank!r} is not a rank", "write a list of ints, or a range such as 0-7")
+    one = as_int(value)
+    if one is None and not isinstance(value, (str, list, tuple, RankSet)):
+        message, help = f"{shown(value)} is not a set of ranks", "write a range such as 0-7, an int, or a list of ints"
+        raise fault("invalid-value", message, help)
+    if isinstance(value, (list, tuple)) and (odd := [rank for rank in value if as_int(rank) is None]):
+        help = "write a list of ints, or a range such as 0-7"
+        if all(isinstance(rank, str) for rank in odd):
+            help += f"; a list of ranges is one text: {','.join(map(str, value))}"
+        raise fault("invalid-value", f"{shown(odd[0])} is not a rank", help)
     try:
-        return RankSet(value)
+        return RankSet(value if one is None else [one])
     except PlacementError:
         raise
     except ValueError as error:
-        raise fault("invalid-value", f"{shown(value)} is not a set of ranks", "ranks are 0 to 4294967294") from error
+        help = "ranks count from 0, up to 4294967294"
+        raise fault("invalid-value", f"{shown(value)} is not a set of ranks", help) from error
 
 
 def _is_all(ranks: Any) -> bool:
@@ -80,7 +87,10 @@ def _label(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(no_bool)]
+_ONE_KEY = 'write one-key entries: - NAME: "value"'
+_COUNTED = {NODE, NO_ACCEL, *(row.accelerator_type for row in VENDORS)}
+
+Count = Annotated[int, BeforeValidator(number)]
 Label = Annotated[str, BeforeValidator(_label)]
 Ranks = Annotated[
     RankSet,
@@ -110,7 +120,7 @@ class ComponentEntry(Model):
         if isinstance(value, str) and "," in value:
             return [label.strip() for label in value.split(",")]
         labels = list(value) if isinstance(value, (list, tuple)) else [value]
-        if value is None or not labels:
+        if value in (None, "") or not labels:
             raise fault("invalid-value", "node_group is empty", "write the label of a node group, or leave the key out")
         return labels
 
@@ -119,8 +129,7 @@ class ComponentEntry(Model):
     def _text(cls, value: Any) -> Any:
         number = as_int(value)
         if number is None and not isinstance(value, str):
-            found = "nothing" if value is None else shown(value)
-            raise fault("invalid-value", f"{found} is not a placement", "write text such as 0-7, 0-1:0-3 or all")
+            raise fault("invalid-value", f"{shown(value)} is not a placement", "write text such as 0-7, 0-1:0-3 or all")
         return value if number is None else str(number)
 
 
@@ -131,6 +140,14 @@ class EnvConfig(Model):
     env_vars: dict[str, str] = Field(default_factory=dict)
     python_interpreter_path: str | None = Field(default=None, min_length=1)
 
+    @field_validator("python_interpreter_path")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and not (value.startswith("/") and value.isprintable()):
+            message = f"`python_interpreter_path` is {shown(value)}; it must be an absolute path"
+            raise fault("invalid-value", message, "write the path on the node, e.g. /opt/venv/bin/python3")
+        return value
+
     @field_validator("env_vars", mode="before")
     @classmethod
     def _one_key_dicts(cls, value: Any) -> Any:
@@ -139,50 +156,84 @@ class EnvConfig(Model):
             return variables
         entries = [{key: item} for key, item in value.items()] if isinstance(value, Mapping) else value
         if not isinstance(entries, (list, tuple)):
-            raise fault(
-                "invalid-value", f"{value!r} is not a list of variables", 'write one-key entries: - NAME: "value"'
-            )
+            raise fault("invalid-value", f"{shown(value)} is not a list of variables", _ONE_KEY)
         for index, entry in enumerate(entries):
-            path = [] if isinstance(value, Mapping) else [index]
+            path: list[str | int] = [] if isinstance(value, Mapping) else [index]
             if not isinstance(entry, Mapping) or len(entry) != 1:
-                raise fault(
-                    "invalid-value", f"{entry!r} is not one variable", 'write one-key entries: - NAME: "value"', path
-                )
+                raise fault("invalid-value", f"{shown(entry)} is not one variable", _ONE_KEY, path)
             ((name, content),) = entry.items()
             name = str(name)
-            if not name or not name.isprintable() or "=" in name:
+            if re.fullmatch(r"[^\s=]+", name) is None or not name.isprintable():
                 message = f"{name!r} is not the name of an environment variable"
                 raise fault("invalid-value", message, "write a name such as GLOO_SOCKET_IFNAME", path)
+            path = [*path, name]
             if name in variables:
                 message = f"variable `{name}` is given twice for the same nodes"
-                raise fault("duplicate-env-var", message, "keep one of the two", [*path, name])
+                raise fault("duplicate-env-var", message, "keep one of the two", path)
             if name in RESERVED_VARIABLES:
-                message = f"variable `{name}` is set by the plan"
-                raise fault(
-                    "reserved-env-var", message, "leave it out: placements decide ranks and devices", [*path, name]
-                )
+                help = "leave it out: placements decide ranks and devices"
+                raise fault("reserved-env-var", f"variable `{name}` is set by the plan", help, path)
+            if name in NODE_RANK_VARIABLES:
+                message = f"variable `{name}` orders the nodes, before any process is started"
+                raise fault("reserved-env-var", message, "set it on the node before its `ray start`", path)
             if isinstance(content, bool) or not isinstance(content, (str, int, float)):
-                raise fault(
-                    "invalid-value", f"variable `{name}` is {content!r}", "write its text in quotes", [*path, name]
-                )
+                message = f"variable `{name}` is {shown(content)}; it must be text"
+                raise fault("invalid-value", message, 'write its text in quotes, e.g. "1"', path)
             text = str(content)
             if "\0" in text or not text.encode("utf-8", "ignore").decode() == text:
-                raise fault("invalid-value", f"variable `{name}` is {content!r}", "write plain text", [*path, name])
+                raise fault("invalid-value", f"variable `{name}` is {content!r}", "write plain text", path)
             variables[name] = text
         return variables
+
+
+def _text(value: Any) -> str | list[str] | None:
+    """Return a text, or texts as a list, and ``None`` for anything else."""
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return list(value)
+    return value if isinstance(value, str) else None
 
 
 class Hardware(Model):
     """Hardware that is no accelerator, robots for one: a type, and one config for each piece."""
 
-    type: str = Field(min_length=1)
+    type: str
     configs: list[HardwareConfig]
 
+    @field_validator("type")
+    @classmethod
+    def _a_name_of_its_own(cls, value: str) -> str:
+        if not value.strip() or not value.isprintable():
+            raise fault("invalid-value", f"{shown(value)} is not a hardware type", "write a name, e.g. Franka")
+        if value in _COUNTED:
+            message = f"`{value}` is not a hardware type that can be configured: rankplan finds those by itself"
+            raise fault("invalid-value", message, "leave `hardware` out to place on them, or use another name")
+        return value
+
+    @field_validator("configs")
+    @classmethod
+    def _texts_as_written(cls, configs: list[HardwareConfig], info: ValidationInfo) -> list[HardwareConfig]:
+        """Keep what the registered model reads as text as that text: a serial 0322 is not 322 after it was saved."""
+        model = hardware_model(info.data.get("type"))
+        kept = []
+        for config in configs:
+            with suppress(ValidationError):
+                read = model.model_validate(config.model_dump()).model_dump(include=set(config.model_extra or ()))
+                texts = {key: _text(value) for key, value in read.items()}
+                config = config.model_copy(update={key: text for key, text in texts.items() if text is not None})
+            kept.append(config)
+        return kept
+
     def pieces(self) -> list[HardwareConfig]:
-        """Return the configs as the registered model, by node rank and then as written: the order of resource ranks."""
+        """Return the configs as the registered model, by node rank and then as written: the order of resource ranks.
+
+        Raises `PlacementError` when a model that was registered later does not take them.
+        """
         model = hardware_model(self.type)
         pieces = sorted(self.configs, key=lambda config: config.node_rank)
-        return [model.model_validate(piece.model_dump()) for piece in pieces]
+        try:
+            return [model.model_validate(piece.model_dump()) for piece in pieces]
+        except ValidationError as error:
+            raise refusal([found for _, found in diagnostics(error, {"": model})]) from None
 
     def counts(self) -> list[tuple[int, int]]:
         """Return (node rank, number of pieces) for every node that has one, ascending."""
@@ -208,6 +259,9 @@ class NodeGroup(Model):
             raise fault("empty-name", "a node group has no label", "give it a label, e.g. a800")
         if "," in value:
             raise fault("invalid-value", f"the label `{value}` has a comma", "a comma separates labels: leave it out")
+        if value != value.strip():
+            message = f"the label {shown(value)} begins or ends with a blank"
+            raise fault("invalid-value", message, "leave the blank out")
         return value
 
     @field_validator("env_configs", mode="before")
@@ -228,11 +282,14 @@ class NodeGroup(Model):
         earlier = RankSet()
         for index, config in enumerate(self.env_configs):
             path = ("env_configs", index, "node_ranks")
+            if not config.node_ranks:
+                yield fault("invalid-value", "node_ranks is empty", f"use nodes of the group: {self.node_ranks}", path)
             if outside := config.node_ranks - self.node_ranks:
-                message = f"env_configs name nodes {outside}, which node group `{self.label}` does not have"
+                message = f"env_configs name {_nodes(outside)}, which node group `{self.label}` does not have"
                 yield fault("node-out-of-range", message, f"use nodes of the group: {self.node_ranks}", path)
             if both := config.node_ranks & earlier:
-                message = f"nodes {both} of node group `{self.label}` are in two env_configs"
+                verb = "is" if len(both) == 1 else "are"
+                message = f"{_nodes(both)} of node group `{self.label}` {verb} in two env_configs"
                 yield fault("overlapping-env", message, "give each node one env_config", path)
             earlier = earlier | config.node_ranks
         if self.hardware is None:
@@ -253,9 +310,10 @@ class NodeGroup(Model):
                 for where, found in diagnostics(error, {"": hardware_model(self.hardware.type)}):
                     yield fault(found.code, found.message, found.help, (*place, *where))
             content = json.dumps(piece.model_dump(), sort_keys=True, default=str)
-            if content in seen and len(piece.model_dump()) > 1:
+            if content in seen:
                 message = f"two configs of node group `{self.label}` are the same piece of hardware"
-                yield fault("duplicate-hardware", message, "configure each piece once", place)
+                help = "configure each piece once, or give them a field that tells them apart, e.g. name"
+                yield fault("duplicate-hardware", message, help, place)
             seen.add(content)
 
 
@@ -315,13 +373,22 @@ def group_faults(groups: Mapping[int, NodeGroup], num_nodes: int | None) -> Iter
         labels.setdefault(group.label, index)
         for error in group.faults(num_nodes):
             yield index, error
-        for node, _ in group.hardware.counts() if group.hardware else ():
-            kind = group.hardware.type if group.hardware else ""
-            owner = owners.setdefault((kind, node), group.label)
+        if group.hardware is None:
+            continue
+        shared: dict[str, list[int]] = {}
+        for node, _ in group.hardware.counts():
+            owner = owners.setdefault((group.hardware.type, node), group.label)
             if owner != group.label:
-                message = f"node groups `{owner}` and `{group.label}` both configure {kind} hardware on node {node}"
-                help = "configure the hardware of one type of a node in one group"
-                yield index, fault("duplicate-hardware", message, help, ("hardware",))
+                shared.setdefault(owner, []).append(node)
+        for owner, nodes in shared.items():
+            both, where = f"`{owner}` and `{group.label}`", _nodes(RankSet(nodes))
+            message = f"node groups {both} both configure {group.hardware.type} hardware on {where}"
+            help = "configure the hardware of one type of a node in one group"
+            yield index, fault("duplicate-hardware", message, help, ("hardware",))
+
+
+def _nodes(ranks: RankSet) -> str:
+    return f"node{'s' if len(ranks) > 1 else ''} {ranks}"
 
 
 def _past_the_end(ranks: RankSet, num_nodes: int | None) -> Iterator[PydanticCustomError]:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel, ValidationError
 
 from rankplan.config.faults import Path, diagnostics, nearest, path_text, shown
+from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import Document, Section, load_config
 from rankplan.config.models import (
     RESERVED_LABELS,
@@ -34,6 +35,13 @@ _MODELS: dict[str, type[BaseModel]] = {
     "node_groups": NodeGroup,
     "env_configs": EnvConfig,
     "hardware": Hardware,
+    "configs": HardwareConfig,
+}
+
+# What it means that a key is not there, and how like it another one must be to stand for it.
+_LACKS = {
+    "component_placement": ("no component is placed", 0.6),
+    "node_groups": ("there is no node group", 0.85),
 }
 
 
@@ -100,6 +108,8 @@ def read_config(config: Config) -> Reading:
         help = "add `cluster:` with num_nodes and component_placement"
         if "component_placement" in config:
             help = "give the whole config, whose key `cluster` holds this mapping"
+        elif (near := nearest("cluster", [str(key) for key in config if key != "cluster"], 0.8)) is not None:
+            help = f"rename `{near}` to `cluster`"
         outer.add((), Diagnostic("missing-key", "the config has no `cluster` section", help))
         _raise(outer)
     return read_section(section, document, (*prefix, "cluster"))
@@ -118,10 +128,10 @@ def read_section(section: Any, document: Document | None = None, prefix: Path = 
     items = _items(section, reading.top, (), reading)
     raw = {key: _plain(value, (key,), reading) for key, value in items if value is not None or key == "num_nodes"}
     others = [str(key) for key in section if key not in keys]
-    written = nearest("component_placement", others)
-    if "component_placement" not in section and written is not None:
-        message, help = f"`{written}` is not known, and no component is placed", "rename it to `component_placement`"
-        reading.add((written,), Diagnostic("unknown-key", message, help))
+    for key, (lack, likeness) in _LACKS.items():
+        if key not in section and (written := nearest(key, others, likeness)) is not None:
+            message, help = f"`{written}` is not known, and {lack}", f"rename it to `{key}`"
+            reading.add((written,), Diagnostic("unknown-key", message, help))
     groups = list(range(len(raw["node_groups"]))) if isinstance(raw.get("node_groups"), list) else []
     components = raw.get("component_placement")
     if isinstance(components, dict):
@@ -207,5 +217,4 @@ def _items(value: Any, keys: Iterable[Any], path: Path, reading: Reading) -> Ite
 
 def not_a_mapping(name: str, value: Any, help: str = "write num_nodes and component_placement in it") -> Diagnostic:
     """Return the fault of a value that had to be a mapping."""
-    found = "nothing" if value is None else shown(value)
-    return Diagnostic("invalid-value", f"{name} is {found}; it must be a mapping", help)
+    return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be a mapping", help)

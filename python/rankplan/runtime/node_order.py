@@ -8,10 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rankplan.config.models import NODE_RANK_VARIABLES as NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
-
-NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
-"""Set one of them on every node before ``ray start``; the first one set on a node counts."""
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"
 """The Ray node label that says the same."""
