@@ -1,0 +1,242 @@
+"""One real Ray cluster of five unlike nodes: node groups of every kind, and what the ranks in them see."""
+
+from __future__ import annotations
+
+import os
+import site
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import answers
+import oracle
+import pytest
+from omegaconf import OmegaConf
+from rankplan import (
+    Cluster,
+    ComponentPlacement,
+    FlexiblePlacementStrategy,
+    Franka,
+    HardwareConfig,
+    Inventory,
+    Plan,
+    WorkerGroup,
+)
+from runtime_workers import NAMES, Reader
+
+NODES = {
+    "nodes": [
+        {"ranks": 0, "accelerators": 4, "accelerator_model": "A800"},
+        {"ranks": 1, "accelerator_ids": ["6", "4"], "accelerator_model": "A800"},
+        {"ranks": 2, "accelerators": 3, "accelerator_model": "RTX 4090"},
+        {"ranks": 3, "accelerators": 1, "accelerator_type": "AMD_GPU"},
+        {"ranks": 4},
+    ]
+}
+ARMS = [
+    {"node_rank": 4, "name": "d", "cameras": [{"serial": "0322", "rate": 30}]},
+    {"node_rank": 2, "name": "a"},
+    {"node_rank": 4, "name": "c", "cameras": []},
+    {"node_rank": 3, "name": "b", "gain": 0.5},
+]
+SECTION: dict[str, Any] = {
+    "num_nodes": 5,
+    "node_groups": [
+        {"label": "a800", "node_ranks": "0-1"},
+        {"label": 4090, "node_ranks": 2},
+        {"label": "edge", "node_ranks": [3, 4]},
+        {"label": "arms", "node_ranks": "2-4", "hardware": {"type": "Arm", "configs": ARMS}},
+        {"label": "bare", "node_ranks": "0,4", "ignore_hardware": True},
+    ],
+    "component_placement": {
+        # uneven nodes, one with ids of its own: two processes with two accelerators each, then two on each
+        "actor": {"node_group": "a800", "placement": "0-3:0-1,4-5:2-5"},
+        # not in the order of the nodes
+        "rollout": {"node_group": [4090, "a800"], "placement": "0-2,3-6:3,7-8"},
+        # a node without accelerators beside one with those of another vendor
+        "reward": {"node_group": "edge,4090", "placement": "all"},
+        "env": {"node_group": "arms", "placement": "all"},
+        # one process has both robots of node 4
+        "pair": {"node_group": "arms", "placement": "0-1,2-3:2"},
+        # robots and accelerators of one node
+        "mixture": {"node_group": "arms,4090", "placement": "0-1,2:2-3,3-6"},
+        "agent": {"node_group": "node", "placement": "0:0-1,4:2-3"},
+        "tool": {"node_group": "bare", "placement": "all"},
+        # one of the groups counts nodes, so all do
+        "judge": {"node_group": "bare, 4090", "placement": "all"},
+    },
+}
+ROBOTS = {
+    "env": [["a"], ["b"], ["d"], ["c"]],
+    "pair": [["a"], ["b"], ["d", "c"]],
+    "mixture": [["a"], ["b"], ["d"], ["d"], ["c"], [], [], []],
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster.simulate(Inventory.from_dict(NODES), SECTION) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another interpreter of this machine, which finds the packages of this one."""
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "borrowed.pth").write_text(f"import site; site.addsitedir({site.getsitepackages()[0]!r})\n")
+    return folder / "bin" / "python"
+
+
+def launched(cluster: Cluster, section: dict[str, Any], component: str, isolate: bool = True) -> WorkerGroup:
+    strategy = ComponentPlacement({"cluster": section}, cluster).get_strategy(component)
+    return Reader.create_group().launch(cluster, strategy, name=component, isolate_accelerator=isolate)
+
+
+def variables(row: oracle.Row) -> tuple[str | None, ...]:
+    """What a rank must see, as the oracle places it, in the order of ``NAMES``, and then the mask of AMD."""
+    own = bool(row["devices"]) and row["node_group_label"] != "arms"
+    local_rank, local_world_size = row["local_rank"], row["local_world_size"]
+    if own:
+        local_rank = 0 if row["isolate_accelerator"] else row["local_accelerator_rank"]
+        local_world_size = 1 if row["isolate_accelerator"] else local_world_size
+    among_all = row["rank"], row["world_size"], local_rank, local_world_size
+    on_nodes = row["placement_node_rank"], row["local_rank"], row["local_world_size"], row["cluster_node_rank"]
+    mask = ",".join(row["visible_accelerators"]) or None
+    masks = (mask, None) if row["accelerator_type"] == "NV_GPU" else (None, mask)
+    return (*map(str, among_all + on_nodes), *masks)
+
+
+@pytest.mark.parametrize(
+    ("component", "isolate"), [*((name, True) for name in SECTION["component_placement"]), ("rollout", False)]
+)
+def test_every_rank_is_where_the_oracle_places_it(cluster: Cluster, component: str, isolate: bool) -> None:
+    rows = oracle.plan(SECTION, NODES, isolate)[component]
+    nodes = [row["cluster_node_rank"] for row in rows]
+    with launched(cluster, SECTION, component, isolate) as group:
+        assert answers.as_dicts(group.placements) == rows
+        assert group.environment(*NAMES, "HIP_VISIBLE_DEVICES").wait() == [variables(row) for row in rows]
+        assert group.environment("MASTER_ADDR").wait() == [(f"127.0.0.{nodes[0] + 2}",)] * len(rows)
+        assert group.node_id().wait() == [cluster.node_ids[node] for node in nodes]
+        robots = group.robots().wait()
+        assert [report.node_rank for report in group.verify()] == nodes
+    assert [[robot.name for robot in held] for held in robots] == ROBOTS.get(component, [[]] * len(rows))
+    held = {robot.name: robot for of_rank in robots for robot in of_rank}
+    assert all(held[arm["name"]].model_dump() == arm for arm in ARMS if arm["name"] in held)
+
+
+def test_each_node_of_a_group_has_its_own_variables_and_interpreter(cluster: Cluster, interpreter: Path) -> None:
+    here = sys.executable
+    section = SECTION | {
+        "node_groups": [
+            {
+                "label": "g",
+                "node_ranks": "0-2",
+                "env_configs": [
+                    {"node_ranks": 0, "env_vars": [{"SIDE": "eth0"}, {"LD_SIDE": "x"}]},
+                    {"node_ranks": [2], "env_vars": [{"SIDE": "eth1"}], "python_interpreter_path": str(interpreter)},
+                ],
+            },
+            {
+                "label": "same nodes",
+                "node_ranks": "all",
+                "env_configs": [{"node_ranks": "all", "env_vars": {"OMP_NUM_THREADS": 3}}],
+            },
+        ],
+        "component_placement": {
+            "actor": {"node_group": "g", "placement": "0,4,6"},
+            "agent": {"node_group": "same nodes", "placement": "0,6,9"},
+            "rollout": "0,6",
+        },
+    }
+    with Cluster(cluster_cfg=section) as same:
+        groups = [launched(same, section, component) for component in ("actor", "agent", "rollout")]
+        assert [group.environment("SIDE", "LD_SIDE", "OMP_NUM_THREADS").wait() for group in groups] == [
+            [("eth0", "x", "1"), (None, None, "1"), ("eth1", None, "1")],
+            [(None, None, "3")] * 3,
+            [(None, None, "1")] * 2,
+        ]
+        assert [group.interpreter().wait() for group in groups] == [
+            [here, here, str(interpreter)],
+            [here] * 3,
+            [here] * 2,
+        ]
+        assert [group.at_start("LD_SIDE").wait() for group in groups[:2]] == [[True, False, False], [False] * 3]
+
+
+OWN_MODEL = """
+from rankplan import Cluster, ComponentPlacement, HardwareConfig, Worker, register_hardware
+
+class Gripper(HardwareConfig):
+    name: str
+    force: float = 2.5
+
+    @property
+    def label(self):
+        return f"{self.name} {self.force}"
+
+class Env(Worker):
+    def labels(self):
+        return [f"{type(robot).__name__} {robot.label} on node {robot.node_rank}" for robot in self.hardware]
+
+register_hardware("Gripper", Gripper)
+grippers = [{"node_rank": 4, "name": "right"}, {"node_rank": 3, "name": "left", "force": 1}]
+group = {"label": "grippers", "node_ranks": "3-4", "hardware": {"type": "Gripper", "configs": grippers}}
+placements = {"env": {"node_group": "grippers", "placement": "all"}}
+config = {"cluster": {"num_nodes": 5, "node_groups": [group], "component_placement": placements}}
+with Cluster(config["cluster"]) as cluster:
+    strategy = ComponentPlacement(config, cluster).get_strategy("env")
+    print(Env.create_group().launch(cluster, strategy).labels().wait())
+"""
+
+
+def test_a_hardware_model_of_the_drivers_own_program_reaches_the_ranks(cluster: Cluster) -> None:
+    variables = {**os.environ, "RAY_ADDRESS": cluster.address}
+    command = [sys.executable, "-c", OWN_MODEL]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    labels = [["Gripper left 1.0 on node 3"], ["Gripper right 2.5 on node 4"]]
+    assert done.stdout.splitlines()[-1] == str(labels), done.stderr
+
+
+def test_robots_of_built_in_and_unknown_types_from_an_omegaconf_section(cluster: Cluster) -> None:
+    franka = {"node_rank": 4, "robot_ip": "${address}4", "camera_serials": ["0322"], "reach": 3}
+    dual = {"node_rank": 3, "left_robot_ip": "${address}5", "left_camera_serials": ["7"]}
+    section = SECTION | {
+        "node_groups": [
+            {"label": kind, "node_ranks": "3-4", "hardware": {"type": kind, "configs": [config]}}
+            for kind, config in (("Franka", franka), ("DualFranka", dual))
+        ],
+        "component_placement": {"env": {"node_group": ["DualFranka", "Franka"], "placement": "all"}},
+    }
+    config = OmegaConf.create({"address": "10.1.0.", "cluster": section})
+    with Cluster(cluster_cfg=config.cluster) as same:
+        strategy = ComponentPlacement(config, same).get_strategy("env")
+        with Reader.create_group().launch(same, strategy) as group:
+            assert group.robots().wait() == [
+                [HardwareConfig(**{**dual, "left_robot_ip": "10.1.0.5"})],
+                [Franka(**{**franka, "robot_ip": "10.1.0.4"})],
+            ]
+
+
+def test_an_omegaconf_section_and_a_saved_plan_give_the_same_group(cluster: Cluster, tmp_path: Path) -> None:
+    config = OmegaConf.create({"kind": "Arm", "cluster": SECTION})
+    config.cluster.node_groups[3].hardware.type = "${kind}"
+    with Cluster(cluster_cfg=config.cluster) as same:
+        assert same.inventory == cluster.inventory
+        plan = ComponentPlacement(config, same).plan()
+        plan.save(tmp_path / "plan.json")
+        with Reader.create_group().launch(same, Plan.load(tmp_path / "plan.json")["pair"]) as group:
+            assert group.placements == list(plan["pair"])
+            held = group.robots().wait()
+    cameras = held[2][0].cameras
+    assert (type(cameras), type(cameras[0]), cameras) == (list, dict, [{"serial": "0322", "rate": 30}])
+
+
+def test_strategies_made_by_hand_know_the_groups_of_the_cluster(cluster: Cluster) -> None:
+    strategy = FlexiblePlacementStrategy([[2, 3], [0]], "arms")
+    with Reader.create_group().launch(cluster, strategy) as group:
+        assert [[robot.name for robot in held] for held in group.robots().wait()] == [["a"], ["d", "c"]]
