@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import site
 import subprocess
 import sys
@@ -88,7 +89,8 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "borrowed.pth").write_text(f"import site; site.addsitedir({site.getsitepackages()[0]!r})\n")
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
+    (packages / "borrowed.pth").write_text("".join(lines))
     return folder / "bin" / "python"
 
 
@@ -240,3 +242,24 @@ def test_strategies_made_by_hand_know_the_groups_of_the_cluster(cluster: Cluster
     strategy = FlexiblePlacementStrategy([[2, 3], [0]], "arms")
     with Reader.create_group().launch(cluster, strategy) as group:
         assert [[robot.name for robot in held] for held in group.robots().wait()] == [["a"], ["d", "c"]]
+
+
+def test_the_example_tells_what_each_rank_has() -> None:
+    """It starts a cluster of its own. Beside the node: is it the interpreter of the driver?"""
+    program = Path(__file__).parent.parent / "examples" / "mixed" / "run.py"
+    done = subprocess.run([sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"^(\w+) \d of \d on node (\d): (\S+) ?(.*)$", done.stdout, re.MULTILINE)
+    assert [(component, int(node), path == sys.executable, what) for component, node, path, what in found] == [
+        *(("actor", 0, False, f"CUDA_VISIBLE_DEVICES={gpu} GLOO_SOCKET_IFNAME=eth0") for gpu in range(4)),
+        *(("actor", 1, False, f"CUDA_VISIBLE_DEVICES={gpu} GLOO_SOCKET_IFNAME=eth0") for gpu in (4, 5)),
+        *(("rollout", 2, True, f"CUDA_VISIBLE_DEVICES={gpu} GLOO_SOCKET_IFNAME=eth1") for gpu in (0, 1)),
+        ("env", 3, True, "ROBOT_ROOM=left 10.10.10.1"),
+        ("env", 4, True, "ROBOT_ROOM=right 10.10.10.2"),
+        ("env", 4, True, "ROBOT_ROOM=right 10.10.10.3"),
+        *[("agent", 0, True, "CUDA_VISIBLE_DEVICES=0,1,2,3")] * 2,
+        *[("agent", 1, True, "CUDA_VISIBLE_DEVICES=4,5")] * 2,
+        *(("agent", node, True, "") for node in (3, 4)),
+    ]
+    (interpreter,) = {path for component, _, path, _ in found if component == "actor"}
+    assert not Path(interpreter).exists()
