@@ -536,6 +536,21 @@ def test_all_faults_of_a_file_are_reported_together_and_in_its_order() -> None:
     }
 
 
+def test_a_fault_in_a_node_group_hides_no_other_of_it() -> None:
+    """Its robots are not counted then; its nodes are, where the fault is in an environment only."""
+    rest = "node_ranks: 0-1\nenv_configs:\n  - {node_ranks: 0, env_vars: A=1}\n  - {node_ranks: 0-2, env_var: []}\n"
+    faulty = group(rest).replace("{a: 0}", "{a: {node_group: g, placement: 0-9}, b: {node_group: h, placement: 7}}")
+    robots = "{node_rank: 9}, {node_rank: 0}, {node_rank: 0}"
+    faulty += f"    - {{label: h, node_ranks: 0, ignore: 1, hardware: {{type: Arm, configs: [{robots}]}}}}\n"
+    with pytest.raises(PlacementError) as refused:
+        loaded(faulty)
+    assert [(fault.line, fault.code) for fault in refused.value.diagnostics] == [
+        (3, "resource-out-of-range"),
+        *((8, "invalid-value"), (9, "node-out-of-range"), (9, "overlapping-env"), (9, "unknown-key")),
+        *((10, "unknown-key"), (10, "node-out-of-range"), (10, "duplicate-hardware")),
+    ]
+
+
 INVENTORIES = [
     ([], "invalid-value"),
     ([{"ranks": "0,2", "accelerators": 1}], "invalid-inventory"),

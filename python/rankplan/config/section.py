@@ -38,6 +38,9 @@ _MODELS: dict[str, type[BaseModel]] = {
     "configs": HardwareConfig,
 }
 
+_KNOWN = {key for model in (NodeGroup, EnvConfig, Hardware, HardwareConfig) for key in model.model_fields}
+_OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "hardware", "ignore_hardware"}
+
 # What it means that a key is not there, and how like it another one must be to stand for it.
 _LACKS = {
     "component_placement": ("no component is placed", 0.6),
@@ -153,7 +156,8 @@ def read_section(section: Any, document: Document | None = None, prefix: Path = 
         context: Mapping[str, Any] = found.context or {}
         diagnostic = Diagnostic(found.type, context["text"], context["help"])
         reading.add(("node_groups", index, *context["path"]), diagnostic)
-        reading.lost_groups.add(readable[index].label)
+        if context["path"][0] != "env_configs":  # what is counted in the group is known then
+            reading.lost_groups.add(readable[index].label)
     return reading
 
 
@@ -169,13 +173,33 @@ def _without(raw: dict[str, Any], faulty: Iterable[Path], groups: list[int], rea
             raw["component_placement"].pop(path[1], None)
         elif path[1] in groups:
             at = groups.index(int(path[1]))
-            group = raw["node_groups"].pop(at)
-            groups.pop(at)
+            group = raw["node_groups"][at]
+            if not isinstance(group, dict) or not _cut(group, path[2:]):
+                raw["node_groups"].pop(at)
+                groups.pop(at)
+            elif path[2] == "env_configs":
+                continue
             if isinstance(group, dict):
                 reading.lost_groups.add(str(group.get("label")))
     # A faulty group that takes a reserved label takes nothing from the real one.
     reading.lost_groups -= RESERVED_LABELS.keys()
     return groups
+
+
+def _cut(group: dict[str, Any], path: Path) -> bool:
+    """Take the smallest part that a fault lies in out of a node group; return whether the rest can do without it."""
+    holders: list[tuple[Any, str | int]] = []
+    value: Any = group
+    for key in path:
+        if not isinstance(value, (dict, list)) or (isinstance(value, dict) and key not in value):
+            break
+        holders.append((value, key))
+        value = value[key]  # type: ignore[index]  # a list has indexes in a path
+    for holder, last in reversed(holders):
+        if isinstance(holder, dict) and (last in _OPTIONAL or last not in _KNOWN):
+            del holder[last]
+            return True
+    return not holders and not _OPTIONAL.isdisjoint(path[:1])  # taken out before
 
 
 def _raise(reading: Reading) -> NoReturn:
