@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ class Seat:
         if variables := start_variables(self.env_vars):
             runtime_env["env_vars"] = variables
         if self.interpreter is not None:
-            runtime_env["py_executable"] = self.interpreter
+            # Ray hands it to a shell
+            runtime_env["py_executable"] = shlex.quote(self.interpreter)
         return runtime_env or None
 
 
@@ -74,7 +76,8 @@ def find_seats(cluster: Cluster, component: str, placements: Sequence[Placement]
 
 def _check_interpreters(component: str, seats: Sequence[Seat]) -> None:
     """Try the interpreters on their nodes: with one that is not there, or has no Ray, Ray would wait for minutes."""
-    wanted = {(seat.node_id, seat.interpreter): seat for seat in seats if seat.interpreter is not None}
+    # from the last to the first, so that the first rank is the one that is named
+    wanted = {(seat.node_id, seat.interpreter): seat for seat in reversed(seats) if seat.interpreter is not None}
     tries = [
         _fault_of.options(scheduling_strategy=pinned(node)).remote(path, start_variables(seat.env_vars))
         for (node, path), seat in wanted.items()
