@@ -23,9 +23,12 @@ from rankplan import (
     Franka,
     HardwareConfig,
     Inventory,
+    LaunchError,
     Plan,
     WorkerGroup,
+    register_hardware,
 )
+from runtime_robots import Lamp, Lighter
 from runtime_workers import NAMES, Reader
 
 NODES = {
@@ -85,8 +88,8 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another interpreter of this machine, which finds the packages of this one."""
-    folder = tmp_path_factory.mktemp("venv")
+    """Another interpreter of this machine, which finds the packages of this one; its path has a blank."""
+    folder = tmp_path_factory.mktemp("a venv")
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
@@ -202,6 +205,37 @@ def test_a_hardware_model_of_the_drivers_own_program_reaches_the_ranks(cluster: 
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
     labels = [["Gripper left 1.0 on node 3"], ["Gripper right 2.5 on node 4"]]
     assert done.stdout.splitlines()[-1] == str(labels), done.stderr
+
+
+def lamps(model: type[HardwareConfig]) -> dict[str, Any]:
+    """A section with a component over two lamps."""
+    register_hardware("Lamp of this test", model)
+    configs = [{"node_rank": 3, "watts": 7}, {"node_rank": 2, "watts": 5}]
+    group = {"label": "lamps", "node_ranks": "2-3", "hardware": {"type": "Lamp of this test", "configs": configs}}
+    return SECTION | {
+        "node_groups": [group],
+        "component_placement": {"light": {"node_group": "lamps", "placement": "all"}},
+    }
+
+
+def test_a_hardware_model_in_a_module_is_imported_when_the_rank_has_its_environment(cluster: Cluster) -> None:
+    section = lamps(Lamp)
+    with Cluster(cluster_cfg=section) as same:
+        strategy = ComponentPlacement({"cluster": section}, same).get_strategy("light")
+        with Lighter.create_group().launch(same, strategy) as group:
+            assert group.lamps().wait() == [[("runtime_robots", 5, "0")], [("runtime_robots", 7, "1")]]
+
+
+def test_a_hardware_model_that_cannot_be_sent_is_a_launch_error(cluster: Cluster) -> None:
+    class Lock(HardwareConfig):
+        """pydantic keeps the variables of the function that it is defined in, the cluster among them."""
+
+        watts: int
+
+    section = lamps(Lock)
+    message = r"^light: the hardware of a rank cannot be sent to the ranks: .* define the model of its type in a module"
+    with Cluster(cluster_cfg=section) as same, pytest.raises(LaunchError, match=message):
+        launched(same, section, "light")
 
 
 def test_robots_of_built_in_and_unknown_types_from_an_omegaconf_section(cluster: Cluster) -> None:

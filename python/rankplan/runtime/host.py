@@ -23,6 +23,7 @@ from typing import Any
 import ray
 
 from rankplan.environment import rank_environment
+from rankplan.placement import Placement
 from rankplan.runtime import context
 from rankplan.runtime.faults import RankFailure
 from rankplan.runtime.verify import Sighting
@@ -32,11 +33,14 @@ from rankplan.runtime.verify import Sighting
 class RankSetup:
     """What makes a host a rank: who it is, where its component meets, the variables of its node group.
 
-    ``import_path`` are the driver's own folders of modules, in its order; what the worker logs from ``log_level`` on is
-    shown.
+    ``hardware`` is pickled, for the modules of its models are found and may be imported only when the rank has its
+    environment. ``import_path`` are the driver's own folders of modules, in its order; what the worker logs from
+    ``log_level`` on is shown.
     """
 
-    context: context.RankContext
+    component: str
+    placement: Placement
+    hardware: bytes
     master_addr: str
     env_vars: Mapping[str, str]
     import_path: list[str]
@@ -63,12 +67,12 @@ class Host:
 
     def start(self, setup: RankSetup, master_port: int, payload: bytes) -> Sighting:
         """Become the rank: ``payload`` is the pickled class with its positional and keyword arguments."""
-        placement, address = setup.context.placement, setup.master_addr
+        placement, address = setup.placement, setup.master_addr
         os.environ |= rank_environment(placement, master_addr=address, master_port=master_port, env_vars=setup.env_vars)
         sys.path += [folder for folder in setup.import_path if folder not in sys.path]
-        context.enter(setup.context)
         _show_logs(setup.log_level)
         try:
+            context.enter(context.RankContext(setup.component, placement, pickle.loads(setup.hardware)))
             worker_class, args, kwargs = pickle.loads(payload)
             self._worker = worker_class(*args, **kwargs)
         except SystemExit:

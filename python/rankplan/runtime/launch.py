@@ -18,7 +18,6 @@ from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.render.progress import Report
 from rankplan.runtime.calls import Failed, Unanswered, collect
-from rankplan.runtime.context import RankContext
 from rankplan.runtime.host import HostActor, RankSetup
 from rankplan.runtime.reserve import NOTHING, Reservation, SchedulingStrategy, reserve
 from rankplan.runtime.seats import Seat, find_seats
@@ -129,7 +128,12 @@ def _start(
     report: Report,
 ) -> Crew:
     """Submit everything at once, wait for it together, compare with the plan; on any error leave nothing behind."""
-    payload = ray.put(_pickled(component, recipe))
+    name = recipe.worker_class.__name__
+    parts = recipe.worker_class, recipe.args, recipe.kwargs
+    advice = "let the constructor open files, locks and connections itself"
+    payload = ray.put(_pickled(component, f"{name} or its arguments", parts, advice))
+    advice = "define the model of its type in a module, outside of any function"
+    hardware = [_pickled(component, "the hardware of a rank", seat.hardware, advice) for seat in seats]
     address = cluster.inventory.node(seats[0].placement.cluster_node_rank).ip
     import_path, log_level = _import_path(), logging.getLogger("rankplan").level or logging.INFO
     crew = Crew([], NOTHING if share is None else reserve(cluster, component, seats, share))
@@ -139,9 +143,8 @@ def _start(
             crew.ranks.append(LiveRank(host, seat.expectation()))
         port: ray.ObjectRef[int] = crew.ranks[0].host.free_port.remote(address)
         starts = []
-        for seat, rank in zip(seats, crew.ranks, strict=True):
-            context = RankContext(component, seat.placement, seat.hardware)
-            setup = RankSetup(context, address, seat.env_vars, import_path, log_level)
+        for seat, rank, held in zip(seats, crew.ranks, hardware, strict=True):
+            setup = RankSetup(component, seat.placement, held, address, seat.env_vars, import_path, log_level)
             starts.append(rank.host.start.remote(setup, port, payload))
         _, *sightings = collect(
             [port, *starts],
@@ -167,16 +170,11 @@ def _host(component: str, seat: Seat, strategy: SchedulingStrategy, max_concurre
     return host
 
 
-def _pickled(component: str, recipe: Recipe) -> bytes:
-    parts = (recipe.worker_class, recipe.args, recipe.kwargs)
+def _pickled(component: str, what: str, parts: Any, advice: str) -> bytes:
     try:
         return bytes(cloudpickle.dumps(parts))
     except Exception as error:
-        raise LaunchError(
-            f"{component}: {recipe.worker_class.__name__} or its arguments cannot be sent to the ranks: {error}; let "
-            "the constructor open files, locks and connections itself",
-            component,
-        ) from error
+        raise LaunchError(f"{component}: {what} cannot be sent to the ranks: {error}; {advice}", component) from error
 
 
 def _import_path() -> list[str]:
