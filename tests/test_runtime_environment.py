@@ -14,7 +14,13 @@ from rankplan import (
     PlacementStrategy,
 )
 from rankplan.accelerators import NO_ACCEL, VARIABLES, VENDORS, Vendor, vendor
-from rankplan.environment import RESERVED_VARIABLES, planned_environment, rank_environment, start_variables
+from rankplan.environment import (
+    RESERVED_VARIABLES,
+    expanded,
+    planned_environment,
+    rank_environment,
+    start_variables,
+)
 
 TWO_NODES = Inventory.uniform(num_nodes=2, accelerators=4)
 EIGHT = PackedPlacementStrategy(0, 7)
@@ -142,6 +148,12 @@ def test_the_plan_wins_over_env_vars() -> None:
 def test_what_the_loader_and_the_interpreter_read_is_needed_at_the_start() -> None:
     env_vars = {"LD_PRELOAD": "a", "PYTHONPATH": "b", "MALLOC_ARENA_MAX": "1", "NCCL_DEBUG": "INFO", "OLD_LD_X": "c"}
     assert set(start_variables(env_vars)) == {"LD_PRELOAD", "PYTHONPATH", "MALLOC_ARENA_MAX"}
+
+
+def test_variables_are_expanded_as_ray_does_it() -> None:
+    env_vars = {"A": "/opt:${HOME}", "B": "$A:$NONE", "C": "<${NONE}>", "D": "a$ ${} 5$", "HOME": "/x", "E": "$HOME"}
+    expected = {"A": "/opt:/h", "B": "/opt:/h:$NONE", "C": "<>", "D": "a$ ${} 5$", "HOME": "/x", "E": "/x"}
+    assert expanded(env_vars, {"HOME": "/h"}) == expected
 
 
 def test_an_unknown_type_is_refused_and_none_has_no_vendor() -> None:

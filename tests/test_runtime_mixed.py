@@ -142,7 +142,7 @@ def test_each_node_of_a_group_has_its_own_variables_and_interpreter(cluster: Clu
                 "label": "g",
                 "node_ranks": "0-2",
                 "env_configs": [
-                    {"node_ranks": 0, "env_vars": [{"SIDE": "eth0"}, {"LD_SIDE": "x"}]},
+                    {"node_ranks": 0, "env_vars": [{"SIDE": "eth0"}, {"LD_SIDE": "x:${HOME}"}, {"OWN": "y:${HOME}"}]},
                     {"node_ranks": [2], "env_vars": [{"SIDE": "eth1"}], "python_interpreter_path": str(interpreter)},
                 ],
             },
@@ -160,10 +160,11 @@ def test_each_node_of_a_group_has_its_own_variables_and_interpreter(cluster: Clu
     }
     with Cluster(cluster_cfg=section) as same:
         groups = [launched(same, section, component) for component in ("actor", "agent", "rollout")]
-        assert [group.environment("SIDE", "LD_SIDE", "OMP_NUM_THREADS").wait() for group in groups] == [
-            [("eth0", "x", "1"), (None, None, "1"), ("eth1", None, "1")],
-            [(None, None, "3")] * 3,
-            [(None, None, "1")] * 2,
+        home = os.environ["HOME"]
+        assert [group.environment("SIDE", "LD_SIDE", "OWN", "OMP_NUM_THREADS").wait() for group in groups] == [
+            [("eth0", f"x:{home}", f"y:{home}", "1"), (None, None, None, "1"), ("eth1", None, None, "1")],
+            [(None, None, None, "3")] * 3,
+            [(None, None, None, "1")] * 2,
         ]
         assert [group.interpreter().wait() for group in groups] == [
             [here, here, str(interpreter)],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rankplan.accelerators import VARIABLES, vendor
@@ -72,6 +74,21 @@ def rank_environment(
         "MASTER_ADDR": master_addr,
         "MASTER_PORT": str(master_port),
     }
+
+
+def expanded(env_vars: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with ``$NAME`` and ``${NAME}`` in them replaced, as Ray does it.
+
+    They stand for variables of ``environment`` or for earlier ones; ``${NAME}`` for nothing where there is none.
+    """
+    known, result = dict(environment), {}
+    for name, value in env_vars.items():
+        known[name] = result[name] = re.sub(r"\$(?:(\w+)|\{(\w+)\})", partial(_replaced, known), value)
+    return result
+
+
+def _replaced(known: Mapping[str, str], found: re.Match[str]) -> str:
+    return known.get(found[1] or found[2], found[0] if found[1] else "")
 
 
 def start_variables(env_vars: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import ray
 
-from rankplan.environment import rank_environment
+from rankplan.environment import expanded, rank_environment, start_variables
 from rankplan.placement import Placement
 from rankplan.runtime import context
 from rankplan.runtime.faults import RankFailure
@@ -68,7 +68,10 @@ class Host:
     def start(self, setup: RankSetup, master_port: int, payload: bytes) -> Sighting:
         """Become the rank: ``payload`` is the pickled class with its positional and keyword arguments."""
         placement, address = setup.placement, setup.master_addr
-        os.environ |= rank_environment(placement, master_addr=address, master_port=master_port, env_vars=setup.env_vars)
+        at_start = start_variables(setup.env_vars)  # Ray has set and expanded them
+        late = {name: value for name, value in setup.env_vars.items() if name not in at_start}
+        env_vars = expanded(late, os.environ)
+        os.environ |= rank_environment(placement, master_addr=address, master_port=master_port, env_vars=env_vars)
         sys.path += [folder for folder in setup.import_path if folder not in sys.path]
         _show_logs(setup.log_level)
         try:

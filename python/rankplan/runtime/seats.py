@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from rankplan.environment import planned_environment, start_variables
+from rankplan.environment import expanded, planned_environment, start_variables
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.runtime.calls import Failed, Unanswered, collect
@@ -106,7 +106,7 @@ def _fault_of(path: str, variables: Mapping[str, str]) -> str | None:
     try:
         done = subprocess.run(
             [path, "-c", "import ray, rankplan; print('there')"],
-            env={**os.environ, **variables},
+            env={**os.environ, **expanded(variables, os.environ)},
             text=True,
             capture_output=True,
             timeout=_LOOK_SECONDS / 2,
