@@ -54,6 +54,12 @@ SECTION: dict[str, Any] = {
         {"label": "edge", "node_ranks": [3, 4]},
         {"label": "arms", "node_ranks": "2-4", "hardware": {"type": "Arm", "configs": ARMS}},
         {"label": "bare", "node_ranks": "0,4", "ignore_hardware": True},
+        {
+            "label": "elsewhere",
+            "node_ranks": "3-4",
+            "env_configs": [{"node_ranks": "3-4", "python_interpreter_path": "/opt/nowhere/bin/python"}],
+            "ignore_hardware": True,
+        },
     ],
     "component_placement": {
         # uneven nodes, one with ids of its own: two processes with two accelerators each, then two on each
@@ -71,6 +77,7 @@ SECTION: dict[str, Any] = {
         "tool": {"node_group": "bare", "placement": "all"},
         # one of the groups counts nodes, so all do
         "judge": {"node_group": "bare, 4090", "placement": "all"},
+        "guest": {"node_group": "elsewhere", "placement": "all"},
     },
 }
 ROBOTS = {
@@ -117,7 +124,8 @@ def variables(row: oracle.Row) -> tuple[str | None, ...]:
 
 
 @pytest.mark.parametrize(
-    ("component", "isolate"), [*((name, True) for name in SECTION["component_placement"]), ("rollout", False)]
+    ("component", "isolate"),
+    [*((name, True) for name in SECTION["component_placement"]), ("rollout", False)],
 )
 def test_every_rank_is_where_the_oracle_places_it(cluster: Cluster, component: str, isolate: bool) -> None:
     rows = oracle.plan(SECTION, NODES, isolate)[component]
@@ -237,6 +245,22 @@ def test_a_hardware_model_that_cannot_be_sent_is_a_launch_error(cluster: Cluster
     message = r"^light: the hardware of a rank cannot be sent to the ranks: .* define the model of its type in a module"
     with Cluster(cluster_cfg=section) as same, pytest.raises(LaunchError, match=message):
         launched(same, section, "light")
+
+
+def test_an_interpreter_that_is_not_on_the_machine_is_simulated_too(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with launched(cluster, SECTION, "guest") as group:
+        assert group.interpreter().wait() == [sys.executable] * 2
+    assert [message.partition(", where ")[0] for message in caplog.messages] == [
+        f"guest: simulated with {sys.executable} on node 3-4"
+    ]
+    message = r"the interpreter /opt/nowhere/bin/python of node group 'elsewhere' is no executable file on that node"
+    with (
+        Cluster(cluster_cfg=SECTION) as same,
+        pytest.raises(LaunchError, match=rf"^guest rank 0 \(node 3\): {message}"),
+    ):
+        launched(same, SECTION, "guest")
 
 
 def test_robots_of_built_in_and_unknown_types_from_an_omegaconf_section(cluster: Cluster) -> None:

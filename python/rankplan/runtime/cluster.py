@@ -96,8 +96,9 @@ class Cluster:
         """Start a real Ray cluster of several raylets on this machine (Linux), and connect to it.
 
         ``nodes`` is the number of nodes and of accelerators on each (``"2x8"``), or an inventory. The accelerators are
-        declared only: ranks get the environment that they would get on such nodes. Takes about 3 seconds, and one
-        second and 135 MiB for each node.
+        declared only: ranks get the environment that they would get on such nodes. Interpreters of node groups that are
+        not on this machine are replaced by this one, with a warning. Takes about 3 seconds, and one second and 135 MiB
+        for each node.
 
         Raises ``PlacementError`` for a faulty section, before anything is started, and ``ClusterError`` when this
         process is connected to Ray already.
@@ -130,6 +131,11 @@ class Cluster:
     def address(self) -> str:
         """The address that other processes can connect to, as ``Cluster(address=...)`` or ``RAY_ADDRESS``."""
         return self._address
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the nodes are raylets of this machine that were started here."""
+        return self._raylets is not None
 
     @property
     def num_nodes(self) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
+from rankplan._core import RankSet
 from rankplan.environment import expanded, planned_environment, start_variables
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from rankplan.runtime.cluster import Cluster
 
 _LOOK_SECONDS = 30.0
+
+_logger = logging.getLogger("rankplan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ def find_seats(cluster: Cluster, component: str, placements: Sequence[Placement]
         raise LaunchError(f"{component} has no processes to launch: its placement is empty", component)
     inventory = cluster.inventory
     settings: dict[tuple[int, str], tuple[dict[str, str], str | None]] = {}
+    missing: dict[tuple[str, str], RankSet] = {}
     seats = []
     for row in placements:
         node, label = row.cluster_node_rank, row.node_group_label
@@ -69,15 +75,26 @@ def find_seats(cluster: Cluster, component: str, placements: Sequence[Placement]
             )
         if (node, label) not in settings:
             settings[node, label] = inventory.environment(node, label)
+            interpreter = settings[node, label][1]
+            if cluster.simulated and interpreter is not None and not Path(interpreter).exists():
+                settings[node, label] = (settings[node, label][0], None)
+                missing[label, interpreter] = missing.get((label, interpreter), RankSet()) | RankSet([node])
         seats.append(Seat(row, cluster.node_ids[node], tuple(inventory.hardware(row)), *settings[node, label]))
+    for (label, interpreter), nodes in missing.items():
+        message = (
+            "%s: simulated with %s on node %s, where node group %r has the interpreter %s: it is not on this machine"
+        )
+        _logger.warning(message, component, sys.executable, nodes, label, interpreter)
     _check_interpreters(component, seats)
     return seats
 
 
 def _check_interpreters(component: str, seats: Sequence[Seat]) -> None:
     """Try the interpreters on their nodes: with one that is not there, or has no Ray, Ray would wait for minutes."""
-    # from the last to the first, so that the first rank is the one that is named
-    wanted = {(seat.node_id, seat.interpreter): seat for seat in reversed(seats) if seat.interpreter is not None}
+    wanted: dict[tuple[str, str], Seat] = {}
+    for seat in seats:
+        if seat.interpreter is not None:
+            wanted.setdefault((seat.node_id, seat.interpreter), seat)
     tries = [
         _fault_of.options(scheduling_strategy=pinned(node)).remote(path, start_variables(seat.env_vars))
         for (node, path), seat in wanted.items()
