@@ -76,14 +76,21 @@ class PlacementStrategy:
         ``isolate_accelerator``: each process sees its own accelerators only; otherwise all of its node. Raises
         `PlacementError` when a resource is not there, or a process would need two nodes or two types of hardware.
         """
-        inventory = inventory_of(cluster)
-        if self._section is not None and inventory.section != self._section:
-            # It came from a config and was checked with its node groups: they are meant, whatever others are called.
-            inventory = inventory.with_config(self._section)
-        pool = self._pool(inventory)
+        pool = self._pool(self.inventory_on(cluster))
         if isinstance(self._rule, Packed):
             return pool.place_packed(self._rule, isolate_accelerator)
         return pool.place_map(self._rule, self._text, isolate_accelerator)
+
+    def inventory_on(self, cluster: Inventory | HasInventory) -> Inventory:
+        """Return what this cluster has, with the node groups of the config that the strategy came from, if any.
+
+        It was checked with them: they are meant, whatever others are called. Raises `PlacementError` when the cluster
+        is too small for them.
+        """
+        inventory = inventory_of(cluster)
+        if self._section is None or inventory.section == self._section:
+            return inventory
+        return inventory.with_config(self._section)
 
     def _pool(self, inventory: Inventory) -> Pool:
         pool = inventory.pool(self._labels)

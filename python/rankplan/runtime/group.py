@@ -208,16 +208,17 @@ class GroupSpec:
         if placement_strategy is None:
             placement_strategy = _one_process_each(cluster.inventory)
         if isinstance(placement_strategy, Placements):
-            rows = placement_strategy
+            rows, inventory = placement_strategy, cluster.inventory
         elif isinstance(placement_strategy, PlacementStrategy):
             rows = placement_strategy.get_placement(cluster, isolate_accelerator)
+            inventory = placement_strategy.inventory_on(cluster)
         else:
             raise TypeError(
                 f"placement_strategy is a {type(placement_strategy).__name__}; give a strategy, such as "
                 "placement.get_strategy(name), or the rows of a plan"
             )
         recipe = replace(self._recipe, max_concurrency=max_concurrency)
-        crew = bring_up(cluster, component, recipe, list(rows), reserve, timeout)
+        crew = bring_up(cluster, inventory, component, recipe, list(rows), reserve, timeout)
         group = WorkerGroup(cluster, component, self._recipe.worker_class, crew)
         cluster.remember(group)
         return group

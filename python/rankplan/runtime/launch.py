@@ -26,6 +26,7 @@ from rankplan.runtime.verify import Expectation, check
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
+    from rankplan.inventory import Inventory
     from rankplan.runtime.cluster import Cluster
 
 _GONE_SECONDS = 10.0
@@ -68,18 +69,19 @@ class Crew:
 
 def bring_up(
     cluster: Cluster,
+    inventory: Inventory,
     component: str,
     recipe: Recipe,
     placements: Sequence[Placement],
     share: float | None,
     timeout: float,
 ) -> Crew:
-    """Start a rank for each row, verify them, and return them.
+    """Start a rank for each row, verify them, and return them. ``inventory`` knows their node groups.
 
     ``share`` is what each rank reserves of its accelerators; ``None`` reserves nothing. Raises ``LaunchError`` when a
     rank does not come up within ``timeout`` seconds, or not as planned; the others are gone by then.
     """
-    seats = find_seats(cluster, component, placements)
+    seats = find_seats(cluster, inventory, component, placements)
     # the first answer is rank 0's too: the free port that the others wait for
     rows = [placements[0], *placements]
     try:

@@ -23,6 +23,7 @@ from rankplan.runtime.probe import pinned
 from rankplan.runtime.verify import Expectation
 
 if TYPE_CHECKING:
+    from rankplan.inventory import Inventory
     from rankplan.runtime.cluster import Cluster
 
 _LOOK_SECONDS = 30.0
@@ -55,11 +56,13 @@ class Seat:
         return runtime_env or None
 
 
-def find_seats(cluster: Cluster, component: str, placements: Sequence[Placement]) -> list[Seat]:
-    """Look up the place of each row; raises ``LaunchError`` for one that this cluster does not have."""
+def find_seats(cluster: Cluster, inventory: Inventory, component: str, placements: Sequence[Placement]) -> list[Seat]:
+    """Look up the place of each row; raises ``LaunchError`` for one that this cluster does not have.
+
+    ``inventory`` is the cluster's, with the node groups that the rows were selected through.
+    """
     if not placements:
         raise LaunchError(f"{component} has no processes to launch: its placement is empty", component)
-    inventory = cluster.inventory
     settings: dict[tuple[int, str], tuple[dict[str, str], str | None]] = {}
     missing: dict[tuple[str, str], RankSet] = {}
     seats = []
@@ -74,6 +77,14 @@ def find_seats(cluster: Cluster, component: str, placements: Sequence[Placement]
                 node,
             )
         if (node, label) not in settings:
+            if label not in inventory.group_labels:
+                raise LaunchError(
+                    f"{component} rank {row.rank} is planned in node group {label!r}, which the cluster does not know; "
+                    "give the config to Cluster(cluster_cfg=...), or launch a strategy of ComponentPlacement",
+                    component,
+                    row.rank,
+                    node,
+                )
             settings[node, label] = inventory.environment(node, label)
             interpreter = settings[node, label][1]
             if cluster.simulated and interpreter is not None and not Path(interpreter).exists():
