@@ -123,7 +123,7 @@ def test_the_complete_example_of_the_reference_document(tmp_path: Path) -> None:
     assert plan["actor_infer"][4].devices == [(1, 0), (1, 1)]
     assert plan.sharing().kind == "hybrid"
     assert roll.assumed_inventory(path) == plan.inventory
-    assert roll.shares(plan) == {"actor_train": 0.5, "actor_infer": 0.5, "rewards.code_sandbox": 1.0}
+    assert roll.shares(path, plan) == {"actor_train": 0.5, "actor_infer": 0.5, "rewards.code_sandbox": 1.0}
 
 
 def test_a_worker_that_spans_nodes(tmp_path: Path) -> None:
@@ -175,7 +175,8 @@ i:
         "3:26 syntax: this is no list of numbers: '(' was never closed",
         "5:19 not-multiple: 7 accelerators cannot be cut into workers of 2",
         "7:62 invalid-value: `num_gpus_per_worker` is 0; it must be a whole number of 1 or more",
-        "8:21 resource-out-of-range: resource rank 16 is out of range: node group `cluster` has 16 accelerators, ranks 0-15",
+        "8:21 resource-out-of-range: resource rank 16 is out of range: "
+        "node group `cluster` has 16 accelerators, ranks 0-15",
         "10:19 invalid-value: `world_size` is 0; it must be a whole number of 1 or more",
         "11:23 duplicate-resource: process 0 is given resource 0 of node 0 twice",
         "12:7 empty-placement: the role has no accelerators",

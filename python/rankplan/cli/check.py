@@ -9,8 +9,10 @@ import click
 from rankplan.cli.common import (
     EXPECTED,
     InventoryChoice,
+    chosen_dialect,
     colored,
     counted,
+    dialect_option,
     faults_end_it,
     inventory_options,
     say_assumed,
@@ -19,7 +21,6 @@ from rankplan.cli.common import (
 )
 from rankplan.config.load import load_config
 from rankplan.errors import Diagnostic
-from rankplan.placement import ComponentPlacement
 from rankplan.plan import Plan
 from rankplan.render.tables import by_nodes
 
@@ -27,28 +28,31 @@ from rankplan.render.tables import by_nodes
 @click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @inventory_options
-def check(files: tuple[str, ...], choice: InventoryChoice) -> None:
+@dialect_option
+def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None) -> None:
     """Check config files and show every fault with its place and its cure.
 
-    Without an inventory, each node is taken to have 8 accelerators. Exit code 1 when a file has a fault.
+    Without an inventory, each node is taken to have as many accelerators as the config says, or 8. Exit code 1 when a
+    file has a fault.
     """
     faulty = 0
     for file in files:
         with faults_end_it():
             try:
-                _check(file, choice)
+                _check(file, choice, dialect_name)
             except EXPECTED as error:
                 show(error)
                 faulty += 1
     sys.exit(1 if faulty else 0)
 
 
-def _check(file: str, choice: InventoryChoice) -> None:
+def _check(file: str, choice: InventoryChoice, dialect_name: str | None) -> None:
     config = load_config(file)
-    inventory, assumed = choice.load(config)
+    dialect = chosen_dialect(dialect_name, config)
+    inventory, assumed = choice.load(config, dialect)
     if assumed:
         say_assumed(file, inventory)
-    plan = ComponentPlacement(config, inventory).plan()
+    plan = dialect.plan(config, inventory)
     counts = (
         counted(len(plan), "component"),
         counted(sum(len(rows) for rows in plan.values()), "process", "processes"),

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from rankplan.config.section import read_config
+from rankplan.dialects import DIALECTS, Dialect, dialect_of
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
 
@@ -23,9 +23,6 @@ stderr = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 EXPECTED = (RankplanError, OSError)
 """What a user's input or cluster can cause; anything else is a fault of rankplan and keeps its traceback."""
-
-ASSUMED = 8
-"""Accelerators a node where nothing is said; the command says so."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -45,6 +42,19 @@ class Nodes(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{error.message}; {error.help}", param, ctx)
 
 
+dialect_option = click.option(
+    "--dialect",
+    "dialect_name",
+    type=click.Choice(list(DIALECTS)),
+    help="What the config is written in; without, its keys tell.",
+)
+
+
+def chosen_dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
+    """Return the dialect of this name, or else the one that the config's keys tell."""
+    return dialect_of(config) if name is None else DIALECTS[name]
+
+
 @dataclass(frozen=True, slots=True)
 class InventoryChoice:
     """Which inventory a command was told to use."""
@@ -53,7 +63,7 @@ class InventoryChoice:
     nodes: Inventory | None
     ray: str | None
 
-    def load(self, config: Mapping[str, Any]) -> tuple[Inventory, bool]:
+    def load(self, config: Mapping[str, Any], dialect: Dialect) -> tuple[Inventory, bool]:
         """Return the inventory for a config, and whether it is only assumed."""
         if self.file is not None:
             return Inventory.from_yaml(self.file), False
@@ -64,8 +74,7 @@ class InventoryChoice:
 
             with Cluster(address=self.ray) as cluster:
                 return cluster.inventory, False
-        reading = read_config(config)
-        return Inventory.uniform(reading.section.num_nodes, ASSUMED), True
+        return dialect.assumed_inventory(config), True
 
 
 def inventory_options(command: _Command) -> _Command:
@@ -94,10 +103,9 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 
 def say_assumed(file: str, inventory: Inventory) -> None:
     """Say on stderr that the inventory is a guess."""
-    nodes = counted(inventory.num_nodes, "node")
+    nodes, each = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
     stderr.print(
-        f"{file}: assuming {nodes} with {ASSUMED} accelerators each; --nodes, --inventory or --ray say what there is",
-        style="dim",
+        f"{file}: assuming {nodes} with {each} each; --nodes, --inventory or --ray say what there is", style="dim"
     )
 
 

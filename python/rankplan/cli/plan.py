@@ -6,9 +6,16 @@ import sys
 
 import click
 
-from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options, print_table, say_assumed
+from rankplan.cli.common import (
+    InventoryChoice,
+    chosen_dialect,
+    dialect_option,
+    faults_end_it,
+    inventory_options,
+    print_table,
+    say_assumed,
+)
 from rankplan.config.load import load_config
-from rankplan.placement import ComponentPlacement
 from rankplan.plan import Plan
 from rankplan.render.rows import write_csv, write_json
 from rankplan.render.tables import by_nodes, plan_table
@@ -20,20 +27,24 @@ MOST_PAIRS = 20
 @click.command()
 @click.argument("file", metavar="FILE")
 @inventory_options
+@dialect_option
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 @click.option("--save", metavar="PATH", help="Also write the plan to a file that Plan.load reads.")
 @click.option("--isolate/--no-isolate", default=True, help="Whether a process sees its own accelerators only.")
-def plan(file: str, choice: InventoryChoice, form: str, save: str | None, isolate: bool) -> None:
+def plan(
+    file: str, choice: InventoryChoice, dialect_name: str | None, form: str, save: str | None, isolate: bool
+) -> None:
     """Show where every process of a config runs.
 
     A table folds equal nodes when there are more than 64 processes; json and csv have a line for each process.
     """
     with faults_end_it():
         config = load_config(file)
-        inventory, assumed = choice.load(config)
+        dialect = chosen_dialect(dialect_name, config)
+        inventory, assumed = choice.load(config, dialect)
         if assumed:
             say_assumed(file, inventory)
-        result = ComponentPlacement(config, inventory).plan(isolate)
+        result = dialect.plan(config, inventory, isolate)
         if save is not None:
             result.save(save)
         if form == "json":

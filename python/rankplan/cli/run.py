@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,13 @@ import click
 from rich.table import Table
 
 from rankplan._core import RankSet
-from rankplan.cli.common import Nodes, faults_end_it, print_table, stdout
+from rankplan.cli.common import Nodes, chosen_dialect, dialect_option, faults_end_it, print_table, stdout
 from rankplan.config.load import load_config
 from rankplan.config.section import read_config
+from rankplan.dialects import rlinf
 from rankplan.errors import RankplanError
 from rankplan.inventory import Inventory
-from rankplan.placement import ComponentPlacement
+from rankplan.plan import Plan
 from rankplan.render.progress import Report, told
 from rankplan.render.tables import MOST_ROWS, table
 
@@ -44,6 +46,7 @@ class _Nodes(Nodes):
     help="Start N nodes with M declared accelerators on this machine; or those of an inventory file.",
 )
 @click.option("--ray", metavar="ADDRESS", help="Use this running Ray cluster; without, Ray's own search finds it.")
+@dialect_option
 @click.option(
     "--worker", "worker_name", metavar="MODULE:CLASS", help="The worker class; without, one that only answers."
 )
@@ -60,6 +63,7 @@ def run(
     file: str,
     simulate: Inventory | str | None,
     ray: str | None,
+    dialect_name: str | None,
     worker_name: str | None,
     method: str,
     timeout: float,
@@ -76,11 +80,12 @@ def run(
     with faults_end_it():
         config = load_config(file)
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
+        dialect = chosen_dialect(dialect_name, config)
         # A fault is shown before anything is started.
-        if (error := read_config(config).error()) is not None:
-            raise error
         if inventory is not None:
-            ComponentPlacement(config, inventory)
+            dialect.plan(config, inventory)
+        elif dialect is rlinf and (error := read_config(config).error()) is not None:
+            raise error
         if not stdout.is_terminal:
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
@@ -96,30 +101,30 @@ def run(
         if not spec.has_method(method):
             raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
         with told(None) as report:
-            options: dict[str, Any] = {"cluster_cfg": config["cluster"], "on_progress": report}
+            options: dict[str, Any] = {"cluster_cfg": config.get("cluster"), "on_progress": report}
             cluster = Cluster(address=ray, **options) if inventory is None else Cluster.simulate(inventory, **options)
             with cluster:
                 # Ray's own handler would end the process where it stands, and Ray turns an exit into another.
                 signal.signal(signal.SIGTERM, signal.default_int_handler)
-                reports = _run(cluster, ComponentPlacement(config, cluster), spec, method, timeout, isolate, report)
+                planned = dialect.plan(config, cluster.inventory, isolate)
+                shares = dialect.shares(config, planned)
+                reports = _run(cluster, planned, shares, spec, method, timeout, report)
         print_table(_table(reports))
 
 
 def _run(
     cluster: Cluster,
-    placement: ComponentPlacement,
+    planned: Plan,
+    shares: Mapping[str, float | None],
     spec: GroupSpec,
     method: str,
     timeout: float,
-    isolate: bool,
     report: Report,
 ) -> list[RankReport]:
     groups = {}
-    for component in placement.components:
+    for component, rows in planned.items():
         report(f"launching {component}")
-        groups[component] = spec.launch(
-            cluster, placement.get_strategy(component), component, isolate_accelerator=isolate, timeout=timeout
-        )
+        groups[component] = spec.launch(cluster, rows, component, reserve=shares[component], timeout=timeout)
     report(f"running {method}()")
     for call in [getattr(group, method)() for group in groups.values()]:
         call.wait()

@@ -18,6 +18,7 @@ from rankplan.errors import Diagnostic, Label, PlacementError, refusal
 
 MOST_DEVICES = 1 << 24
 _HELP = "write list(range(0,8)), [0,1,2,3], or several of these with +"
+_CUT = "close it; within the braces of YAML, where a comma ends a text, put it in quotes"
 
 _Numbers: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: int.__add__,
@@ -64,7 +65,9 @@ class _Reader:
             raise
         except SyntaxError as error:
             at = self._start + max(0, self._offset(error.lineno or 1, (error.offset or 1) - 1))
-            raise self._fault_at(at, min(at + 1, len(self._text)), f"this is no list of numbers: {error.msg}") from None
+            message = f"this is no list of numbers: {error.msg}"
+            help = _CUT if "never closed" in error.msg else _HELP
+            raise self._fault_at(at, min(at + 1, len(self._text)), message, help) from None
         except (ValueError, OverflowError, RecursionError, MemoryError):
             raise self._fault_at(0, len(self._text), "this is no list of numbers that could be read") from None
         lowest = min(devices, default=0)
@@ -150,9 +153,9 @@ class _Reader:
     def _fault(self, node: ast.expr, message: str, help: str = _HELP) -> PlacementError:
         return PlacementError([self._at(node, Diagnostic("syntax", message, help))])
 
-    def _fault_at(self, start: int, end: int, message: str) -> PlacementError:
+    def _fault_at(self, start: int, end: int, message: str, help: str = _HELP) -> PlacementError:
         label = Label(start, end)
-        return PlacementError([Diagnostic("syntax", message, _HELP, (label,), self._text)])
+        return PlacementError([Diagnostic("syntax", message, help, (label,), self._text)])
 
     def _at(self, node: ast.expr, diagnostic: Diagnostic) -> Diagnostic:
         start = self._start + self._offset(node.lineno, self._characters(node.lineno, node.col_offset))

@@ -83,12 +83,12 @@ def assumed_inventory(config: Config) -> Inventory:
     return Inventory.uniform(max(nodes, highest // each + 1), each)
 
 
-def shares(planned: Plan) -> dict[str, float]:
+def shares(config: Config, planned: Plan) -> dict[str, float | None]:
     """Return what each role may reserve of its accelerators, so that all that share one fit on it."""
     users: Counter[tuple[int, int]] = Counter()
     for rows in planned.values():
         users.update(device for row in rows if row.num_accelerators for device in row.devices)
-    result = {}
+    result: dict[str, float | None] = {}
     for name, rows in planned.items():
         most = max((users[device] for row in rows if row.num_accelerators for device in row.devices), default=1)
         result[name] = int(10_000 / most) / 10_000

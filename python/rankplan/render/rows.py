@@ -16,6 +16,7 @@ _COLUMNS = (
     "local_rank",
     "local_world_size",
     "local_hardware_ranks",
+    "devices",
     "accelerator_type",
     "visible_accelerators",
     "local_accelerator_rank",
@@ -41,8 +42,12 @@ def write_json(plan: Plan, file: TextIO) -> None:
 
 
 def write_csv(plan: Plan, file: TextIO) -> None:
-    """Write CSV with a header; a list becomes its items with blanks between."""
+    """Write CSV with a header; a list becomes its items with blanks between, a device ``node:local index``."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["component", *_COLUMNS])
     for row in plain_rows(plan):
-        writer.writerow(" ".join(map(str, value)) if isinstance(value, list) else value for value in row.values())
+        writer.writerow(" ".join(map(_cell, value)) if isinstance(value, list) else value for value in row.values())
+
+
+def _cell(item: Any) -> str:
+    return ":".join(map(str, item)) if isinstance(item, tuple) else str(item)

@@ -45,8 +45,13 @@ def uses(row: Placement) -> str:
     """Return what a process has for itself or shares by the placement: ``accelerators 0-3``."""
     if row.resource_type == "node":
         return "node"
-    noun = row.resource_type if len(row.local_hardware_ranks) == 1 else f"{row.resource_type}s"
-    return f"{noun} {RankSet(row.local_hardware_ranks)}"
+    noun = row.resource_type if len(row.devices) == 1 else f"{row.resource_type}s"
+    by_node: dict[int, list[int]] = {}
+    for node, index in row.devices:
+        by_node.setdefault(node, []).append(index)
+    if len(by_node) == 1:
+        return f"{noun} {RankSet(row.local_hardware_ranks)}"
+    return f"{noun} " + ", ".join(f"{RankSet(indices)} of node {node}" for node, indices in by_node.items())
 
 
 def sees(row: Placement) -> str:
@@ -79,7 +84,7 @@ def _folded(plan: Plan) -> Table:
             ranks = RankSet(rank for node in nodes for rank in (node.ranks[0], node.ranks[-1]))
             shown = f"{ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else str(ranks)
             where = RankSet(node.cluster_node_rank for node in nodes)
-            label, _, _, seen = nodes[0].kind
+            label, _, _, seen, _ = nodes[0].kind
             result.add_row(component, shown, str(where), str(len(nodes[0].ranks)), _what(nodes[0].kind), seen, label)
     return result
 
@@ -89,7 +94,8 @@ def _nodes(rows: Placements) -> Iterator[_Node]:
     for (node, label, resource), group in by_group:
         here = list(group)
         devices = tuple(tuple(row.local_hardware_ranks) for row in here)
-        kind = (label, resource, devices, _seen(here))
+        away = sum(len(row.devices) for row in here) - sum(map(len, devices))
+        kind = (label, resource, devices, _seen(here), away)
         yield _Node(RankSet(row.rank for row in here), node, kind)
 
 
@@ -108,6 +114,7 @@ def _what(kind: tuple[Any, ...]) -> str:
     each, sharing = {len(process) for process in devices}, set(counts.values())
     how = [f"{_span(each)} a rank"] if each != {1} else []
     how += [f"{_span(sharing)} ranks on each"] if sharing != {1} else []
+    how += [f"{kind[4]} more on other nodes"] if kind[4] else []
     return ", ".join([f"{resource}{'s' if len(counts) > 1 else ''} {RankSet(counts)}", *how])
 
 
