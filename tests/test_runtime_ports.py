@@ -1,0 +1,72 @@
+"""Ports: what a run hands out once, and what is free on a machine, with real sockets held open."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import chain
+
+import pytest
+from rankplan import LaunchError
+from rankplan.runtime.ports import FIRST, LAST, Ports, free_block
+
+
+@pytest.fixture
+def held() -> Iterator[ExitStack]:
+    with ExitStack() as sockets:
+        yield sockets
+
+
+def hold(held: ExitStack, port: int, address: str = "0.0.0.0") -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    server = held.enter_context(socket.socket(family))
+    server.bind((address, port))
+    server.listen()
+
+
+def test_a_block_is_consecutive_and_free(held: ExitStack) -> None:
+    start = free_block(range(24_000, 24_200), 12)
+    assert start is not None
+    for port in (start + 2, start + 5):
+        hold(held, port, "127.0.0.1")
+    hold(held, start + 7, "127.0.0.9")
+    hold(held, start + 11, "::1")
+    assert free_block(range(start, start + 30), 2) == start
+    assert free_block(range(start, start + 12), 3) == start + 8
+    assert free_block(range(start, start + 10), 3) is None
+    hold(held, start + 9)
+    assert free_block(range(start, start + 12), 3) is None
+
+
+def test_nothing_is_handed_out_twice() -> None:
+    ports, found, lock = Ports(), [], threading.Lock()
+
+    def ask(machine: str) -> None:
+        for _ in range(10):
+            choice = ports.choice(machine, 3)
+            with lock:
+                found.append((machine, choice))
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in ("one", "two") for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for machine in ("one", "two"):
+        mine = list(chain.from_iterable(choice for name, choice in found if name == machine))
+        assert len(set(mine)) == len(mine) == 80 * 64
+        assert FIRST <= min(mine) <= max(mine) <= LAST
+
+
+def test_what_is_given_back_can_be_had_again_and_there_is_an_end() -> None:
+    ports = Ports()
+    choices = []
+    with pytest.raises(LaunchError, match=r"no 1000 ports in a row are left between 20000 and 32767 on node-1"):
+        while True:
+            choices.append(ports.choice("node-1", 500))
+    assert len(choices) >= 11
+    ports.give_back("node-1", choices[3])
+    assert ports.choice("node-1", 500) == choices[3]
+    assert len(ports.choice("node-2", 500)) == 1000
