@@ -1,10 +1,11 @@
-"""The command line: ``rankplan check``, ``plan`` and ``run``."""
+"""The command line of rankplan, one file a command."""
 
 from __future__ import annotations
 
 import click
 
 from rankplan.cli.check import check
+from rankplan.cli.convert import convert
 from rankplan.cli.plan import plan
 from rankplan.cli.run import run
 
@@ -21,3 +22,4 @@ def main() -> None:
 main.add_command(check)
 main.add_command(plan)
 main.add_command(run)
+main.add_command(convert)

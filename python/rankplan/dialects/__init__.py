@@ -26,6 +26,9 @@ class Dialect(Protocol):
     def shares(self, config: Config, planned: Plan) -> dict[str, float | None]:
         """Return what each component reserves of its accelerators at launch; ``None`` for nothing."""
 
+    def written(self, planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return a config that places what the dialect can say, and why the other components are not in it."""
+
 
 DIALECTS: dict[str, Dialect] = {"rlinf": rlinf, "roll": roll}
 """By name. The first one that recognises a config has it; RLinf's has all that no other does."""

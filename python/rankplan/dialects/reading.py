@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, TypeAlias
 
+from rankplan._core import Placements
 from rankplan.config.faults import Path, path_text, shown
 from rankplan.config.load import Section, load_config
 from rankplan.config.models import as_int
 from rankplan.errors import Diagnostic, PlacementError, refusal
+from rankplan.inventory import Inventory
 
 Config: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
 """A mapping (a dict, an OmegaConf object) or the path of a YAML file."""
@@ -74,3 +77,18 @@ def unresolved(value: Any) -> bool:
 def is_sequence(value: Any) -> bool:
     """Whether this is a list of any kind."""
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def resource_lists(inventory: Inventory, rows: Placements) -> list[list[int]]:
+    """Return the resources of each process: accelerators counted node by node over the cluster, or its node.
+
+    Raises ``ValueError`` for processes with anything else, a robot say.
+    """
+    kinds = {row.resource_type for row in rows}
+    if kinds == {"node"}:
+        return [[row.cluster_node_rank] for row in rows]
+    if kinds != {"accelerator"}:
+        raise ValueError(f"{' and '.join(sorted(kinds))} cannot be said there")
+    counts = (inventory.node(node).accelerators for node in range(inventory.num_nodes))
+    firsts = [0, *accumulate(counts)]
+    return [[firsts[node] + index for node, index in row.devices] for row in rows]

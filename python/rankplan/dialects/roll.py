@@ -16,12 +16,12 @@ from rankplan._core import Placements
 from rankplan.config.faults import Path
 from rankplan.config.models import CLUSTER, NODE
 from rankplan.dialects.device_mapping import parse_device_mapping
-from rankplan.dialects.reading import Config, Reader, unresolved
+from rankplan.dialects.reading import Config, Reader, resource_lists, unresolved
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 
-__all__ = ["assumed_inventory", "parse_device_mapping", "plan", "recognised", "shares"]
+__all__ = ["assumed_inventory", "parse_device_mapping", "plan", "recognised", "shares", "written"]
 
 _DEEPEST = 8
 _ONE_EACH = frozenset({"deepspeed_train", "megatron_train", "fsdp2_train", "megatron_infer", "fsdp2_infer"})
@@ -95,15 +95,72 @@ def shares(config: Config, planned: Plan) -> dict[str, float | None]:
     return result
 
 
+def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a config that places what this dialect can say, and why the other components are not in it."""
+    inventory = planned.inventory
+    counts = {inventory.node(node).accelerators for node in range(inventory.num_nodes)}
+    config: dict[str, Any] = {"num_gpus_per_node": counts.pop()} if len(counts) == 1 and max(counts) else {}
+    unsaid: dict[str, str] = {}
+    for name, rows in planned.items():
+        try:
+            lists = resource_lists(inventory, rows)
+        except ValueError as error:
+            unsaid[name] = str(error)
+            continue
+        sizes = {len(resources) for resources in lists}
+        if rows[0].resource_type == "node":
+            role: dict[str, Any] = {"world_size": len(rows)}
+        elif len(sizes) == 1:
+            role = {"device_mapping": _mapping_text([rank for resources in lists for rank in resources])}
+            role |= {"num_gpus_per_worker": size} if (size := sizes.pop()) > 1 else {}
+        else:
+            unsaid[name] = "its processes do not all have the same number of accelerators"
+            continue
+        *sections, last = name.split(".")
+        inner = config
+        for section in sections:
+            inner = inner.setdefault(section, {})
+            if not isinstance(inner, dict) or _is_role(inner):
+                break
+        if not isinstance(inner, dict) or _is_role(inner) or last in inner:
+            unsaid[name] = "another key of the config has its name"
+        else:
+            inner[last] = role
+    return config, unsaid
+
+
+def _mapping_text(devices: list[int]) -> str:
+    """Return a ``device_mapping``: runs as ranges, the rest one by one."""
+    parts: list[str] = []
+    single: list[int] = []
+    start = 0
+    while start < len(devices):
+        end = start + 1
+        while end < len(devices) and devices[end] == devices[end - 1] + 1:
+            end += 1
+        if end - start > 2:
+            parts += [str(single)] if single else []
+            parts.append(f"list(range({devices[start]},{devices[end - 1] + 1}))")
+            single = []
+        else:
+            single += devices[start:end]
+        start = end
+    return " + ".join([*parts, *([str(single)] if single else [])])
+
+
 def _candidates(reader: Reader, mapping: Mapping[Any, Any], path: Path) -> Iterator[tuple[Path, Mapping[Any, Any]]]:
     """Yield what may be a role, and its path: a mapping that says how many workers it has, or where."""
     for key, value in reader.items(mapping, path):
         if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
             continue
-        if "device_mapping" in value or "world_size" in value:
+        if _is_role(value):
             yield (*path, key), value
         else:
             yield from _candidates(reader, value, (*path, key))
+
+
+def _is_role(mapping: Mapping[Any, Any]) -> bool:
+    return "device_mapping" in mapping or "world_size" in mapping
 
 
 def _roles(reader: Reader) -> Iterator[_Role]:

@@ -1,0 +1,50 @@
+"""``rankplan convert``: the same plan, written as another system reads it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import yaml
+
+from rankplan.cli.common import (
+    InventoryChoice,
+    chosen_dialect,
+    dialect_option,
+    faults_end_it,
+    inventory_options,
+    say_assumed,
+)
+from rankplan.config.load import load_config
+from rankplan.dialects import DIALECTS
+from rankplan.dialects.convert import convert as converted
+from rankplan.files import write_whole
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("--to", required=True, type=click.Choice(list(DIALECTS)), help="What to write.")
+@inventory_options
+@dialect_option
+@click.option("-o", "--output", metavar="PATH", help="Write there, and not to the standard output.")
+def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | None, output: str | None) -> None:
+    """Write the placements of a config in another dialect.
+
+    What that dialect cannot say is left out and named; the exit code is 1 then.
+    """
+    with faults_end_it():
+        config = load_config(file)
+        dialect = chosen_dialect(dialect_name, config)
+        inventory, assumed = choice.load(config, dialect)
+        if assumed:
+            say_assumed(file, inventory)
+        conversion = converted(dialect.plan(config, inventory), to)
+        text = yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else ""
+        if output is not None and text:
+            write_whole(Path(output), text)
+        else:
+            click.echo(text, nl=False)
+        for missing in conversion.missing:
+            click.echo(f"not in {to}: {missing}", err=True)
+        sys.exit(1 if conversion.missing else 0)

@@ -1,0 +1,132 @@
+"""The same plan in another dialect: equal where it can be said, and named where it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import ComponentPlacement, Inventory, Plan
+from rankplan.cli import main
+from rankplan.dialects import rlinf, roll
+from rankplan.dialects.convert import convert
+
+EIGHT = Inventory.uniform(num_nodes=3, accelerators=4)
+
+
+def planned(components: dict[str, Any], **section: Any) -> Plan:
+    config = {"cluster": {"num_nodes": 3, "component_placement": components, **section}}
+    return ComponentPlacement(config, EIGHT).plan()
+
+
+def test_rlinf_to_roll() -> None:
+    plan = planned({"actor,reference": "0-7", "rollout": "8-11:0-1", "reward": "2-3:0-3", "judge": "0,2:0"})
+    conversion = convert(plan, "roll")
+    assert conversion.missing == ()
+    assert conversion.config == {
+        "num_gpus_per_node": 4,
+        "actor": {"device_mapping": "list(range(0,8))"},
+        "reference": {"device_mapping": "list(range(0,8))"},
+        "rollout": {"device_mapping": "list(range(8,12))", "num_gpus_per_worker": 2},
+        "reward": {"device_mapping": "[2, 2, 3, 3]"},
+        "judge": {"device_mapping": "[0, 2]", "num_gpus_per_worker": 2},
+    }
+    assert convert(roll.plan(conversion.config, EIGHT), "rlinf").config == {
+        "cluster": {
+            "num_nodes": 3,
+            "component_placement": {
+                "actor,reference": "0-7:0-7",
+                "rollout": "8-11:0-1",
+                "reward": "2-3:0-3",
+                "judge": "0,2:0",
+            },
+        }
+    }
+
+
+def test_what_cannot_be_said_is_named() -> None:
+    group = {
+        "label": "arms",
+        "node_ranks": "0-2",
+        "env_configs": [{"node_ranks": 0, "env_vars": [{"A": 1}]}],
+        "hardware": {"type": "Arm", "configs": [{"node_rank": 0}]},
+    }
+    plan = planned(
+        {
+            "a": "0-3",
+            "b": "0-1:0,2:1",
+            "c": {"node_group": "node", "placement": "0-1:0-3"},
+            "arm": {"node_group": "arms", "placement": 0},
+        },
+        node_groups=[group],
+    )
+    conversion = convert(plan, "roll")
+    assert list(conversion.config) == ["num_gpus_per_node", "a"]
+    assert conversion.missing == (
+        "arm: the variables and interpreters of node group `arms`",
+        "b: its processes do not all have the same number of accelerators",
+        "c: roll would place it elsewhere",
+        "arm: Arm cannot be said there",
+    )
+    spread = roll.plan({"a": {"device_mapping": "[3, 4]", "num_gpus_per_worker": 2}, "b": {"world_size": 4}}, EIGHT)
+    assert convert(spread, "rlinf").config == {}
+    assert convert(spread, "rlinf").missing == (
+        "a: process 0 would need 2 accelerators on nodes 0 and 1; a process runs on one node",
+        "b: its processes do not take what they use in ascending order",
+    )
+
+
+def test_names_that_stand_in_each_others_way() -> None:
+    conversion = convert(planned({"a": "0", "a.b": "1", "num_gpus_per_node": "2"}), "roll")
+    assert list(conversion.config) == ["num_gpus_per_node", "a"]
+    assert len(conversion.missing) == 2
+
+
+def same(plan: Plan, other: Plan) -> bool:
+    return list(plan) == list(other) and all(
+        [(row.cluster_node_rank, row.devices) for row in rows]
+        == [(row.cluster_node_rank, row.devices) for row in other[name]]
+        for name, rows in plan.items()
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 11), st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=4))
+def test_there_and_back_gives_an_equal_plan(roles: list[tuple[int, int, int]]) -> None:
+    config: dict[str, Any] = {}
+    for index, (first, workers, each) in enumerate(roles):
+        if first + workers * each <= 12:
+            mapping = f"list(range({first},{first + workers * each}))"
+            config[f"role_{index}"] = {"device_mapping": mapping, "num_gpus_per_worker": each}
+    if not config:
+        return
+    config["shared"] = {"device_mapping": "[0, 1, 1, 2, 2, 5, 6, 6]"}
+    plan = roll.plan(config, EIGHT)
+    there = convert(plan, "rlinf")
+    said = {name: plan[name] for name in plan if not any(text.startswith(f"{name}: ") for text in there.missing)}
+    assert all("on nodes" in text for text in there.missing)
+    if said:
+        back = convert(rlinf.plan(there.config, EIGHT), "roll")
+        assert back.missing == ()
+        assert same(roll.plan(back.config, EIGHT), Plan(EIGHT, said))
+
+
+def test_the_command_writes_yaml_that_is_read_again(tmp_path: Path) -> None:
+    example = str(Path(__file__).parent.parent / "examples" / "roll.yaml")
+    path = tmp_path / "rlinf.yaml"
+    result = CliRunner().invoke(main, ["convert", example, "--to", "rlinf", "--nodes", "3x8", "-o", str(path)])
+    assert result.exit_code == 1
+    assert [line.split(":")[:2] for line in result.stderr.splitlines()] == [
+        ["not in rlinf", " reward_model"],
+        ["not in rlinf", " rewards.code_sandbox"],
+    ]
+    assert yaml.safe_load(path.read_text())["cluster"]["component_placement"] == {
+        "actor_train": "0-15:0-15",
+        "actor_infer": "0-11:0-5",
+    }
+    assert CliRunner().invoke(main, ["check", str(path), "--nodes", "3x8"]).exit_code == 0
+    back = CliRunner().invoke(main, ["convert", str(path), "--to", "roll", "--nodes", "3x8"])
+    assert (back.exit_code, back.stderr) == (0, "")
+    assert "device_mapping: list(range(0,16))" in back.stdout
