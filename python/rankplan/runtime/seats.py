@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +30,8 @@ if TYPE_CHECKING:
     from rankplan.inventory import Inventory
     from rankplan.runtime.cluster import Cluster
 
-_LOOK_SECONDS = 30.0
+_TRIAL_SECONDS = 30.0  # to import Ray from a slow network drive
+_LOOK_SECONDS = 2 * _TRIAL_SECONDS
 
 _logger = logging.getLogger("rankplan")
 
@@ -102,10 +107,7 @@ def find_seats(cluster: Cluster, inventory: Inventory, component: str, placement
 
 def _check_interpreters(component: str, seats: Sequence[Seat]) -> None:
     """Try the interpreters on their nodes: with one that is not there, or has no Ray, Ray would wait for minutes."""
-    wanted: dict[tuple[str, str], Seat] = {}
-    for seat in seats:
-        if seat.interpreter is not None:
-            wanted.setdefault((seat.node_id, seat.interpreter), seat)
+    wanted = {(seat.node_id, seat.interpreter): seat for seat in reversed(seats) if seat.interpreter is not None}
     tries = [
         _fault_of.options(scheduling_strategy=pinned(node)).remote(path, start_variables(seat.env_vars))
         for (node, path), seat in wanted.items()
@@ -114,16 +116,27 @@ def _check_interpreters(component: str, seats: Sequence[Seat]) -> None:
         faults = collect(tries, _LOOK_SECONDS)
     except (Failed, Unanswered):
         return  # there is more amiss with a node than its interpreter: the launch will find it, and say who is hit
-    for (_, path), seat, fault in zip(wanted, wanted.values(), faults, strict=True):
-        if fault is not None:
-            row = seat.placement
-            raise LaunchError(
-                f"{component} rank {row.rank} (node {row.cluster_node_rank}): the interpreter {path} of node group "
-                f"{row.node_group_label!r} {fault}",
-                component,
-                row.rank,
-                row.cluster_node_rank,
-            )
+    unfit = [(seat, fault) for seat, fault in zip(wanted.values(), faults, strict=True) if fault is not None]
+    if unfit:
+        seat, fault = min(unfit, key=lambda found: found[0].placement.rank)
+        row = seat.placement
+        others = {other.placement.cluster_node_rank for other, _ in unfit} - {row.cluster_node_rank}
+        also = f" (that of node {RankSet(others)} is unfit too)" if others else ""
+        raise LaunchError(
+            f"{component} rank {row.rank} (node {row.cluster_node_rank}): the interpreter {seat.interpreter} of node "
+            f"group {row.node_group_label!r} {fault}{also}",
+            component,
+            row.rank,
+            row.cluster_node_rank,
+        )
+
+
+_TRIAL = """
+import json, sys
+import ray, rankplan.runtime.host
+with open(sys.argv[1], "w") as report:
+    json.dump({"Python": "{}.{}".format(*sys.version_info), "Ray": ray.__version__}, report)
+"""
 
 
 @ray.remote(num_cpus=0)
@@ -131,17 +144,43 @@ def _fault_of(path: str, variables: Mapping[str, str]) -> str | None:
     """Return what is wrong with an interpreter on this node."""
     if not (Path(path).is_file() and os.access(path, os.X_OK)):
         return "is no executable file on that node"
-    try:
-        done = subprocess.run(
-            [path, "-c", "import ray, rankplan; print('there')"],
-            env={**os.environ, **expanded(variables, os.environ)},
-            text=True,
-            capture_output=True,
-            timeout=_LOOK_SECONDS / 2,
+    with tempfile.TemporaryDirectory() as folder:
+        report, errors = Path(folder, "report"), Path(folder, "errors")
+        try:
+            status = _tried([path, "-c", _TRIAL, str(report)], {**os.environ, **expanded(variables, os.environ)}, errors)
+        except OSError as error:
+            return f"does not run on that node: {error.strerror}"
+        except subprocess.TimeoutExpired:
+            return f"has not imported ray after {_TRIAL_SECONDS:g} s on that node"
+        if not report.exists():
+            said = errors.read_text(errors="replace").strip().splitlines() or [f"it is no Python (status {status})"]
+            return f"cannot import ray and rankplan on that node: {said[-1]}"
+        found = json.loads(report.read_text())
+    for name, needed in {"Python": "{}.{}".format(*sys.version_info), "Ray": ray.__version__}.items():
+        if found[name] != needed:
+            return f"has {name} {found[name]}, but Ray was started on that node with {name} {needed}; use the same"
+    return None
+
+
+def _tried(command: list[str], environment: Mapping[str, str], errors: Path) -> int:
+    """Run a command to its end, with nothing left behind, and return its status; what it complains of goes to a file.
+
+    It runs beside that file: ``-c`` imports from the folder that it is run in, which a rank does not.
+    """
+    with errors.open("w") as said:
+        trial = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=errors.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"does not run on that node: {error}"
-    if done.stdout.strip() == "there":
-        return None
-    said = done.stderr.strip().splitlines() or ["it is no Python"]
-    return f"cannot import ray and rankplan on that node: {said[-1]}"
+    try:
+        return trial.wait(_TRIAL_SECONDS)
+    finally:
+        # a wrapper may have left something running
+        with suppress(ProcessLookupError):
+            os.killpg(trial.pid, signal.SIGKILL)
+        trial.wait()
