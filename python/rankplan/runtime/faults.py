@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import pickle
+import re
 import traceback
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ray import cloudpickle
-from ray.exceptions import ActorUnavailableError, ActorUnschedulableError, RayActorError, RayTaskError
+from ray.exceptions import (
+    ActorUnavailableError,
+    ActorUnschedulableError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayActorError,
+    RaySystemError,
+    RayTaskError,
+    TaskUnschedulableError,
+)
 
 _Error = TypeVar("_Error", bound=Exception)
 
@@ -61,11 +71,23 @@ class Fault:
             if isinstance(error.cause, RankFailure):
                 return cls(f"raised {error.cause.summary}", error.cause.remote_traceback, error.cause.cause())
             return cls(f"failed: {type(error.cause).__name__}: {error.cause}", str(error), error.cause)
-        if isinstance(error, ActorUnschedulableError):
+        if isinstance(error, (ActorUnschedulableError, TaskUnschedulableError)):
             return cls("found no node: the one it is planned on has left the cluster", cause=error)
-        if isinstance(error, RayActorError) and not isinstance(error, ActorUnavailableError):
-            return cls(f"got no answer, its process is gone: {_death(str(error))}", cause=error)
-        return cls(f"got no answer: {error}", cause=error)
+        if isinstance(error, ActorUnavailableError):
+            # the process broke off and Ray does not know why: it takes some 15 s to declare a node dead
+            return cls(
+                "gave no answer, its process cannot be reached: it, its node or the network is down", cause=error
+            )
+        if isinstance(error, OutOfMemoryError):
+            return cls(f"gave no answer, Ray has killed its process: {_shortage(str(error))}", cause=error)
+        if isinstance(error, RayActorError):
+            return cls(f"gave no answer, its process is gone: {_death(str(error))}", cause=error)
+        if isinstance(error, ObjectLostError):
+            return cls("gave an answer that is lost: the node that held it died before it was fetched", cause=error)
+        if isinstance(error, RaySystemError) and isinstance(error.client_exc, Exception):
+            unloadable = error.client_exc
+            return cls(f"gave an answer that cannot be loaded here: {_summary(unloadable)}", cause=unloadable)
+        return cls(f"gave no answer: {_summary(error)}", cause=error)
 
     def noted(self, error: _Error) -> _Error:
         """Return the error with the remote traceback, where there is one, as a note that Python prints below it."""
@@ -88,8 +110,24 @@ _DEATH_HEADER = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:", "name:
 
 
 def _death(text: str) -> str:
-    """Return the part of Ray's message on a dead actor that says why, on one line."""
+    """Return what Ray's message on a dead actor says about the cause, on one line."""
     lines = [line.strip() for line in text.splitlines()[1:]]
     reason = " ".join(line for line in lines if line and not line.startswith(_DEATH_HEADER)) or text
-    detail = reason.rsplit("Worker exit detail:", 1)[-1].split(" Some common causes")[0].strip()
-    return "it ended without a word (killed, out of memory, or a crash)" if "End of file" in detail else detail
+    if "its node has died" in reason:
+        why = re.search(r"terminated \w+: (.*?)( The actor never ran|$)", reason)
+        return f"its node has died ({why[1]})" if why else "its node has died"
+    if "ray.kill" in reason:
+        return "it was ended, with its group or by ray.kill"
+    if "SIGTERM" in reason:
+        return "it was ended by SIGTERM"
+    if exited := re.search(r"exit code (.+?)\.( exit_actor\(\) is called\.)?$", reason):
+        return f"it exited (code {exited[1]})"
+    if "End of file" in reason:
+        return "it ended without a word (killed, out of memory, or a crash)"
+    return reason.rsplit("Worker exit detail:", 1)[-1].split(" Some common causes")[0].strip()
+
+
+def _shortage(text: str) -> str:
+    """Return what Ray's report on a node without memory says about the node."""
+    used = re.search(r"was (\S+ used / \S+) limit", text)
+    return f"its node ran low on memory ({used[1]})" if used else "its node ran low on memory"

@@ -78,9 +78,9 @@ class Host:
             context.enter(context.RankContext(setup.component, placement, pickle.loads(setup.hardware)))
             worker_class, args, kwargs = pickle.loads(payload)
             self._worker = worker_class(*args, **kwargs)
-        except SystemExit:
-            raise
         except BaseException as error:
+            if hasattr(error, "ray_terminate_msg"):
+                raise  # this is how SIGTERM arrives
             raise RankFailure.of(error) from None
         return Sighting.here()
 
