@@ -126,6 +126,13 @@ class Unpicklable(Exception):
         self.lock = threading.Lock()
 
 
+class Unreadable:
+    """A value that can be sent, but not loaded again."""
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return int, ("no number",)
+
+
 class Faulty(Worker):
     """Fails in the ways that it is told to, in the ranks that it is told."""
 
@@ -146,6 +153,9 @@ class Faulty(Worker):
 
     def returns_a_lock(self) -> Any:
         return threading.Lock()
+
+    def returns_what_cannot_be_read(self) -> Any:
+        return Unreadable()
 
     def die(self, rank: int) -> int:
         if self.rank == rank:
@@ -176,3 +186,36 @@ class FailsToStart(Worker):
             os.environ["RANK"] = "99"
         if how == "wrong devices":
             os.environ["CUDA_VISIBLE_DEVICES"] = "7"
+
+
+class Stuck(Worker):
+    """Never comes up: each rank tells its process id in a file of the folder, and stays in its constructor."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / f"{self.rank}.new").write_text(str(os.getpid()))
+        (folder / f"{self.rank}.new").rename(folder / str(self.rank))
+        time.sleep(600)
+
+
+def stuck(folder: Path, rank: int) -> int:
+    """Wait until that rank is stuck, and return its process id."""
+    deadline = time.monotonic() + 60
+    while not (folder / str(rank)).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return int((folder / str(rank)).read_text())
+
+
+def has_ended(pid: int) -> bool:
+    """Whether the process has ended, now or within some seconds."""
+    deadline = time.monotonic() + 30
+    while (command := _command(pid)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not command
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+import ray
 from rankplan import (
     Cluster,
+    FlexiblePlacementStrategy,
     Inventory,
     LaunchError,
-    NodePlacementStrategy,
     PackedPlacementStrategy,
+    Worker,
     WorkerError,
     WorkerGroup,
 )
+from rankplan.runtime import seats
 from runtime_broken_module import Broken
-from runtime_workers import FailsToStart, Faulty, Reader
+from runtime_workers import FailsToStart, Faulty, Reader, Stuck, has_ended, stuck
 
 FOUR = PackedPlacementStrategy(2, 5)
+TWO = FlexiblePlacementStrategy([[0], [4]])
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +101,20 @@ def test_a_value_that_cannot_travel_is_an_error_of_its_rank(faulty: WorkerGroup)
     assert faulty.fail().wait() == [0, 1, 2, 3]
 
 
+def test_a_value_that_cannot_be_loaded_is_an_error_of_its_rank(faulty: WorkerGroup) -> None:
+    message = r"faulty rank 1 \(node 0\): .*\(\) gave an answer that cannot be loaded here: ValueError: invalid literal"
+    with pytest.raises(WorkerError, match=message) as caught:
+        faulty.execute_on(1).returns_what_cannot_be_read().wait()
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
 def test_a_rank_that_dies_is_named(mortal: WorkerGroup, two_nodes: Cluster) -> None:
     with pytest.raises(
-        WorkerError, match=r"die\(\) got no answer, its process is gone: it ended without a word"
+        WorkerError, match=r"die\(\) gave no answer, its process is gone: it ended without a word"
     ) as caught:
         mortal.die(2).wait()
     assert who(caught.value) == ("mortal", 2, 1)
-    with pytest.raises(WorkerError, match=r"mortal rank 2 \(node 1\): fail\(\) got no answer"):
+    with pytest.raises(WorkerError, match=r"mortal rank 2 \(node 1\): fail\(\) gave no answer"):
         mortal.fail().wait()
     with pytest.raises(WorkerError, match="mortal rank 2"):
         mortal.verify()
@@ -116,8 +133,17 @@ def test_a_rank_that_is_killed_at_work_is_named(mortal: WorkerGroup) -> None:
     assert who(caught.value) == ("mortal", 1, 0)
 
 
+def test_a_rank_that_was_killed_at_rest_is_named(mortal: WorkerGroup) -> None:
+    pid = mortal.verify()[3].pid
+    os.kill(pid, signal.SIGKILL)
+    assert has_ended(pid)
+    with pytest.raises(WorkerError, match=r"fail\(\) gave no answer, its process is gone") as caught:
+        mortal.fail().wait(30)
+    assert who(caught.value) == ("mortal", 3, 1)
+
+
 def test_a_rank_that_leaves_is_named(mortal: WorkerGroup) -> None:
-    with pytest.raises(WorkerError, match=r"leave\(\) got no answer, its process is gone: .*exit code 4"):
+    with pytest.raises(WorkerError, match=r"leave\(\) gave no answer, its process is gone: it exited \(code 4\)"):
         mortal.leave(0).wait(30)
 
 
@@ -133,7 +159,7 @@ def test_shutdown_ends_ranks_that_are_at_work(two_nodes: Cluster) -> None:
     ("how", "timeout", "message"),
     [
         ("raise", 60, r"did not come up, so the group is not launched: it raised ValueError: no weights for rank 2"),
-        ("die", 60, r"did not come up, so the group is not launched: it got no answer, its process is gone"),
+        ("die", 60, r"did not come up, so the group is not launched: it gave no answer, its process is gone"),
         ("hang", 4, r"1 of 4 ranks did not come up within 4 s, so the group is not launched: rank 2 on node 1"),
     ],
 )
@@ -159,10 +185,92 @@ def test_a_module_that_cannot_be_imported_in_one_rank(two_nodes: Cluster) -> Non
     assert who(caught.value) == ("actor", 1, 0)
 
 
+MODULE = """
+import os, signal, sys, time
+from rankplan import Worker
+
+if os.environ.get("RANK") == "1":
+    {does}
+
+class Late(Worker): ...
+"""
+
+
+@pytest.mark.usefixtures("nothing_stays")
+@pytest.mark.parametrize(
+    ("does", "timeout", "message"),
+    [
+        ("exec('x = = 1')", 60, r"rank 1 \(node 1\) did not come up.*: it raised SyntaxError: invalid syntax"),
+        ("sys.exit('no driver here')", 60, r"rank 1 \(node 1\) did not.*: it raised SystemExit: no driver here"),
+        ("os._exit(3)", 60, r"rank 1 \(node 1\) did not.*its process is gone: it ended without a word \(killed"),
+        ("os.kill(os.getpid(), 15); time.sleep(60)", 60, r"rank 1 \(node 1\) did not.*gone: it was ended by SIGTERM"),
+        ("time.sleep(600)", 4, r"1 of 2 ranks did not come up within 4 s.*: rank 1 on node 1"),
+    ],
+)
+def test_a_module_that_goes_wrong_when_it_is_imported(
+    two_nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, timeout: float, message: str
+) -> None:
+    name = f"late_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(MODULE.format(does=does))
+    monkeypatch.syspath_prepend(tmp_path)
+    worker: type[Worker] = importlib.import_module(name).Late
+    with pytest.raises(LaunchError, match=message) as caught:
+        worker.create_group().launch(two_nodes, TWO, name="actor", timeout=timeout)
+    assert who(caught.value) == ("actor", 1, 1)
+
+
+@pytest.mark.usefixtures("nothing_stays")
+def test_a_rank_that_is_killed_while_it_comes_up(two_nodes: Cluster, tmp_path: Path) -> None:
+    killer = threading.Thread(target=lambda: os.kill(stuck(tmp_path, 1), signal.SIGKILL))
+    killer.start()
+    with pytest.raises(LaunchError, match=r"it gave no answer, its process is gone: it ended without a word") as caught:
+        Stuck.create_group(tmp_path).launch(two_nodes, TWO, name="actor", timeout=60)
+    killer.join()
+    assert who(caught.value) == ("actor", 1, 1)
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from rankplan import Cluster, NodePlacementStrategy
+from runtime_workers import Stuck
+
+with Cluster() as cluster:
+    Stuck.create_group(Path(sys.argv[1])).launch(cluster, NodePlacementStrategy([0, 1]))
+"""
+
+
+@pytest.mark.usefixtures("nothing_stays")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_driver_that_is_ended_while_it_launches(two_nodes: Cluster, tmp_path: Path, number: signal.Signals) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, tmp_path],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "RAY_ADDRESS": two_nodes.address},
+        stderr=subprocess.DEVNULL,
+        # Where the tests run in the background, SIGINT is ignored, and what they start inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    for rank in (0, 1):
+        stuck(tmp_path, rank)
+    driver.send_signal(number)
+    assert driver.wait(30) != 0
+
+
+@pytest.mark.usefixtures("nothing_stays")
+def test_threads_launch_at_the_same_time(two_nodes: Cluster) -> None:
+    def launch(number: int) -> list[int]:
+        with Reader.create_group().launch(two_nodes, TWO, name=f"reader{number}") as group:
+            return [report.rank for report in group.verify()]
+
+    with ThreadPoolExecutor() as threads:
+        assert list(threads.map(launch, range(3))) == [[0, 1]] * 3
+
+
 @pytest.mark.usefixtures("nothing_stays")
 def test_arguments_that_cannot_travel_start_nothing(two_nodes: Cluster) -> None:
     with pytest.raises(LaunchError, match=r"FailsToStart or its arguments cannot be sent to the ranks: .*lock"):
-        FailsToStart.create_group(threading.Lock(), 1).launch(two_nodes, FOUR)
+        FailsToStart.create_group(threading.Lock(), 1).launch(two_nodes, TWO)
 
 
 @pytest.mark.usefixtures("nothing_stays")
@@ -172,12 +280,73 @@ def test_rows_for_a_larger_cluster_start_nothing(two_nodes: Cluster) -> None:
         Reader.create_group().launch(two_nodes, rows, name="actor")
 
 
+def with_interpreter(cluster: Cluster, path: str | Path, nodes: str) -> Cluster:
+    """Return the cluster again, with a node group of both nodes that uses this interpreter on some."""
+    environment = {"node_ranks": nodes, "python_interpreter_path": str(path)}
+    groups = [{"label": "venv", "node_ranks": "0-1", "env_configs": [environment]}]
+    return Cluster(cluster_cfg={"num_nodes": 2, "node_groups": groups})
+
+
+def executable(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
 @pytest.mark.usefixtures("nothing_stays")
-def test_an_interpreter_that_is_not_there_starts_nothing(two_nodes: Cluster) -> None:
-    group = {"label": "old", "node_ranks": 1}
-    group["env_configs"] = [{"node_ranks": 1, "python_interpreter_path": "/opt/nowhere/bin/python"}]
+@pytest.mark.parametrize(
+    ("text", "site", "message"),
+    [
+        (None, "", r"is no executable file on that node"),
+        ("no program", "", r"does not run on that node: Exec format error"),
+        ("#!/bin/sh\nexit 3", "", r"cannot import ray and rankplan on that node: it is no Python \(status 3\)"),
+        (
+            '#!/bin/sh\nexec {python} -IS "$@"',
+            "",
+            r"cannot import ray and .*: ModuleNotFoundError: No module named 'ray'",
+        ),
+        (
+            '#!/bin/sh\nPYTHONPATH={folder}:$PYTHONPATH exec {python} "$@"',
+            "import ray; ray.__version__ = '2.40.0'",
+            rf"has Ray 2\.40\.0, but Ray was started on that node with Ray {re.escape(ray.__version__)}; use the same",
+        ),
+        (
+            '#!/bin/sh\nPYTHONPATH={folder}:$PYTHONPATH exec {python} "$@"',
+            "import sys, rankplan.runtime.host; sys.version_info = (3, 10)",
+            r"has Python 3\.10, but Ray was started on that node with Python 3\.1\d; use the same",
+        ),
+    ],
+)
+def test_an_interpreter_that_cannot_run_a_rank_starts_nothing(
+    two_nodes: Cluster, tmp_path: Path, text: str | None, site: str, message: str
+) -> None:
+    path = tmp_path / "python"
+    if text is not None:
+        executable(path, text.format(python=sys.executable, folder=tmp_path))
+    (tmp_path / "sitecustomize.py").write_text(site)
+    message = rf"actor rank 1 \(node 1\): the interpreter {path} of node group 'venv' {message}"
+    with with_interpreter(two_nodes, path, "1") as same, pytest.raises(LaunchError, match=message) as caught:
+        Reader.create_group().launch(same, FlexiblePlacementStrategy([[0], [4]], "venv"), name="actor")
+    assert who(caught.value) == ("actor", 1, 1)
+
+
+def test_an_interpreter_that_is_missing_on_several_nodes(two_nodes: Cluster) -> None:
+    message = r"actor rank 0 \(node 0\): .* is no executable file on that node \(that of node 1 is unfit too\)$"
     with (
-        Cluster(cluster_cfg={"num_nodes": 2, "node_groups": [group]}) as same,
-        pytest.raises(LaunchError, match=r"interpreter /opt/nowhere/bin/python of node group 'old' is no executable"),
+        with_interpreter(two_nodes, "/opt/nowhere/bin/python", "0-1") as same,
+        pytest.raises(LaunchError, match=message),
     ):
-        Reader.create_group().launch(same, NodePlacementStrategy([0], "old"), name="actor")
+        Reader.create_group().launch(same, FlexiblePlacementStrategy([[0], [4]], "venv"), name="actor")
+
+
+def test_an_interpreter_with_an_odd_path_that_prints_a_banner(two_nodes: Cluster, tmp_path: Path) -> None:
+    path = executable(tmp_path / "my $env's; python", f'#!/bin/sh\necho welcome\nexec {sys.executable} "$@"')
+    with with_interpreter(two_nodes, path, "0") as same:
+        assert len(Reader.create_group().launch(same, FlexiblePlacementStrategy([[3]], "venv")).verify()) == 1
+
+
+def test_an_interpreter_that_hangs_is_given_up_and_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = executable(tmp_path / "python", f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/pid\nwait")
+    monkeypatch.setattr(seats, "_TRIAL_SECONDS", 1.0)
+    assert seats._fault_of._function(str(path), {}) == "has not imported ray after 1 s on that node"
+    assert has_ended(int((tmp_path / "pid").read_text()))

@@ -100,19 +100,6 @@ def test_launch_refuses_options_that_make_no_sense(group: WorkerGroup, options: 
         Odd.create_group().launch(group._cluster, STRATEGY, **options)
 
 
-def test_an_interpreter_without_ray_is_found_at_once(group: WorkerGroup) -> None:
-    cluster = group._cluster
-    known = cluster.inventory
-    environment = {"node_ranks": 0, "python_interpreter_path": "/bin/true"}
-    section = {"num_nodes": 1, "node_groups": [{"label": "g", "node_ranks": 0, "env_configs": [environment]}]}
-    cluster.inventory = known.with_config(section)
-    try:
-        with pytest.raises(LaunchError, match="/bin/true of node group 'g' cannot import ray and rankplan"):
-            Odd.create_group().launch(cluster, FlexiblePlacementStrategy([[0]], "g"))
-    finally:
-        cluster.inventory = known
-
-
 def test_only_a_live_cluster_can_be_launched_on() -> None:
     with pytest.raises(TypeError, match=r"Inventory is no rankplan\.Cluster"):
         Odd.create_group().launch(Inventory.uniform(1, 1))  # type: ignore[arg-type]

@@ -1,0 +1,115 @@
+"""Nodes that die without a word: their raylets are killed hard. Ray is set to notice within 2 seconds, not 15.
+
+Each test takes a node of its own from the cluster.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+from rankplan import Cluster, LaunchError, NodePlacementStrategy, WorkerError
+from ray import cluster_utils
+from runtime_workers import Caller, Reader, Stuck, has_ended, stuck
+
+SOON = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 300,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 5,
+}
+
+
+class Raylets(cluster_utils.Cluster):
+    """Four nodes, of which all but the first can be killed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        head = {"_system_config": SOON, "include_dashboard": False, "no_monitor": True}
+        for rank in range(4):
+            self.add_node(
+                num_cpus=2,
+                node_ip_address=f"127.0.0.{rank + 2}",
+                object_store_memory=80 << 20,
+                **(head if rank == 0 else {}),
+            )
+
+    def kill(self, rank: int) -> None:
+        (node,) = [node for node in self.worker_nodes if node.node_ip_address == f"127.0.0.{rank + 2}"]
+        raylet = node.all_processes["raylet"][0].process
+        raylet.kill()
+        raylet.wait()
+
+
+@pytest.fixture(scope="module")
+def raylets() -> Iterator[Raylets]:
+    raylets = Raylets()
+    yield raylets
+    raylets.shutdown()
+
+
+@pytest.fixture(scope="module")
+def cluster(raylets: Raylets) -> Iterator[Cluster]:
+    with Cluster(address=raylets.address) as cluster:
+        yield cluster
+
+
+def known_dead(cluster: Cluster, rank: int) -> bool:
+    return any(entry["NodeID"] == cluster.node_ids[rank] and not entry["Alive"] for entry in ray.nodes())
+
+
+def who(error: LaunchError | WorkerError) -> tuple[str | None, int | None, int | None]:
+    return error.component, error.rank, error.node
+
+
+def test_during_a_call(raylets: Raylets, cluster: Cluster) -> None:
+    group = Caller.create_group().launch(cluster, NodePlacementStrategy([0, 1]), name="actor")
+    pid = group.verify()[1].pid
+    unfetched = group.echo(bytes(1 << 20))
+    group.second_comes().wait()
+    call = group.sleep(60)
+    raylets.kill(1)
+    with pytest.raises(WorkerError, match=r"actor rank 1 \(node 1\): sleep\(\) gave no answer, its process ") as caught:
+        call.wait(60)
+    assert who(caught.value) == ("actor", 1, 1)
+    assert has_ended(pid)
+    while not known_dead(cluster, 1):
+        time.sleep(0.05)
+    with pytest.raises(WorkerError, match=r"rank 1 \(node 1\): verify\(\) .*: its node has died \(health check failed"):
+        group.verify()
+    with pytest.raises(WorkerError, match=r"rank 1 \(node 1\): echo\(\) gave an answer that is lost: the node that"):
+        unfetched.wait(60)
+    group.shutdown()
+    with pytest.raises(LaunchError, match=r"did not come up.*: it found no node: .* has left the cluster") as refused:
+        Reader.create_group().launch(cluster, NodePlacementStrategy([0, 1]), name="actor")
+    assert who(refused.value) == ("actor", 1, 1)
+    with Reader.create_group().launch(cluster, NodePlacementStrategy([0])) as again:
+        assert len(again.verify()) == 1
+
+
+def test_during_a_launch(raylets: Raylets, cluster: Cluster, tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    def kill() -> None:
+        pids.extend(stuck(tmp_path, rank) for rank in (0, 1))
+        raylets.kill(2)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(LaunchError, match=r"actor rank 1 \(node 2\) did not come up.*gave no answer, its p") as caught:
+        Stuck.create_group(tmp_path).launch(cluster, NodePlacementStrategy([0, 2]), name="actor", timeout=60)
+    killer.join()
+    assert who(caught.value) == ("actor", 1, 2)
+    assert all(map(has_ended, pids))
+
+
+def test_right_before_a_launch(raylets: Raylets, cluster: Cluster) -> None:
+    raylets.kill(3)
+    assert not known_dead(cluster, 3)
+    with pytest.raises(LaunchError, match=r"actor rank 1 \(node 3\) did not come up") as caught:
+        Reader.create_group().launch(cluster, NodePlacementStrategy([0, 3]), name="actor", timeout=60)
+    assert who(caught.value) == ("actor", 1, 3)
