@@ -147,7 +147,9 @@ def _fault_of(path: str, variables: Mapping[str, str]) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         report, errors = Path(folder, "report"), Path(folder, "errors")
         try:
-            status = _tried([path, "-c", _TRIAL, str(report)], {**os.environ, **expanded(variables, os.environ)}, errors)
+            status = _tried(
+                [path, "-c", _TRIAL, str(report)], {**os.environ, **expanded(variables, os.environ)}, errors
+            )
         except OSError as error:
             return f"does not run on that node: {error.strerror}"
         except subprocess.TimeoutExpired:
