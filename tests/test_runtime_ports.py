@@ -9,8 +9,9 @@ from contextlib import ExitStack
 from itertools import chain
 
 import pytest
-from rankplan import LaunchError
-from rankplan.runtime.ports import FIRST, LAST, Ports, free_block
+from rankplan import Cluster, LaunchError, NodePlacementStrategy
+from rankplan.runtime.ports import FIRST, LAST, PORTS, Ports, free_block
+from runtime_workers import Reader
 
 
 @pytest.fixture
@@ -70,3 +71,38 @@ def test_what_is_given_back_can_be_had_again_and_there_is_an_end() -> None:
     ports.give_back("node-1", choices[3])
     assert ports.choice("node-1", 500) == choices[3]
     assert len(ports.choice("node-2", 500)) == 1000
+
+
+def test_many_engines_ask_at_once_and_each_gets_its_own(two_nodes: Cluster, held: ExitStack) -> None:
+    """Both nodes are this machine, so that their ports must differ too; some are held by others."""
+    taken: dict[str, set[int]] = {}
+    with Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 0, 1, 1]), name="engine") as group:
+        for port in group.free_ports(2)[0]:
+            hold(held, port)
+        answers: list[list[range]] = []
+        threads = [threading.Thread(target=lambda: answers.append(group.free_ports(5))) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        blocks = [block for answer in answers for block in answer]
+        ports = list(chain.from_iterable(blocks))
+        assert [len(block) for block in blocks] == [5] * 24
+        assert len(set(ports)) == len(ports)
+        assert FIRST <= min(ports) <= max(ports) <= LAST
+        for port in ports:
+            hold(held, port)
+        (master,) = {int(port) for (port,) in group.environment("MASTER_PORT").wait() if port}
+        assert FIRST <= master <= LAST
+        assert master not in ports
+        taken = {machine: set(some) for machine, some in PORTS._taken.items()}
+        assert set(ports) | {master} <= set().union(*taken.values())
+    assert not set().union(*PORTS._taken.values()) & {*ports, master}
+
+
+def test_a_block_of_ports_has_at_least_one(two_nodes: Cluster) -> None:
+    with (
+        Reader.create_group().launch(two_nodes, NodePlacementStrategy([0])) as group,
+        pytest.raises(ValueError, match="count is 0; it must be a whole number of 1 or more"),
+    ):
+        group.free_ports(0)

@@ -122,6 +122,32 @@ class WorkerGroup(RankSelection):
         sightings = self._call("verify", looks).wait(timeout)
         return check(self._component, [rank.expected for rank in self._ranks], sightings)
 
+    def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
+        """Find, for every rank, ``count`` consecutive ports that are free on its node, and return them in rank order.
+
+        They are found by the ranks themselves, below the system's ephemeral ports and clear of Ray's, and are handed
+        out to nobody else of this program until the group is shut down. A rank answers when the calls that it was sent
+        before are done. Raises ``LaunchError`` when a node has not so many, ``WorkerError`` and ``TimeoutError`` as
+        other calls do.
+        """
+        if (as_int(count) or 0) < 1:
+            raise ValueError(f"count is {count!r}; it must be a whole number of 1 or more")
+        ranks = list(self._running("free_ports"))
+        inventory = self._cluster.inventory
+        machines = [str(inventory.node(rank.expected.placement.cluster_node_rank).hostname) for rank in ranks]
+        blocks: dict[int, range] = {}
+        while len(blocks) < len(ranks):
+            left = [index for index in range(len(ranks)) if index not in blocks]
+            choices = [self._crew.choice(machines[index], count) for index in left]
+            asked = zip(left, choices, strict=True)
+            answers = [ranks[index].host.free_block.remote(choice, count) for index, choice in asked]
+            call = Call(self._component, "free_ports", [ranks[index].expected.placement for index in left], answers)
+            for index, choice, start in zip(left, choices, call.wait(timeout), strict=True):
+                if start is not None:  # else it is given another choice
+                    blocks[index] = range(start, start + count)
+                    self._crew.keep(machines[index], choice, blocks[index])
+        return [blocks[index] for index in range(len(ranks))]
+
     def shutdown(self) -> None:
         """End the ranks, whatever they are doing, and give back what was reserved; may be called again."""
         if self._ranks and self._session == session.current():

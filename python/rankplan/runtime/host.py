@@ -13,7 +13,6 @@ import inspect
 import logging
 import os
 import pickle
-import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -23,9 +22,11 @@ from typing import Any
 import ray
 
 from rankplan.environment import expanded, rank_environment, start_variables
+from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.runtime import context
 from rankplan.runtime.faults import RankFailure
+from rankplan.runtime.ports import free_block
 from rankplan.runtime.verify import Sighting
 
 
@@ -59,15 +60,15 @@ class Host:
     def __repr__(self) -> str:
         return self._name  # Ray puts it before each line that this process prints
 
-    def free_port(self, address: str) -> int:
-        """Return a port that nothing on this node listens on; ``address`` is the node's, of either IP version."""
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-            probe.bind(("", 0))
-            return int(probe.getsockname()[1])
+    def free_block(self, choice: range, count: int) -> int | None:
+        """Return the first port of a free block here, or ``None`` where there is none; see `ports.free_block`."""
+        return free_block(choice, count)
 
-    def start(self, setup: RankSetup, master_port: int, payload: bytes) -> Sighting:
+    def start(self, setup: RankSetup, master_port: int | None, payload: bytes) -> Sighting:
         """Become the rank: ``payload`` is the pickled class with its positional and keyword arguments."""
         placement, address = setup.placement, setup.master_addr
+        if master_port is None:
+            raise RankFailure.of(LaunchError(f"no port of those that were looked at is free on {address}"))
         at_start = start_variables(setup.env_vars)  # Ray has set and expanded them
         late = {name: value for name, value in setup.env_vars.items() if name not in at_start}
         env_vars = expanded(late, os.environ)

@@ -6,7 +6,7 @@ import logging
 import sys
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from rankplan.placement import Placement
 from rankplan.render.progress import Report
 from rankplan.runtime.calls import Failed, Unanswered, collect
 from rankplan.runtime.host import HostActor, RankSetup
+from rankplan.runtime.ports import PORTS
 from rankplan.runtime.reserve import NOTHING, Reservation, SchedulingStrategy, reserve
 from rankplan.runtime.seats import Seat, find_seats
 from rankplan.runtime.verify import Expectation, check
@@ -56,15 +57,30 @@ class LiveRank:
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """The ranks of a component that are up, in rank order, and what it has reserved for them."""
+    """The ranks of a component that are up, in rank order, what it has reserved, and its ports by machine."""
 
     ranks: list[LiveRank]
     reservation: Reservation
+    ports: dict[str, set[int]] = field(default_factory=dict)
 
     def end(self) -> None:
         """Kill the ranks, and give back what was reserved."""
         _destroy([rank.host for rank in self.ranks])
         self.reservation.release()
+        for machine, ports in self.ports.items():
+            PORTS.give_back(machine, ports)
+
+    def choice(self, machine: str, count: int) -> range:
+        """Take ports of a machine to find a block of ``count`` in; they are given back at the end."""
+        choice = PORTS.choice(machine, count)
+        self.ports.setdefault(machine, set()).update(choice)
+        return choice
+
+    def keep(self, machine: str, choice: range, block: range) -> None:
+        """Give all but this block of a choice back."""
+        rest = set(choice) - set(block)
+        self.ports[machine] -= rest
+        PORTS.give_back(machine, rest)
 
 
 def bring_up(
@@ -136,23 +152,26 @@ def _start(
     payload = ray.put(_pickled(component, f"{name} or its arguments", parts, advice))
     advice = "define the model of its type in a module, outside of any function"
     hardware = [_pickled(component, "the hardware of a rank", seat.hardware, advice) for seat in seats]
-    address = cluster.inventory.node(seats[0].placement.cluster_node_rank).ip
+    node = cluster.inventory.node(seats[0].placement.cluster_node_rank)
+    address, machine = node.ip, str(node.hostname)
     import_path, log_level = _import_path(), logging.getLogger("rankplan").level or logging.INFO
     crew = Crew([], NOTHING if share is None else reserve(cluster, component, seats, share))
     try:
         for seat in seats:
             host = _host(component, seat, crew.reservation.strategy(seat), recipe.max_concurrency)
             crew.ranks.append(LiveRank(host, seat.expectation()))
-        port: ray.ObjectRef[int] = crew.ranks[0].host.free_port.remote(address)
+        choice = crew.choice(machine, 1)
+        port: ray.ObjectRef[int | None] = crew.ranks[0].host.free_block.remote(choice, 1)
         starts = []
         for seat, rank, held in zip(seats, crew.ranks, hardware, strict=True):
             setup = RankSetup(component, seat.placement, held, address, seat.env_vars, import_path, log_level)
             starts.append(rank.host.start.remote(setup, port, payload))
-        _, *sightings = collect(
+        master_port, *sightings = collect(
             [port, *starts],
             timeout,
             lambda done: report(f"{component}: {max(0, done - 1)} of {len(starts)} ranks are up"),
         )
+        crew.keep(machine, choice, range(master_port, master_port + 1))
         reports = check(component, [rank.expected for rank in crew.ranks], sightings)
         crew.ranks[:] = [rank.in_process(found.pid) for rank, found in zip(crew.ranks, reports, strict=True)]
     except BaseException:

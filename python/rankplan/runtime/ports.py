@@ -51,6 +51,10 @@ class Ports:
             self._taken.get(machine, set()).difference_update(ports)
 
 
+PORTS = Ports()
+"""Those of this process, whatever clusters it is connected to one after another."""
+
+
 def _gap(taken: set[int], start: int, size: int) -> int | None:
     """Return the first of so many ports in a row that are not taken, from ``start`` on."""
     while start + size - 1 <= LAST:
