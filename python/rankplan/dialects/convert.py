@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,33 +24,38 @@ class Conversion:
 def convert(planned: Plan, to: str) -> Conversion:
     """Write a plan in the dialect ``to`` (``rlinf``, ``roll``, ``slime``).
 
-    Each component is planned again as it was written, and kept only where it comes out the same.
+    What was written is planned again, and only what comes out the same is kept.
     """
     bare = Inventory.from_dict(planned.inventory.to_dict())
-    sayable, missing = {}, list(_lost(planned))
-    for name, rows in planned.items():
-        if (why := _unsaid(Plan(planned.inventory, {name: rows}), to, bare)) is None:
-            sayable[name] = rows
-        else:
-            missing.append(f"{name}: {why}")
-    if not sayable:
-        return Conversion({}, tuple(missing))
-    config, together = DIALECTS[to].written(Plan(planned.inventory, sayable))
-    missing += [f"{name}: {why}" for name, why in together.items()]
-    return Conversion(config, tuple(missing))
+    wanted, reasons, config = dict(planned), dict[str, str](), dict[str, Any]()
+    while wanted:
+        config, unsaid = DIALECTS[to].written(Plan(planned.inventory, wanted))
+        said = {name: rows for name, rows in wanted.items() if name not in unsaid}
+        different = _different(said, to, config, bare) if said else {}
+        reasons |= unsaid | different
+        wanted = {name: rows for name, rows in said.items() if name not in different}
+        if not different:
+            break
+    missing = [f"{name}: {reasons[name]}" for name in planned if name in reasons]
+    return Conversion(config if wanted else {}, tuple(_lost(planned) + missing))
 
 
-def _unsaid(component: Plan, to: str, inventory: Inventory) -> str | None:
-    """Return why a plan of one component cannot be said, or ``None`` when it comes out the same."""
-    config, unsaid = DIALECTS[to].written(component)
-    ((name, rows),) = component.items()
-    if name in unsaid:
-        return unsaid[name]
+def _different(said: Mapping[str, Placements], to: str, config: Any, inventory: Inventory) -> dict[str, str]:
+    """Return the components that the config does not place as they are, and why."""
+    isolate = all(rows.isolate_accelerator for rows in said.values())
     try:
-        again = DIALECTS[to].plan(config, inventory, rows.isolate_accelerator)
+        again = DIALECTS[to].plan(config, inventory, isolate)
     except PlacementError as error:
-        return error.message
-    return None if name in again and _same(rows, again[name]) else f"{to} would place it elsewhere"
+        if len(said) == 1:
+            return dict.fromkeys(said, error.message)
+        alone = [DIALECTS[to].written(Plan(inventory, {name: rows})) for name, rows in said.items()]
+        faults = [
+            _different({name: said[name]}, to, one, inventory) for name, (one, _) in zip(said, alone, strict=True)
+        ]
+        found = {name: why for fault in faults for name, why in fault.items()}
+        return found or dict.fromkeys(said, error.message)
+    elsewhere = [name for name, rows in said.items() if name not in again or not _same(rows, again[name])]
+    return dict.fromkeys(elsewhere, f"{to} would place it elsewhere")
 
 
 def _same(rows: Placements, others: Placements) -> bool:
