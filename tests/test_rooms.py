@@ -18,6 +18,7 @@ ROOMS = [
     "errors",
     "accelerators",
     "files",
+    "addresses",
     "environment",
     "config",
     "inventory",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rankplan.addresses import Key, Name, address_key, natural
 from rankplan.config.models import NODE_RANK_VARIABLES as NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 
@@ -66,17 +65,8 @@ def _by_rank(nodes: Sequence[NodeFacts], ranks: Sequence[str | None], source: st
     return [by_rank[str(rank)] for rank in range(len(nodes))]
 
 
-def _address_key(node: NodeFacts) -> tuple[int, int, list[tuple[str, int]], str]:
-    try:
-        address = ipaddress.ip_address(node.ip)
-    except ValueError:
-        return (99, 0, _natural(node.ip), node.node_id)
-    return (address.version, int(address), _natural(node.hostname), node.node_id)
-
-
-def _natural(name: str) -> list[tuple[str, int]]:
-    """Sort key in which node9 comes before node10."""
-    return [(text, int(digits or -1)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
+def _address_key(node: NodeFacts) -> tuple[Key, Name, str]:
+    return (address_key(node.ip), natural(node.hostname), node.node_id)
 
 
 def _few(items: Sequence[str]) -> str:
