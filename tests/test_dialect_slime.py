@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan
+from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
 from rankplan.dialects import roll, slime
 
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
@@ -57,7 +57,7 @@ REFUSED: list[tuple[Any, str, str | None, str]] = [
     ({"rollout_num_gpus": -1}, "invalid-value", "rollout_num_gpus", "`rollout_num_gpus` is -1; it must be a whole"),
     ({"colocate": True, "rollout_num_gpus_per_engine": 0}, "invalid-value", "rollout_num_gpus_per_engine", ""),
     ({"colocate": True, "num_gpus_per_node": 0}, "invalid-value", "num_gpus_per_node", "`num_gpus_per_node` is 0; it"),
-    ({"colocate": None}, "invalid-value", "colocate", "`colocate` is null; it must be true or false"),
+    ({"colocate": None}, "invalid-value", "colocate", "`colocate` is nothing; it must be true or false"),
     ({"--colocate": "true"}, "invalid-value", "--colocate", "`--colocate` is 'true'; it must be true or false"),
     (
         {"debug_train_only": True, "debug_rollout_only": True},
@@ -160,7 +160,7 @@ lr: 1.0e-6
         "4:19 invalid-value: `rollout-num-gpus` is 1.5; it must be a whole number of 0 or more",
         "5:1 unknown-key: `rollout_num_gpu_per_engine` is not one of slime's flags",
         "6:20 invalid-value: `num_gpus_per_node` is 0; it must be a whole number of 1 or more",
-        "7:1 invalid-value: `colocate` is null; it must be true or false",
+        "7:1 invalid-value: `colocate` is nothing; it must be true or false",
         "8:13 invalid-value: `use-critic` is 1; it must be true or false",
     ]
     text = "actor_num_gpus_per_node: 6\nrollout_num_gpus: 18\nrollout_num_gpus_per_engine: 4\n"
@@ -338,6 +338,61 @@ def test_the_pool_is_in_the_order_of_the_bundles() -> None:
     same = {"nodes": [{"ranks": "0-1", "accelerators": 2, "ip": "127.0.0.1"}]}
     plan = slime.plan(flags, Inventory.from_dict(same))
     assert placed(plan, "actor") == [(0, ["0"]), (0, ["1"]), (1, ["0"]), (1, ["1"])]
+
+
+WRITTEN: list[dict[str, Any]] = [
+    {"rollout_num_gpus": 8},
+    {"actor_num_gpus_per_node": 3, "rollout_num_gpus": 5},
+    {"actor_num_nodes": 2, "rollout_num_gpus": 16, "rollout_num_gpus_per_engine": 16},
+    {"colocate": True, "rollout_num_gpus": 12, "rollout_num_gpus_per_engine": 4},
+    {"debug_train_only": True, "use_critic": True},
+    {"use_critic": True, "rollout_num_gpus": 4},
+    {"use_critic": True, "critic_num_gpus_per_node": 4, "rollout_num_gpus": 8, "rollout_num_gpus_per_engine": 4},
+    {"use_critic": True, "critic_num_nodes": 1, "colocate": True, "rollout_num_gpus_per_engine": 2},
+    {"debug_rollout_only": True, "rollout_num_gpus": 8, "rollout_num_gpus_per_engine": 8},
+    {"rollout_external": True},
+]
+
+
+@pytest.mark.parametrize("flags", WRITTEN, ids=str)
+def test_a_plan_is_written_as_flags_again(flags: dict[str, Any]) -> None:
+    for accelerators in (8, 16):
+        plan = slime.plan(flags, Inventory.uniform(num_nodes=4, accelerators=accelerators))
+        config, unsaid = slime.written(plan)
+        assert not unsaid
+        assert slime.recognised(config)
+        assert slime.plan(config, plan.inventory) == plan
+
+
+def test_what_flags_cannot_say_is_named() -> None:
+    components = {
+        "actor": "0-7",
+        "critic": "8-11:0-1",
+        "rollout": "8-9:0,10:1",
+        "judge": {"node_group": "node", "placement": 0},
+    }
+    section = {"num_nodes": 2, "component_placement": components}
+    inventory = Inventory.uniform(num_nodes=2, accelerators=8)
+    config, unsaid = slime.written(ComponentPlacement({"cluster": section}, inventory).plan())
+    assert config == {
+        "num_gpus_per_node": 8,
+        "actor_num_nodes": 1,
+        "actor_num_gpus_per_node": 8,
+        "debug_train_only": True,
+    }
+    assert unsaid == {
+        "critic": "its processes do not have one accelerator each",
+        "rollout": "its processes do not all have the same number of accelerators",
+        "judge": "slime has an actor, a critic and a rollout only",
+    }
+    section["component_placement"] = {"actor": "8-15", "rollout": "0-7"}
+    config, unsaid = slime.written(ComponentPlacement({"cluster": section}, inventory).plan())
+    assert slime.plan(config, inventory)["rollout"][7].devices == [(0, 7)]
+    assert unsaid == {"actor": "slime would place it elsewhere"}
+    section["component_placement"] = {"actor": "0-3", "rollout": "5-6"}
+    config, unsaid = slime.written(ComponentPlacement({"cluster": section}, inventory).plan())
+    assert list(slime.plan(config, inventory)) == ["actor"]
+    assert unsaid == {"rollout": "slime would place it elsewhere"}
 
 
 # What slime orders otherwise, each by the table of deliberate differences: addresses, our order, slime's.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from rankplan._core import Placements
+from rankplan._core import Placement, Placements
 from rankplan.addresses import address_key
 from rankplan.config.faults import shown
 from rankplan.config.models import CLUSTER
@@ -32,6 +32,7 @@ __all__ = [
     "plan",
     "recognised",
     "shares",
+    "written",
 ]
 
 
@@ -202,6 +203,60 @@ def shares(config: Flags, planned: Plan) -> dict[str, float | None]:
     if sides.critic and sides.critic_shares:
         training /= 2
     return {name: rollout if name == "rollout" else training for name in planned}
+
+
+def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return flags that place what slime can say, and why the other components are not among them.
+
+    The places of slime's components hang together, so what they say of all of them is planned again and compared.
+    """
+    unsaid: dict[str, str] = {}
+    for name, rows in planned.items():
+        sizes = {row.num_accelerators for row in rows}
+        if name not in ("actor", "critic", "rollout"):
+            unsaid[name] = "slime has an actor, a critic and a rollout only"
+        elif name != "rollout" and sizes != {1}:
+            unsaid[name] = "its processes do not have one accelerator each"
+        elif len(sizes) > 1 or 0 in sizes:
+            unsaid[name] = "its processes do not all have the same number of accelerators"
+    while sayable := {name: rows for name, rows in planned.items() if name not in unsaid}:
+        config = _written(sayable, planned.inventory)
+        try:
+            again: Mapping[str, Placements] = plan(config, planned.inventory)
+        except PlacementError:
+            again = {}
+        elsewhere = (name for name, rows in sayable.items() if _devices(rows) != _devices(again.get(name, ())))
+        if (first := next(elsewhere, None)) is None:
+            return config, unsaid
+        unsaid[first] = "slime would place it elsewhere"
+    return {}, unsaid
+
+
+def _written(components: Mapping[str, Placements], inventory: Inventory) -> dict[str, Any]:
+    """Return the flags for as many GPUs as the components have."""
+    actor, critic, rollout = (list(components.get(name, ())) for name in ("actor", "critic", "rollout"))
+    counts = {inventory.node(rank).accelerators for rank in range(inventory.num_nodes)}
+    per_node = counts.pop() if len(counts) == 1 else 0
+    config: dict[str, Any] = {"num_gpus_per_node": per_node} if per_node else {}
+    training = [("actor", actor)] if actor or critic else []
+    if critic:
+        config["use_critic"] = True
+        training += [("critic", critic)] if _devices(critic) != _devices(actor) else []
+    for name, rows in training:
+        nodes = max(1, len(rows) // per_node) if per_node and len(rows) % per_node == 0 else 1
+        config |= {f"{name}_num_nodes": nodes, f"{name}_num_gpus_per_node": len(rows) // nodes}
+    if not rollout:
+        return config | {"debug_train_only": True}
+    each = rollout[0].num_accelerators
+    config |= {"rollout_num_gpus": len(rollout) * each, "rollout_num_gpus_per_engine": each}
+    if not training:
+        return config | {"debug_rollout_only": True}
+    together = rollout[0].devices[0] == [*actor, *critic][0].devices[0]
+    return config | ({"colocate": True} if together else {})
+
+
+def _devices(rows: Sequence[Placement]) -> list[list[tuple[int, int]]]:
+    return [row.devices for row in rows]
 
 
 class _Reading:
