@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Plan
 from rankplan.cli import main
-from rankplan.dialects import rlinf, roll
+from rankplan.dialects import rlinf, roll, slime
 from rankplan.dialects.convert import convert
 
 EIGHT = Inventory.uniform(num_nodes=3, accelerators=4)
@@ -111,6 +111,23 @@ def test_there_and_back_gives_an_equal_plan(roles: list[tuple[int, int, int]]) -
         back = convert(rlinf.plan(there.config, EIGHT), "roll")
         assert back.missing == ()
         assert same(roll.plan(back.config, EIGHT), Plan(EIGHT, said))
+
+
+def test_slime_there_and_back() -> None:
+    flags = {
+        "actor_num_nodes": 2,
+        "actor_num_gpus_per_node": 4,
+        "rollout_num_gpus": 4,
+        "rollout_num_gpus_per_engine": 2,
+    }
+    plan = slime.plan(flags, EIGHT)
+    for dialect in ("rlinf", "roll", "slime"):
+        there = convert(plan, dialect)
+        assert there.missing == ()
+        read = {"rlinf": rlinf, "roll": roll, "slime": slime}[dialect].plan(there.config, EIGHT)
+        assert same(plan, read)
+        back = convert(read, "slime")
+        assert (back.config, back.missing) == ({**flags, "num_gpus_per_node": 4}, ())
 
 
 def test_the_command_writes_yaml_that_is_read_again(tmp_path: Path) -> None:

@@ -246,3 +246,16 @@ def test_the_shipped_configs_plan_on_a_fitting_cluster() -> None:
         assert roll.recognised(config)
         plan = roll.plan(config, roll.assumed_inventory(config))
         assert set(plan) == set(line["roles"])
+
+
+def test_a_trainers_own_values_may_be_unresolved_but_not_ours() -> None:
+    omegaconf = pytest.importorskip("omegaconf")
+    inventory = Inventory.uniform(num_nodes=1, accelerators=8)
+    text = "a: {device_mapping: 'list(range(0,4))', lr: '${nowhere}'}\nother: '${nowhere}'\nn: 2\n"
+    config = omegaconf.OmegaConf.create(text + "b: {device_mapping: 'list(range(0,${n}))'}\n")
+    assert {name: len(rows) for name, rows in roll.plan(config, inventory).items()} == {"a": 4, "b": 2}
+    config = omegaconf.OmegaConf.create(text + "b: {device_mapping: '${nowhere}'}\n")
+    with pytest.raises(
+        PlacementError, match=r"b.device_mapping: `device_mapping` cannot be read: Interpolation key 'nowhere'"
+    ):
+        roll.plan(config, inventory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rankplan.dialects import rlinf, roll
+from rankplan.dialects import rlinf, roll, slime
 from rankplan.dialects.reading import Config
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -30,7 +30,7 @@ class Dialect(Protocol):
         """Return a config that places what the dialect can say, and why the other components are not in it."""
 
 
-DIALECTS: dict[str, Dialect] = {"rlinf": rlinf, "roll": roll}
+DIALECTS: dict[str, Dialect] = {"rlinf": rlinf, "slime": slime, "roll": roll}
 """By name. The first one that recognises a config has it; RLinf's has all that no other does."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -49,15 +49,15 @@ class Reader:
         if self.faults:
             raise refusal(sorted(self.faults, key=lambda fault: (fault.line or 0, fault.column or 0)))
 
-    def items(self, mapping: Mapping[Any, Any], path: Path) -> Iterator[tuple[str, Any]]:
-        """Yield keys and values; one that its config library cannot give is a fault."""
-        for key in mapping:
-            try:
-                yield str(key), mapping[key]
-            except Exception as error:  # whatever a config library raises for a value that is missing
-                lines = str(error).strip().splitlines() or [type(error).__name__]
-                message = f"`{key}` cannot be read: {lines[0]}"
-                self.add((*path, str(key)), Diagnostic("invalid-value", message, "give the value"))
+    def value(self, mapping: Mapping[Any, Any], key: Any, path: Path) -> Any:
+        """Return a value, or ``None`` where there is none; one that its config library cannot give is a fault."""
+        try:
+            return mapping.get(key)
+        except Exception as error:  # whatever a config library raises for a value that is missing
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            message = f"`{key}` cannot be read: {lines[0]}"
+            self.add((*path, str(key)), Diagnostic("invalid-value", message, "give the value"))
+            return None
 
     def number(self, value: Any, path: Path, least: int) -> int | None:
         """Return a whole number, or ``None`` after it was taken note of that it is none, or too small."""

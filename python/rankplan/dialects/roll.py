@@ -45,7 +45,7 @@ def recognised(config: Mapping[Any, Any]) -> bool:
     """Whether a config is written for ROLL: it has a role with a ``device_mapping``, or ``num_gpus_per_node``."""
     if "cluster" in config:
         return False
-    roles = _candidates(Reader(config), config, ())
+    roles = _candidates(config, ())
     return "num_gpus_per_node" in config or any("device_mapping" in role for _, role in roles)
 
 
@@ -148,15 +148,19 @@ def _mapping_text(devices: list[int]) -> str:
     return " + ".join([*parts, *([str(single)] if single else [])])
 
 
-def _candidates(reader: Reader, mapping: Mapping[Any, Any], path: Path) -> Iterator[tuple[Path, Mapping[Any, Any]]]:
+def _candidates(mapping: Mapping[Any, Any], path: Path) -> Iterator[tuple[Path, Mapping[Any, Any]]]:
     """Yield what may be a role, and its path: a mapping that says how many workers it has, or where."""
-    for key, value in reader.items(mapping, path):
+    for key in mapping:
+        try:
+            value = mapping[key]
+        except Exception:  # a trainer's own key, which need not be readable here
+            continue
         if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
             continue
         if _is_role(value):
-            yield (*path, key), value
+            yield (*path, str(key)), value
         else:
-            yield from _candidates(reader, value, (*path, key))
+            yield from _candidates(value, (*path, str(key)))
 
 
 def _is_role(mapping: Mapping[Any, Any]) -> bool:
@@ -165,9 +169,10 @@ def _is_role(mapping: Mapping[Any, Any]) -> bool:
 
 def _roles(reader: Reader) -> Iterator[_Role]:
     found = False
-    for path, values in _candidates(reader, reader.config, ()):
+    for path, values in _candidates(reader.config, ()):
         name = ".".join(map(str, path))
-        mapping, world_size = values.get("device_mapping"), values.get("world_size")
+        mapping = reader.value(values, "device_mapping", path)
+        world_size = reader.value(values, "world_size", path)
         if mapping is None and world_size is None:
             continue  # a role that is switched off
         found = True
@@ -211,27 +216,29 @@ def _devices(reader: Reader, mapping: Any, path: Path) -> list[int] | None:
 
 def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | None:
     """Return the accelerators of each worker, by ROLL's rules for its strategies."""
-    strategy = values.get("strategy_args")
+    strategy = reader.value(values, "strategy_args", path)
     strategy = strategy if isinstance(strategy, Mapping) else {}
-    settings = strategy.get("strategy_config")
+    settings = reader.value(strategy, "strategy_config", (*path, "strategy_args"))
     settings = settings if isinstance(settings, Mapping) else {}
-    name = strategy.get("strategy_name")
+    name = reader.value(strategy, "strategy_name", (*path, "strategy_args"))
     if name in _ONE_EACH:
         return 1
     if name == "vllm":
         product = 1
         for key in ("tensor_parallel_size", "pipeline_parallel_size"):
-            size = reader.number(settings.get(key, 1), (*path, "strategy_args", "strategy_config", key), 1)
+            inner = (*path, "strategy_args", "strategy_config")
+            written = reader.value(settings, key, inner)
+            size = 1 if written is None else reader.number(written, (*inner, key), 1)
             if size is None:
                 return None
             product *= size
         return product
-    written = values.get("num_gpus_per_worker")
+    written = reader.value(values, "num_gpus_per_worker", path)
     return 1 if written is None else reader.number(written, (*path, "num_gpus_per_worker"), 1)
 
 
 def _optional(reader: Reader, key: str, least: int) -> int | None:
-    value = reader.config.get(key)
+    value = reader.value(reader.config, key, ())
     return None if value is None or unresolved(value) else reader.number(value, (key,), least)
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "EngineProcess",
     "assumed_inventory",
     "bundle_order",
+    "dist_init_addrs",
     "engines",
     "layout",
     "plan",
@@ -182,6 +183,21 @@ def engines(flags: Flags, planned: Plan) -> list[EngineProcess]:
     return [EngineProcess(rank // size, rank % size, first_nodes[rank // size]) for rank in range(len(rows))]
 
 
+def dist_init_addrs(processes: Sequence[EngineProcess], inventory: Inventory, ports: Sequence[range]) -> list[str]:
+    """Return, for each process of the rollout, where its engine meets: the first node's address and a port there.
+
+    ``ports`` has the free ports of each process (`WorkerGroup.free_ports`); those of the engine's first process count.
+    """
+    addresses: list[str] = []
+    for rank, process in enumerate(processes):
+        if process.node_rank == 0:
+            host = inventory.node(process.first_node).ip or ""
+            addresses.append(f"[{host}]:{ports[rank][0]}" if ":" in host else f"{host}:{ports[rank][0]}")
+        else:
+            addresses.append(addresses[-1])
+    return addresses
+
+
 def assumed_inventory(config: Flags) -> Inventory:
     """Return the smallest inventory with enough GPUs: ``num_gpus_per_node`` (without it 8) a node."""
     reading = _Reading(config)
@@ -269,7 +285,8 @@ class _Reading:
         self._values: dict[str, Any] = {}
         self._doubtful = False
         others: list[str] = []
-        for key, value in self._reader.items(self._reader.config, ()):
+        for written in self._reader.config:
+            key = str(written)
             flag = _flag(key)
             if flag not in _PLACING | _IMPLYING:
                 others.append(key)
@@ -277,7 +294,8 @@ class _Reading:
                 message = f"`{key}` is `{self._keys[flag]}`, which is given too"
                 self._reader.add((key,), Diagnostic("duplicate-key", message, "keep one of the two"))
             else:
-                self._keys[flag], self._values[flag] = key, value
+                self._keys[flag] = key
+                self._values[flag] = self._reader.value(self._reader.config, written, ())
         self._refuse_misspelt(others)
 
     @property

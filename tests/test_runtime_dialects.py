@@ -1,0 +1,78 @@
+"""The examples of the other dialects, launched through reservations on simulated clusters, and verified."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+from rankplan import Cluster, Inventory
+from rankplan.dialects import roll, slime
+from ray.util.placement_group import placement_group_table
+from runtime_workers import Reader
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster.simulate("3x4") as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    ("example", "size", "processes"), [("roll", "3x8", 31), ("slime", "3x4", 10), ("slime-colocated", "2x4", 10)]
+)
+def test_an_example_is_run_and_verified(example: str, size: str, processes: int) -> None:
+    command = [sys.executable, "-m", "rankplan", "run", str(EXAMPLES / f"{example}.yaml"), "--simulate", size]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=200)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1 + processes
+    assert all(line.endswith(" yes") for line in lines[1:])
+
+
+def test_a_colocated_rollout_shares_the_actors_gpus_and_meets_by_engine(cluster: Cluster) -> None:
+    flags = EXAMPLES / "slime-colocated.yaml"
+    plan = slime.plan(flags, cluster.inventory)
+    shares = slime.shares(flags, plan)
+    assert shares == {"actor": 0.8, "rollout": 0.2}
+    groups = {
+        name: Reader.create_group().launch(cluster, rows, name=name, reserve=shares[name])
+        for name, rows in plan.items()
+    }
+    held = [entry["bundles"] for entry in placement_group_table().values() if entry["state"] == "CREATED"]
+    gpus = sorted(bundle["GPU"] for bundles in held for bundle in bundles.values() if "GPU" in bundle)
+    assert gpus == [0.2] * 8 + [0.8] * 8
+    processes = slime.engines(flags, plan)
+    assert [(process.engine, process.node_rank, process.first_node) for process in processes] == [(0, 0, 0), (0, 1, 0)]
+    ports = groups["rollout"].free_ports(4)
+    assert slime.dist_init_addrs(processes, cluster.inventory, ports) == [f"127.0.0.2:{ports[0][0]}"] * 2
+    masks = [mask for (mask,) in groups["rollout"].environment("CUDA_VISIBLE_DEVICES").wait()]
+    assert masks == ["0,1,2,3", "0,1,2,3"]
+    for group in groups.values():
+        group.shutdown()
+
+
+def test_a_worker_that_spans_nodes_holds_what_it_uses_on_both(cluster: Cluster) -> None:
+    plan = roll.plan({"judge": {"device_mapping": "[3, 4, 2, 5]", "num_gpus_per_worker": 4}}, cluster.inventory)
+    with Reader.create_group().launch(cluster, plan["judge"], name="judge", reserve=1.0) as group:
+        assert group.environment("CUDA_VISIBLE_DEVICES", "LOCAL_RANK").wait() == [("3,2", "0")]
+        held = [entry for entry in placement_group_table().values() if entry["state"] == "CREATED"]
+        where = {next(iter(entry["bundles_to_node_id"].values())): entry["bundles"] for entry in held}
+        assert list(where[cluster.node_ids[0]].values()) == [{"GPU": 1.0}, {"GPU": 1.0}, {"CPU": 1.0}]
+        assert list(where[cluster.node_ids[1]].values()) == [{"GPU": 1.0}, {"GPU": 1.0}]
+        assert ray.cluster_resources()["GPU"] == 12
+
+
+def test_addresses_of_either_ip_version() -> None:
+    nodes = [{"ranks": 0, "accelerators": 2, "ip": "fe80::1"}, {"ranks": 1, "accelerators": 2, "ip": "fe80::2"}]
+    inventory = Inventory.from_dict({"nodes": nodes})
+    processes = [slime.EngineProcess(0, 0, 0), slime.EngineProcess(0, 1, 0), slime.EngineProcess(1, 0, 1)]
+    ports = [range(20_000, 20_004), range(21_000, 21_004), range(22_000, 22_004)]
+    addresses = slime.dist_init_addrs(processes, inventory, ports)
+    assert addresses == ["[fe80::1]:20000", "[fe80::1]:20000", "[fe80::2]:22000"]
