@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from textwrap import dedent
@@ -17,6 +18,7 @@ from rankplan import (
     NodePlacementStrategy,
     PackedPlacementStrategy,
     PlacementStrategy,
+    WorkerGroup,
 )
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from runtime_workers import FailsToStart, Reader
@@ -117,6 +119,27 @@ def test_an_accelerator_that_is_taken_is_refused_although_others_are_free(cluste
         error = refused(cluster, PackedPlacementStrategy(0, 1), 0.5)
     assert "0     accelerator 1  0.5     1        1 by actor" in str(error)
     assert (error.rank, error.node) == (0, 0)
+
+
+def test_two_threads_do_not_both_get_one_accelerator(cluster: Cluster) -> None:
+    outcomes: list[WorkerGroup | LaunchError] = []
+
+    def launch(name: str) -> None:
+        try:
+            outcomes.append(Reader.create_group().launch(cluster, PackedPlacementStrategy(2, 2), name, reserve=0.6))
+        except LaunchError as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=launch, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    groups = [outcome for outcome in outcomes if isinstance(outcome, WorkerGroup)]
+    (error,) = (outcome for outcome in outcomes if isinstance(outcome, LaunchError))
+    assert f"accelerator 2  0.6     1        0.6 by {groups[0].component}" in str(error)
+    assert len(groups) == 1
+    groups[0].shutdown()
 
 
 def test_what_others_take_from_ray_is_in_the_table(cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ driver on the cluster can read there what is taken, and of what.
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +35,7 @@ _SETTLE_SECONDS = 1.0  # what was shut down a moment ago is still on its way bac
 _ANSWER_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 _MOST_ROWS = 20
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -93,8 +95,9 @@ def reserve(cluster: Cluster, component: str, seats: Sequence[Seat], share: floa
     demands = _demands(cluster, component, seats, round(share * _UNIT))
     firsts = {seat.node_id: seat.placement for seat in reversed(seats)}
     try:
-        _check_shares(demands, _holders())
-        return _placed(component, demands)
+        with _ONE_AT_A_TIME:
+            _check_shares(demands, _holders())
+            return _placed(component, demands)
     except _Short as short:
         first = firsts.get(short.demands[0].node_id, seats[0].placement)
         raise LaunchError(
@@ -232,6 +235,8 @@ def _placed(component: str, demands: Sequence[_Demand]) -> Reservation:
             group = placement_group(bundles, name=_name(component, demand), bundle_label_selector=pins)
             groups[demand.node_id] = (group, demand)
         _await(groups)
+        # another driver may have looked at the same moment
+        _check_shares(demands, _holders({group.id.hex() for group, _ in groups.values()}))
     except BaseException:
         reservation.release()
         raise
