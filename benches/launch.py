@@ -1,0 +1,123 @@
+"""The cost of a launch, beside a bare loop that creates the same actors with the same options and waits for all.
+
+``python benches/launch.py --sizes 16,32,64 --repetitions 5`` prints one table; both are timed in turns, in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+from rankplan import Cluster, NodePlacementStrategy, Placements
+from rankplan.runtime.host import HostActor
+from rankplan.runtime.probe import pinned
+from rankplan.runtime.roll_call import RollCall
+
+QUIET_SECONDS = 2.0
+
+
+class Plain:
+    """An actor that imports nothing of rankplan."""
+
+    def __init__(self, name: str) -> None: ...
+
+
+def created(actor: Any, cluster: Cluster, rows: Placements) -> Callable[[], None]:
+    """Create an actor for each row in a plain loop, and return what ends them."""
+    hosts = [
+        actor.options(scheduling_strategy=pinned(cluster.node_ids[row.cluster_node_rank])).remote(f"bare:{row.rank}")
+        for row in rows
+    ]
+    ray.get([host.__ray_ready__.remote() for host in hosts])
+
+    def end() -> None:
+        for host in hosts:
+            ray.kill(host)
+
+    return end
+
+
+def launched(cluster: Cluster, rows: Placements) -> Callable[[], None]:
+    """Launch a group of these rows, and return what ends it."""
+    return RollCall.create_group().launch(cluster, rows, name="launch", timeout=3600).shutdown
+
+
+def workers(cluster: Cluster) -> dict[int, bool]:
+    """Return the process ids of Ray's workers on the simulated cluster, with whether each is idle."""
+    assert cluster._raylets is not None
+    found = {}
+    for process in cluster._raylets.processes():
+        try:
+            command = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if command[0].startswith(b"ray::IDLE"):
+            found[process.pid] = True
+        elif command[0].startswith(b"ray::Host") or any(part.endswith(b"default_worker.py") for part in command[:3]):
+            found[process.pid] = False
+    return found
+
+
+def settle(cluster: Cluster) -> None:
+    """Wait until no worker is left but idle ones, and these are the same for a while."""
+    before, since = workers(cluster), time.monotonic()
+    while time.monotonic() - since < QUIET_SECONDS:
+        time.sleep(0.1)
+        now = workers(cluster)
+        if now != before or not all(now.values()):
+            before, since = now, time.monotonic()
+
+
+def spread(values: Sequence[float], unit: str = "") -> str:
+    """Return the median, and the smallest and largest value."""
+    return f"{statistics.median(values):.2f}{unit} [{min(values):.2f}, {max(values):.2f}]"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="16,32,64", help="numbers of actors, such as 16,32,64,128,256")
+    parser.add_argument("--repetitions", type=int, default=5, help="rounds of each kind and size")
+    parser.add_argument("--nodes", type=int, default=4, help="raylets of the simulated cluster")
+    parser.add_argument("--plain", action="store_true", help="time actors of an empty class as well")
+    options = parser.parse_args()
+    kinds: dict[str, Callable[[Cluster, Placements], Callable[[], None]]] = {
+        "bare": partial(created, HostActor),
+        "launch": launched,
+    }
+    if options.plain:
+        kinds["plain"] = partial(created, ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)(Plain))
+    with Cluster.simulate(f"{options.nodes}x0") as cluster:
+        print(
+            f"Ray {ray.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, "
+            f"{options.nodes} raylets; median of {options.repetitions}, least and most in brackets"
+        )
+        print(f"{'n':>4}" + "".join(f"{kind:>24}" for kind in [*kinds, "launch/bare"]))
+        for size in map(int, options.sizes.split(",")):
+            rows = NodePlacementStrategy([rank * options.nodes // size for rank in range(size)]).get_placement(cluster)
+            times: dict[str, list[float]] = {kind: [] for kind in kinds}
+            # the first round is not counted: it loads files that the others find in memory
+            for turn in range(-1, options.repetitions):
+                for kind in kinds if turn % 2 else reversed(kinds):
+                    settle(cluster)
+                    start = time.perf_counter()
+                    end = kinds[kind](cluster, rows)
+                    seconds = time.perf_counter() - start
+                    end()
+                    if turn >= 0:
+                        times[kind].append(seconds)
+            ratios = [ours / theirs for ours, theirs in zip(times["launch"], times["bare"], strict=True)]
+            cells = [*(spread(some, " s") for some in times.values()), spread(ratios)]
+            print(f"{size:>4}" + "".join(f"{cell:>24}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
