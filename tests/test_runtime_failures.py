@@ -345,6 +345,27 @@ def test_an_interpreter_with_an_odd_path_that_prints_a_banner(two_nodes: Cluster
         assert len(Reader.create_group().launch(same, FlexiblePlacementStrategy([[3]], "venv")).verify()) == 1
 
 
+@pytest.mark.usefixtures("nothing_stays")
+def test_ranks_without_a_process_are_told_from_those_in_their_constructor(two_nodes: Cluster, tmp_path: Path) -> None:
+    path = executable(tmp_path / "python", f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\nexec sleep 600')
+    message = (
+        r"^actor: 2 of 3 ranks did not come up within 5 s, so the group is not launched: "
+        r"rank 2 on node 1 has no process yet, rank 1 on node 0 is still importing or in its constructor; see what"
+    )
+    with with_interpreter(two_nodes, path, "1") as same, pytest.raises(LaunchError, match=message) as caught:
+        rows = FlexiblePlacementStrategy([[0], [1], [4]], "venv")
+        FailsToStart.create_group("hang", 1).launch(same, rows, name="actor", timeout=5)
+    assert who(caught.value) == ("actor", 1, 0)
+
+
+@pytest.mark.usefixtures("nothing_stays")
+def test_ranks_that_wait_for_rank_zero_are_not_blamed(two_nodes: Cluster, tmp_path: Path) -> None:
+    path = executable(tmp_path / "python", f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\nexec sleep 600')
+    message = r"^actor: 1 of 2 ranks did not come up within 2 s.*: rank 0 on node 0 has no process yet; see what"
+    with with_interpreter(two_nodes, path, "0") as same, pytest.raises(LaunchError, match=message):
+        Reader.create_group().launch(same, FlexiblePlacementStrategy([[0], [4]], "venv"), name="actor", timeout=2)
+
+
 def test_an_interpreter_that_hangs_is_given_up_and_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = executable(tmp_path / "python", f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/pid\nwait")
     monkeypatch.setattr(seats, "_TRIAL_SECONDS", 1.0)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import cloudpickle
+from ray._private.state import actors
 
 from rankplan._core import RankSet
 from rankplan.errors import LaunchError
@@ -113,17 +114,6 @@ def bring_up(
             row.cluster_node_rank,
         )
         raise fault.noted(error) from fault.cause
-    except Unanswered as unanswered:
-        late = [rows[index] for index in unanswered.pending]
-        ranks, nodes = RankSet({row.rank for row in late}), RankSet({row.cluster_node_rank for row in late})
-        raise LaunchError(
-            f"{component}: {len(ranks)} of {len(placements)} ranks did not come up within {timeout:g} s, so the group "
-            f"is not launched: rank {ranks} on node {nodes}; see what the constructor waits for, or allow more time "
-            "(timeout)",
-            component,
-            late[0].rank,
-            late[0].cluster_node_rank,
-        ) from None
 
 
 def _destroy(hosts: Sequence[ActorHandle[Any]]) -> None:
@@ -166,11 +156,15 @@ def _start(
         for seat, rank, held in zip(seats, crew.ranks, hardware, strict=True):
             setup = RankSetup(component, seat.placement, held, address, seat.env_vars, import_path, log_level)
             starts.append(rank.host.start.remote(setup, port, payload))
-        master_port, *sightings = collect(
-            [port, *starts],
-            timeout,
-            lambda done: report(f"{component}: {max(0, done - 1)} of {len(starts)} ranks are up"),
-        )
+        try:
+            master_port, *sightings = collect(
+                [port, *starts],
+                timeout,
+                lambda done: report(f"{component}: {max(0, done - 1)} of {len(starts)} ranks are up"),
+            )
+        except Unanswered as unanswered:
+            late = {max(0, index - 1) for index in unanswered.pending}
+            raise _not_up(component, crew.ranks, late, timeout) from None
         crew.keep(machine, choice, range(master_port, master_port + 1))
         reports = check(component, [rank.expected for rank in crew.ranks], sightings)
         crew.ranks[:] = [rank.in_process(found.pid) for rank, found in zip(crew.ranks, reports, strict=True)]
@@ -178,6 +172,27 @@ def _start(
         crew.end()
         raise
     return crew
+
+
+def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], timeout: float) -> LaunchError:
+    """Return the error that says which ranks are late, and what they are at; they must not have been killed yet."""
+    bare = {index for index in late if actors(ranks[index].host._actor_id.hex())["State"] != "ALIVE"}
+    if 0 in bare:
+        late = bare  # the others wait for its port
+    states = []
+    for indices, what in ((bare, "has no process yet"), (late - bare, "is still importing or in its constructor")):
+        rows = [ranks[index].expected.placement for index in indices]
+        if rows:
+            nodes = RankSet({row.cluster_node_rank for row in rows})
+            states.append(f"rank {RankSet({row.rank for row in rows})} on node {nodes} {what}")
+    first = ranks[min(late)].expected.placement
+    return LaunchError(
+        f"{component}: {len(late)} of {len(ranks)} ranks did not come up within {timeout:g} s, so the group is not "
+        f"launched: {', '.join(states)}; see what it waits for, or allow more time (timeout)",
+        component,
+        first.rank,
+        first.cluster_node_rank,
+    )
 
 
 def _host(component: str, seat: Seat, strategy: SchedulingStrategy, max_concurrency: int | None) -> ActorHandle[Any]:
