@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from rankplan import (
     WorkerError,
     WorkerGroup,
 )
+from rankplan.runtime import calls
+from runtime_workers import Stuck, has_ended, stuck
 
 STRATEGY = FlexiblePlacementStrategy([[0], [1]])
 
@@ -138,6 +141,19 @@ def test_what_outlives_its_cluster_starts_no_other(group: WorkerGroup) -> None:
     group.shutdown()
     inner.close()
     assert not ray.is_initialized()
+
+
+def test_a_cluster_that_is_closed_while_a_thread_launches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The thread must not go on without its cluster: Ray would start another one for it."""
+    monkeypatch.setattr(calls, "_TICK_SECONDS", 2.0)
+    cluster = Cluster.simulate("1x2")
+    with ThreadPoolExecutor() as threads:
+        launching = threads.submit(Stuck.create_group(tmp_path).launch, cluster, STRATEGY, name="stuck")
+        pid = stuck(tmp_path, 0)
+        cluster.close()
+        with pytest.raises(LaunchError, match="the cluster was closed"):
+            launching.result(20)
+    assert has_ended(pid) and not ray.is_initialized()
 
 
 def test_the_handler_of_a_program_is_there_again() -> None:

@@ -102,8 +102,9 @@ class Call:
 
     def done(self) -> bool:
         """Whether every rank has answered or failed. Raises ``WorkerError`` when the cluster was closed."""
-        self._check_open()
-        return len(_done(self._answers)) == len(self._answers)
+        with session.used():
+            self._check_open()
+            return len(_done(self._answers)) == len(self._answers)
 
     def wait(self, timeout: float | None = None) -> list[Any]:
         """Return what the ranks returned, in rank order; may be called again.
@@ -111,9 +112,10 @@ class Call:
         Raises ``WorkerError`` as soon as one rank has failed or died (the others are left to finish), and
         ``TimeoutError`` when some have not answered after ``timeout`` seconds; the call goes on then.
         """
-        self._check_open()
         try:
-            return collect(self._answers, timeout)
+            with session.used():
+                self._check_open()
+                return collect(self._answers, timeout)
         except Unanswered as unanswered:
             ranks = RankSet([self._placements[index].rank for index in unanswered.pending])
             raise TimeoutError(

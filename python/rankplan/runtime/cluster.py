@@ -157,6 +157,8 @@ class Cluster:
                 steps.callback(ray.shutdown)
                 if self._launched:
                     steps.callback(time.sleep, _LAST_LINES_SECONDS)
+                # other threads learn in a moment that their ranks are gone
+                steps.callback(session.wait_until_unused, _ANSWER_SECONDS)
             for group in self._groups:
                 steps.callback(group.shutdown)
 

@@ -58,8 +58,10 @@ class RankSelection:
         return partial(self._send, name)
 
     def _send(self, method: str, /, *args: Any, **kwargs: Any) -> Call:
-        answers = [rank.host.call.remote(method, *args, **kwargs) for rank in self._running(method)]
-        return self._call(method, answers)
+        with session.used():
+            ranks = self._running(method)
+            answers = [rank.host.call.remote(method, *args, **kwargs) for rank in ranks]
+        return self._call(method, ranks, answers)
 
     def _running(self, method: str) -> Sequence[LiveRank]:
         if not self._ranks or self._session != session.current():
@@ -68,8 +70,8 @@ class RankSelection:
             )
         return self._ranks
 
-    def _call(self, method: str, answers: Sequence[ObjectRef[Any]]) -> Call:
-        return Call(self._component, method, [rank.expected.placement for rank in self._ranks], answers)
+    def _call(self, method: str, ranks: Sequence[LiveRank], answers: Sequence[ObjectRef[Any]]) -> Call:
+        return Call(self._component, method, [rank.expected.placement for rank in ranks], answers)
 
 
 class WorkerGroup(RankSelection):
@@ -118,9 +120,11 @@ class WorkerGroup(RankSelection):
         A rank answers when the calls that it was sent before are done. Raises ``LaunchError`` when anything is not as
         planned, ``WorkerError`` when a rank is dead, ``TimeoutError`` after ``timeout`` seconds.
         """
-        looks = [rank.host.look.remote() for rank in self._running("verify")]
-        sightings = self._call("verify", looks).wait(timeout)
-        return check(self._component, [rank.expected for rank in self._ranks], sightings)
+        with session.used():
+            ranks = self._running("verify")
+            looks = [rank.host.look.remote() for rank in ranks]
+        sightings = self._call("verify", ranks, looks).wait(timeout)
+        return check(self._component, [rank.expected for rank in ranks], sightings)
 
     def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
         """Find, for every rank, ``count`` consecutive ports that are free on its node, and return them in rank order.

@@ -18,6 +18,7 @@ from rankplan._core import RankSet
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.render.progress import Report
+from rankplan.runtime import session
 from rankplan.runtime.calls import Failed, Unanswered, collect
 from rankplan.runtime.host import HostActor, RankSetup
 from rankplan.runtime.ports import PORTS
@@ -102,7 +103,8 @@ def bring_up(
     # the first answer is rank 0's too: the free port that the others wait for
     rows = [placements[0], *placements]
     try:
-        with cluster.progress() as report:
+        with session.used(), cluster.progress() as report:
+            cluster.check_open()
             return _start(cluster, component, recipe, seats, share, timeout, report)
     except Failed as failed:
         row, fault, also = failed.culprit(rows)
@@ -146,6 +148,11 @@ def _start(
     address, machine = node.ip, str(node.hostname)
     import_path, log_level = _import_path(), logging.getLogger("rankplan").level or logging.INFO
     crew = Crew([], NOTHING if share is None else reserve(cluster, component, seats, share))
+
+    def tell(done: int) -> None:
+        cluster.check_open()  # another thread may have closed it meanwhile
+        report(f"{component}: {max(0, done - 1)} of {len(seats)} ranks are up")
+
     try:
         for seat in seats:
             host = _host(component, seat, crew.reservation.strategy(seat), recipe.max_concurrency)
@@ -157,11 +164,7 @@ def _start(
             setup = RankSetup(component, seat.placement, held, address, seat.env_vars, import_path, log_level)
             starts.append(rank.host.start.remote(setup, port, payload))
         try:
-            master_port, *sightings = collect(
-                [port, *starts],
-                timeout,
-                lambda done: report(f"{component}: {max(0, done - 1)} of {len(starts)} ranks are up"),
-            )
+            master_port, *sightings = collect([port, *starts], timeout, tell)
         except Unanswered as unanswered:
             late = {max(0, index - 1) for index in unanswered.pending}
             raise _not_up(component, crew.ranks, late, timeout) from None

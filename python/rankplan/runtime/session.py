@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import ray
 
@@ -15,6 +16,29 @@ def current() -> str | None:
         return None
     context = ray.get_runtime_context()
     return f"{context.gcs_address} {context.get_job_id()}"
+
+
+_users: list[int] = []  # threads, each as often as it is in `used`
+_changed = threading.Condition()
+
+
+@contextmanager
+def used() -> Iterator[None]:
+    """Hold that this thread is using the connection."""
+    with _changed:
+        _users.append(threading.get_ident())
+    try:
+        yield
+    finally:
+        with _changed:
+            _users.remove(threading.get_ident())
+            _changed.notify_all()
+
+
+def wait_until_unused(seconds: float) -> None:
+    """Wait until no other thread uses the connection, but not longer than ``seconds``."""
+    with _changed:
+        _changed.wait_for(lambda: set(_users) <= {threading.get_ident()}, seconds)
 
 
 def keep_handler() -> Callable[[], None]:
