@@ -7,9 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import takewhile
 from pathlib import Path
 from textwrap import dedent
@@ -131,6 +133,14 @@ def test_no_cluster_where_one_should_be(cluster: Cluster, arguments: str, addres
     done = drive(cluster, code, RAY_ADDRESS=address)
     assert f"refused: {message}" in done.stdout, done.stderr
     assert time.monotonic() - started < 20
+
+
+def test_what_answers_is_no_ray(cluster: Cluster) -> None:
+    with HTTPServer(("127.0.0.2", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        address = f"127.0.0.2:{server.server_port}"
+        done = drive(cluster, "from rankplan import Cluster; Cluster()", RAY_ADDRESS=address)
+    assert f"no Ray cluster answers at {address} (what answers is no Ray head" in done.stderr
 
 
 def test_without_a_running_cluster_a_local_one_is_started(cluster: Cluster) -> None:

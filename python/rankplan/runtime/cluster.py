@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _ANSWER_SECONDS = 5.0
 _LAST_LINES_SECONDS = 0.5  # Ray brings what the ranks printed to the driver with some delay, and drops it on shutdown
+_SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # a frame of HTTP/2, which both sides begin with
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS
 
 _logger = logging.getLogger("rankplan")
 
@@ -247,13 +249,24 @@ def _running_cluster(address: str | None) -> str | None:
     host, port = found.rsplit(":", 1)
     try:
         # Ray itself would try for minutes
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
+        _greet(host.strip("[]"), int(port))
     except OSError as error:
         raise ClusterError(
             f"no Ray cluster answers at {found} ({error}); give the address of a running one, or clear what is left of "
             "one that is gone (RAY_ADDRESS, or the record that `ray stop` removes)"
         ) from None
     return found
+
+
+def _greet(host: str, port: int) -> None:
+    """Raise ``OSError`` unless a server of gRPC answers there, which a Ray head is (and its dashboard is not)."""
+    with socket.create_connection((host, port), timeout=_ANSWER_SECONDS) as head:
+        if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+            return
+        head.sendall(_GREETING)
+        answer = head.recv(len(_SETTINGS))
+        if answer[3:4] != _SETTINGS[3:4]:
+            raise OSError("what answers is no Ray head, whose port is 6379 unless it was set")
 
 
 def _nodes(num_nodes: int | None, timeout: float, report: Report) -> list[NodeFacts]:
