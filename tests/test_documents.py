@@ -78,7 +78,12 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, text=True, capture_output=True, env=environment, timeout=120)
 
 
-@pytest.mark.parametrize(("block", "command", "output"), list(commands()), ids=str)
+def named(value: Block | str | None) -> str:
+    """Tests are called by where their block stands."""
+    return str(value) if isinstance(value, Block) else ""
+
+
+@pytest.mark.parametrize(("block", "command", "output"), list(commands()), ids=named)
 def test_commands_print_what_is_shown(block: Block, command: str, output: str, tmp_path: Path) -> None:
     program, *arguments = command.split()
     assert program == "rankplan"
@@ -86,7 +91,7 @@ def test_commands_print_what_is_shown(block: Block, command: str, output: str, t
     assert (done.stderr + done.stdout).strip() == output.strip()
 
 
-@pytest.mark.parametrize(("block", "output"), list(programs()), ids=str)
+@pytest.mark.parametrize(("block", "output"), list(programs()), ids=named)
 def test_programs_run(block: Block, output: str | None, tmp_path: Path) -> None:
     folder = in_folder(block.document, tmp_path)
     (folder / "program.py").write_text(block.text)
