@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from click.testing import CliRunner
 from hypothesis import given
@@ -15,6 +16,7 @@ from rankplan.dialects import rlinf, roll, slime
 from rankplan.dialects.convert import convert
 
 EIGHT = Inventory.uniform(num_nodes=3, accelerators=4)
+LARGER = Inventory.uniform(num_nodes=5, accelerators=4)
 
 
 def planned(components: dict[str, Any], **section: Any) -> Plan:
@@ -27,6 +29,7 @@ def test_rlinf_to_roll() -> None:
     conversion = convert(plan, "roll")
     assert conversion.missing == ()
     assert conversion.config == {
+        "num_nodes": 3,
         "num_gpus_per_node": 4,
         "actor": {"device_mapping": "list(range(0,8))"},
         "reference": {"device_mapping": "list(range(0,8))"},
@@ -64,12 +67,12 @@ def test_what_cannot_be_said_is_named() -> None:
         node_groups=[group],
     )
     conversion = convert(plan, "roll")
-    assert list(conversion.config) == ["num_gpus_per_node", "a"]
+    assert list(conversion.config) == ["num_nodes", "num_gpus_per_node", "a"]
     assert conversion.missing == (
-        "arm: the variables and interpreters of node group `arms`",
+        "arm: node group `arms`, with its variables and interpreters",
         "b: its processes do not all have the same number of accelerators",
         "c: roll would place it elsewhere",
-        "arm: Arm cannot be said there",
+        "arm: Arm of a node group is not carried over",
     )
     spread = roll.plan({"a": {"device_mapping": "[3, 4]", "num_gpus_per_worker": 2}, "b": {"world_size": 4}}, EIGHT)
     assert convert(spread, "rlinf").config == {}
@@ -81,7 +84,7 @@ def test_what_cannot_be_said_is_named() -> None:
 
 def test_names_that_stand_in_each_others_way() -> None:
     conversion = convert(planned({"a": "0", "a.b": "1", "num_gpus_per_node": "2"}), "roll")
-    assert list(conversion.config) == ["num_gpus_per_node", "a"]
+    assert list(conversion.config) == ["num_nodes", "num_gpus_per_node", "a"]
     assert len(conversion.missing) == 2
 
 
@@ -110,7 +113,7 @@ def test_there_and_back_gives_an_equal_plan(roles: list[tuple[int, int, int]]) -
     if said:
         back = convert(rlinf.plan(there.config, EIGHT), "roll")
         assert back.missing == ()
-        assert same(roll.plan(back.config, EIGHT), Plan(EIGHT, said))
+        assert same(roll.plan(back.config, LARGER), Plan(EIGHT, said))
 
 
 def test_slime_there_and_back() -> None:
@@ -126,8 +129,29 @@ def test_slime_there_and_back() -> None:
         assert there.missing == ()
         read = {"rlinf": rlinf, "roll": roll, "slime": slime}[dialect].plan(there.config, EIGHT)
         assert same(plan, read)
+        assert same(plan, {"rlinf": rlinf, "roll": roll, "slime": slime}[dialect].plan(there.config, LARGER))
         back = convert(read, "slime")
         assert (back.config, back.missing) == ({**flags, "num_gpus_per_node": 4}, ())
+
+
+def test_each_part_is_kept_that_can_be() -> None:
+    plan = planned({"actor": "0-3", "rollout": "4-7", "critic": "9-10"})
+    conversion = convert(plan, "slime")
+    assert conversion.missing == ("critic: slime would place it elsewhere",)
+    assert list(slime.plan(conversion.config, EIGHT)) == ["actor", "rollout"]
+    cpus = roll.plan(
+        {"num_nodes": 2, "a": {"world_size": 4}, "b,c": {"world_size": 2}, " d": {"world_size": 1}}, LARGER
+    )
+    again = convert(cpus, "roll")
+    assert again.missing == ()
+    assert same(roll.plan(again.config, LARGER), cpus)
+    assert [text.split(": ")[1] for text in convert(cpus, "rlinf").missing] == [
+        "its processes do not take what they use in ascending order",
+        "its name has a comma, or blanks at an end",
+        "its name has a comma, or blanks at an end",
+    ]
+    with pytest.raises(ValueError, match="'verl' is no dialect; they are rlinf, slime, roll"):
+        convert(plan, "verl")
 
 
 def test_the_command_writes_yaml_that_is_read_again(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_the_complete_example_of_the_reference_document(tmp_path: Path) -> None:
     assert plan["actor_infer"][4].devices == [(1, 0), (1, 1)]
     assert plan.sharing().kind == "hybrid"
     assert roll.assumed_inventory(path) == plan.inventory
-    assert roll.shares(path, plan) == {"actor_train": 0.5, "actor_infer": 0.5, "rewards.code_sandbox": 1.0}
+    assert roll.shares(path, plan) == {"actor_train": 0.5, "actor_infer": 0.5, "rewards.code_sandbox": None}
 
 
 def test_a_worker_that_spans_nodes(tmp_path: Path) -> None:
@@ -259,3 +259,59 @@ def test_a_trainers_own_values_may_be_unresolved_but_not_ours() -> None:
         PlacementError, match=r"b.device_mapping: `device_mapping` cannot be read: Interpolation key 'nowhere'"
     ):
         roll.plan(config, inventory)
+
+
+def test_roles_inside_of_others_and_twice(tmp_path: Path) -> None:
+    inventory = Inventory.uniform(num_nodes=1, accelerators=8)
+    config = {
+        "teacher": {"device_mapping": [0], "strategy_config": {"world_size": 7}, "small": {"device_mapping": [1]}},
+        "rewards": {"device_mapping": None, "math": {"world_size": 5}},
+    }
+    assert {name: len(rows) for name, rows in roll.plan(config, inventory).items()} == {
+        "teacher": 1,
+        "teacher.small": 1,
+        "rewards.math": 5,
+    }
+    text = "rewards.math: {world_size: 3}\nrewards: {math: {world_size: 5}}\n"
+    assert refused(text, tmp_path, inventory) == ["2:11 duplicate-component: role `rewards.math` is there twice"]
+
+
+@pytest.mark.parametrize(
+    ("role", "found"),
+    [
+        (
+            "{world_size: 1000000000000}",
+            "1:17 too-many-processes: 1000000000000 workers; a component has at most 16777216",
+        ),
+        ('{device_mapping: "[5000000000]"}', "1:22 resource-out-of-range: there is no accelerator 5000000000"),
+        ("{device_mapping: [5000000000]}", "1:5 resource-out-of-range: there is no accelerator 5000000000"),
+        (
+            "{device_mapping: [0], strategy_args: {strategy_name: [vllm]}}",
+            "1:42 invalid-value: `strategy_name` is ['vllm']; it must be text",
+        ),
+        (
+            "{device_mapping: [0], strategy_args: vllm}",
+            "1:41 invalid-value: `strategy_args` is 'vllm'; it must be a mapping",
+        ),
+    ],
+)
+def test_what_is_too_much_or_of_another_kind(role: str, found: str, tmp_path: Path) -> None:
+    assert refused(f"a: {role}\n", tmp_path, Inventory.uniform(num_nodes=1, accelerators=8))[0] == found
+
+
+def test_a_config_for_cpus() -> None:
+    config = {"num_gpus_per_node": 0, "box": {"world_size": 3}}
+    assert roll.recognised({"box": {"world_size": 3}})
+    inventory = roll.assumed_inventory(config)
+    plan = roll.plan(config, inventory)
+    assert [row.cluster_node_rank for row in plan["box"]] == [0, 0, 0]
+    assert roll.shares(config, plan) == {"box": None}
+
+
+def test_a_device_on_another_node_that_moves_is_a_difference() -> None:
+    inventory = Inventory.uniform(num_nodes=2, accelerators=8)
+    first, second = (
+        roll.plan({"a": {"device_mapping": mapping, "num_gpus_per_worker": 2}}, inventory)
+        for mapping in ([7, 8], [7, 9])
+    )
+    assert [move.rank for move in first.diff(second).moved] == [0]

@@ -10,6 +10,7 @@ from itertools import chain
 
 import pytest
 from rankplan import Cluster, LaunchError, NodePlacementStrategy
+from rankplan.runtime import launch, ports
 from rankplan.runtime.ports import FIRST, LAST, PORTS, Ports, free_block
 from runtime_workers import Reader
 
@@ -42,11 +43,11 @@ def test_a_block_is_consecutive_and_free(held: ExitStack) -> None:
 
 
 def test_nothing_is_handed_out_twice() -> None:
-    ports, found, lock = Ports(), [], threading.Lock()
+    handed_out, found, lock = Ports(), [], threading.Lock()
 
     def ask(machine: str) -> None:
         for _ in range(10):
-            choice = ports.choice(machine, 3)
+            choice = handed_out.choice(machine, 3)
             with lock:
                 found.append((machine, choice))
 
@@ -62,15 +63,15 @@ def test_nothing_is_handed_out_twice() -> None:
 
 
 def test_what_is_given_back_can_be_had_again_and_there_is_an_end() -> None:
-    ports = Ports()
+    handed_out = Ports()
     choices = []
     with pytest.raises(LaunchError, match=r"no 1000 ports in a row are left between 20000 and 32767 on node-1"):
         while True:
-            choices.append(ports.choice("node-1", 500))
+            choices.append(handed_out.choice("node-1", 500))
     assert len(choices) >= 11
-    ports.give_back("node-1", choices[3])
-    assert ports.choice("node-1", 500) == choices[3]
-    assert len(ports.choice("node-2", 500)) == 1000
+    handed_out.give_back("node-1", choices[3])
+    assert handed_out.choice("node-1", 500) == choices[3]
+    assert len(handed_out.choice("node-2", 500)) == 1000
 
 
 def test_many_engines_ask_at_once_and_each_gets_its_own(two_nodes: Cluster, held: ExitStack) -> None:
@@ -106,3 +107,16 @@ def test_a_block_of_ports_has_at_least_one(two_nodes: Cluster) -> None:
         pytest.raises(ValueError, match="count is 0; it must be a whole number of 1 or more"),
     ):
         group.free_ports(0)
+
+
+def test_ranks_are_asked_in_turns_where_ports_are_few(two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two choices of ports fit between the bounds, for four ranks of one machine."""
+    with Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 0, 1, 1])) as group:
+        monkeypatch.setattr(ports, "PORTS", fresh := Ports())
+        monkeypatch.setattr(launch, "PORTS", fresh)
+        monkeypatch.setattr(ports, "LAST", FIRST + 150)
+        group._crew.ports.clear()
+        blocks = group.free_ports(4)
+        assert len({port for block in blocks for port in block}) == 16
+        with pytest.raises(LaunchError, match="no 128 ports in a row are left"):
+            group.free_ports(64)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,6 +233,15 @@ class Inventory:
     def core(self) -> _core.Inventory:
         """The compiled core's view of it."""
         return _core.Inventory([(entry.ranks, entry.type, list(entry.ids)) for entry in self._entries])
+
+    @cached_property
+    def first_accelerators(self) -> list[int]:
+        """Of each node, the index of its first accelerator among those of the cluster; and at the end, their number."""
+        counts = [0] * (self.num_nodes + 1)
+        for entry in self._entries:
+            for rank in entry.ranks:
+                counts[rank + 1] = entry.accelerators
+        return list(accumulate(counts))
 
     def node(self, rank: int) -> NodeSpec:
         """Return what the node of this rank has; ``IndexError`` when there is no such node."""

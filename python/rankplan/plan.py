@@ -125,9 +125,9 @@ class Plan(Mapping[str, Placements]):
         pairs = {}
         for first, second in combinations(used, 2):
             key = used[first], used[second]
-            if key not in shared:
-                shared[key] = self._inventory.core.by_node(key[0] & key[1])
-            if shared[key]:
+            if key not in shared and (both := key[0] & key[1]):
+                shared[key] = self._inventory.core.by_node(both)
+            if key in shared:
                 pairs[first, second] = shared[key]
         if not pairs:
             return Sharing("disaggregated", pairs)
@@ -205,8 +205,8 @@ class Plan(Mapping[str, Placements]):
         return type(self), (self._inventory, self._components)
 
 
-def _place(row: Placement) -> tuple[int, list[int], list[str]]:
-    return row.cluster_node_rank, row.local_hardware_ranks, row.visible_accelerators
+def _place(row: Placement) -> tuple[int, list[tuple[int, int]], list[str]]:
+    return row.cluster_node_rank, row.devices, row.visible_accelerators
 
 
 def _refused(message: str, file: str) -> PlacementError:

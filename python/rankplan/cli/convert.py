@@ -17,7 +17,7 @@ from rankplan.cli.common import (
     say_assumed,
 )
 from rankplan.config.load import load_config
-from rankplan.dialects import DIALECTS
+from rankplan.dialects import DIALECTS, slime
 from rankplan.dialects.convert import convert as converted
 from rankplan.files import write_whole
 
@@ -39,12 +39,16 @@ def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | Non
         inventory, assumed = choice.load(config, dialect)
         if assumed:
             say_assumed(file, inventory)
-        conversion = converted(dialect.plan(config, inventory), to)
+        planned = dialect.plan(config, inventory)
+        conversion = converted(planned, to)
         text = yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else ""
         if output is not None and text:
             write_whole(Path(output), text)
         else:
             click.echo(text, nl=False)
-        for missing in conversion.missing:
-            click.echo(f"not in {to}: {missing}", err=True)
-        sys.exit(1 if conversion.missing else 0)
+        missing = list(conversion.missing)
+        if dialect is slime and any(process.node_rank for process in slime.engines(config, planned)):
+            missing.append("rollout: which of its processes are one engine")
+        for what in missing:
+            click.echo(f"not in {to}: {what}", err=True)
+        sys.exit(1 if missing else 0)

@@ -84,7 +84,9 @@ def run(
         # A fault is shown before anything is started.
         if inventory is not None:
             dialect.plan(config, inventory)
-        elif dialect is rlinf and (error := read_config(config).error()) is not None:
+        elif dialect is not rlinf:
+            dialect.assumed_inventory(config)
+        elif (error := read_config(config).error()) is not None:
             raise error
         if not stdout.is_terminal:
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
@@ -101,7 +103,10 @@ def run(
         if not spec.has_method(method):
             raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
         with told(None) as report:
-            options: dict[str, Any] = {"cluster_cfg": config.get("cluster"), "on_progress": report}
+            options: dict[str, Any] = {
+                "cluster_cfg": config["cluster"] if dialect is rlinf else None,
+                "on_progress": report,
+            }
             cluster = Cluster(address=ray, **options) if inventory is None else Cluster.simulate(inventory, **options)
             with cluster:
                 # Ray's own handler would end the process where it stands, and Ray turns an exit into another.

@@ -24,8 +24,11 @@ class Conversion:
 def convert(planned: Plan, to: str) -> Conversion:
     """Write a plan in the dialect ``to`` (``rlinf``, ``roll``, ``slime``).
 
-    What was written is planned again, and only what comes out the same is kept.
+    What was written is planned again, and only what comes out the same is kept. Node groups are not carried over.
+    Raises ``ValueError`` for a dialect that is not there.
     """
+    if to not in DIALECTS:
+        raise ValueError(f"{to!r} is no dialect; they are {', '.join(DIALECTS)}")
     bare = Inventory.from_dict(planned.inventory.to_dict())
     wanted, reasons, config = dict(planned), dict[str, str](), dict[str, Any]()
     while wanted:
@@ -77,5 +80,5 @@ def _lost(planned: Plan) -> list[str]:
         labels = dict.fromkeys(row.node_group_label for row in rows)
         for label in labels:
             if label in groups and groups[label].env_configs:
-                lost.append(f"{name}: the variables and interpreters of node group `{label}`")
+                lost.append(f"{name}: node group `{label}`, with its variables and interpreters")
     return lost

@@ -17,6 +17,7 @@ from rankplan.config.models import as_int
 from rankplan.errors import Diagnostic, Label, PlacementError, refusal
 
 MOST_DEVICES = 1 << 24
+HIGHEST = (1 << 32) - 2
 _HELP = "write list(range(0,8)), [0,1,2,3], or several of these with +"
 _CUT = "close it; within the braces of YAML, where a comma ends a text, put it in quotes"
 
@@ -38,16 +39,19 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
         return _Reader(mapping).read()
     if not isinstance(mapping, Sequence) or isinstance(mapping, bytes):
         raise PlacementError([Diagnostic("syntax", f"{mapping!r} is not a device_mapping", _HELP)])
+    if len(mapping) > MOST_DEVICES:
+        message = f"{len(mapping)} accelerators; a component has at most {MOST_DEVICES}"
+        raise PlacementError([Diagnostic("too-many-processes", message, "split the component")])
     devices = [as_int(device) for device in mapping]
     for device, written in zip(devices, mapping, strict=True):
         if device is None:
             raise PlacementError([Diagnostic("syntax", f"{written!r} is not an accelerator", "write whole numbers")])
-        if device < 0:
-            raise refusal([_negative(device)])
+        if not 0 <= device <= HIGHEST:
+            raise refusal([_not_there(device)])
     return [device for device in devices if device is not None]
 
 
-def _negative(device: int) -> Diagnostic:
+def _not_there(device: int) -> Diagnostic:
     return Diagnostic("resource-out-of-range", f"there is no accelerator {device}", "accelerators count from 0")
 
 
@@ -70,11 +74,11 @@ class _Reader:
             raise self._fault_at(at, min(at + 1, len(self._text)), message, help) from None
         except (ValueError, OverflowError, RecursionError, MemoryError):
             raise self._fault_at(0, len(self._text), "this is no list of numbers that could be read") from None
-        lowest = min(devices, default=0)
-        if lowest < 0:
+        lowest, highest = min(devices, default=0), max(devices, default=0)
+        if lowest < 0 or highest > HIGHEST:
             elements = tree.elts if isinstance(tree, (ast.List, ast.Tuple)) else []
             place = next((element for element in elements if isinstance(element, ast.UnaryOp)), tree)
-            raise refusal([self._at(place, _negative(lowest))])
+            raise refusal([self._at(place, _not_there(lowest if lowest < 0 else highest))])
         return devices
 
     def _sequence(self, node: ast.expr) -> Sequence[int]:
@@ -103,7 +107,9 @@ class _Reader:
                 if len(repeated) * times > MOST_DEVICES:
                     raise self._too_many(node, len(repeated) * times)
                 return list(repeated) * times
-            case ast.ListComp(elt=element, generators=[ast.comprehension(target=ast.Name(id=name), ifs=[], iter=each)]):
+            case ast.ListComp(
+                elt=element, generators=[ast.comprehension(target=ast.Name(id=name), ifs=[], iter=each, is_async=0)]
+            ):
                 return self._comprehension(element, name, each)
         raise self._fault(node, f"`{ast.unparse(node)}` is no list of numbers")
 
@@ -139,6 +145,8 @@ class _Reader:
 
     @staticmethod
     def _is_number(node: ast.expr) -> bool:
+        if isinstance(node, ast.BinOp):
+            return _Reader._is_number(node.left) and _Reader._is_number(node.right)
         return isinstance(node, (ast.Constant, ast.UnaryOp, ast.Name))
 
     def _sized(self, node: ast.expr, numbers: Sequence[int]) -> Sequence[int]:

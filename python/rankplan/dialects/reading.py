@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any, TypeAlias
 
 from rankplan._core import Placements
@@ -59,6 +58,15 @@ class Reader:
             self.add((*path, str(key)), Diagnostic("invalid-value", message, "give the value"))
             return None
 
+    def mapping(self, mapping: Mapping[Any, Any], key: Any, path: Path) -> Mapping[Any, Any]:
+        """Return a mapping, empty where there is none; one that is no mapping is a fault."""
+        value = self.value(mapping, key, path)
+        if value is None or isinstance(value, Mapping):
+            return value or {}
+        message = f"`{key}` is {shown(value)}; it must be a mapping"
+        self.add((*path, str(key)), Diagnostic("invalid-value", message, "write keys and values"))
+        return {}
+
     def number(self, value: Any, path: Path, least: int) -> int | None:
         """Return a whole number, or ``None`` after it was taken note of that it is none, or too small."""
         number = as_int(value)
@@ -88,7 +96,6 @@ def resource_lists(inventory: Inventory, rows: Placements) -> list[list[int]]:
     if kinds == {"node"}:
         return [[row.cluster_node_rank] for row in rows]
     if kinds != {"accelerator"}:
-        raise ValueError(f"{' and '.join(sorted(kinds))} cannot be said there")
-    counts = (inventory.node(node).accelerators for node in range(inventory.num_nodes))
-    firsts = [0, *accumulate(counts)]
+        raise ValueError(f"{' and '.join(sorted(kinds))} of a node group is not carried over")
+    firsts = inventory.first_accelerators
     return [[firsts[node] + index for node, index in row.devices] for row in rows]

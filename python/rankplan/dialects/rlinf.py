@@ -41,13 +41,16 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     texts: list[tuple[str, str, list[str]]] = []
     unsaid: dict[str, str] = {}
     for name, rows in planned.items():
+        if "," in name or name != name.strip():
+            unsaid[name] = "its name has a comma, or blanks at an end"
+            continue
         try:
             lists = resource_lists(planned.inventory, rows)
             rank_map = RankMap.from_lists(lists)
         except ValueError as error:  # a PlacementError is one
             unsaid[name] = str(error).splitlines()[0]
             continue
-        if "," in name or lists != sorted(map(sorted, lists)):
+        if lists != sorted(map(sorted, lists)):
             unsaid[name] = "its processes do not take what they use in ascending order"
             continue
         group = NODE if rows[0].resource_type == "node" else CLUSTER

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan._core import Placements
-from rankplan.config.faults import Path
+from rankplan.config.faults import Path, shown
 from rankplan.config.models import CLUSTER, NODE
-from rankplan.dialects.device_mapping import parse_device_mapping
+from rankplan.dialects.device_mapping import MOST_DEVICES, parse_device_mapping
 from rankplan.dialects.reading import Config, Reader, resource_lists, unresolved
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
@@ -23,7 +23,7 @@ from rankplan.plan import Plan
 
 __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "recognised", "shares", "written"]
 
-_DEEPEST = 8
+_DEEPEST = 50
 _ONE_EACH = frozenset({"deepspeed_train", "megatron_train", "fsdp2_train", "megatron_infer", "fsdp2_infer"})
 """Strategies that have one accelerator a worker, whatever is written."""
 
@@ -46,7 +46,7 @@ def recognised(config: Mapping[Any, Any]) -> bool:
     if "cluster" in config:
         return False
     roles = _candidates(config, ())
-    return "num_gpus_per_node" in config or any("device_mapping" in role for _, role in roles)
+    return "num_gpus_per_node" in config or next(roles, None) is not None
 
 
 def plan(config: Config, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
@@ -76,22 +76,27 @@ def plan(config: Config, inventory: Inventory, isolate_accelerator: bool = True)
 def assumed_inventory(config: Config) -> Inventory:
     """Return the smallest inventory that the config could be meant for: ``num_gpus_per_node`` accelerators a node."""
     reader = Reader(config)
-    each = _optional(reader, "num_gpus_per_node", 1) or _ASSUMED
-    highest = max((max(role.devices) for role in _roles(reader) if role.devices), default=0)
+    written = _optional(reader, "num_gpus_per_node", 0)
+    each = _ASSUMED if written is None else written
+    highest = max((max(role.devices) for role in _roles(reader) if role.devices), default=-1)
     nodes = _optional(reader, "num_nodes", 1) or 1
     reader.finish()
-    return Inventory.uniform(max(nodes, highest // each + 1), each)
+    needed = highest // each + 1 if each else 1
+    return Inventory.uniform(max(nodes, needed), each)
 
 
 def shares(config: Config, planned: Plan) -> dict[str, float | None]:
-    """Return what each role may reserve of its accelerators, so that all that share one fit on it."""
+    """Return what each role may reserve of its accelerators, so that all that share one fit on it.
+
+    A role without accelerators reserves nothing.
+    """
     users: Counter[tuple[int, int]] = Counter()
     for rows in planned.values():
         users.update(device for row in rows if row.num_accelerators for device in row.devices)
     result: dict[str, float | None] = {}
     for name, rows in planned.items():
-        most = max((users[device] for row in rows if row.num_accelerators for device in row.devices), default=1)
-        result[name] = int(10_000 / most) / 10_000
+        most = max((users[device] for row in rows if row.num_accelerators for device in row.devices), default=0)
+        result[name] = int(10_000 / most) / 10_000 if most else None
     return result
 
 
@@ -99,7 +104,8 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a config that places what this dialect can say, and why the other components are not in it."""
     inventory = planned.inventory
     counts = {inventory.node(node).accelerators for node in range(inventory.num_nodes)}
-    config: dict[str, Any] = {"num_gpus_per_node": counts.pop()} if len(counts) == 1 and max(counts) else {}
+    config: dict[str, Any] = {"num_nodes": inventory.num_nodes}
+    config |= {"num_gpus_per_node": counts.pop()} if len(counts) == 1 else {}
     unsaid: dict[str, str] = {}
     for name, rows in planned.items():
         try:
@@ -148,8 +154,13 @@ def _mapping_text(devices: list[int]) -> str:
     return " + ".join([*parts, *([str(single)] if single else [])])
 
 
-def _candidates(mapping: Mapping[Any, Any], path: Path) -> Iterator[tuple[Path, Mapping[Any, Any]]]:
-    """Yield what may be a role, and its path: a mapping that says how many workers it has, or where."""
+def _candidates(
+    mapping: Mapping[Any, Any], path: Path, inside: bool = False
+) -> Iterator[tuple[Path, Mapping[Any, Any]]]:
+    """Yield what may be a role, and its path.
+
+    It is a mapping that says where its workers are or, where it is not inside of another role, how many there are.
+    """
     for key in mapping:
         try:
             value = mapping[key]
@@ -157,28 +168,37 @@ def _candidates(mapping: Mapping[Any, Any], path: Path) -> Iterator[tuple[Path, 
             continue
         if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
             continue
-        if _is_role(value):
+        if "device_mapping" in value or ("world_size" in value and not inside):
             yield (*path, str(key)), value
-        else:
-            yield from _candidates(value, (*path, str(key)))
+        yield from _candidates(value, (*path, str(key)), inside or _is_role(value))
 
 
 def _is_role(mapping: Mapping[Any, Any]) -> bool:
-    return "device_mapping" in mapping or "world_size" in mapping
+    try:
+        return any(mapping.get(key) is not None for key in ("device_mapping", "world_size"))
+    except Exception:  # it is there, and cannot be read
+        return True
 
 
 def _roles(reader: Reader) -> Iterator[_Role]:
-    found = False
+    names: set[str] = set()
     for path, values in _candidates(reader.config, ()):
         name = ".".join(map(str, path))
         mapping = reader.value(values, "device_mapping", path)
         world_size = reader.value(values, "world_size", path)
         if mapping is None and world_size is None:
             continue  # a role that is switched off
-        found = True
+        if name in names:
+            fault = Diagnostic("duplicate-component", f"role `{name}` is there twice", "rename one of the two")
+            reader.add(path, fault)
+            continue
+        names.add(name)
         if mapping is None:
             workers = reader.number(world_size, (*path, "world_size"), 1)
-            if workers is not None:
+            if workers is not None and workers > MOST_DEVICES:
+                message = f"{workers} workers; a component has at most {MOST_DEVICES}"
+                reader.add((*path, "world_size"), Diagnostic("too-many-processes", message, "split the role"))
+            elif workers is not None:
                 yield _Role(name, path, None, 1, workers)
             continue
         devices, per_worker = _devices(reader, mapping, path), _per_worker(reader, values, path)
@@ -192,7 +212,7 @@ def _roles(reader: Reader) -> Iterator[_Role]:
             reader.add((*path, "device_mapping"), fault)
             continue
         yield _Role(name, path, devices, per_worker, len(devices) // per_worker)
-    if not found and not reader.faults:
+    if not names and not reader.faults:
         message = "no role has a `device_mapping` or a `world_size`"
         reader.add((), Diagnostic("missing-key", message, "add roles such as actor_train: {device_mapping: ...}"))
 
@@ -216,17 +236,20 @@ def _devices(reader: Reader, mapping: Any, path: Path) -> list[int] | None:
 
 def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | None:
     """Return the accelerators of each worker, by ROLL's rules for its strategies."""
-    strategy = reader.value(values, "strategy_args", path)
-    strategy = strategy if isinstance(strategy, Mapping) else {}
-    settings = reader.value(strategy, "strategy_config", (*path, "strategy_args"))
-    settings = settings if isinstance(settings, Mapping) else {}
-    name = reader.value(strategy, "strategy_name", (*path, "strategy_args"))
+    inner = (*path, "strategy_args")
+    strategy = reader.mapping(values, "strategy_args", path)
+    settings = reader.mapping(strategy, "strategy_config", inner)
+    name = reader.value(strategy, "strategy_name", inner)
+    if not isinstance(name, (str, type(None))):
+        message = f"`strategy_name` is {shown(name)}; it must be text"
+        reader.add((*inner, "strategy_name"), Diagnostic("invalid-value", message, "write a name such as vllm"))
+        return None
     if name in _ONE_EACH:
         return 1
     if name == "vllm":
         product = 1
+        inner = (*inner, "strategy_config")
         for key in ("tensor_parallel_size", "pipeline_parallel_size"):
-            inner = (*path, "strategy_args", "strategy_config")
             written = reader.value(settings, key, inner)
             size = 1 if written is None else reader.number(written, (*inner, key), 1)
             if size is None:

@@ -12,6 +12,7 @@ import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from rankplan._core import Placement, Placements
@@ -187,11 +188,16 @@ def dist_init_addrs(processes: Sequence[EngineProcess], inventory: Inventory, po
     """Return, for each process of the rollout, where its engine meets: the first node's address and a port there.
 
     ``ports`` has the free ports of each process (`WorkerGroup.free_ports`); those of the engine's first process count.
+    Raises ``ValueError`` for a node without address in the inventory, or ports that are not one range a process.
     """
+    if len(ports) != len(processes):
+        raise ValueError(f"ports are given for {len(ports)} processes of {len(processes)}; give a range for each")
     addresses: list[str] = []
     for rank, process in enumerate(processes):
         if process.node_rank == 0:
-            host = inventory.node(process.first_node).ip or ""
+            host = inventory.node(process.first_node).ip
+            if host is None:
+                raise ValueError(f"node {process.first_node} has no address; take the inventory of a live cluster")
             addresses.append(f"[{host}]:{ports[rank][0]}" if ":" in host else f"{host}:{ports[rank][0]}")
         else:
             addresses.append(addresses[-1])
@@ -235,17 +241,19 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             unsaid[name] = "its processes do not have one accelerator each"
         elif len(sizes) > 1 or 0 in sizes:
             unsaid[name] = "its processes do not all have the same number of accelerators"
-    while sayable := {name: rows for name, rows in planned.items() if name not in unsaid}:
-        config = _written(sayable, planned.inventory)
-        try:
-            again: Mapping[str, Placements] = plan(config, planned.inventory)
-        except PlacementError:
-            again = {}
-        elsewhere = (name for name, rows in sayable.items() if _devices(rows) != _devices(again.get(name, ())))
-        if (first := next(elsewhere, None)) is None:
-            return config, unsaid
-        unsaid[first] = "slime would place it elsewhere"
-    return {}, unsaid
+    sayable = {name: rows for name, rows in planned.items() if name not in unsaid}
+    for size in range(len(sayable), 0, -1):
+        for names in combinations(sayable, size):
+            kept = {name: sayable[name] for name in names}
+            config = _written(kept, planned.inventory)
+            try:
+                again = plan(config, planned.inventory)
+            except PlacementError:
+                continue
+            if all(name in again and _devices(rows) == _devices(again[name]) for name, rows in kept.items()):
+                dropped = [name for name in sayable if name not in kept]
+                return config, unsaid | dict.fromkeys(dropped, "slime would place it elsewhere")
+    return {}, unsaid | dict.fromkeys(sayable, "slime would place it elsewhere")
 
 
 def _written(components: Mapping[str, Placements], inventory: Inventory) -> dict[str, Any]:

@@ -79,20 +79,23 @@ class _Node:
 def _folded(plan: Plan) -> Table:
     result = table("component", "ranks", "nodes", "ranks a node#", "uses", "see", "node group")
     for component, rows in plan.items():
-        for _, group in groupby(_nodes(rows), key=lambda node: (node.kind, len(node.ranks))):
-            nodes = list(group)
-            ranks = RankSet(rank for node in nodes for rank in (node.ranks[0], node.ranks[-1]))
-            shown = f"{ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else str(ranks)
+        folds = [list(group) for _, group in groupby(_nodes(rows), key=lambda node: (node.kind, len(node.ranks)))]
+        for nodes in folds[:MOST_ROWS]:
+            ranks = RankSet(rank for node in nodes for rank in node.ranks)
+            shown = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
             where = RankSet(node.cluster_node_rank for node in nodes)
             label, _, _, seen, _ = nodes[0].kind
             result.add_row(component, shown, str(where), str(len(nodes[0].ranks)), _what(nodes[0].kind), seen, label)
+        if len(folds) > MOST_ROWS:
+            result.add_row(component, f"and {len(folds) - MOST_ROWS} more lines", "", "", "", "", "")
     return result
 
 
 def _nodes(rows: Placements) -> Iterator[_Node]:
-    by_group = groupby(rows, key=lambda row: (row.cluster_node_rank, row.node_group_label, row.resource_type))
-    for (node, label, resource), group in by_group:
-        here = list(group)
+    by_group: dict[tuple[int, str, str], list[Placement]] = {}
+    for row in rows:
+        by_group.setdefault((row.cluster_node_rank, row.node_group_label, row.resource_type), []).append(row)
+    for (node, label, resource), here in by_group.items():
         devices = tuple(tuple(row.local_hardware_ranks) for row in here)
         away = sum(len(row.devices) for row in here) - sum(map(len, devices))
         kind = (label, resource, devices, _seen(here), away)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rankplan._core import RankSet
 from rankplan.config.models import as_int
-from rankplan.errors import WorkerError
+from rankplan.errors import LaunchError, WorkerError
 from rankplan.placement import (
     NodePlacementStrategy,
     PackedPlacementStrategy,
@@ -142,7 +142,15 @@ class WorkerGroup(RankSelection):
         blocks: dict[int, range] = {}
         while len(blocks) < len(ranks):
             left = [index for index in range(len(ranks)) if index not in blocks]
-            choices = [self._crew.choice(machines[index], count) for index in left]
+            choices: list[range] = []
+            for index in left:
+                try:
+                    choices.append(self._crew.choice(machines[index], count))
+                except LaunchError:
+                    if not choices:
+                        raise
+                    break  # the others are asked when these have given back what they did not take
+            left = left[: len(choices)]
             asked = zip(left, choices, strict=True)
             answers = [ranks[index].host.free_block.remote(choice, count) for index, choice in asked]
             call = Call(self._component, "free_ports", [ranks[index].expected.placement for index in left], answers)
