@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import ray
-from rankplan import Cluster, LaunchError, NodePlacementStrategy, WorkerError
+from rankplan import Cluster, ClusterError, LaunchError, NodePlacementStrategy, WorkerError
 from ray import cluster_utils
 from runtime_workers import Caller, Reader, Stuck, has_ended, stuck
 
@@ -25,12 +25,12 @@ SOON = {
 
 
 class Raylets(cluster_utils.Cluster):
-    """Four nodes, of which all but the first can be killed."""
+    """Five nodes, of which all but the first can be killed."""
 
     def __init__(self) -> None:
         super().__init__()
         head = {"_system_config": SOON, "include_dashboard": False, "no_monitor": True}
-        for rank in range(4):
+        for rank in range(5):
             self.add_node(
                 num_cpus=2,
                 node_ip_address=f"127.0.0.{rank + 2}",
@@ -113,3 +113,10 @@ def test_right_before_a_launch(raylets: Raylets, cluster: Cluster) -> None:
     with pytest.raises(LaunchError, match=r"actor rank 1 \(node 3\) did not come up") as caught:
         Reader.create_group().launch(cluster, NodePlacementStrategy([0, 3]), name="actor", timeout=60)
     assert who(caught.value) == ("actor", 1, 3)
+
+
+def test_right_before_the_nodes_are_looked_at(raylets: Raylets, cluster: Cluster) -> None:
+    raylets.kill(4)
+    assert not known_dead(cluster, 4)
+    with pytest.raises(ClusterError, match=r"node 127\.0\.0\.6 .* has left the cluster while it was looked at"):
+        Cluster(address=raylets.address)

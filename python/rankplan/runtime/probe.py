@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 from ray._private.accelerators import get_accelerator_manager_for_resource
+from ray.exceptions import TaskUnschedulableError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, vendor
@@ -70,6 +71,8 @@ def look_at(entries: list[dict[str, Any]], timeout: float) -> list[NodeFacts]:
         fault, place = failed.faults[index], _describe(entries[index])
         if isinstance(fault.cause, ClusterError):
             raise ClusterError(f"node {place}: {fault.cause}") from None
+        if isinstance(fault.cause, TaskUnschedulableError):
+            raise ClusterError(f"node {place} has left the cluster while it was looked at") from fault.cause
         raise ClusterError(
             f"node {place}: looking at it {fault.reason}; rankplan must be installed on every node, in the same version"
         ) from fault.cause
