@@ -156,6 +156,20 @@ def test_a_cluster_that_is_closed_while_a_thread_launches(monkeypatch: pytest.Mo
     assert has_ended(pid) and not ray.is_initialized()
 
 
+def test_ray_that_ended_under_the_program() -> None:
+    """As ``ray stop`` does it. Ray would end this process too, without a word, at the next launch."""
+    with Cluster.simulate("1x2") as cluster:
+        raylets = cluster._raylets
+        assert raylets is not None
+        raylet = raylets._cluster.head_node.all_processes["raylet"][0].process
+        raylet.kill()
+        raylet.wait()
+        with pytest.raises(
+            LaunchError, match="Ray has ended on this machine; close this Cluster, start Ray again, and"
+        ):
+            Odd.create_group().launch(cluster, STRATEGY)
+
+
 def test_the_handler_of_a_program_is_there_again() -> None:
     def mine(number: int, frame: object) -> None:
         raise AssertionError

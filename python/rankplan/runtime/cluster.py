@@ -175,6 +175,11 @@ class Cluster:
     def __repr__(self) -> str:
         return f"<Cluster of {self.num_nodes} nodes{', closed' if self._closed else ''}>"
 
+    def check_alive(self) -> None:
+        """Raise ``LaunchError`` when nothing can be launched here, because Ray has ended under this program."""
+        if lost := session.lost():
+            raise LaunchError(f"{lost}; close this Cluster, start Ray again, and make a new Cluster")
+
     def check_open(self) -> None:
         """Raise ``LaunchError`` when nothing can be launched here any more."""
         if self._closed or self._session != session.current():

@@ -99,6 +99,7 @@ def bring_up(
     ``share`` is what each rank reserves of its accelerators; ``None`` reserves nothing. Raises ``LaunchError`` when a
     rank does not come up within ``timeout`` seconds, or not as planned; the others are gone by then.
     """
+    cluster.check_alive()
     seats = find_seats(cluster, inventory, component, placements)
     # the first answer is rank 0's too: the free port that the others wait for
     rows = [placements[0], *placements]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import ray
+from ray._private.worker import global_worker
+
+_ANSWER_SECONDS = 5.0
 
 
 def current() -> str | None:
@@ -16,6 +21,28 @@ def current() -> str | None:
         return None
     context = ray.get_runtime_context()
     return f"{context.gcs_address} {context.get_job_id()}"
+
+
+def lost() -> str | None:
+    """Return what of Ray has ended under this program, if anything.
+
+    Ray would end the program for it at the next large thing that is sent: within a minute, or at once and without a
+    word.
+    """
+    node: Any = global_worker.node
+    try:
+        if hasattr(socket, "AF_UNIX"):
+            with socket.socket(socket.AF_UNIX) as raylet:
+                raylet.settimeout(_ANSWER_SECONDS)
+                raylet.connect(node.raylet_socket_name)
+    except OSError:
+        return "Ray has ended on this machine"
+    host, port = node.gcs_address.rsplit(":", 1)
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
+    except OSError as error:
+        return f"the Ray head at {node.gcs_address} does not answer ({error})"
+    return None
 
 
 _users: list[int] = []  # threads, each as often as it is in `used`
