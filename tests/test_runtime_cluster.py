@@ -272,6 +272,17 @@ def read_all(terminal: int) -> str:
     return b"".join(parts).decode()
 
 
+def test_a_group_can_be_launched_from_inside_of_a_ray_task(cluster: Cluster) -> None:
+    @ray.remote(num_cpus=0)
+    def driver() -> list[int]:
+        from rankplan.runtime.roll_call import RollCall
+
+        with Cluster() as inner, RollCall.create_group().launch(inner, NodePlacementStrategy([0, 1])) as group:
+            return [report.node_rank for report in group.verify()]
+
+    assert ray.get(driver.remote(), timeout=120) == [0, 1]
+
+
 def test_a_node_that_dies(cluster: Cluster) -> None:
     """The last test of the module: the cluster has a node less from here on."""
     strategy = NodePlacementStrategy(range(4))

@@ -30,6 +30,8 @@ def lost() -> str | None:
     word.
     """
     node: Any = global_worker.node
+    if node is None:
+        return None  # inside of a Ray task or actor, which ends with its raylet
     try:
         if hasattr(socket, "AF_UNIX"):
             with socket.socket(socket.AF_UNIX) as raylet:
