@@ -164,6 +164,7 @@ class Faulty(Worker):
 
     def leave(self, rank: int) -> None:
         if self.rank == rank:
+            threading.Thread(target=time.sleep, args=(600,)).start()
             sys.exit(4)
 
     def pid(self) -> int:
@@ -186,6 +187,13 @@ class FailsToStart(Worker):
             os.environ["RANK"] = "99"
         if how == "wrong devices":
             os.environ["CUDA_VISIBLE_DEVICES"] = "7"
+
+
+class Refuses(Worker):
+    """Comes up in no rank."""
+
+    def __init__(self) -> None:
+        raise ValueError(f"rank {self.rank} refuses")
 
 
 class Stuck(Worker):

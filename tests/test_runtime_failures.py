@@ -28,7 +28,7 @@ from rankplan import (
 )
 from rankplan.runtime import seats
 from runtime_broken_module import Broken
-from runtime_workers import FailsToStart, Faulty, Reader, Stuck, has_ended, stuck
+from runtime_workers import FailsToStart, Faulty, Reader, Refuses, Stuck, has_ended, stuck
 
 FOUR = PackedPlacementStrategy(2, 5)
 TWO = FlexiblePlacementStrategy([[0], [4]])
@@ -142,9 +142,12 @@ def test_a_rank_that_was_killed_at_rest_is_named(mortal: WorkerGroup) -> None:
     assert who(caught.value) == ("mortal", 3, 1)
 
 
-def test_a_rank_that_leaves_is_named(mortal: WorkerGroup) -> None:
+def test_a_rank_that_leaves_is_named_and_its_process_ends(mortal: WorkerGroup) -> None:
+    """A thread that it has left running would keep the process from its end."""
+    pid = mortal.verify()[0].pid
     with pytest.raises(WorkerError, match=r"leave\(\) gave no answer, its process is gone: it exited \(code 4\)"):
         mortal.leave(0).wait(30)
+    assert has_ended(pid)
 
 
 @pytest.mark.usefixtures("nothing_stays")
@@ -169,6 +172,12 @@ def test_a_launch_is_all_or_nothing(two_nodes: Cluster, how: str, timeout: float
     assert who(caught.value) == ("actor", 2, 1)
     assert (how == "raise") == isinstance(caught.value.__cause__, ValueError)
     assert (how == "raise") == any("no weights" in note for note in getattr(caught.value, "__notes__", ()))
+
+
+@pytest.mark.usefixtures("nothing_stays")
+def test_one_of_several_ranks_that_fail_is_named_with_its_own_fault(two_nodes: Cluster) -> None:
+    with pytest.raises(LaunchError, match=r"^actor rank (\d) \(node \d\) did.*: it raised ValueError: rank \1 refuses"):
+        Refuses.create_group().launch(two_nodes, FOUR, name="actor")
 
 
 @pytest.mark.usefixtures("nothing_stays")

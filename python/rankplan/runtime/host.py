@@ -15,6 +15,7 @@ import os
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ from rankplan.runtime import context
 from rankplan.runtime.faults import RankFailure
 from rankplan.runtime.ports import free_block
 from rankplan.runtime.verify import Sighting
+
+_LEAVE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class Host:
         os.environ |= rank_environment(placement, master_addr=address, master_port=master_port, env_vars=env_vars)
         sys.path += [folder for folder in setup.import_path if folder not in sys.path]
         _show_logs(setup.log_level)
+        threading.Thread(target=_end_after_main_thread, name="rankplan-end", daemon=True).start()
         try:
             context.enter(context.RankContext(setup.component, placement, pickle.loads(setup.hardware)))
             worker_class, args, kwargs = pickle.loads(payload)
@@ -114,6 +118,16 @@ class Host:
 
 # Any: the types of Ray know no options() of a decorated class
 HostActor: Any = ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)(Host)
+
+
+def _end_after_main_thread() -> None:
+    """End this process when it does not come to its end by itself, for a thread or an exit handler that hangs.
+
+    Ray takes a rank that exits for dead, and would leave such a process behind.
+    """
+    threading.main_thread().join()
+    time.sleep(_LEAVE_SECONDS)
+    os._exit(1)
 
 
 def _show_logs(level: int) -> None:
