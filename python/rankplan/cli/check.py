@@ -9,17 +9,15 @@ import click
 from rankplan.cli.common import (
     EXPECTED,
     InventoryChoice,
-    chosen_dialect,
     colored,
     counted,
     dialect_option,
     faults_end_it,
     inventory_options,
-    say_assumed,
+    loaded,
     show,
     stdout,
 )
-from rankplan.config.load import load_config
 from rankplan.errors import Diagnostic
 from rankplan.plan import Plan
 from rankplan.render.tables import by_nodes
@@ -47,11 +45,7 @@ def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | N
 
 
 def _check(file: str, choice: InventoryChoice, dialect_name: str | None) -> None:
-    config = load_config(file)
-    dialect = chosen_dialect(dialect_name, config)
-    inventory, assumed = choice.load(config, dialect)
-    if assumed:
-        say_assumed(file, inventory)
+    config, dialect, inventory, assumed = loaded(file, choice, dialect_name)
     plan = dialect.plan(config, inventory)
     counts = (
         counted(len(plan), "component"),

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from rankplan.config.load import load_config
 from rankplan.dialects import DIALECTS, Dialect, dialect_of
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
@@ -96,12 +97,22 @@ def inventory_options(command: _Command) -> _Command:
     return chosen  # type: ignore[return-value]
 
 
+def loaded(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, Dialect, Inventory, bool]:
+    """Return a config, its dialect, and the inventory for it with whether it is only assumed, which is said then."""
+    config = load_config(file)
+    dialect = chosen_dialect(name, config)
+    inventory, assumed = choice.load(config, dialect)
+    if assumed:
+        _say_assumed(file, inventory)
+    return config, dialect, inventory, assumed
+
+
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return ``1 node``, ``2 nodes``."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
-def say_assumed(file: str, inventory: Inventory) -> None:
+def _say_assumed(file: str, inventory: Inventory) -> None:
     """Say on stderr that the inventory is a guess."""
     nodes, each = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
     stderr.print(

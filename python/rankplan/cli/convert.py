@@ -10,13 +10,11 @@ import yaml
 
 from rankplan.cli.common import (
     InventoryChoice,
-    chosen_dialect,
     dialect_option,
     faults_end_it,
     inventory_options,
-    say_assumed,
+    loaded,
 )
-from rankplan.config.load import load_config
 from rankplan.dialects import DIALECTS, slime
 from rankplan.dialects.convert import convert as converted
 from rankplan.files import write_whole
@@ -34,11 +32,7 @@ def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | Non
     What that dialect cannot say is left out and named; the exit code is 1 then.
     """
     with faults_end_it():
-        config = load_config(file)
-        dialect = chosen_dialect(dialect_name, config)
-        inventory, assumed = choice.load(config, dialect)
-        if assumed:
-            say_assumed(file, inventory)
+        config, dialect, inventory, _ = loaded(file, choice, dialect_name)
         planned = dialect.plan(config, inventory)
         conversion = converted(planned, to)
         text = yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else ""

@@ -8,14 +8,12 @@ import click
 
 from rankplan.cli.common import (
     InventoryChoice,
-    chosen_dialect,
     dialect_option,
     faults_end_it,
     inventory_options,
+    loaded,
     print_table,
-    say_assumed,
 )
-from rankplan.config.load import load_config
 from rankplan.plan import Plan
 from rankplan.render.rows import write_csv, write_json
 from rankplan.render.tables import by_nodes, plan_table
@@ -39,11 +37,7 @@ def plan(
     A table folds equal nodes when there are more than 64 processes; json and csv have a line for each process.
     """
     with faults_end_it():
-        config = load_config(file)
-        dialect = chosen_dialect(dialect_name, config)
-        inventory, assumed = choice.load(config, dialect)
-        if assumed:
-            say_assumed(file, inventory)
+        config, dialect, inventory, _ = loaded(file, choice, dialect_name)
         result = dialect.plan(config, inventory, isolate)
         if save is not None:
             result.save(save)
