@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -16,6 +16,9 @@ from rankplan.inventory import Inventory
 
 Config: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
 """A mapping (a dict, an OmegaConf object) or the path of a YAML file."""
+
+ASSUMED = 8
+"""Accelerators a node where neither the config nor anybody else says how many."""
 
 
 class Reader:
@@ -80,11 +83,6 @@ class Reader:
 def unresolved(value: Any) -> bool:
     """Whether this is text that a config library would still have to fill in."""
     return isinstance(value, str) and "${" in value
-
-
-def is_sequence(value: Any) -> bool:
-    """Whether this is a list of any kind."""
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
 def resource_lists(inventory: Inventory, rows: Placements) -> list[list[int]]:

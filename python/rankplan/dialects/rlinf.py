@@ -8,12 +8,10 @@ from typing import Any
 from rankplan._core import RankMap, RankSet
 from rankplan.config.models import CLUSTER, NODE
 from rankplan.config.section import Config, read_config
-from rankplan.dialects.reading import resource_lists
+from rankplan.dialects.reading import ASSUMED, resource_lists
 from rankplan.inventory import Inventory
 from rankplan.placement import ComponentPlacement
 from rankplan.plan import Plan
-
-_ASSUMED = 8
 
 
 def recognised(config: Mapping[Any, Any]) -> bool:
@@ -28,7 +26,7 @@ def plan(config: Config, inventory: Inventory, isolate_accelerator: bool = True)
 
 def assumed_inventory(config: Config) -> Inventory:
     """Return an inventory of ``num_nodes`` nodes with 8 accelerators each."""
-    return Inventory.uniform(read_config(config).section.num_nodes, _ASSUMED)
+    return Inventory.uniform(read_config(config).section.num_nodes, ASSUMED)
 
 
 def shares(config: Config, planned: Plan) -> dict[str, float | None]:

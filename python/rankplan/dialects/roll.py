@@ -16,7 +16,7 @@ from rankplan._core import Placements
 from rankplan.config.faults import Path, shown
 from rankplan.config.models import CLUSTER, NODE
 from rankplan.dialects.device_mapping import MOST_DEVICES, parse_device_mapping
-from rankplan.dialects.reading import Config, Reader, resource_lists, unresolved
+from rankplan.dialects.reading import ASSUMED, Config, Reader, resource_lists, unresolved
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -26,8 +26,6 @@ __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "recognised", "s
 _DEEPEST = 50
 _ONE_EACH = frozenset({"deepspeed_train", "megatron_train", "fsdp2_train", "megatron_infer", "fsdp2_infer"})
 """Strategies that have one accelerator a worker, whatever is written."""
-
-_ASSUMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ def assumed_inventory(config: Config) -> Inventory:
     """Return the smallest inventory that the config could be meant for: ``num_gpus_per_node`` accelerators a node."""
     reader = Reader(config)
     written = _optional(reader, "num_gpus_per_node", 0)
-    each = _ASSUMED if written is None else written
+    each = ASSUMED if written is None else written
     highest = max((max(role.devices) for role in _roles(reader) if role.devices), default=-1)
     nodes = _optional(reader, "num_nodes", 1) or 1
     reader.finish()

@@ -19,7 +19,7 @@ from rankplan._core import Placement, Placements
 from rankplan.addresses import address_key
 from rankplan.config.faults import shown
 from rankplan.config.models import CLUSTER
-from rankplan.dialects.reading import Config, Reader
+from rankplan.dialects.reading import ASSUMED, Config, Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -66,7 +66,6 @@ _IMPLYING = frozenset(
 
 _NEAR = 0.9
 """How alike a flag and a slip of the finger are; what is less alike may be a trainer's own."""
-_ASSUMED = 8
 
 _Value = TypeVar("_Value", str, int | str)
 
@@ -209,7 +208,7 @@ def assumed_inventory(config: Flags) -> Inventory:
     reading = _Reading(config)
     sides = reading.sides()
     reading.finish()
-    each = sides.per_node or _ASSUMED
+    each = sides.per_node or ASSUMED
     return Inventory.uniform(max(1, -(-sides.num_gpus // each)), each)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, vendor
 from rankplan.errors import ClusterError
+from rankplan.render.progress import Report
 from rankplan.runtime.calls import Failed, Unanswered, collect
 from rankplan.runtime.node_order import NODE_RANK_LABEL, NODE_RANK_VARIABLES, NodeFacts
 
@@ -28,7 +29,7 @@ _POLL_SECONDS = 0.25
 _SOURCES = "set before `ray start`, or by the job's runtime_env"
 
 
-def wait_for_nodes(num_nodes: int | None, timeout: float, report: Callable[[str], None]) -> list[dict[str, Any]]:
+def wait_for_nodes(num_nodes: int | None, timeout: float, report: Report) -> list[dict[str, Any]]:
     """Return Ray's entries of the live nodes, when there are at least ``num_nodes``.
 
     Raises ``ClusterError`` with a table of the nodes that are there after ``timeout`` seconds.

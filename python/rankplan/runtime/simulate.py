@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ray import cluster_utils
 
 from rankplan.accelerators import VARIABLES, vendor
 from rankplan.errors import ClusterError
+from rankplan.render.progress import Report
 from rankplan.runtime import session
 from rankplan.runtime.node_order import NODE_RANK_VARIABLES
 from rankplan.runtime.probe import MODEL_LABEL, TYPE_LABEL
@@ -44,7 +45,7 @@ class Raylets:
     second and 135 MiB a node.
     """
 
-    def __init__(self, inventory: Inventory, report: Callable[[str], None]) -> None:
+    def __init__(self, inventory: Inventory, report: Report) -> None:
         base = tempfile.gettempdir()
         self._folder = tempfile.mkdtemp(prefix="rankplan-", dir=base if len(base) <= _LONGEST_BASE else "/tmp")
         self._restore_handler = session.keep_handler()
