@@ -53,6 +53,14 @@ def groups() -> list[dict[str, Any]]:
     return [entry for entry in placement_group_table().values() if entry["state"] != "REMOVED"]
 
 
+@ray.remote(num_gpus=1, num_cpus=2)
+class Other:
+    """An actor that is not ours."""
+
+    def node(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
+
 def refused(cluster: Cluster, strategy: PlacementStrategy, share: float, name: str = "late") -> LaunchError:
     """Launch what does not fit; it must be said at once, and leave what is there as it is."""
     before, started = len(groups()), time.monotonic()
@@ -143,11 +151,6 @@ def test_two_threads_do_not_both_get_one_accelerator(cluster: Cluster) -> None:
 
 
 def test_what_others_take_from_ray_is_in_the_table(cluster: Cluster) -> None:
-    @ray.remote(num_gpus=1, num_cpus=2)
-    class Other:
-        def node(self) -> str:
-            return ray.get_runtime_context().get_node_id()
-
     pin = {"ray.io/node-id": cluster.node_ids[0]}
     trainer = placement_group([{"GPU": 2}, {"CPU": 100}], name="trainer", bundle_label_selector=[pin, pin])
     other = Other.options(label_selector=pin).remote()
@@ -190,6 +193,16 @@ def test_what_was_shut_down_can_be_reserved_at_once(cluster: Cluster) -> None:
     for _ in range(3):
         with Reader.create_group().launch(cluster, SIX, reserve=1.0) as group:
             group.shutdown()
+
+
+def test_what_others_give_back_meanwhile_can_be_reserved(cluster: Cluster) -> None:
+    other = Other.options(label_selector={"ray.io/node-id": cluster.node_ids[0]}).remote()
+    assert ray.get(other.node.remote()) == cluster.node_ids[0]
+    end = threading.Timer(2.0, ray.kill, [other])
+    end.start()
+    with Reader.create_group().launch(cluster, PackedPlacementStrategy(0, 3), reserve=1.0) as group:
+        end.join()
+        assert len(group.verify()) == 4
 
 
 def test_a_launch_that_fails_gives_back_what_it_reserved(cluster: Cluster) -> None:

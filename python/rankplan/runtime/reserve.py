@@ -31,7 +31,8 @@ SchedulingStrategy: TypeAlias = NodeAffinitySchedulingStrategy | PlacementGroupS
 
 _UNIT = 10_000  # Ray counts in ten-thousandths; so do the whole numbers here, to add up without rounding
 _PREFIX = "rankplan"
-_SETTLE_SECONDS = 1.0  # what was shut down a moment ago is still on its way back
+_SETTLE_SECONDS = 1.0
+_RETURN_SECONDS = 5.0  # what nobody is known to hold may have been given back, and be on its way
 _ANSWER_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 _MOST_ROWS = 20
@@ -257,8 +258,8 @@ def _await(groups: Mapping[str, tuple[PlacementGroup, _Demand]]) -> None:
         hopeless = "INFEASIBLE" in states and states <= {"INFEASIBLE", "NO_RESOURCES"}
         waited = time.monotonic() - started
         if hopeless or waited > _SETTLE_SECONDS:
-            short = _shortage([demand for _, demand in waiting], _holders(own))
-            if short.rows:
+            short, sure = _shortage([demand for _, demand in waiting], _holders(own))
+            if short.rows and (sure or waited > _RETURN_SECONDS):
                 raise short
         if waited > _ANSWER_SECONDS:
             why = "enough is free, but in pieces, or the node does not answer"
@@ -267,27 +268,34 @@ def _await(groups: Mapping[str, tuple[PlacementGroup, _Demand]]) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _shortage(waiting: Sequence[_Demand], holders: Mapping[str, Sequence[_Holder]]) -> _Short:
-    """Return what is missing where, in Ray's own count of whole nodes."""
+def _shortage(waiting: Sequence[_Demand], holders: Mapping[str, Sequence[_Holder]]) -> tuple[_Short, bool]:
+    """Return what is missing where, in Ray's own count of whole nodes; and whether it is sure that some is.
+
+    It is sure where a node has too little beside what placement groups hold; the rest of what is taken may come back.
+    """
     present = {entry["NodeID"]: entry["Resources"] for entry in ray.nodes() if entry["Alive"]}
     free = available_resources_per_node()
     short: list[_Demand] = []
     rows: list[tuple[str, ...]] = []
+    sure = False
     for demand in waiting:
         node, node_id = str(demand.node_rank), demand.node_id
         before = len(rows)
         if node_id not in present:
             rows.append((node, "all", "", "0", "the node has left the cluster"))
+            sure = True
         for resource, needed in demand.totals().items() if node_id in present else ():
             there = round(present[node_id].get(resource, 0) * _UNIT)
             left = round(free.get(node_id, {}).get(resource, 0) * _UNIT)
             takers = [(holder.who, holder.totals.get(resource, 0)) for holder in holders.get(node_id, ())]
-            takers.append(("others", there - left - sum(taken for _, taken in takers)))
+            held = sum(taken for _, taken in takers)
+            takers.append(("others", there - left - held))
             if needed > left:
+                sure = sure or needed > there - held
                 rows.append((node, resource, _amount(needed), _amount(there), _taken(takers)))
         if len(rows) > before:
             short.append(demand)
-    return _Short(short, rows)
+    return _Short(short, rows), sure
 
 
 def _taken(takers: Iterable[tuple[str, int]]) -> str:
