@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import answers
@@ -301,12 +302,23 @@ def test_a_row_is_read_only_and_shows_its_fields() -> None:
             setattr(row, field, None)
 
 
+def test_groups_may_share_a_node_that_has_nothing_to_count() -> None:
+    inventory = Inventory.from_dict({"nodes": [{"ranks": "0,2", "accelerators": 1}, {"ranks": 1}]})
+    groups = [{"label": "a", "node_ranks": "0-1"}, {"label": "b", "node_ranks": "1-2"}]
+    both = inventory.with_config({"num_nodes": 3, "node_groups": groups})
+    rows = PackedPlacementStrategy(0, 1, node_group=["a", "b"]).get_placement(both)
+    assert [row.cluster_node_rank for row in rows] == [0, 2]
+
+
 @given(valid_cases)
 def test_numpy_columns_hold_what_the_rows_hold(case: Case) -> None:
-    for rows in planned(case).values():
+    for rows in (part for whole in planned(case).values() for part in (whole, whole[::-2])):
         columns = rows.to_numpy()
         for field in ("rank", "cluster_node_rank", "placement_node_rank", "local_rank", "local_world_size"):
             assert columns[field].tolist() == [getattr(row, field) for row in rows]
+        devices = list(zip(columns["device_node_rank"].tolist(), columns["devices"].tolist(), strict=True))
+        starts = columns["device_starts"].tolist()
+        assert [devices[start:end] for start, end in pairwise(starts)] == [row.devices for row in rows]
 
 
 # ------------------------------------------------------------------------------------------ strategies by hand

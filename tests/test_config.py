@@ -219,8 +219,8 @@ REFUSED = [
     ),
     (
         placements("a: {node_group: [cluster, cluster], placement: 0}"),
-        "4:9 overlapping-groups: node groups `cluster` and `cluster` both count the accelerators of nodes 0-1",
-        APART,
+        "4:9 overlapping-groups: node group `cluster` is named twice",
+        "name each group once",
     ),
     # node groups
     (

@@ -113,7 +113,7 @@ impl Pool {
             })
             .collect();
         let by_node = kinds.contains(&ResourceKind::Node);
-        no_overlap(selections, &kinds, by_node)?;
+        no_overlap(inventory, selections, &kinds, by_node)?;
         let mut pool =
             Pool { groups: Arc::new([]), blocks: Vec::new(), starts: vec![0], kinds: Vec::new(), num_nodes, by_node };
         let mut groups = Vec::with_capacity(selections.len());
@@ -260,40 +260,48 @@ impl ResourceKind {
 }
 
 /// Refuse two selections that count the same thing on one node: one sweep over what each counts where.
-fn no_overlap(selections: &[Selection], kinds: &[ResourceKind], by_node: bool) -> Result<(), Diagnostic> {
+fn no_overlap(
+    inventory: &Inventory,
+    selections: &[Selection],
+    kinds: &[ResourceKind],
+    by_node: bool,
+) -> Result<(), Diagnostic> {
+    if selections.len() < 2 {
+        return Ok(());
+    }
+    let has_any = |node: &u32| inventory.spec(NodeRank(*node)).is_some_and(|spec| !spec.accelerator_ids.is_empty());
+    let counted = |selection: &Selection| match &selection.counted {
+        _ if by_node => selection.nodes.clone(),
+        Counted::Hardware(_, counts) => counts.iter().map(|&(NodeRank(node), _)| node).collect(),
+        Counted::AcceleratorsOrNodes | Counted::Nodes => selection.nodes.iter().filter(has_any).collect(),
+    };
+    let counted: Vec<RankSet> = selections.iter().map(counted).collect();
     let mut names: HashMap<&ResourceKind, usize> = HashMap::new();
     let mut places = Vec::new();
-    for (index, (selection, kind)) in selections.iter().zip(kinds).enumerate() {
+    for (index, (nodes, kind)) in counted.iter().zip(kinds).enumerate() {
         let next = names.len();
         let kind = if by_node { 0 } else { *names.entry(kind).or_insert(next) };
-        match &selection.counted {
-            Counted::Hardware(_, counts) if !by_node => {
-                places.extend(
-                    counts.iter().filter_map(|&(NodeRank(node), _)| Some((kind, RankRange::new(node, node)?, index))),
-                );
-            }
-            _ => places.extend(selection.nodes.ranges().iter().map(|&range| (kind, range, index))),
-        }
+        places.extend(nodes.ranges().iter().map(|&range| (kind, range, index)));
     }
     places.sort_unstable();
-    let mut last: Option<(usize, RankRange, usize)> = None;
-    for place in places {
-        let Some(before) = last.filter(|before| before.0 == place.0 && before.1.last() >= place.1.first()) else {
-            last = Some(place);
-            continue;
-        };
-        let (first, second) = (before.2.min(place.2), before.2.max(place.2));
-        let (earlier, later) = (&selections[first], &selections[second]);
-        let both = earlier.nodes.intersection(&later.nodes);
-        let what = if by_node { ResourceKind::Node.noun(2) } else { kinds[first].noun(2) };
-        let nodes = plural(both.len(), "node");
-        return Err(Diagnostic::new(
-            Code::OverlappingGroups,
-            format!("node groups `{}` and `{}` both count the {what} of {nodes} {both}", earlier.label, later.label),
-        )
-        .help("select groups that have no node in common, or one group that has all of these nodes"));
+    let overlap = |pair: &&[(usize, RankRange, usize)]| pair[0].0 == pair[1].0 && pair[0].1.last() >= pair[1].1.first();
+    let Some(&[(.., one), (.., other)]) = places.windows(2).find(overlap) else {
+        return Ok(());
+    };
+    let (first, second) = (one.min(other), one.max(other));
+    let (earlier, later) = (&selections[first].label, &selections[second].label);
+    if earlier == later {
+        return Err(Diagnostic::new(Code::OverlappingGroups, format!("node group `{earlier}` is named twice"))
+            .help("name each group once"));
     }
-    Ok(())
+    let both = counted[first].intersection(&counted[second]);
+    let what = if by_node { ResourceKind::Node.noun(2) } else { kinds[first].noun(2) };
+    let nodes = plural(both.len(), "node");
+    Err(Diagnostic::new(
+        Code::OverlappingGroups,
+        format!("node groups `{earlier}` and `{later}` both count the {what} of {nodes} {both}"),
+    )
+    .help("select groups that have no node in common, or one group that has all of these nodes"))
 }
 
 pub(crate) fn plural(count: u32, noun: &'static str) -> Cow<'static, str> {
