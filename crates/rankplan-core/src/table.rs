@@ -1,6 +1,7 @@
 //! One row a process, kept as columns.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
@@ -180,18 +181,19 @@ impl Table {
         let index = rank.0 as usize;
         let placement_node_rank = *self.placement_node_rank.get(index)?;
         let stretch = self.group_starts.partition_point(|&(first, _)| first <= rank.0).checked_sub(1)?;
-        let (first, end) = self.device_bounds(index);
-        let away = |device: u32| self.elsewhere.partition_point(|&(other, _)| other < device);
-        let elsewhere = if self.elsewhere.is_empty() { &[][..] } else { &self.elsewhere[away(first)..away(end)] };
+        let devices = self.devices_of(rank);
+        let away = |device: usize| self.elsewhere.partition_point(|&(other, _)| (other as usize) < device);
+        let elsewhere =
+            if self.elsewhere.is_empty() { &[][..] } else { &self.elsewhere[away(devices.start)..away(devices.end)] };
         Some(Row {
             rank,
             cluster_node_rank: NodeRank(self.cluster_node_rank[index]),
             placement_node_rank,
             local_rank: self.local_rank[index],
             local_world_size: self.local_world_size[placement_node_rank as usize],
-            devices: &self.devices[first as usize..end as usize],
+            first_device: devices.start as u32,
+            devices: &self.devices[devices],
             elsewhere,
-            first_device: first,
             group: self.group_starts[stretch].1,
         })
     }
@@ -205,10 +207,11 @@ impl Table {
             .collect()
     }
 
-    fn device_bounds(&self, index: usize) -> (u32, u32) {
-        match self.device_starts.get(index..index + 2) {
-            Some(&[start, end]) => (start, end),
-            _ => (0, 0),
+    /// Where the devices of a process are in [`Table::devices`].
+    pub fn devices_of(&self, rank: ProcessRank) -> Range<usize> {
+        match self.device_starts.get(rank.0 as usize..rank.0 as usize + 2) {
+            Some(&[start, end]) => start as usize..end as usize,
+            _ => 0..0,
         }
     }
 

@@ -39,7 +39,7 @@ impl Placements {
 
     /// The process ranks of the rows.
     fn ranks(&self) -> impl Iterator<Item = u32> {
-        (0..self.len).filter_map(|index| u32::try_from(self.start + self.step * index as isize).ok())
+        (0..self.len as isize).map(|index| (self.start + self.step * index) as u32)
     }
 
     fn placement(&self, index: usize) -> Option<Placement> {
@@ -89,12 +89,25 @@ type PlacementsState<'py> = (
     Vec<(u32, u32)>,
 );
 
-fn words<'py>(py: Python<'py>, column: &[u32]) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, &column.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+/// Write numbers into a `bytes` of their number, without another copy of them.
+fn packed<const SIZE: usize>(
+    py: Python<'_>,
+    len: usize,
+    numbers: impl Iterator<Item = [u8; SIZE]>,
+) -> PyResult<Bound<'_, PyBytes>> {
+    PyBytes::new_with(py, SIZE * len, |bytes| {
+        let (places, _) = bytes.as_chunks_mut::<SIZE>();
+        places.iter_mut().zip(numbers).for_each(|(place, number)| *place = number);
+        Ok(())
+    })
 }
 
-fn halves<'py>(py: Python<'py>, column: &[u16]) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, &column.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+fn words<'py>(py: Python<'py>, column: &[u32]) -> PyResult<Bound<'py, PyBytes>> {
+    packed(py, column.len(), column.iter().map(|word| word.to_le_bytes()))
+}
+
+fn halves<'py>(py: Python<'py>, column: &[u16]) -> PyResult<Bound<'py, PyBytes>> {
+    packed(py, column.len(), column.iter().map(|half| half.to_le_bytes()))
 }
 
 #[pymethods]
@@ -174,33 +187,34 @@ impl Placements {
     /// `local_world_size` have shape (len,), `device_starts` (len + 1,) gives each row's part of `devices`, which holds local
     /// indices, and of `device_node_rank`, the nodes these are on. Raises `ImportError` without NumPy.
     fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let numpy = py.import("numpy")?;
-        let (mut nodes, mut places, mut locals, mut sizes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut ranks, mut starts, mut devices, mut device_nodes) = (Vec::new(), vec![0], Vec::new(), Vec::new());
-        for rank in self.ranks() {
-            let Some(row) = self.table.row(ProcessRank(rank)) else { continue };
-            ranks.push(rank);
-            nodes.push(row.cluster_node_rank.0);
-            places.push(row.placement_node_rank);
-            locals.push(row.local_rank);
-            sizes.push(row.local_world_size);
-            devices.extend_from_slice(row.devices);
-            device_nodes.extend(row.places().map(|(node, _)| node.0));
-            starts.push(devices.len() as u32);
-        }
-        let columns = PyDict::new(py);
-        for (name, column) in [
-            ("rank", &ranks),
-            ("cluster_node_rank", &nodes),
-            ("placement_node_rank", &places),
-            ("local_rank", &locals),
-            ("local_world_size", &sizes),
-            ("device_starts", &starts),
-            ("device_node_rank", &device_nodes),
-        ] {
-            columns.set_item(name, numpy.call_method1("frombuffer", (words(py, column), "<u4"))?)?;
-        }
-        columns.set_item("devices", numpy.call_method1("frombuffer", (halves(py, &devices), "<u2"))?)?;
+        let (numpy, columns) = (py.import("numpy")?, PyDict::new(py));
+        let set = |name, bytes: PyResult<Bound<'_, PyBytes>>, kind| {
+            columns.set_item(name, numpy.call_method1("frombuffer", (bytes?, kind))?)
+        };
+        let table = &*self.table;
+        let (places, sizes) = (table.placement_node_rank(), table.local_world_size());
+        let of_rows =
+            |column: &[u32]| packed(py, self.len, self.ranks().map(|rank| column[rank as usize].to_le_bytes()));
+        set("rank", packed(py, self.len, self.ranks().map(u32::to_le_bytes)), "<u4")?;
+        set("cluster_node_rank", of_rows(table.cluster_node_rank()), "<u4")?;
+        set("placement_node_rank", of_rows(places), "<u4")?;
+        set("local_rank", of_rows(table.local_rank()), "<u4")?;
+        let sizes = self.ranks().map(|rank| sizes[places[rank as usize] as usize].to_le_bytes());
+        set("local_world_size", packed(py, self.len, sizes), "<u4")?;
+
+        let counts = || self.ranks().map(|rank| table.devices_of(ProcessRank(rank)).len() as u32);
+        let ends = counts().scan(0, |end, count| {
+            *end += count;
+            Some(*end)
+        });
+        let starts = std::iter::once(0).chain(ends).map(u32::to_le_bytes);
+        set("device_starts", packed(py, self.len + 1, starts), "<u4")?;
+        let num_devices = counts().sum::<u32>() as usize;
+        let rows = self.ranks().filter_map(|rank| table.row(ProcessRank(rank)));
+        let nodes = rows.flat_map(|row| row.places()).map(|(node, _)| node.0.to_le_bytes());
+        set("device_node_rank", packed(py, num_devices, nodes), "<u4")?;
+        let devices = self.ranks().flat_map(|rank| &table.devices()[table.devices_of(ProcessRank(rank))]);
+        set("devices", packed(py, num_devices, devices.map(|device| device.to_le_bytes())), "<u2")?;
         Ok(columns)
     }
 
@@ -216,13 +230,13 @@ impl Placements {
     }
 
     /// The columns as bytes; see `from_state`.
-    fn state<'py>(&self, py: Python<'py>) -> PlacementsState<'py> {
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<PlacementsState<'py>> {
         let table = &self.table;
         let groups =
             table.groups().iter().map(|group| (group.label.clone(), kind_name(&group.kind).to_owned())).collect();
-        let nodes = words(py, table.cluster_node_rank());
-        let (starts, devices) = (words(py, table.device_starts()), halves(py, table.devices()));
-        (groups, table.group_starts().to_vec(), nodes, starts, devices, table.elsewhere().to_vec())
+        let nodes = words(py, table.cluster_node_rank())?;
+        let (starts, devices) = (words(py, table.device_starts())?, halves(py, table.devices())?);
+        Ok((groups, table.group_starts().to_vec(), nodes, starts, devices, table.elsewhere().to_vec()))
     }
 
     /// Placements from what `state` gave; `PlacementError` when it contradicts itself or the inventory.
@@ -260,7 +274,7 @@ impl Placements {
             .inventory
             .entries()
             .map(|(ranks, spec)| (RankSet(ranks), spec.accelerator_type.clone(), spec.accelerator_ids.clone()));
-        let state = (specs.collect(), rows.isolate, rows.state(slf.py()), (rows.start, rows.step, rows.len));
+        let state = (specs.collect(), rows.isolate, rows.state(slf.py())?, (rows.start, rows.step, rows.len));
         Ok((slf.get_type().getattr("_restore")?, state))
     }
 
@@ -275,6 +289,11 @@ impl Placements {
         let (start, step, len) = slice;
         let inventory = Inventory::new(class.py(), specs)?;
         let whole = Placements::from_state(class, &inventory, isolate, state)?;
+        let last = (len as isize - 1).checked_mul(step).and_then(|steps| steps.checked_add(start));
+        let rows = 0..whole.len as isize;
+        if len > 0 && !(rows.contains(&start) && last.is_some_and(|last| rows.contains(&last))) {
+            return Err(PyValueError::new_err(format!("the slice is not of {} rows", whole.len)));
+        }
         Ok(Placements { start, step, len, ..whole })
     }
 }
