@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from rankplan import Inventory
 from rankplan.dialects import roll, slime
-from whole_path import best, line
+from timing import best, line
 
 SIZE = 65_536
 NODES = SIZE // 8

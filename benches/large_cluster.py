@@ -1,0 +1,349 @@
+"""Planning 8 to 1,048,576 accelerators, valid and refused, beside the oracle of the tests (a plain reading).
+
+``python benches/large_cluster.py`` prints the tables; every ratio is taken within this one run. ``--largest N`` leaves
+out what is larger, and ``--write`` (with matplotlib) makes docs/scale.md and docs/scale.svg of what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import math
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+import oracle
+from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, Plan
+from timing import best
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+SIZES = (8, 1_024, 8_192, 131_072, 1_048_576)
+EACH = 8  # accelerators of a node
+LARGEST_OF_ORACLE = 131_072  # its rows are dicts of 1.3 KiB
+
+Work = Callable[[Inventory], Any]
+"""What is measured: it plans on an inventory, and returns the plan or the rows."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A way to write a placement on ``size`` accelerators; what it is called, and who reads it."""
+
+    name: str
+    ours: Callable[[int], Work]
+    plain: Callable[[int], Callable[[], Any]]
+    smallest: int = EACH
+
+
+@dataclass
+class Measured:
+    """Seconds by size, of rankplan and of the oracle, and what the columns take."""
+
+    case: Case
+    ours: dict[int, float] = field(default_factory=dict)
+    plain: dict[int, float] = field(default_factory=dict)
+    bytes_per_row: float | None = None
+
+    @property
+    def exponent(self) -> float | None:
+        """Growth from the third size to the largest: 1 is linear."""
+        first, last = SIZES[2], max(self.ours)
+        return math.log(self.ours[last] / self.ours[first]) / math.log(last / first) if last > first else None
+
+
+def of_text(name: str, section: Callable[[int], dict[str, Any]], smallest: int = EACH) -> Case:
+    """Return the case of a config, given its components (and groups) by size."""
+
+    def cluster(size: int) -> dict[str, Any]:
+        found = section(size)
+        found = found if "component_placement" in found else {"component_placement": found}
+        return {"num_nodes": size // EACH, **found}
+
+    def ours(size: int) -> Work:
+        config = {"cluster": cluster(size)}
+        return lambda inventory: ComponentPlacement(config, inventory).plan()
+
+    def plain(size: int) -> Callable[[], Any]:
+        config, inventory = cluster(size), {"nodes": [{"ranks": f"0-{size // EACH - 1}", "accelerators": EACH}]}
+        return lambda: oracle.plan(config, inventory)
+
+    return Case(name, ours, plain, smallest)
+
+
+def of_packed(name: str, ranks: Callable[[int], tuple[int, int]], smallest: int = EACH) -> Case:
+    """Return the case of a packed strategy, two each with a stride of two, given its first and last rank."""
+
+    def ours(size: int) -> Work:
+        first, last = ranks(size)
+        return lambda inventory: PackedPlacementStrategy(first, last, 2, 2).get_placement(inventory)
+
+    def plain(size: int) -> Callable[[], Any]:
+        inventory = {"nodes": [{"ranks": f"0-{size // EACH - 1}", "accelerators": EACH}]}
+        section = {"num_nodes": size // EACH, "component_placement": {}}
+        return lambda: oracle.packed(*ranks(size), 2, 2, oracle.topology(inventory, section, ["cluster"]))
+
+    return Case(name, ours, plain, smallest)
+
+
+def by_node(size: int, past: int = 0) -> dict[str, Any]:
+    """Return a component of as many processes as accelerators, by node; the last is ``past`` the cluster."""
+    return {"agent": {"node_group": "node", "placement": f"0-{size // EACH - 1 + past}:0-{size + past * EACH - 1}"}}
+
+
+def ten_components(size: int, placement: str = "all") -> dict[str, Any]:
+    """Return ten components over four groups of nodes."""
+    nodes = size // EACH
+    firsts = [index * nodes // 4 for index in range(5)]
+    groups = [
+        {"label": f"g{index}", "node_ranks": f"{firsts[index]}-{max(firsts[index + 1] - 1, firsts[index])}"}
+        for index in range(4)
+    ]
+    components = {f"c{index}": {"node_group": f"g{index % 4}", "placement": placement} for index in range(10)}
+    return {"node_groups": groups, "component_placement": components}
+
+
+VALID = [
+    of_text("all, one process each", lambda size: {"actor": "all"}),
+    of_text("blocks of 8 for each process", lambda size: {"actor": f"all:0-{size // 8 - 1}"}),
+    of_text("4 processes on each", lambda size: {"actor": f"all:0-{4 * size - 1}"}),
+    of_text("by node, 8 processes on each", by_node),
+    of_text("one segment for each", lambda size: {"actor": ",".join(map(str, range(size)))}),
+    of_packed("packed, 2 each, stride 2", lambda size: (0, size - 1)),
+    of_text("ten components over four groups", ten_components),
+]
+REFUSED = [
+    of_text("all, one process too many", lambda size: {"actor": f"all:0-{size}"}),
+    of_text("blocks of 8 that start in mid-node", lambda size: {"actor": f"4-{size - 5}:0-{size // 8 - 2}"}, 1_024),
+    of_text("4 processes on each, counted from 1", lambda size: {"actor": f"all:1-{4 * size}"}),
+    of_text("by node, one node too many", lambda size: by_node(size, past=1)),
+    of_text("one segment for each, descending", lambda size: {"actor": ",".join(map(str, reversed(range(size))))}),
+    of_packed("packed, 2 each, stride 2, in mid-node", lambda size: (2, size - 3), 1_024),
+    of_text("ten components, each out of range", lambda size: ten_components(size, f"0-{size}")),
+]
+
+
+def rows_of(answer: Any) -> list[Any]:
+    """Return the tables of an answer."""
+    return list(answer.values()) if isinstance(answer, Plan) else [answer]
+
+
+def refusing(work: Callable[[], Any]) -> None:
+    """Do what is to be refused."""
+    with contextlib.suppress(PlacementError, oracle.Refused):
+        work()
+        raise RuntimeError("a faulty placement was planned")
+
+
+def measure(case: Case, sizes: list[int], refused: bool, seconds: float) -> Measured:
+    """Measure one case at all sizes, each for so many seconds."""
+    found = Measured(case)
+    for size in (size for size in sizes if size >= case.smallest):
+        inventory = Inventory.uniform(size // EACH, EACH)
+        ours, plain = case.ours(size), case.plain(size)
+        if refused:
+            found.ours[size] = best(lambda ours=ours, inventory=inventory: refusing(lambda: ours(inventory)), seconds)
+        else:
+            tables = rows_of(ours(inventory))
+            found.bytes_per_row = sum(rows.nbytes for rows in tables) / sum(len(rows) for rows in tables)
+            del tables
+            found.ours[size] = best(lambda ours=ours, inventory=inventory: ours(inventory), seconds)
+        if size <= LARGEST_OF_ORACLE:
+            started = time.perf_counter()
+            refusing(plain) if refused else plain()
+            found.plain[size] = time.perf_counter() - started
+    return found
+
+
+def duration(seconds: float) -> str:
+    """Return a time with three digits."""
+    value, unit = next(
+        (seconds * scale, unit)
+        for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs"))
+        if seconds * scale >= 1 or scale > 1e3
+    )
+    return f"{value:.3g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"
+
+
+def table(results: list[Measured], sizes: list[int], with_bytes: bool) -> list[list[str]]:
+    """Return the cells of a table: the time at each size, the ratio to the oracle, bytes a row and growth."""
+    of_oracle = max(size for size in sizes if size <= LARGEST_OF_ORACLE)
+    head = ["", *(f"{size:,}" for size in sizes), f"oracle at {of_oracle:,}", "growth"]
+    rows = [head + (["bytes a row"] if with_bytes else [])]
+    for found in results:
+        times = [duration(found.ours[size]) if size in found.ours else "" for size in sizes]
+        ratio = f"{found.plain[of_oracle] / found.ours[of_oracle]:,.0f}x" if of_oracle in found.plain else ""
+        growth = f"{found.exponent:.2f}" if found.exponent is not None else ""
+        last = [f"{found.bytes_per_row:.1f}"] if found.bytes_per_row is not None and with_bytes else []
+        rows.append([found.case.name, *times, ratio, growth, *last])
+    return rows
+
+
+def shown(rows: list[list[str]]) -> str:
+    """Return a table for a terminal."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    cells = [
+        [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        for row in rows
+    ]
+    return "\n".join("  ".join(line).rstrip() for line in cells)
+
+
+def markdown(rows: list[list[str]]) -> str:
+    """Return a table for a page."""
+    head, *body = rows
+    lines = [head, [":--", *("--:" for _ in head[1:])], *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def beside_planning(size: int, seconds: float) -> list[list[str]]:
+    """Measure what comes before and after planning: reading, NumPy, files, start-up."""
+    nodes = size // EACH
+    inventory = Inventory.uniform(nodes, EACH)
+    config = {"cluster": {"num_nodes": nodes, "component_placement": {"actor": "all"}}}
+    tracemalloc.start()
+    plan = ComponentPlacement(config, inventory).plan()
+    python_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    rows = plan["actor"]
+    reading = best(lambda: [row.local_rank for row in rows], seconds)
+    columns = rows.to_numpy()
+    copying = best(lambda: [column.copy() for column in columns.values()], seconds)
+
+    def ran(*command: str) -> float:
+        return best(lambda: subprocess.run([sys.executable, *command], check=True, capture_output=True), 4 * seconds)
+
+    bare = ran("-c", "")
+    with tempfile.TemporaryDirectory() as folder:
+        config_file, plan_file = Path(folder, "config.yaml"), Path(folder, "plan.json")
+        config_file.write_text("cluster:\n  num_nodes: 2\n  component_placement:\n    actor: 0-7\n    rollout: 8-15\n")
+        check = ran("-m", "rankplan", "check", str(config_file))
+        saving = best(lambda: plan.save(plan_file), 0)
+        loading = best(lambda: Plan.load(plan_file), 0)
+    return [
+        ["", "time", ""],
+        ["an inventory", duration(best(lambda: Inventory.uniform(nodes, EACH), seconds)), ""],
+        ["a field of every row", duration(reading), f"{1e9 * reading / len(rows):.0f} ns a row"],
+        [
+            "all columns as NumPy arrays",
+            duration(best(rows.to_numpy, seconds)),
+            f"copying such arrays takes {duration(copying)}",
+        ],
+        ["which accelerators are idle", duration(best(plan.idle, seconds)), ""],
+        ["saving the plan", duration(saving), ""],
+        ["loading it", duration(loading), ""],
+        ["Python objects of the whole plan", "", f"{python_bytes:,} bytes"],
+        [
+            "`import rankplan`",
+            duration(ran("-c", "import rankplan") - bare),
+            f"an interpreter alone takes {duration(bare)}",
+        ],
+        ["`rankplan check` of a small file", duration(check), "the whole process"],
+    ]
+
+
+def machine() -> str:
+    """Return what machine this is, in words."""
+    info = Path("/proc/cpuinfo")
+    models = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+    cpu = f"{len(models)} cores ({models[0]})" if models else platform.machine()
+    return f"{cpu}, {platform.system()}, CPython {platform.python_version()}"
+
+
+def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
+    """Draw time against size."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "rankplan", "font.size": 9})
+    figure, axes = pyplot.subplots(1, 2, figsize=(9.5, 4.2), sharey=True, layout="constrained")
+    for axis, results, title in zip(axes, (valid, refused), ("planned", "refused"), strict=True):
+        for index, found in enumerate(results):
+            color = f"C{index}"
+            axis.plot(
+                list(found.ours),
+                [1e3 * s for s in found.ours.values()],
+                "o-",
+                ms=3,
+                lw=1.2,
+                c=color,
+                label=found.case.name,
+            )
+            axis.plot(list(found.plain), [1e3 * s for s in found.plain.values()], ":", lw=0.9, c=color)
+        axis.set(xscale="log", yscale="log", xlabel="accelerators", title=title)
+        axis.grid(True, which="major", lw=0.4, alpha=0.5)
+        axis.legend(fontsize=7, frameon=False, loc="upper left", title="dotted: the oracle", title_fontsize=7)
+    axes[0].set_ylabel("milliseconds")
+    figure.savefig(path, metadata={"Date": None})
+    path.write_text("".join(f"{line.rstrip()}\n" for line in path.read_text().splitlines()))
+
+
+PAGE = """\
+# How long planning takes
+
+Measured on {date} on {machine}, in one run of `python benches/large_cluster.py --write`, which makes
+this page. Nodes have {each} accelerators. Each time is the shortest of several, from a config in memory to the rows of
+all components, or to the error with all its faults. The oracle is a plain reading of the same rules in Python
+(`tests/oracle.py`); growth is the exponent from 8,192 to the largest: 1 is linear.
+
+![Time against size, for plans and refusals, with the oracle](scale.svg)
+
+## Planned
+
+{valid}
+
+## Refused
+
+{refused}
+
+## Before and after
+
+For {largest:,} processes, one on each accelerator:
+
+{beside}
+"""
+
+
+def main() -> None:
+    """Measure, print and, if asked to, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="leave out sizes above this one")
+    parser.add_argument("--seconds", type=float, default=0.4, help="measure each for so long, and three times at least")
+    parser.add_argument("--write", action="store_true", help="write docs/scale.md and docs/scale.svg")
+    arguments = parser.parse_args()
+    sizes = [size for size in SIZES if size <= arguments.largest]
+    seconds = arguments.seconds
+    valid = [measure(case, sizes, False, seconds) for case in VALID]
+    refused = [measure(case, sizes, True, seconds) for case in REFUSED]
+    tables = [
+        table(valid, sizes, with_bytes=True),
+        table(refused, sizes, with_bytes=False),
+        beside_planning(sizes[-1], seconds),
+    ]
+    for name, rows in zip(("planned", "refused", f"before and after, {sizes[-1]:,}"), tables, strict=True):
+        print(f"{name}\n{shown(rows)}\n")
+    if arguments.write:
+        page = PAGE.format(
+            date=datetime.datetime.now(datetime.UTC).date(),
+            machine=machine(),
+            each=EACH,
+            largest=sizes[-1],
+            **dict(zip(("valid", "refused", "beside"), map(markdown, tables), strict=True)),
+        )
+        (DOCS / "scale.md").write_text(page)
+        plot(valid, refused, DOCS / "scale.svg")
+
+
+if __name__ == "__main__":
+    main()

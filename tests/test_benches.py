@@ -1,0 +1,18 @@
+"""The benchmarks run; what they measure is nobody's test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_large_cluster_benchmark_runs() -> None:
+    command = [sys.executable, str(ROOT / "benches" / "large_cluster.py"), "--largest", "1024", "--seconds", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    planned, refused, beside, _ = done.stdout.split("\n\n")
+    assert len(planned.splitlines()) == len(refused.splitlines()) == 9
+    assert beside.startswith("before and after, 1,024\n")
