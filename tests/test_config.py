@@ -422,6 +422,12 @@ REFUSED = [
         "leave `hardware` out to place on them, or use another name",
     ),
     (
+        group("node_ranks: 0\nhardware: {type: accelerator, configs: []}"),
+        "7:24 invalid-value: `accelerator` is not a hardware type that can be configured: "
+        "rankplan finds those by itself",
+        "leave `hardware` out to place on them, or use another name",
+    ),
+    (
         group("node_ranks: 0\nhardware: {type: Arm, configs: [], robots: 2}"),
         "7:42 unknown-key: `robots` is not known here",
         "use one of: type, configs",

@@ -85,13 +85,22 @@ DAMAGES = {
     "an empty column": lambda plan: plan["components"]["actor"]["cluster_node_rank"].clear(),
     "a faulty inventory": lambda plan: plan["inventory"]["nodes"][0].update(accelerators=-1),
     "no group": lambda plan: plan["components"]["actor"]["node_groups"].clear(),
+    "no rows": lambda plan: [plan["components"]["actor"][key].clear() for key in COLUMNS],
+    "a node outside of the group": lambda plan: plan["components"]["front"]["cluster_node_rank"].__setitem__(0, 1),
+    "a device outside of the group": lambda plan: plan["components"]["front"].update(elsewhere=[[1, 1]]),
+    "a robot that is not there": lambda plan: plan["components"]["env"]["devices"].__setitem__(0, 1),
 }
+COLUMNS = ("cluster_node_rank", "group_starts", "device_starts", "devices")
 
 
 @pytest.mark.parametrize("change", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_damaged_plan_is_refused(change: Any, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    plan_of({"actor": "0-3", "rollout": "4-7:0-1"}).save(path)
+    arms = {"type": "Arm", "configs": [{"node_rank": 1}]}
+    groups = [{"label": "g", "node_ranks": 0}, {"label": "arms", "node_ranks": 1, "hardware": arms}]
+    front, env = ({"node_group": label, "placement": text} for label, text in (("g", "0-1:0"), ("arms", 0)))
+    placements = {"actor": "0-3", "rollout": "4-7:0-1", "front": front, "env": env}
+    plan_of(placements, node_groups=groups).save(path)
     path.write_text(damaged(path.read_text(), change))
     with pytest.raises(PlacementError) as refused:
         Plan.load(path)

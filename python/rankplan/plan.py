@@ -244,7 +244,32 @@ def _restored(inventory: Inventory, state: dict[str, Any]) -> Placements:
         _bytes("H", state["devices"]),
         [(device, node) for device, node in state.get("elsewhere", ())],
     )
-    return Placements.from_state(inventory.core, isolate, columns)
+    rows = Placements.from_state(inventory.core, isolate, columns)
+    if fault := _outside(inventory, rows, columns[0], columns[1]):
+        raise PlacementError([Diagnostic("invalid-plan", fault)])
+    return rows
+
+
+def _outside(
+    inventory: Inventory, rows: Placements, groups: list[tuple[str, str]], starts: list[tuple[int, int]]
+) -> str | None:
+    """Return what is wrong between rows and node groups, which the core does not know, if anything."""
+    if not len(rows):
+        return "a component has no processes"
+    ends = [first for first, _ in starts[1:]] + [len(rows)]
+    for (first, index), end in zip(starts, ends, strict=True):
+        label, kind = groups[index]
+        if (group := inventory.group(label)) is None:
+            continue
+        part = rows[first:end]
+        nodes = RankSet(row.cluster_node_rank for row in part) | RankSet(n for row in part for n, _ in row.devices)
+        if nodes - group.node_ranks:
+            return f"a process is on node {(nodes - group.node_ranks)[0]}, which node group `{label}` does not have"
+        if group.hardware and kind == group.hardware.type:
+            pieces = dict(group.hardware.counts())
+            if any(piece >= pieces.get(node, 0) for row in part for node, piece in row.devices):
+                return f"a process has a {kind} that is not there"
+    return None
 
 
 def _numbers(kind: str, column: bytes) -> list[int]:

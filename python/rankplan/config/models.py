@@ -88,7 +88,7 @@ def _label(value: Any) -> Any:
 
 
 _ONE_KEY = 'write one-key entries: - NAME: "value"'
-_COUNTED = {NODE, NO_ACCEL, *(row.accelerator_type for row in VENDORS)}
+_COUNTED = {NODE, "accelerator", NO_ACCEL, *(row.accelerator_type for row in VENDORS)}
 
 Count = Annotated[int, BeforeValidator(number)]
 Label = Annotated[str, BeforeValidator(_label)]
