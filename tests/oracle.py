@@ -265,6 +265,8 @@ def topology(inventory: dict[str, Any], cluster: dict[str, Any], labels: list[st
     types: dict[int, str] = {}
     for entry in inventory["nodes"]:
         for node in ranks_of(entry["ranks"]):
+            if node >= cluster.get("num_nodes", node + 1):
+                continue
             ids = entry.get("accelerator_ids")
             accelerators[node] = [str(i) for i in range(entry.get("accelerators", 0))] if ids is None else list(ids)
             types[node] = entry.get("accelerator_type", "NV_GPU") if accelerators[node] else "NO_ACCEL"

@@ -25,6 +25,7 @@ ROOMS = [
     "plan",
     "placement",
     "dialects",
+    "testing",
     "render",
     "runtime",
     "cli",

@@ -1,0 +1,209 @@
+"""What is shipped for users' tests: what is drawn is what it says, and the check of a plan can fail."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, parse_placement
+from rankplan.dialects import roll, slime
+from rankplan.testing import (
+    PLACEMENT_CODES,
+    check_plan,
+    cluster_sections,
+    invalid_placements,
+    inventories,
+    placements,
+    rank_sets,
+)
+
+# ------------------------------------------------------------------------------------------------ what is drawn
+
+
+@given(st.data())
+def test_valid_placements_are_valid(data: st.DataObject) -> None:
+    where = data.draw(st.integers(1, 40) | inventories())
+    text = data.draw(placements(where))
+    if isinstance(where, int):
+        parse_placement(text, where)
+        where = Inventory.uniform(num_nodes=1, accelerators=where)
+    section = {"num_nodes": where.num_nodes, "component_placement": {"actor": text}}
+    check_plan(ComponentPlacement({"cluster": section}, where).plan())
+
+
+@pytest.mark.parametrize("code", PLACEMENT_CODES)
+def test_invalid_placements_are_refused_with_their_code_alone(code: str) -> None:
+    @given(invalid_placements([code]))
+    def refused_with_it(case: Any) -> None:
+        with pytest.raises(PlacementError) as refused:
+            ComponentPlacement(case.config, case.inventory)
+        assert {fault.code for fault in refused.value.diagnostics} == {code} == {case.code}
+
+    refused_with_it()
+
+
+@given(st.data(), st.booleans())
+def test_valid_sections_plan_and_share_what_they_ask_for(data: st.DataObject, isolate: bool) -> None:
+    inventory = data.draw(inventories())
+    section = data.draw(cluster_sections(inventory))
+    planned = oracle.plan(section, inventory.to_dict())
+    held = {name: [device for row in rows for device in _devices(row, section)] for name, rows in planned.items()}
+    asked = {(one, two) for one in held for two in held if one != two and {*held[one]} & {*held[two]}}
+    asked |= {(name, name) for name, devices in held.items() if len(set(devices)) < len(devices)}
+    plan = ComponentPlacement({"cluster": section}, inventory).plan(isolate)
+    check_plan(plan, sharing=asked)
+    for pair in asked:
+        with pytest.raises(AssertionError, match="may not share"):
+            check_plan(plan, sharing=asked - {pair, pair[::-1]})
+
+
+def _devices(row: oracle.Row, section: dict[str, Any]) -> list[Any]:
+    """What a row of the oracle has: robots are those of their group."""
+    robots = {str(group["label"]) for group in section.get("node_groups", ()) if "hardware" in group}
+    return [(row["node_group_label"] in robots and row["node_group_label"], *device) for device in row["devices"]]
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    with pytest.raises(ValueError, match="no valid placement on 0 resources"):
+        placements(0)
+    with pytest.raises(ValueError, match="no placement is refused with 'invalid-plan'; the codes are syntax"):
+        invalid_placements(["syntax", "invalid-plan"])
+    rank_sets(max_rank=0).validate()
+
+
+# -------------------------------------------------------------------------------------------- the check of a plan
+
+NODES = [{"ranks": 0, "accelerator_ids": ["4", "5", "6", "7"]}, {"ranks": "1-2", "accelerators": 4}]
+INVENTORY = Inventory.from_dict({"nodes": NODES})
+ARMS = {"type": "Arm", "configs": [{"node_rank": 1}]}
+SECTION = {
+    "num_nodes": 3,
+    "component_placement": {
+        "actor": {"node_group": "front", "placement": "0-3:0-1,4:2-3"},
+        "env": {"node_group": "arms", "placement": 0},
+        "agent": {"node_group": "node", "placement": 2},
+    },
+    "node_groups": [{"label": "front", "node_ranks": "0-1"}, {"label": "arms", "node_ranks": 1, "hardware": ARMS}],
+}
+PLAN = ComponentPlacement({"cluster": SECTION}, INVENTORY).plan()
+SHARED = {("actor", "actor")}
+
+# What a row of the plan is changed to (no file and no planner can make such a row), and what is said of it.
+TAMPERED: list[tuple[str, int, dict[str, Any], str]] = [
+    ("actor", 1, {"rank": 2}, "rank is 2; it must be 1"),
+    ("actor", 1, {"world_size": 5}, "world_size is 5; it must be 4"),
+    ("actor", 0, {"cluster_node_rank": 3}, "node 3 is not there; the cluster has 3"),
+    ("actor", 3, {"placement_node_rank": 0}, "placement_node_rank is 0; it must be 1"),
+    ("actor", 3, {"local_rank": 0}, "local_rank is 0; it must be 1"),
+    ("actor", 3, {"local_world_size": 4}, "local_world_size is 4; it must be 2"),
+    ("actor", 0, {"node_group_label": "back"}, "node group 'back' is not there"),
+    ("actor", 0, {"node_group_label": "arms"}, "node 0 is not in node group 'arms', which has 1"),
+    ("actor", 3, {"node_group_label": "arms"}, "it is placed by accelerator in node group 'arms', which counts Arm"),
+    ("actor", 0, {"node_group_label": "node"}, "it is placed by accelerator in node group 'node', which counts node"),
+    ("actor", 0, {"resource_type": "node"}, r"it is placed by node and has devices \[\(0, 0\), \(0, 1\)\]"),
+    ("actor", 0, {"devices": []}, r"its devices are \[\]; it must have some"),
+    ("actor", 0, {"devices": [(0, 1), (0, 1)]}, r"its devices are \[\(0, 1\), \(0, 1\)\]; .* each once"),
+    ("actor", 0, {"devices": [(1, 0), (0, 0)]}, "the first on its own node 0"),
+    ("actor", 0, {"devices": [(0, 0), (9, 0)]}, "node 9 is not there"),
+    ("actor", 0, {"devices": [(0, 0), (2, 0)]}, "node 2 is not in node group 'front', which has 0-1"),
+    ("actor", 0, {"devices": [(0, 0), (0, 4)]}, "accelerator 4 of node 0 is not there; the node has 4"),
+    ("env", 0, {"devices": [(1, 1)]}, "Arm 1 of node 1 is not there; the node has 1"),
+    ("actor", 0, {"local_hardware_ranks": [0]}, r"local_hardware_ranks is \[0\]; it must be \[0, 1\]"),
+    ("actor", 0, {"num_accelerators": 1}, "num_accelerators is 1; it must be 2"),
+    ("actor", 0, {"accelerator_type": "NPU"}, "accelerator_type is 'NPU'; it must be 'NV_GPU'"),
+    ("actor", 0, {"visible_accelerators": ["0", "1"]}, r"visible_accelerators is .* it must be \['4', '5'\]"),
+    ("actor", 0, {"visible_accelerators": ["5", "4"]}, r"visible_accelerators is .* it must be \['4', '5'\]"),
+    ("env", 0, {"visible_accelerators": []}, r"visible_accelerators is \[\]; it must be \['0', '1', '2', '3'\]"),
+    ("actor", 1, {"local_accelerator_rank": 0}, "local_accelerator_rank is 0; it must be 2"),
+    ("agent", 0, {"local_accelerator_rank": "0"}, "local_accelerator_rank is '0'; it must be 0"),
+    ("actor", 1, {"isolate_accelerator": False}, "isolate_accelerator is False; it must be True"),
+    ("actor", 2, {"devices": [(1, 1)]}, "local_hardware_ranks"),
+]
+
+
+class Rows(list[Any]):
+    """Rows in the shape of `Placements`."""
+
+    whole = True
+    isolate_accelerator = True
+
+
+def test_the_plan_that_is_tampered_with_is_right() -> None:
+    check_plan(PLAN, sharing=SHARED)
+
+
+@pytest.mark.parametrize(("component", "rank", "change", "message"), TAMPERED)
+def test_a_wrong_row_is_named(component: str, rank: int, change: dict[str, Any], message: str) -> None:
+    fields = (*oracle.FIELDS, "resource_type", "num_accelerators")
+    rows = Rows(SimpleNamespace(**{field: getattr(row, field) for field in fields}) for row in PLAN[component])
+    check_plan(Plan(PLAN.inventory, {**PLAN, component: rows}))  # type: ignore[dict-item]
+    rows[rank] = SimpleNamespace(**{**vars(rows[rank]), **change})
+    with pytest.raises(AssertionError, match=f"^component '{component}', rank {rank}: .*{message}"):
+        check_plan(Plan(PLAN.inventory, {**PLAN, component: rows}))  # type: ignore[dict-item]
+
+
+def test_a_component_without_processes_is_named() -> None:
+    with pytest.raises(AssertionError, match="component 'actor' has no processes"):
+        check_plan(Plan(PLAN.inventory, {"actor": Rows()}))  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([NODES[0]], "rank 2: node 1 is not there; the cluster has 1"),
+        ([{"ranks": "0-2", "accelerators": 1}], "rank 0: accelerator 1 of node 0 is not there; the node has 1"),
+        (
+            [{"ranks": "0-2", "accelerators": 4}],
+            r"rank 0: visible_accelerators is \['4', '5'\]; it must be \['0', '1'\]",
+        ),
+        ([{"ranks": "0-2", "accelerators": 4, "accelerator_type": "NPU"}], "accelerator_type is 'NV_GPU'; it must be"),
+    ],
+)
+def test_a_plan_for_another_cluster_is_wrong(nodes: Any, message: str) -> None:
+    section = {"num_nodes": 3, "component_placement": {"actor": "0-3:0-1,4:2-3"}}
+    rows = ComponentPlacement({"cluster": section}, INVENTORY).plan()
+    with pytest.raises(AssertionError, match=message):
+        check_plan(Plan(Inventory.from_dict({"nodes": nodes}), rows))
+
+
+def test_sharing_that_was_not_asked_for_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    section = {"num_nodes": 3, "component_placement": {"actor": "0-3", "rollout": "4-7"}}
+    ComponentPlacement({"cluster": section}, INVENTORY).plan().save(path)
+    check_plan(Plan.load(path), sharing=())
+    content = json.loads(path.read_text())
+    content["components"]["rollout"]["cluster_node_rank"][1] = 0
+    path.write_text(json.dumps(content))
+    plan = Plan.load(path)
+    with pytest.raises(
+        AssertionError, match="'rollout', rank 1: it may not share accelerator 1 of node 0 with rank 1 of 'actor'"
+    ):
+        check_plan(plan, sharing=[("actor", "reward")])
+    check_plan(plan, sharing=[("rollout", "actor")])
+    with pytest.raises(
+        AssertionError, match="'actor', rank 3: it may not share accelerator 0 of node 1 with rank 2 of 'actor'"
+    ):
+        check_plan(PLAN, sharing=())
+
+
+def test_plans_of_other_dialects() -> None:
+    inventory = Inventory.uniform(num_nodes=2, accelerators=4)
+    workers = {"a": {"device_mapping": "[3, 4, 0, 5]", "num_gpus_per_worker": 2}, "b": {"world_size": 3}}
+    check_plan(roll.plan(workers, inventory), sharing=())
+    check_plan(roll.plan(workers, inventory, isolate_accelerator=False), sharing=())
+    flags = {"colocate": True, "actor_num_gpus_per_node": 4, "rollout_num_gpus": 8, "rollout_num_gpus_per_engine": 8}
+    check_plan(slime.plan(flags, inventory), sharing=[("actor", "rollout")])
+
+
+def test_without_hypothesis_the_import_says_what_to_install() -> None:
+    program = "import sys; sys.modules['hypothesis'] = None; import rankplan.testing"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.endswith("ImportError: rankplan.testing needs Hypothesis: pip install 'rankplan[testing]'\n")
