@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
 from rankplan.dialects import roll, slime
+from test_differences import named
 
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
 
@@ -395,15 +396,24 @@ def test_what_flags_cannot_say_is_named() -> None:
     assert unsaid == {"rollout": "slime would place it elsewhere"}
 
 
-# What slime orders otherwise, each by the table of deliberate differences: addresses, our order, slime's.
-DIFFERENT = {
-    "hostnames are in natural order, not by character": (["node-10", "node-9", "node-1"], [2, 1, 0], [2, 0, 1]),
-    "hostnames come after addresses": (["node-1", "10.0.0.1", "192.168.0.1", "110.0.0.1"], [1, 3, 2, 0], [1, 3, 0, 2]),
-    "IPv6 addresses are numbers": (["fe80::10", "fe80::9"], [1, 0], [0, 1]),
-    "IPv4 addresses in IPv6 are numbers": (["::ffff:10.0.0.10", "::ffff:10.0.0.9"], [1, 0], [0, 1]),
-    "addresses are strict: what is none is a name": (["10.0.0.999", "10.0.1.0"], [1, 0], [0, 1]),
-    "addresses have four parts": (["10.0.0", "10.0.0.0", "10.0.0.0.0"], [1, 0, 2], [0, 1, 2]),
-}
+NAMES, AMONG, IPV6, STRICT = map(
+    named,
+    [
+        "slime: names in the order of their characters",
+        "slime: names among the addresses, by their characters",
+        "slime: IPv6 addresses in the order of their characters",
+        "slime: addresses like 10.0.0.999 pass",
+    ],
+)
+# What slime orders otherwise: why, addresses, our order, slime's.
+DIFFERENT = [
+    (NAMES, ["node-10", "node-9", "node-1"], [2, 1, 0], [2, 0, 1]),
+    (AMONG, ["node-1", "10.0.0.1", "192.168.0.1", "110.0.0.1"], [1, 3, 2, 0], [1, 3, 0, 2]),
+    (IPV6, ["fe80::10", "fe80::9"], [1, 0], [0, 1]),
+    (IPV6, ["::ffff:10.0.0.10", "::ffff:10.0.0.9"], [1, 0], [0, 1]),
+    (STRICT, ["10.0.0.999", "10.0.1.0"], [1, 0], [0, 1]),
+    (STRICT, ["10.0.0", "10.0.0.0", "10.0.0.0.0"], [1, 0, 2], [0, 1, 2]),
+]
 
 
 def slimes_order(bundles: list[tuple[int, str, Any]]) -> list[int]:
@@ -418,9 +428,10 @@ def slimes_order(bundles: list[tuple[int, str, Any]]) -> list[int]:
     return [bundle[0] for bundle in sorted(bundles, key=lambda bundle: (parts(bundle[1]), int(bundle[2])))]
 
 
-@pytest.mark.parametrize("difference", DIFFERENT)
-def test_the_order_differs_from_slimes_on_purpose(difference: str) -> None:
-    addresses, ours, theirs = DIFFERENT[difference]
+@pytest.mark.parametrize(("difference", "addresses", "ours", "theirs"), DIFFERENT)
+def test_the_order_differs_from_slimes_on_purpose(
+    difference: str, addresses: list[str], ours: list[int], theirs: list[int]
+) -> None:
     bundles = [(index, address, 0) for index, address in enumerate(addresses)]
     assert slime.bundle_order(bundles) == ours
     assert slimes_order(bundles) == theirs
@@ -508,14 +519,25 @@ def test_slimes_own_layouts() -> None:
         assert slime.layout(line["flags"]) == (expected["num_gpus"], expected["rollout_offset"]), line
 
 
+def why_another_order(addresses: list[str]) -> str:
+    """Which difference explains that these are in another order than slime's."""
+    if any(":" in address for address in addresses):
+        return IPV6
+    dotted = [address for address in addresses if re.fullmatch(r"[0-9.]+", address)]
+    if any(not re.fullmatch(r"[0-9]+(\.[0-9]+){3}", address) for address in dotted):
+        return STRICT
+    return AMONG if dotted else NAMES
+
+
 def test_slimes_own_orders() -> None:
+    needed = set()
     for line in golden("sort"):
         bundles = [(index, address, gpu_id) for index, address, gpu_id in line["bundles"]]
-        plain = all(re.fullmatch(r"[0-9]+(\.[0-9]+){3}", address) for _, address, _ in bundles)
-        order = slime.bundle_order(bundles)
-        if plain and "10.0.0.999" not in str(bundles):
-            assert order == line["result"]["current"]["order"], line
-        else:
-            # What has a name or IPv6 in it falls under DIFFERENT.
-            assert slimes_order(bundles) == line["result"]["current"]["order"], line
+        order, theirs = slime.bundle_order(bundles), line["result"]["current"]["order"]
+        assert slimes_order(bundles) == theirs, line
+        if order != theirs:
             assert order == plain_order(bundles), line
+            addresses = [address for _, address, _ in bundles]
+            assert not all(re.fullmatch(r"[0-9]+(\.[0-9]+){3}", address) for address in addresses), line
+            needed.add(why_another_order(addresses))
+    assert needed == {NAMES, AMONG, IPV6, STRICT}
