@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -24,97 +23,39 @@ from rankplan import (
     PlacementStrategy,
     Plan,
 )
-from rankplan.accelerators import VENDORS
+from rankplan.testing import check_plan, cluster_sections, inventories, placements
 
 # ------------------------------------------------------------------------------------------- generated clusters
 
-ACCELERATOR_TYPES = [row.accelerator_type for row in VENDORS]
-FAULTY_PARTS = ["2-1", "0", "99", "0-1:0-2", "5:all", "x", ":1", "1,3:2", "", "all"]
-
-
-@st.composite
-def nodes(draw: st.DrawFn, rank: int) -> dict[str, Any]:
-    """One node: none to five accelerators of some type, now and then with physical ids of its own."""
-    count = draw(st.sampled_from([0, 1, 2, 2, 4, 4, 5]))
-    node: dict[str, Any] = {"ranks": rank, "accelerators": count}
-    if count and draw(st.booleans()):
-        node["accelerator_type"] = draw(st.sampled_from(ACCELERATOR_TYPES))
-    if count and draw(st.booleans()):
-        first = draw(st.integers(0, 4))
-        node["accelerator_ids"] = draw(
-            st.sampled_from([[str(first + i) for i in range(count)], [f"GPU-{rank}-{i}" for i in range(count)]])
-        )
-    return node
-
-
-@st.composite
-def groups(draw: st.DrawFn, label: str, num_nodes: int) -> dict[str, Any]:
-    """A node group over some of the nodes: plain, ignoring its hardware, or with robots (a type of its own)."""
-    ranks = sorted(draw(st.sets(st.integers(0, num_nodes - 1), min_size=1)))
-    written = draw(st.sampled_from(["list", "text"]))
-    group: dict[str, Any] = {"label": label, "node_ranks": ranks if written == "list" else oracle.rank_text(ranks)}
-    kind = draw(st.sampled_from(["plain", "plain", "ignoring", "robots"]))
-    if kind == "ignoring":
-        group["ignore_hardware"] = True
-    if kind == "robots":
-        robots = draw(st.lists(st.sampled_from(ranks), min_size=1, max_size=6))
-        configs = [{"node_rank": node, "name": f"{label}{index}"} for index, node in enumerate(robots)]
-        group["hardware"] = {"type": f"Arm{label}", "configs": configs}
-    return group
-
-
-@st.composite
-def texts(draw: st.DrawFn, count: int) -> str:
-    """A placement over ``count`` resources: most are valid, some have a part changed afterwards."""
-    if draw(st.integers(0, 7)) == 0:
-        return draw(st.sampled_from(["all", "all:0", "all:0-1", f"all:0-{2 * count - 1}", "0-999", f"{count}", ""]))
-    parts, resource, process = [], draw(st.integers(0, min(2, count - 1))), 0
-    while resource < count and len(parts) < 4:
-        size = draw(st.integers(1, min(6, count - resource)))
-        text = f"{resource}-{resource + size - 1}" if size > 1 or draw(st.booleans()) else str(resource)
-        resource += size + draw(st.sampled_from([0, 0, 0, 1, 2]))
-        if draw(st.booleans()):
-            sizes = [k for k in range(1, 2 * size + 1) if k % size == 0 or size % k == 0]
-            k = draw(st.sampled_from(sizes))
-            text += f":{process}-{process + k - 1}" if k > 1 else f":{process}"
-            process += k
-        else:
-            process += size
-        parts.append(text)
-    if draw(st.integers(0, 5)) == 0:
-        at = draw(st.integers(0, len(parts)))
-        change = draw(st.sampled_from(FAULTY_PARTS))
-        parts = [*parts[:at], change, *parts[at:]]
-    return ",".join(parts)
-
-
-def _overlap(inventory: dict[str, Any], cluster: dict[str, Any], labels: list[str]) -> bool:
-    return answers.outcome(oracle.topology, inventory, cluster, labels) == ["overlapping-groups"]
-
-
 Case = tuple[dict[str, Any], dict[str, Any], bool]  # cluster section, inventory, isolate
+
+FAULTY_PARTS = ["2-1", "0", "99", "0-1:0-2", "5:all", "x", ":1", "1,3:2", "", "all", "all:0"]
+
+
+@st.composite
+def valid_cases(draw: st.DrawFn) -> Case:
+    inventory = draw(inventories())
+    return draw(cluster_sections(inventory)), inventory.to_dict(), draw(st.booleans())
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """A cluster of up to five nodes with up to three groups, and one or two placements over some of them."""
-    num_nodes = draw(st.integers(1, 5))
-    inventory = {"nodes": [draw(nodes(rank)) for rank in range(num_nodes)]}
-    labels = ["a", "b", "4090"][: draw(st.integers(0, 3))]
-    node_groups = [draw(groups(label, num_nodes)) for label in labels]
-    cluster: dict[str, Any] = {"num_nodes": num_nodes, "node_groups": node_groups, "component_placement": {}}
-    for name in ["actor,critic", "rollout"][: draw(st.integers(1, 2))]:
-        named = draw(st.lists(st.sampled_from(["cluster", "node", *labels * 2]), min_size=1, max_size=2))
-        if draw(st.integers(0, 9)) and _overlap(inventory, cluster, named):
-            named = named[:1]
-        count = 4 if _overlap(inventory, cluster, named) else len(oracle.topology(inventory, cluster, named).resources)
-        text = draw(texts(count))
-        if named == ["cluster"]:
-            cluster["component_placement"][name] = int(text) if text.isdigit() else text
-        else:
-            written = draw(st.sampled_from([named, ",".join(named), " , ".join(named)]))
-            cluster["component_placement"][name] = {"node_group": written, "placement": text}
-    return cluster, inventory, draw(st.booleans())
+    """Most are valid; in some, a component has a part more, the placement or the node groups of another case."""
+    cluster, inventory, isolate = draw(valid_cases())
+    components = cluster["component_placement"]
+    name = draw(st.sampled_from(list(components)))
+    entry = components[name] if isinstance(components[name], dict) else {"placement": components[name]}
+    change = draw(st.sampled_from(["nothing", "nothing", "part", "text", "groups"]))
+    if change == "part":
+        parts = str(entry["placement"]).split(",")
+        parts.insert(draw(st.integers(0, len(parts))), draw(st.sampled_from(FAULTY_PARTS)))
+        components[name] = entry | {"placement": ",".join(parts)}
+    elif change == "text":
+        components[name] = entry | {"placement": draw(placements(draw(st.integers(1, 20))))}
+    elif change == "groups":
+        labels = ["cluster", "node", "nowhere", *(group["label"] for group in cluster.get("node_groups", ()))]
+        components[name] = entry | {"node_group": draw(st.lists(st.sampled_from(labels), min_size=1, max_size=3))}
+    return cluster, inventory, isolate
 
 
 # ---------------------------------------------------------------------------------------------- against the oracle
@@ -130,9 +71,9 @@ Where = tuple[dict[str, Any], dict[str, Any], str]  # cluster section, inventory
 
 @st.composite
 def places(draw: st.DrawFn) -> Where:
-    cluster, inventory, _ = draw(cases())
-    label = draw(st.sampled_from(["cluster", "node", *(group["label"] for group in cluster["node_groups"])]))
-    return cluster, inventory, label
+    cluster, inventory, _ = draw(valid_cases())
+    labels = [str(group["label"]) for group in cluster.get("node_groups", ())]
+    return cluster, inventory, draw(st.sampled_from(["cluster", "node", *labels]))
 
 
 def by_hand(strategy: Callable[[], PlacementStrategy], where: Where, isolate: bool) -> list[oracle.Row]:
@@ -163,8 +104,8 @@ EVERY_NODE = {"label": "cluster", "node_ranks": "all"}
 @given(places(), st.lists(st.integers(0, 5), min_size=1, max_size=6), st.booleans())
 def test_node_strategy_agrees_with_the_oracle(where: Where, ranks: list[int], isolate: bool) -> None:
     cluster, inventory, label = where
-    counting_nodes = [group | {"ignore_hardware": True} for group in [*cluster["node_groups"], EVERY_NODE]]
-    topology = oracle.topology(inventory, {"node_groups": counting_nodes}, [label])
+    groups = [group | {"ignore_hardware": True} for group in [*cluster.get("node_groups", ()), EVERY_NODE]]
+    topology = oracle.topology(inventory, cluster | {"node_groups": groups}, [label])
     found = answers.outcome(by_hand, lambda: NodePlacementStrategy(ranks, label), where, isolate)
     assert found == answers.outcome(oracle.by_node, ranks, topology, isolate)
 
@@ -184,72 +125,25 @@ def test_packed_strategy_agrees_with_the_oracle(
 # ------------------------------------------------------------------------------------------- laws of every plan
 
 
-def without_refused_components(case: Case) -> Case:
-    """The case with only those components that the oracle can place, or with one that it always can."""
-    cluster, inventory, isolate = case
-    kept = {}
-    for names, entry in cluster["component_placement"].items():
-        if isinstance(answers.outcome(oracle.plan, cluster | {"component_placement": {names: entry}}, inventory), dict):
-            kept[names] = entry
-    kept = kept or {"actor": {"node_group": "node", "placement": "all"}}
-    return cluster | {"component_placement": kept}, inventory, isolate
-
-
-valid_cases = cases().map(without_refused_components)
-
-
 def planned(case: Case) -> Plan:
     cluster, inventory, isolate = case
     placement = ComponentPlacement({"cluster": cluster}, Inventory.from_dict(inventory))
     return placement.plan(isolate_accelerator=isolate)
 
 
-@given(valid_cases)
-def test_every_rank_is_placed_once(case: Case) -> None:
-    for rows in planned(case).values():
-        assert [row.rank for row in rows] == list(range(len(rows)))
-        assert {row.world_size for row in rows} == {len(rows)}
+@given(valid_cases())
+def test_what_must_hold_for_every_plan(case: Case) -> None:
+    check_plan(planned(case))
 
 
-@given(valid_cases)
-def test_nothing_is_past_its_node(case: Case) -> None:
-    inventory = Inventory.from_dict(case[1])
-    for rows in planned(case).values():
-        for row in rows:
-            node = inventory.node(row.cluster_node_rank)
-            assert set(row.visible_accelerators) <= set(node.accelerator_ids)
-            assert -1 <= row.local_accelerator_rank < node.accelerators
-            assert (row.local_accelerator_rank == -1) == (node.accelerators == 0)
-            assert row.accelerator_type == node.accelerator_type
-            assert [node_rank for node_rank, _ in row.devices] == [row.cluster_node_rank] * len(row.devices)
-            assert [local for _, local in row.devices] == row.local_hardware_ranks
-
-
-@given(valid_cases)
-def test_local_ranks_are_dense_on_every_node(case: Case) -> None:
-    for rows in planned(case).values():
-        on_node = Counter(row.cluster_node_rank for row in rows)
-        for node, count in on_node.items():
-            here = [row for row in rows if row.cluster_node_rank == node]
-            assert [row.local_rank for row in here] == list(range(count))
-            assert {row.local_world_size for row in here} == {count}
-
-
-@given(valid_cases)
-def test_nodes_are_numbered_in_the_order_of_their_first_use(case: Case) -> None:
-    for rows in planned(case).values():
-        first_uses = list(dict.fromkeys(row.cluster_node_rank for row in rows))
-        assert [row.placement_node_rank for row in rows] == [first_uses.index(row.cluster_node_rank) for row in rows]
-
-
-@given(valid_cases)
+@given(valid_cases())
 def test_devices_of_a_process_are_ascending(case: Case) -> None:
     for rows in planned(case).values():
         for row in rows:
             assert row.local_hardware_ranks == sorted(set(row.local_hardware_ranks))
 
 
-@given(valid_cases)
+@given(valid_cases())
 def test_asking_twice_gives_equal_answers(case: Case) -> None:
     cluster, inventory, isolate = case
     kept = copy.deepcopy(case)
@@ -266,7 +160,7 @@ def test_asking_twice_gives_equal_answers(case: Case) -> None:
 # ----------------------------------------------------------------------------------------- the sequence of rows
 
 
-@given(valid_cases, st.data())
+@given(valid_cases(), st.data())
 def test_placements_are_a_sequence_like_any_other(case: Case, data: st.DataObject) -> None:
     for rows in planned(case).values():
         listed = list(rows)
@@ -282,7 +176,7 @@ def test_placements_are_a_sequence_like_any_other(case: Case, data: st.DataObjec
                 rows[outside]
 
 
-@given(valid_cases)
+@given(valid_cases())
 def test_placements_compare_pickle_and_hash_by_their_rows(case: Case) -> None:
     for rows in planned(case).values():
         again = pickle.loads(pickle.dumps(rows))
@@ -310,7 +204,7 @@ def test_groups_may_share_a_node_that_has_nothing_to_count() -> None:
     assert [row.cluster_node_rank for row in rows] == [0, 2]
 
 
-@given(valid_cases)
+@given(valid_cases())
 def test_numpy_columns_hold_what_the_rows_hold(case: Case) -> None:
     for rows in (part for whole in planned(case).values() for part in (whole, whole[::-2])):
         columns = rows.to_numpy()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import PlacementError, RankSet, parse_placement
+from rankplan.testing import invalid_placements, placements
 
 # ---------------------------------------------------------------------------------------------------- valid texts
 
@@ -201,7 +202,11 @@ range_texts = st.one_of(
     st.sampled_from(["all", "ALL", "", " "]),
 )
 part_texts = range_texts | st.tuples(range_texts, st.sampled_from([":", " : ", "::"]), range_texts).map("".join)
-placement_texts = st.lists(part_texts, max_size=6).map(",".join)
+placement_texts = st.one_of(
+    st.lists(part_texts, max_size=6).map(",".join),
+    placements(12),
+    invalid_placements().map(lambda case: case.text),
+)
 
 
 @given(placement_texts, st.none() | st.integers(0, 14))
