@@ -47,7 +47,7 @@ impl Report<'_> {
             let mut snippet = Snippet::source(source).line_start(self.line.unwrap_or(1));
             for (index, (span, text)) in labels.iter().enumerate() {
                 let kind = if index == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
-                let label = Some(*text).filter(|text| !text.is_empty());
+                let label = Some(text).filter(|text| !text.is_empty());
                 snippet = snippet.annotation(kind.span(span.clone()).label(label));
             }
             group = group.element(snippet);
@@ -66,7 +66,7 @@ impl Report<'_> {
     }
 
     /// The part of a long line around the fault, and the labels in it.
-    fn window(&self) -> (String, Vec<(Range<usize>, &str)>) {
+    fn window(&self) -> (String, Vec<(Range<usize>, String)>) {
         let Some((first, _)) = self.labels.first() else { return Default::default() };
         let cut = |at: usize| self.source.floor_char_boundary(at);
         let start = if self.source.len() <= WIDTH { 0 } else { cut(first.start.saturating_sub(WIDTH / 2)) };
@@ -74,14 +74,15 @@ impl Report<'_> {
         let before = if start > 0 { "..." } else { "" };
         let after = if end < self.source.len() { "..." } else { "" };
         // Control characters would move the cursor; each becomes one blank of its own length in bytes.
-        let shown = self.source[start..end].replace(|c: char| c.is_ascii_control(), " ");
+        let shown =
+            self.source[start..end].replace(|c: char| c.is_ascii_control(), " ").replace(char::is_control, "\u{a0}");
         let shift = |at: usize| cut(at).clamp(start, end) - start + before.len();
         let inside = |span: &Range<usize>| span.start >= start && span.start <= end;
         let labels = self
             .labels
             .iter()
             .filter(|(span, _)| inside(span))
-            .map(|(span, text)| (shift(span.start)..shift(span.end), *text));
+            .map(|(span, text)| (shift(span.start)..shift(span.end.max(span.start)), visible(text)));
         (format!("{before}{shown}{after}"), labels.collect())
     }
 }

@@ -178,3 +178,18 @@ fn a_long_line_is_shown_around_its_fault() {
     let shown = report.render(false);
     assert!(shown.len() < 1000 && shown.contains("0,x,0") && shown.contains("^ here"), "{shown}");
 }
+
+/// Inputs that fuzzing found.
+#[test]
+fn labels_of_any_kind_are_shown() {
+    for (source, span, word, shown) in [
+        ("abc", 1..2, "\u{1b}[31m\n", "  |  ^ \u{fffd}[31m\u{fffd}"),
+        ("a\u{9b}c", 3..4, "here", "  |   ^ here"),
+        ("abc", 2..1, "backwards", "  |   ^ backwards"),
+    ] {
+        let report = Report { code: "x", message: "m", source, labels: vec![(span, word)], ..Report::default() };
+        let text = report.render(false);
+        assert!(text.ends_with(shown), "{text}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    }
+}

@@ -1,0 +1,27 @@
+//! Any text is read or refused, and what was read is read again from how it is printed.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rankplan_core::syntax::parse_rank_set;
+use rankplan_core::{RankMap, RankSet};
+
+fuzz_target!(|input: (Option<u32>, &str)| {
+    let (resources, text) = input;
+    if let Ok(map) = RankMap::parse(text, resources) {
+        let printed = map.to_string();
+        let again = RankMap::parse(&printed, resources).expect("what is printed can be read");
+        assert_eq!(again, map);
+        assert_eq!(again.to_string(), printed);
+        // Where no bounds were given, it is read within those that it needs itself, and refused within any smaller.
+        let needed = map.resources().ranges().last().map_or(0, |last| last.last() + 1);
+        assert_eq!(RankMap::parse(text, Some(needed)).is_ok(), resources.is_none_or(|given| given >= needed));
+        assert!(RankMap::parse(&printed, Some(needed - 1)).is_err());
+    }
+    if let Ok(set) = parse_rank_set(text) {
+        assert_eq!(parse_rank_set(&set.to_string()), Ok(set.clone()));
+        assert_eq!(set, RankSet::from_ranges(set.ranges().iter().rev().copied()));
+        let pairs = set.ranges().windows(2);
+        assert!(pairs.into_iter().all(|pair| pair[0].last() + 1 < pair[1].first()), "ascending, with gaps");
+    }
+});

@@ -1,0 +1,79 @@
+//! What the fuzz targets share: a cluster to place on, and what its resources are.
+
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use rankplan_core::topology::Counted;
+use rankplan_core::{Inventory, NodeRank, NodeSpec, Pool, RankSet, Selection};
+
+/// Up to eight nodes with up to seven accelerators each, and perhaps robots in a group of their own.
+#[derive(Arbitrary, Debug)]
+pub struct Machines {
+    nodes: Vec<Node>,
+    by_node: bool,
+    robots: bool,
+}
+
+#[derive(Arbitrary, Debug)]
+struct Node {
+    accelerators: u8,
+    robots: u8,
+    amd: bool,
+}
+
+/// What a resource rank stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The node rank.
+    pub node: u32,
+    /// The index on the node; `None` where nodes are counted.
+    pub local: Option<u16>,
+    /// The name of the hardware.
+    pub kind: &'static str,
+}
+
+impl Machines {
+    fn nodes(&self) -> impl Iterator<Item = (u32, &Node)> {
+        (0..8).zip(&self.nodes)
+    }
+
+    /// The resources as the core counts them.
+    ///
+    /// # Panics
+    /// When the core refuses these machines, which it must not.
+    pub fn pool(&self) -> Pool {
+        let spec = |node: &Node| NodeSpec {
+            accelerator_type: if node.amd { "AMD_GPU" } else { "NV_GPU" }.into(),
+            accelerator_ids: (0..node.accelerators % 8).map(|id| id.to_string()).collect(),
+        };
+        let entries = self.nodes().map(|(rank, node)| (RankSet::from_iter([rank]), spec(node))).collect();
+        let inventory = Inventory::new(entries).expect("nodes 0..n, each once");
+        let nodes = RankSet::first_ranks(inventory.num_nodes());
+        let counted = if self.by_node { Counted::Nodes } else { Counted::AcceleratorsOrNodes };
+        let mut selections = vec![Selection { label: "cluster".into(), nodes: nodes.clone(), counted }];
+        if self.robots && !self.counts_nodes() {
+            let counts = self.nodes().map(|(rank, node)| (NodeRank(rank), u32::from(node.robots % 4))).collect();
+            let counted = Counted::Hardware("Franka".into(), counts);
+            selections.push(Selection { label: "arms".into(), nodes, counted });
+        }
+        Pool::new(&inventory, &selections).expect("nodes of the inventory, and no kind of thing twice")
+    }
+
+    /// The resources by rank, counted one by one.
+    pub fn places(&self) -> Vec<Place> {
+        if self.counts_nodes() {
+            return self.nodes().map(|(node, _)| Place { node, local: None, kind: "node" }).collect();
+        }
+        let mut places = Vec::new();
+        for (rank, node) in self.nodes() {
+            let kind = if node.amd { "AMD_GPU" } else { "NV_GPU" };
+            places.extend((0..node.accelerators % 8).map(|id| Place { node: rank, local: Some(id.into()), kind }));
+        }
+        for (rank, node) in self.nodes().filter(|_| self.robots) {
+            places.extend((0..node.robots % 4).map(|id| Place { node: rank, local: Some(id.into()), kind: "Franka" }));
+        }
+        places
+    }
+
+    fn counts_nodes(&self) -> bool {
+        self.by_node || self.nodes().all(|(_, node)| node.accelerators % 8 == 0)
+    }
+}
