@@ -3,12 +3,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rankplan_core::syntax::parse_rank_set;
-use rankplan_core::{RankMap, RankSet};
+use rankplan_core::syntax::{Part, Ranks, parse, parse_rank_set};
+use rankplan_core::{RankMap, RankRange, RankSet};
 
 fuzz_target!(|input: (Option<u32>, &str)| {
     let (resources, text) = input;
     if let Ok(map) = RankMap::parse(text, resources) {
+        let parts = parse(text).expect("it was read");
+        let used = RankSet::from_ranges(parts.iter().filter_map(|part| range(part, resources)));
+        assert_eq!(map.resources(), used);
+        assert_eq!(map.segments().map(|segment| segment.resources).sum::<u32>(), used.len());
         let printed = map.to_string();
         let again = RankMap::parse(&printed, resources).expect("what is printed can be read");
         assert_eq!(again, map);
@@ -25,3 +29,10 @@ fuzz_target!(|input: (Option<u32>, &str)| {
         assert!(pairs.into_iter().all(|pair| pair[0].last() + 1 < pair[1].first()), "ascending, with gaps");
     }
 });
+
+fn range(part: &Part, resources: Option<u32>) -> Option<RankRange> {
+    match part.resources.ranks {
+        Ranks::Range { first, last } => RankRange::new(first, last),
+        Ranks::All => RankRange::counted(0, resources?),
+    }
+}

@@ -10,67 +10,76 @@ use libfuzzer_sys::fuzz_target;
 use rankplan_core::{Code, Pool, ProcessRank, RankMap, Table, place, place_map};
 use rankplan_fuzz::{Machines, Place};
 
-/// `resources[:processes]`, with ranks below 64.
-#[derive(Arbitrary, Clone, Copy, Debug)]
-struct Part {
+/// `resources[:processes]`.
+#[derive(Arbitrary, Debug)]
+struct Shape {
     resources: Ranks,
     processes: Option<Ranks>,
 }
 
-#[derive(Arbitrary, Clone, Copy, Debug)]
+#[derive(Arbitrary, Debug)]
 enum Ranks {
     All,
+    /// Any two ranks below 64.
     Range(u8, u8),
+    /// Up to 16 ranks after those of the part before: what is valid is mostly written like that.
+    Next(u8),
 }
 
-/// Ranks `first..=last`; none when it runs backwards.
+/// Ranks first to last, which may run backwards.
 type Range = (u32, u32);
 
-impl Ranks {
-    fn range(self, all: Option<u32>) -> Option<Range> {
-        match self {
-            Ranks::All => Some((0, all?.checked_sub(1)?)),
-            Ranks::Range(first, last) => Some((u32::from(first % 64), u32::from(last % 64))),
-        }
-    }
+/// Resource ranks, and perhaps process ranks; `None` is `all`.
+type Part = (Option<Range>, Option<Option<Range>>);
 
-    fn text(self) -> String {
-        self.range(None).map_or_else(|| "all".into(), |(first, last)| format!("{first}-{last}"))
+impl Ranks {
+    fn range(&self, next: &mut u32) -> Option<Range> {
+        let range = match *self {
+            Ranks::All => return None,
+            Ranks::Range(first, last) => (u32::from(first % 64), u32::from(last % 64)),
+            Ranks::Next(count) => (*next, *next + u32::from(count % 16)),
+        };
+        *next = range.1 + 1;
+        Some(range)
     }
+}
+
+fn text(ranks: Option<Range>) -> String {
+    ranks.map_or_else(|| "all".into(), |(first, last)| format!("{first}-{last}"))
 }
 
 fn size((first, last): Range) -> u32 {
     last + 1 - first
 }
 
-fuzz_target!(|input: (Machines, Vec<Part>)| {
-    let (machines, mut parts) = input;
+fuzz_target!(|input: (Machines, Vec<Shape>)| {
+    let (machines, shapes) = input;
+    let (mut resource, mut process) = (0, 0);
     // Fewer than there are faults that get a text.
-    parts.truncate(24);
-    let text: Vec<_> = parts
-        .iter()
-        .map(|part| match part.processes {
-            Some(processes) => format!("{}:{}", part.resources.text(), processes.text()),
-            None => part.resources.text(),
+    let shapes = shapes.iter().take(16);
+    let parts: Vec<Part> = shapes
+        .map(|Shape { resources, processes }| {
+            (resources.range(&mut resource), processes.as_ref().map(|ranks| ranks.range(&mut process)))
         })
         .collect();
-    let (text, pool, places) = (text.join(","), machines.pool(), machines.places());
+    let texts = parts.iter().map(|&(resources, processes)| match processes {
+        Some(processes) => format!("{}:{}", text(resources), text(processes)),
+        None => text(resources),
+    });
+    let (text, pool, places) = (texts.collect::<Vec<_>>().join(","), machines.pool(), machines.places());
     assert_eq!(pool.len() as usize, places.len());
 
     let found = place(&text, &pool);
     let found_codes = found.as_ref().err().map(|faults| faults.iter().map(|fault| fault.code.slug()).collect());
-    let known = parts
-        .iter()
-        .flat_map(|part| [Some(part.resources), part.processes])
-        .flatten()
-        .filter_map(|ranks| ranks.range(None));
-    if known.into_iter().any(|(first, last)| first > last)
-        || parts.iter().any(|part| matches!(part.processes, Some(Ranks::All)))
-    {
+    let backwards = |range: Option<Range>| range.is_some_and(|(first, last)| first > last);
+    let stops = |&(resources, processes): &Part| {
+        backwards(resources) || processes.is_some_and(|range| range.is_none() || backwards(range))
+    };
+    if parts.iter().any(stops) {
         // What else is said depends on how much can still be counted.
         let codes: BTreeSet<_> = found_codes.expect("refused");
-        let stops = [Code::ReversedRange, Code::AllProcesses, Code::NoResources].map(Code::slug);
-        assert!(stops.iter().any(|code| codes.contains(code)), "{text}: {codes:?}");
+        let expected = [Code::ReversedRange, Code::AllProcesses, Code::NoResources].map(Code::slug);
+        assert!(expected.iter().any(|code| codes.contains(code)), "{text}: {codes:?}");
         return;
     }
     match (found, expected(&parts, &places)) {
@@ -92,7 +101,7 @@ fn expected(parts: &[Part], places: &[Place]) -> Result<Vec<Vec<u32>>, BTreeSet<
     let mut fault = |code: Code| {
         faults.insert(code.slug());
     };
-    let ranges: Vec<Range> = parts.iter().filter_map(|part| part.resources.range(Some(count))).collect();
+    let ranges: Vec<Range> = parts.iter().map(|part| part.0.unwrap_or((0, count - 1))).collect();
 
     // Every resource is named once, and after all lower ones.
     let mut named = BTreeSet::new();
@@ -112,7 +121,7 @@ fn expected(parts: &[Part], places: &[Place]) -> Result<Vec<Vec<u32>>, BTreeSet<
     let mut segments: Vec<(&[Range], u32)> = Vec::new();
     let (mut run, mut next) = (0, 0);
     for (index, part) in parts.iter().enumerate() {
-        let Some((first, last)) = part.processes.and_then(|processes| processes.range(None)) else { continue };
+        let Some((first, last)) = part.1.flatten() else { continue };
         let fits = |split: &usize| next + ranges[run..*split].iter().copied().map(size).sum::<u32>() == first;
         let split = (run..=index).find(fits).unwrap_or_else(|| {
             fault(if index == 0 { Code::ProcessStart } else { Code::ProcessGap });
@@ -132,11 +141,7 @@ fn expected(parts: &[Part], places: &[Place]) -> Result<Vec<Vec<u32>>, BTreeSet<
             fault(Code::NotMultiple);
         } else if resources.iter().all(|&rank| rank < count) {
             for process in 0..k {
-                let share = if m >= k {
-                    &resources[process * m / k..(process + 1) * m / k]
-                } else {
-                    &resources[process * m / k..][..1]
-                };
+                let share = &resources[process * m / k..][..(m / k).max(1)];
                 let used = share.iter().map(|&rank| places[rank as usize]);
                 if used.clone().map(|place| place.node).collect::<BTreeSet<_>>().len() > 1 {
                     fault(Code::SpansNodes);

@@ -4,7 +4,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use rankplan_core::topology::Counted;
 use rankplan_core::{Inventory, NodeRank, NodeSpec, Pool, RankSet, Selection};
 
-/// Up to eight nodes with up to seven accelerators each, and perhaps robots in a group of their own.
+/// Up to eight nodes with up to fifteen accelerators each, and perhaps robots in a group of their own.
 #[derive(Arbitrary, Debug)]
 pub struct Machines {
     nodes: Vec<Node>,
@@ -42,7 +42,7 @@ impl Machines {
     pub fn pool(&self) -> Pool {
         let spec = |node: &Node| NodeSpec {
             accelerator_type: if node.amd { "AMD_GPU" } else { "NV_GPU" }.into(),
-            accelerator_ids: (0..node.accelerators % 8).map(|id| id.to_string()).collect(),
+            accelerator_ids: (0..node.accelerators % 16).map(|id| id.to_string()).collect(),
         };
         let entries = self.nodes().map(|(rank, node)| (RankSet::from_iter([rank]), spec(node))).collect();
         let inventory = Inventory::new(entries).expect("nodes 0..n, each once");
@@ -65,7 +65,7 @@ impl Machines {
         let mut places = Vec::new();
         for (rank, node) in self.nodes() {
             let kind = if node.amd { "AMD_GPU" } else { "NV_GPU" };
-            places.extend((0..node.accelerators % 8).map(|id| Place { node: rank, local: Some(id.into()), kind }));
+            places.extend((0..node.accelerators % 16).map(|id| Place { node: rank, local: Some(id.into()), kind }));
         }
         for (rank, node) in self.nodes().filter(|_| self.robots) {
             places.extend((0..node.robots % 4).map(|id| Place { node: rank, local: Some(id.into()), kind: "Franka" }));
@@ -74,6 +74,6 @@ impl Machines {
     }
 
     fn counts_nodes(&self) -> bool {
-        self.by_node || self.nodes().all(|(_, node)| node.accelerators % 8 == 0)
+        self.by_node || self.nodes().all(|(_, node)| node.accelerators % 16 == 0)
     }
 }
