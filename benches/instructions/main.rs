@@ -1,0 +1,48 @@
+//! One piece of work of the core, by name: `benches/instructions.py` counts the instructions of `counted`. A package of its
+//! own, because it has to be built as what is released, and the other benchmarks bring much along.
+
+#![allow(clippy::expect_used, reason = "the inputs are fixed and valid")]
+
+use std::hint::black_box;
+use std::process::ExitCode;
+
+use rankplan_core::syntax::parse;
+use rankplan_core::topology::Counted;
+use rankplan_core::{Inventory, NodeSpec, Pool, RankSet, Selection, place};
+
+const NODES: u32 = 16_384;
+const EACH: u32 = 8;
+const SEGMENTS: u32 = 65_536;
+
+fn main() -> ExitCode {
+    // Two accelerators for each of two processes, again and again.
+    let segments: Vec<_> = (0..SEGMENTS).map(|index| format!("{0}-{1}:{0}-{1}", 2 * index, 2 * index + 1)).collect();
+    let text = segments.join(",");
+    let pool = pool();
+    match std::env::args().nth(1).as_deref() {
+        Some("parse") => counted(|| parse(&text).expect("valid")),
+        Some("place-segments") => counted(|| place(&text, &pool).expect("valid")),
+        Some("place-all") => counted(|| place("all", &pool).expect("valid")),
+        Some("union") => {
+            let even: RankSet = (0..2 * SEGMENTS).step_by(2).collect();
+            let thirds: RankSet = (0..3 * SEGMENTS).step_by(3).collect();
+            counted(|| even.union(&thirds));
+        }
+        _ => return ExitCode::FAILURE,
+    }
+    ExitCode::SUCCESS
+}
+
+#[inline(never)]
+fn counted<T>(work: impl FnOnce() -> T) {
+    black_box(work());
+}
+
+fn pool() -> Pool {
+    let ids = (0..EACH).map(|index| index.to_string()).collect();
+    let spec = NodeSpec { accelerator_type: "NV_GPU".into(), accelerator_ids: ids };
+    let nodes = RankSet::first_ranks(NODES);
+    let inventory = Inventory::new(vec![(nodes.clone(), spec)]).expect("a uniform inventory");
+    let selection = Selection { label: "cluster".into(), nodes, counted: Counted::AcceleratorsOrNodes };
+    Pool::new(&inventory, &[selection]).expect("all nodes")
+}
