@@ -61,17 +61,20 @@ fn assign(map: &RankMap, pool: &Pool, faults: &mut Vec<Fault>) -> Table {
 /// process runs where its first resource is. Resources may be in several chunks.
 ///
 /// # Errors
-/// One fault of each kind: `no-resources`, `not-multiple`, `too-many-processes`, `resource-out-of-range`,
-/// `duplicate-resource` within a chunk, `mixed-hardware`.
+/// One fault of each kind: `no-resources`, `invalid-value` for chunks of 0, `not-multiple`, `too-many-processes`,
+/// `resource-out-of-range`, `duplicate-resource` within a chunk, `mixed-hardware`.
 pub fn place_chunks(resources: &[u32], per_process: u32, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
     let refuse = |code, message: String, help: String| Err(vec![Diagnostic::new(code, message).help(help)]);
     let count = resources.len() as u64;
     if pool.is_empty() {
         return Err(Context { text: "", pool: Some(pool) }.report(vec![Fault::unplaced(Kind::NoResources)]));
     }
-    if per_process == 0 || !count.is_multiple_of(u64::from(per_process)) {
+    if per_process == 0 {
+        return refuse(Code::InvalidValue, "chunks of 0 resources".into(), "use 1 or more".into());
+    }
+    if !count.is_multiple_of(u64::from(per_process)) {
         let message = format!("{count} resources cannot be cut into chunks of {per_process}");
-        let below = count.checked_div(u64::from(per_process)).unwrap_or(0) * u64::from(per_process);
+        let below = count / u64::from(per_process) * u64::from(per_process);
         let fewer = if below > 0 { format!("{below} resources, or ") } else { String::new() };
         let help = format!("name {fewer}{} more", below + u64::from(per_process) - count);
         return refuse(Code::NotMultiple, message, help);

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use rankplan_core::assign::place_chunks;
 use rankplan_core::render::Report;
 use rankplan_core::syntax::parse_rank_set;
 use rankplan_core::topology::Counted;
@@ -103,6 +104,50 @@ proptest! {
     }
 
     #[test]
+    fn chunks_take_resources_as_they_are_written(
+        accelerators in prop::collection::vec(0_u32..4, 1..6),
+        written in prop::collection::vec(0_u32..12, 0..24),
+        per_process in 0_usize..4,
+        cut in any::<bool>(),
+    ) {
+        let pool = pool(&accelerators);
+        prop_assume!(!pool.by_node());
+        let devices: Vec<_> = accelerators.iter().zip(0..).flat_map(|(&n, node)| (0..n as u16).map(move |local| (node, local))).collect();
+        // Most lists fit; some name what is not there, or leave a rest.
+        let whole = written.len() / per_process.max(1) * per_process;
+        let written = if cut { written[..whole].iter().map(|rank| rank % pool.len()).collect() } else { written };
+        let chunks: Vec<_> = written.chunks(per_process.max(1)).collect();
+        let repeats = |chunk: &&[u32]| chunk.iter().collect::<BTreeSet<_>>().len() < chunk.len();
+        let fault = if per_process == 0 {
+            Some(Code::InvalidValue)
+        } else if chunks.iter().any(|chunk| chunk.len() < per_process) {
+            Some(Code::NotMultiple)
+        } else if written.iter().any(|&rank| rank >= pool.len()) {
+            Some(Code::ResourceOutOfRange)
+        } else {
+            chunks.iter().any(repeats).then_some(Code::DuplicateResource)
+        };
+        match place_chunks(&written, per_process as u32, &pool) {
+            Ok(table) => {
+                prop_assert_eq!(fault, None);
+                prop_assert_eq!(table.len() as usize, chunks.len());
+                let mut seen = vec![0; accelerators.len()];
+                for (rank, chunk) in (0..).zip(chunks) {
+                    let row = table.row(ProcessRank(rank)).expect("a row a process");
+                    let wanted: Vec<_> = chunk.iter().map(|&rank| devices[rank as usize]).collect();
+                    prop_assert!(row.places().map(|(node, local)| (node.0, local)).eq(wanted.iter().copied()));
+                    let home = wanted[0].0;
+                    prop_assert_eq!(row.cluster_node_rank.0, home);
+                    prop_assert_eq!(row.elsewhere.len(), wanted.iter().filter(|device| device.0 != home).count());
+                    prop_assert_eq!(row.local_rank, seen[home as usize]);
+                    seen[home as usize] += 1;
+                }
+            }
+            Err(faults) => prop_assert_eq!(faults.iter().map(|fault| Some(fault.code)).collect::<Vec<_>>(), [fault]),
+        }
+    }
+
+    #[test]
     fn packed_windows_use_every_resource_once(start in 0_u32..6, windows in 1_u32..4, each in 1_u32..4, stride in 1_u32..4) {
         let end = start + windows * each * stride - 1;
         let packed = Packed::new(start, end, each, stride).expect("whole windows");
@@ -182,12 +227,13 @@ fn a_long_line_is_shown_around_its_fault() {
 /// Inputs that fuzzing found.
 #[test]
 fn labels_of_any_kind_are_shown() {
-    for (source, span, word, shown) in [
-        ("abc", 1..2, "\u{1b}[31m\n", "  |  ^ \u{fffd}[31m\u{fffd}"),
-        ("a\u{9b}c", 3..4, "here", "  |   ^ here"),
-        ("abc", 2..1, "backwards", "  |   ^ backwards"),
+    for (source, start, end, word, shown) in [
+        ("abc", 1, 2, "\u{1b}[31m\n", "  |  ^ \u{fffd}[31m\u{fffd}"),
+        ("a\u{9b}c", 3, 4, "here", "  |   ^ here"),
+        ("abc", 2, 1, "backwards", "  |   ^ backwards"),
     ] {
-        let report = Report { code: "x", message: "m", source, labels: vec![(span, word)], ..Report::default() };
+        let labels = vec![(start..end, word)];
+        let report = Report { code: "x", message: "m", source, labels, ..Report::default() };
         let text = report.render(false);
         assert!(text.ends_with(shown), "{text}");
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
