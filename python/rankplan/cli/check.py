@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import click
 
@@ -19,6 +20,7 @@ from rankplan.cli.common import (
     stdout,
 )
 from rankplan.errors import Diagnostic
+from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 from rankplan.render.tables import by_nodes
 
@@ -53,25 +55,19 @@ def _check(file: str, choice: InventoryChoice, dialect_name: str | None) -> None
         counted(plan.inventory.num_nodes, "node"),
     )
     click.echo(f"{file}: fine, {counts[0]}, {counts[1]} on {counts[2]}")
-    if assumed:
-        return
+    if not assumed:
+        for warning in warnings(plan, inventory, file):
+            click.echo(warning.render(colored(stdout)))
+
+
+def warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
+    """Yield what nobody uses: nodes that ``num_nodes`` leaves out, accelerators without a component."""
     if (left := inventory.num_nodes - plan.inventory.num_nodes) > 0:
         message = f"num_nodes leaves {left} of {inventory.num_nodes} nodes out"
         help = f"set num_nodes to {inventory.num_nodes} to use all"
-        _warn(Diagnostic("idle-nodes", message, help, file=file, warning=True))
-    warn_of_idle(file, plan)
-
-
-def warn_of_idle(file: str, plan: Plan) -> None:
-    """Say which accelerators no component uses."""
-    idle = plan.idle()
-    if not idle:
-        return
-    unused, there = sum(map(len, idle.values())), len(plan.inventory.core.accelerators())
-    message = f"{unused} of {there} accelerators are used by no component: {by_nodes(idle)}"
-    help = "place a component on them, or leave them idle on purpose"
-    _warn(Diagnostic("idle-accelerators", message, help, file=file, warning=True))
-
-
-def _warn(warning: Diagnostic) -> None:
-    click.echo(warning.render(colored(stdout)))
+        yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
+    if idle := plan.idle():
+        unused, there = sum(map(len, idle.values())), len(plan.inventory.core.accelerators())
+        message = f"{unused} of {there} accelerators are used by no component: {by_nodes(idle)}"
+        help = "place a component on them, or leave them idle on purpose"
+        yield Diagnostic("idle-accelerators", message, help, file=file, warning=True)

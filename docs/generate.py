@@ -1,0 +1,85 @@
+"""Write what is made from the code: docs/rules.md, the table of rules in docs/language.md, and tests/help."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from itertools import groupby
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+from rankplan.cli import main
+from rankplan.cli.explain import HEAD, Example, Rule, rules
+
+ROOT = Path(__file__).resolve().parent.parent
+RULES, LANGUAGE, HELP = ROOT / "docs" / "rules.md", ROOT / "docs" / "language.md", ROOT / "tests" / "help"
+
+INTRODUCTION = """\
+# The rules
+
+Every fault has a code that never changes its meaning; the list is closed (`rankplan.error_codes()`). The warnings of
+`rankplan check` have one too. `rankplan explain CODE` shows on a terminal what stands here.
+"""
+
+
+def generated() -> dict[Path, str]:
+    """Return the text of each file that is generated."""
+    return {RULES: rules_page(), LANGUAGE: language_page(), **dict(help_pages())}
+
+
+def rules_page() -> str:
+    """Return the page of all rules, chapter after chapter."""
+    text = INTRODUCTION
+    for part, members in groupby(rules().values(), key=lambda rule: rule.part):
+        chapter = list(members)
+        text += f"\n## {part}\n\n| code | given when |\n|---|---|\n"
+        text += "".join(f"| [`{rule.code}`](#{rule.code}) | {rule.when} |\n" for rule in chapter)
+        text += "".join(map(explained, chapter))
+    return text
+
+
+def explained(rule: Rule) -> str:
+    """Return what the page says of a rule."""
+    found = "\n\n".join(diagnostic.render() for diagnostic in rule.diagnostics())
+    why = textwrap.fill(f"Given when {rule.when}. {rule.why}", 130, break_on_hyphens=False)
+    shown = f"{block(rule.wrong)}\n```text\n{found}\n```\n\n{rule.heading('Right', rule.right)}\n\n{block(rule.right)}"
+    return f"\n### {rule.code}\n\n{why}\n\n{rule.heading('Wrong', rule.wrong)}\n\n{shown}"
+
+
+def block(example: Example) -> str:
+    """Return an example as a block of a page."""
+    return f"```{'yaml' if example.file.endswith('.yaml') else 'text'}\n{example.text.rstrip()}\n```\n"
+
+
+def language_page() -> str:
+    """Return the page of the language with its table of rules as it should be."""
+    first = next(iter(rules().values())).part
+    table = "\n".join(row(rule) for rule in rules().values() if rule.part == first)
+    begin, end = "<!-- from the rules -->\n", "<!-- end -->\n"
+    table = f"{begin}| code | given when | wrong | right |\n|---|---|---|---|\n{table}\n{end}"
+    return re.sub(f"{begin}.*?{end}", lambda _: table, LANGUAGE.read_text(), count=1, flags=re.DOTALL)
+
+
+def row(rule: Rule) -> str:
+    """Return a line of the table; an example that needs more than a line is left to the page of the rules."""
+    texts = [example.text.removeprefix(HEAD).strip() for example in (rule.wrong, rule.right)]
+    cells = [f"`{text}`" if "\n" not in text else "" for text in texts]
+    return f"| [`{rule.code}`](rules.md#{rule.code}) | {rule.when} | {cells[0]} | {cells[1]} |"
+
+
+def help_pages() -> dict[Path, str]:
+    """Return the help of every command."""
+    pages = {}
+    for words in [[], *([name] for name in main.commands)]:
+        asked = CliRunner().invoke(main, [*words, "--help"], prog_name="rankplan", terminal_width=100)
+        pages[HELP / f"{'-'.join(['rankplan', *words])}.txt"] = asked.output
+    return pages
+
+
+if __name__ == "__main__":
+    for path, text in generated().items():
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            click.echo(path.relative_to(ROOT))

@@ -1,0 +1,152 @@
+"""``rankplan explain``: every rule with its reason, an example that breaks it, and the cure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+from rich.table import Table
+
+from rankplan.cli.check import warnings
+from rankplan.cli.common import colored, faults_end_it, print_table, stdout
+from rankplan.config.faults import did_you_mean
+from rankplan.config.load import load_config
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.inventory import Inventory
+from rankplan.placement import ComponentPlacement
+from rankplan.plan import Plan
+
+HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
+"""What stands before an example that is only lines of ``component_placement``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A file, on which nodes it is planned, and the component that is asked for, if any."""
+
+    text: str
+    nodes: str
+    ask: str | None
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return "plan.json" if self.text.startswith("{") else self.text.split(maxsplit=2)[1]
+
+    def found(self) -> list[Diagnostic]:
+        """Return all that is said of it: its faults, or its warnings."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder, self.file)
+            path.write_text(self.text, encoding="utf-8")
+            try:
+                found = list(self._read(path))
+            except PlacementError as error:
+                found = list(error.diagnostics)
+        return [replace(diagnostic, file=self.file) for diagnostic in found]
+
+    def _read(self, path: Path) -> Iterator[Diagnostic]:
+        if self.file == "plan.json":
+            Plan.load(path)
+        elif self.file == "nodes.yaml":
+            Inventory.from_yaml(path)
+        else:
+            inventory = Inventory.of_size(self.nodes)
+            placement = ComponentPlacement(path, inventory)
+            if self.ask is not None:
+                placement.get_strategy(self.ask)
+            yield from warnings(placement.plan(), inventory, self.file)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is so when a code is given, why that is refused, an example of it and its cure; ``part`` is the chapter."""
+
+    part: str
+    code: str
+    when: str
+    why: str
+    wrong: Example
+    right: Example
+
+    def diagnostics(self) -> list[Diagnostic]:
+        """Return what is said of the wrong example."""
+        return [diagnostic for diagnostic in self.wrong.found() if diagnostic.code == self.code]
+
+    def heading(self, name: str, example: Example) -> str:
+        """Return a title for one of its examples."""
+        if example.ask is not None:
+            return f"{name}, where `{example.ask}` is asked for:"
+        return f"{name}, with `--nodes {example.nodes}`:" if example.file == "conf.yaml" else f"{name}:"
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """Return every rule by its code, in the order of ``error_codes()``, then the warnings."""
+    parts = load_config(Path(__file__).with_name("rules.yaml"))
+    return {code: _rule(part, code, entry) for part, entries in parts.items() for code, entry in entries.items()}
+
+
+def _rule(part: str, code: str, entry: dict[str, Any]) -> Rule:
+    examples = []
+    for name in ("wrong", "right"):
+        text = entry[name]
+        if not text.startswith(("#", "{")):
+            text = HEAD + textwrap.indent(text, "    ")
+        examples.append(Example(text, entry.get("nodes", "2x8"), entry.get("ask", {}).get(name)))
+    return Rule(part, code, entry["when"], entry["why"].strip(), *examples)
+
+
+class _Code(click.ParamType):  # type: ignore[type-arg]
+    """The code of a rule."""
+
+    name = "code"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Rule:
+        """Return the rule."""
+        if value not in rules():
+            help = did_you_mean(str(value), rules(), "some of the codes are")
+            self.fail(f"`{value}` is no code; {help} `rankplan explain` lists all", param, ctx)
+        return rules()[value]
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the codes that begin like this."""
+        return [CompletionItem(code, help=rule.when) for code, rule in rules().items() if code.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("rule", metavar="[CODE]", type=_Code(), required=False)
+def explain(rule: Rule | None) -> None:
+    """Explain a rule by the code of its fault: what it is, why it is there, a wrong example and the cure.
+
+    Without a code, list all of them.
+    """
+    with faults_end_it():
+        if rule is not None:
+            click.echo(_text(rule))
+            return
+        table = Table.grid(padding=(0, 2))
+        for each in rules().values():
+            table.add_row(each.code, each.when)
+        print_table(table)
+
+
+def _text(rule: Rule) -> str:
+    color = colored(stdout)
+    shown = "\n\n".join(diagnostic.render(color) for diagnostic in rule.diagnostics())
+    parts = [
+        f"{click.style(rule.code, bold=True)}: {rule.when}",
+        textwrap.fill(rule.why, 100, break_on_hyphens=False),
+        click.style(rule.heading("Wrong", rule.wrong), bold=True),
+        textwrap.indent(rule.wrong.text.rstrip(), "    "),
+        shown,
+        click.style(rule.heading("Right", rule.right), bold=True),
+        textwrap.indent(rule.right.text.rstrip(), "    "),
+    ]
+    return "\n\n".join(parts)

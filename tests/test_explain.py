@@ -1,0 +1,59 @@
+"""``rankplan explain``: its rules are those of the core, and their examples are what they are said to be."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import rankplan
+from click.testing import CliRunner
+from rankplan.cli import main
+from rankplan.cli.explain import rules
+
+ROOT = Path(__file__).resolve().parent.parent
+WARNINGS = {"idle-nodes", "idle-accelerators"}
+GENERATED = runpy.run_path(str(ROOT / "docs" / "generate.py"))["generated"]()
+
+
+def test_the_rules_are_the_codes_and_the_warnings_as_the_core_has_them() -> None:
+    assert list(rules()) == [*rankplan.error_codes(), *(code for code in rules() if code in WARNINGS)]
+    core = (ROOT / "crates" / "rankplan-core" / "src" / "diagnostic.rs").read_text()
+    said = dict(re.findall(r'= "([a-z-]+)", "(.*)";', core))
+    assert said == {code: rule.when for code, rule in rules().items() if code not in WARNINGS}
+
+
+@pytest.mark.parametrize("code", rules())
+def test_a_wrong_example_is_refused_with_its_code_and_the_cure_plans(code: str) -> None:
+    wrong, right = rules()[code].wrong.found(), rules()[code].right.found()
+    assert wrong[0].code == code and wrong[0].warning == (code in WARNINGS)
+    assert all(found.warning for found in right) and code not in {found.code for found in right}
+
+
+def test_explaining_shows_the_reason_the_diagnostic_and_the_cure() -> None:
+    shown = CliRunner().invoke(main, ["explain", "reversed-range"])
+    assert shown.exit_code == 0
+    assert shown.output.startswith("reversed-range: a range ends before it starts\n\nBoth ends of a range are included")
+    assert "error[reversed-range]: range 7-0 ends before it starts\n --> conf.yaml:5:12" in shown.output
+    assert shown.output.endswith("    component_placement:\n        actor: 0-7\n")
+
+
+def test_all_codes_are_listed() -> None:
+    listed = CliRunner().invoke(main, ["explain"]).output.splitlines()
+    assert [line.split()[0] for line in listed] == list(rules())
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [("proces-gap", "did you mean `process-gap`?"), ("zzz", "some of the codes are: syntax, reversed-range,")],
+)
+def test_a_code_that_is_not_there_is_wrong_usage(code: str, message: str) -> None:
+    done = CliRunner().invoke(main, ["explain", code])
+    assert done.exit_code == 2 and message in done.output
+
+
+@pytest.mark.parametrize("path", GENERATED, ids=lambda path: path.name)
+def test_what_is_generated_is_what_is_committed(path: Path) -> None:
+    """If not: run ``python docs/generate.py``, and look at the difference before it is committed."""
+    assert path.read_text() == GENERATED[path]
