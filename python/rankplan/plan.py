@@ -7,7 +7,7 @@ import os
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A process that is elsewhere in the other plan; without ``before`` it appeared, without ``after`` it went."""
+    """A process that is elsewhere in the other plan, sees other devices, or is placed through another node group.
+
+    Without ``before`` it appeared, without ``after`` it went.
+    """
 
     component: str
     rank: int
@@ -138,19 +141,19 @@ class Plan(Mapping[str, Placements]):
         moved: list[Move] = []
         appeared: list[Move] = []
         went: list[Move] = []
+        for move in self.changes(other):
+            (appeared if move.before is None else went if move.after is None else moved).append(move)
+        return PlanDiff(tuple(moved), tuple(appeared), tuple(went))
+
+    def changes(self, other: Plan) -> Iterator[Move]:
+        """Yield what `diff` returns, component after component and in rank order, one process at a time."""
         for name in dict.fromkeys([*self._components, *other._components]):
             here, there = self._components.get(name), other._components.get(name)
             if here == there:
                 continue
-            before, after = len(here or ()), len(there or ())
-            for rank in range(max(before, after)):
-                old = here[rank] if here is not None and rank < before else None
-                new = there[rank] if there is not None and rank < after else None
-                if old is None or new is None:
-                    (appeared if old is None else went).append(Move(name, rank, old, new))
-                elif _place(old) != _place(new):
-                    moved.append(Move(name, rank, old, new))
-        return PlanDiff(tuple(moved), tuple(appeared), tuple(went))
+            for rank, (old, new) in enumerate(zip_longest(here or (), there or ())):
+                if old is None or new is None or _place(old) != _place(new):
+                    yield Move(name, rank, old, new)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON; the file is there whole or not at all. The same plan always gives the same bytes."""
@@ -205,8 +208,9 @@ class Plan(Mapping[str, Placements]):
         return type(self), (self._inventory, self._components)
 
 
-def _place(row: Placement) -> tuple[int, list[tuple[int, int]], list[str]]:
-    return row.cluster_node_rank, row.devices, row.visible_accelerators
+def _place(row: Placement) -> tuple[int, list[tuple[int, int]], list[str], str, str]:
+    seen = row.visible_accelerators, row.accelerator_type
+    return row.cluster_node_rank, row.devices, *seen, row.node_group_label
 
 
 def _refused(message: str, file: str) -> PlacementError:

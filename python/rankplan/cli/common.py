@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -17,6 +19,7 @@ from rankplan.config.load import load_config
 from rankplan.dialects import DIALECTS, Dialect, dialect_of
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
+from rankplan.plan import Plan
 
 # Names come from configs: a bracket in one is no markup.
 stdout = Console(highlight=False, markup=False, soft_wrap=True)
@@ -60,9 +63,9 @@ def chosen_dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
 class InventoryChoice:
     """Which inventory a command was told to use."""
 
-    file: str | None
-    nodes: Inventory | None
-    ray: str | None
+    file: str | None = None
+    nodes: Inventory | None = None
+    ray: str | None = None
 
     def load(self, config: Mapping[str, Any], dialect: Dialect) -> tuple[Inventory, bool]:
         """Return the inventory for a config, and whether it is only assumed."""
@@ -105,6 +108,28 @@ def loaded(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, D
     if assumed:
         _say_assumed(file, inventory)
     return config, dialect, inventory, assumed
+
+
+def is_saved(file: str) -> bool:
+    """Whether a file is a saved plan, whole or not, as its beginning tells. Raises ``OSError``."""
+    with Path(file).open("rb") as opened:
+        return re.match(rb"\s*\{\s*\"rankplan\"\s*:", opened.read(256)) is not None
+
+
+def planned(file: str, choice: InventoryChoice, name: str | None, isolate: bool | None = None) -> Plan:
+    """Return the plan of a config in any dialect, or the saved plan that the file holds, which has its own nodes.
+
+    ``isolate``: whether a process sees its own accelerators only; ``None`` for as it was saved, and yes for a config.
+    """
+    if not is_saved(file):
+        config, dialect, inventory, _ = loaded(file, choice, name)
+        return dialect.plan(config, inventory, isolate is not False)
+    if choice != InventoryChoice() or name is not None:
+        raise click.UsageError(f"{file} is a saved plan: it needs no --nodes, --inventory, --ray or --dialect")
+    plan = Plan.load(file)
+    if isolate is None:
+        return plan
+    return Plan(plan.inventory, {component: rows.isolated(isolate) for component, rows in plan.items()})
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

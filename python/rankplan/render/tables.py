@@ -56,10 +56,11 @@ def uses(row: Placement) -> str:
 
 def sees(row: Placement) -> str:
     """Return the accelerators that a process sees, in the node's own ids."""
-    return _ids(row.accelerator_type, row.visible_accelerators)
+    return ids(row.accelerator_type, row.visible_accelerators)
 
 
-def _ids(accelerator_type: str, visible: list[str]) -> str:
+def ids(accelerator_type: str, visible: list[str]) -> str:
+    """Return accelerators in the node's own ids, with what they are: ``NV_GPU 0-7``."""
     if not visible:
         return "-"
     # Only ids that are small numbers in order can be folded; a serial number may look like one and be no rank.
@@ -104,9 +105,9 @@ def _nodes(rows: Placements) -> Iterator[_Node]:
 
 def _seen(rows: list[Placement]) -> str:
     """Return what all processes of one node see together, and whether each sees its own part of it only."""
-    ids = list(dict.fromkeys(name for row in rows for name in row.visible_accelerators))
-    apart = any(row.visible_accelerators != ids for row in rows)
-    return f"{_ids(rows[0].accelerator_type, ids)}{', each its own' if apart else ''}"
+    seen = list(dict.fromkeys(name for row in rows for name in row.visible_accelerators))
+    apart = any(row.visible_accelerators != seen for row in rows)
+    return f"{ids(rows[0].accelerator_type, seen)}{', each its own' if apart else ''}"
 
 
 def _what(kind: tuple[Any, ...]) -> str:

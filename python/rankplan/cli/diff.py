@@ -1,0 +1,47 @@
+"""``rankplan diff``: what changes from one plan to another."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from rankplan.cli.common import (
+    InventoryChoice,
+    dialect_option,
+    faults_end_it,
+    inventory_options,
+    is_saved,
+    planned,
+    print_table,
+)
+from rankplan.render.changes import changes, changes_table
+
+
+@click.command()
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@inventory_options
+@dialect_option
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def diff(before: str, after: str, choice: InventoryChoice, dialect_name: str | None, form: str) -> None:
+    """Show what changes from A to B, each a config or a saved plan: nodes, world sizes, and who runs elsewhere.
+
+    Consecutive ranks that move together are one line. The options say on which nodes a config is planned; a saved plan
+    has its own. Exit code 0 when nothing changes, 1 when something does.
+    """
+    with faults_end_it():
+        plans = []
+        saved = [is_saved(before), is_saved(after)]
+        for file, has_nodes in zip((before, after), saved, strict=True):
+            told = (InventoryChoice(), None) if has_nodes and not all(saved) else (choice, dialect_name)
+            plans.append(planned(file, *told))
+        found = changes(*plans)
+        if form == "json":
+            click.echo(json.dumps(found.plain(), indent=2))
+        elif found:
+            print_table(changes_table(found))
+        else:
+            click.echo("no difference")
+        sys.exit(1 if found else 0)

@@ -1,0 +1,292 @@
+"""What changes from one plan to another: nodes, node groups, world sizes, and processes in blocks that go together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+from rich.table import Table
+
+from rankplan._core import Placement, RankSet
+from rankplan.inventory import Inventory, NodeSpec
+from rankplan.plan import Plan
+from rankplan.render.tables import by_nodes, ids, table
+
+MOST_LINES = 64
+"""Lines of one kind, or blocks of one component, that a table shows; the others are counted."""
+
+_NODE_FIELDS = [each.name for each in fields(NodeSpec) if each.name != "rank"]
+_WIDEST = 80
+_Key: TypeAlias = tuple[tuple[str | bool | int, ...], tuple[int, list[tuple[int, int]]]] | None
+_OWN = ("ip", "hostname")
+"""What each node has a value of its own of: that it is another one is one change, however many nodes have it."""
+
+
+@dataclass(slots=True)
+class Side:
+    """Where a block of processes is on one side: local indices by node, what they see, and through which group."""
+
+    resource: str
+    node_group: str
+    accelerator_type: str
+    isolate_accelerator: bool
+    nodes: dict[int, list[int]] = field(default_factory=dict)
+    sees: dict[str, None] = field(default_factory=dict)
+
+    def add(self, row: Placement) -> None:
+        """Take in the next process."""
+        self.nodes.setdefault(row.cluster_node_rank, [])
+        if self.resource != "node":
+            for node, index in row.devices:
+                self.nodes.setdefault(node, []).append(index)
+        self.sees |= dict.fromkeys(row.visible_accelerators)
+
+    def where(self) -> str:
+        """Return the places as text; only their number if that is long."""
+        if self.resource == "node":
+            text = f"node{'s' if len(self.nodes) > 1 else ''} {RankSet(self.nodes)}"
+            return text if len(text) <= _WIDEST else f"{len(self.nodes)} nodes"
+        text = by_nodes({node: RankSet(indices) for node, indices in self.nodes.items()})
+        if len(text) > _WIDEST:
+            text = f"{sum(len(set(indices)) for indices in self.nodes.values())} on {len(self.nodes)} nodes"
+        return text if self.resource == "accelerator" else f"{self.resource}: {text}"
+
+    def sight(self) -> str:
+        """Return what the processes see as text."""
+        apart = ", each its own" if self.isolate_accelerator and self.resource == "accelerator" else ""
+        return f"sees {ids(self.accelerator_type, list(self.sees))}{apart}"
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        nodes = {str(node): str(RankSet(indices)) for node, indices in self.nodes.items()}
+        return {**asdict(self), "nodes": nodes, "sees": list(self.sees)}
+
+
+@dataclass(slots=True)
+class Block:
+    """Consecutive ranks of a component that go the same way.
+
+    Without ``before`` they appeared, without ``after`` they went. On either side their places ascend with the ranks, so
+    the places of all say where each of them is.
+    """
+
+    component: str
+    first: int
+    last: int
+    before: Side | None
+    after: Side | None
+
+    @property
+    def ranks(self) -> RankSet:
+        """The ranks."""
+        return RankSet(f"{self.first}-{self.last}")
+
+    def cells(self) -> tuple[str, str]:
+        """Return what differs as text, before and after."""
+        before, after = self.before, self.after
+        if before is None or after is None or (before.resource, before.nodes) != (after.resource, after.nodes):
+            return before.where() if before else "-", after.where() if after else "-"
+        if before.node_group != after.node_group:
+            return f"node group {before.node_group}", f"node group {after.node_group}"
+        return before.sight(), after.sight()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Nodes, or a node group, with the fields that differ, before and after; ``None`` where there is nothing."""
+
+    what: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """All that changes from one plan to another; false when nothing does.
+
+    A world size is ``None`` where the component is not there.
+    """
+
+    nodes: list[Change] = field(default_factory=list)
+    node_groups: list[Change] = field(default_factory=list)
+    world_sizes: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.node_groups or self.world_sizes or self.blocks)
+
+    def plain(self) -> dict[str, Any]:
+        """Return them as plain values."""
+        sizes = {name: {"before": old, "after": new} for name, (old, new) in self.world_sizes.items()}
+        blocks = [
+            {
+                "component": block.component,
+                "ranks": str(block.ranks),
+                "before": block.before and block.before.plain(),
+                "after": block.after and block.after.plain(),
+            }
+            for block in self.blocks
+        ]
+        nodes, groups = ([asdict(change) for change in part] for part in (self.nodes, self.node_groups))
+        return {"nodes": nodes, "node_groups": groups, "world_sizes": sizes, "processes": blocks}
+
+
+def changes(before: Plan, after: Plan) -> Changes:
+    """Return what changes. The cost is linear in processes and nodes, and next to none for equal plans."""
+    if before == after:
+        return Changes()
+    sizes = {name: (_size(before, name), _size(after, name)) for name in dict.fromkeys([*before, *after])}
+    return Changes(
+        _nodes(before.inventory, after.inventory),
+        _groups(before.inventory, after.inventory),
+        {name: (old, new) for name, (old, new) in sizes.items() if old != new},
+        list(_blocks(before, after)),
+    )
+
+
+def changes_table(found: Changes) -> Table:
+    """Return a line for each thing that differs."""
+    result = table("", "before", "after")
+    for part in (found.nodes, found.node_groups):
+        for change in part[:MOST_LINES]:
+            result.add_row(change.what, _fields(change.before), _fields(change.after))
+        _rest(result, len(part))
+    for name, sizes in found.world_sizes.items():
+        result.add_row(name, *("-" if size is None else f"{size} process{'es' * (size > 1)}" for size in sizes))
+    shown: dict[str, int] = {}
+    for block in found.blocks:
+        shown[block.component] = shown.get(block.component, 0) + 1
+        if shown[block.component] <= MOST_LINES:
+            result.add_row(f"{block.component} {block.ranks}", *block.cells())
+    for name, count in shown.items():
+        _rest(result, count, f"{name}: ")
+    return result
+
+
+def _rest(result: Table, count: int, name: str = "") -> None:
+    if count > MOST_LINES:
+        result.add_row(f"{name}and {count - MOST_LINES} more lines", "", "")
+
+
+def _fields(content: dict[str, Any] | None) -> str:
+    if content is None:
+        return "-"
+    shown = ", ".join(f"{key} {_value(value)}" for key, value in content.items())
+    return shown if len(shown) <= _WIDEST else f"{shown[: _WIDEST - 3]}..."
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, (int, str)) else json.dumps(value, ensure_ascii=False)
+
+
+def _size(plan: Plan, component: str) -> int | None:
+    return len(plan[component]) if component in plan else None
+
+
+def _nodes(before: Inventory, after: Inventory) -> list[Change]:
+    if before.to_dict() == after.to_dict():
+        return []
+    alike: dict[str, tuple[list[int], list[tuple[dict[str, Any], ...]]]] = {}
+    for rank, (old, new) in enumerate(zip_longest(_specs(before), _specs(after))):
+        if old == new:
+            continue
+        sides = _differing(old or {}, new or {})
+        key = [{name: name in _OWN or value for name, value in side.items()} for side in sides]
+        ranks, values = alike.setdefault(json.dumps(key), ([], []))
+        ranks.append(rank)
+        values.append(sides)
+    found = []
+    for ranks, values in alike.values():
+        olds, news = zip(*values, strict=True)
+        what = f"node{'s' if len(ranks) > 1 else ''} {RankSet(ranks)}"
+        found.append(Change(what, _joined(olds), _joined(news)))
+    return found
+
+
+def _specs(inventory: Inventory) -> Iterator[dict[str, Any]]:
+    for rank in range(inventory.num_nodes):
+        node = inventory.node(rank)
+        spec = {name: getattr(node, name) for name in _NODE_FIELDS}
+        if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
+            spec["accelerator_ids"] = None  # the number of accelerators says it
+        yield spec
+
+
+def _joined(sides: tuple[dict[str, Any], ...]) -> dict[str, Any] | None:
+    """Return what the same change of several nodes is on one side; all the values where each node has its own."""
+    own = {name: [side[name] for side in sides] for name in _OWN if name in sides[0] and len(sides) > 1}
+    return {**sides[0], **own} or None
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields that differ, where there are both, and else all that say something."""
+    if old and new:
+        names = [name for name in old if old[name] != new[name]]
+    else:
+        names = [name for name, value in (old or new).items() if value not in (None, {}, [], ())]
+    return {name: old[name] for name in names if old}, {name: new[name] for name in names if new}
+
+
+def _groups(before: Inventory, after: Inventory) -> list[Change]:
+    old, new = _described(before), _described(after)
+    found = []
+    for label in dict.fromkeys([*old, *new]):
+        if old.get(label) != new.get(label):
+            sides = _differing(old.get(label, {}), new.get(label, {}))
+            found.append(Change(f"node group {label}", sides[0] or None, sides[1] or None))
+    return found
+
+
+def _described(inventory: Inventory) -> dict[str, dict[str, Any]]:
+    groups = inventory.section.node_groups if inventory.section else []
+    return {group.label: group.model_dump(mode="json", exclude={"label"}) for group in groups}
+
+
+def _blocks(before: Plan, after: Plan) -> Iterator[Block]:
+    block: Block | None = None
+    keys: tuple[_Key, _Key, bool] | None = None
+    for move in before.changes(after):
+        old, new = _key(move.before), _key(move.after)
+        stays = old is not None and new is not None and old[1] == new[1]
+        if (
+            block is None
+            or keys is None
+            or (block.component, block.last + 1, keys[2]) != (move.component, move.rank, stays)
+            or not (_follows(keys[0], old) and _follows(keys[1], new))
+        ):
+            if block is not None:
+                yield block
+            block = Block(move.component, move.rank, move.rank, _side(move.before), _side(move.after))
+        block.last, keys = move.rank, (old, new, stays)
+        for side, row in ((block.before, move.before), (block.after, move.after)):
+            if side is not None and row is not None:
+                side.add(row)
+    if block is not None:
+        yield block
+
+
+def _key(row: Placement | None) -> _Key:
+    """Return of what kind a row is and where, or ``None`` without a row."""
+    if row is None:
+        return None
+    devices = row.devices
+    kind = (row.resource_type, row.node_group_label, row.accelerator_type, row.isolate_accelerator, len(devices))
+    return kind, (row.cluster_node_rank, devices)
+
+
+def _follows(earlier: _Key, later: _Key) -> bool:
+    """Whether a row can stand in a block after this one: of the same kind, and not before it in the cluster."""
+    if earlier is None or later is None:
+        return earlier is later
+    return earlier[0] == later[0] and earlier[1] <= later[1]
+
+
+def _side(row: Placement | None) -> Side | None:
+    if row is None:
+        return None
+    return Side(row.resource_type, row.node_group_label, row.accelerator_type, row.isolate_accelerator)

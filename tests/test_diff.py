@@ -1,0 +1,183 @@
+"""``rankplan diff``: every process that changes is in one line, and who stays is in none."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rankplan import ComponentPlacement, Inventory, Plan
+from rankplan.cli import main
+from rankplan.dialects import roll
+from rankplan.render.changes import changes
+
+TWO = {
+    "num_nodes": 2,
+    "component_placement": {"actor": "0-7", "rollout": "8-11:0-1", "agent": {"node_group": "node", "placement": "all"}},
+}
+THREE = {
+    "num_nodes": 3,
+    "component_placement": {
+        "actor": "8-15",
+        "rollout": "8-15:0-3",
+        "agent": {"node_group": "node", "placement": "0-1"},
+        "critic": 0,
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def plan(cluster: dict[str, Any], inventory: Inventory | None = None) -> Plan:
+    return ComponentPlacement({"cluster": cluster}, inventory or Inventory.uniform(cluster["num_nodes"], 8)).plan()
+
+
+def written(name: str, cluster: dict[str, Any]) -> str:
+    Path(name).write_text(json.dumps({"cluster": cluster}))
+    return name
+
+
+def diff(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["diff", *arguments])
+
+
+def lines(result: Result) -> list[list[str]]:
+    """The cells of a table, its heading left out."""
+    return [[cell.strip() for cell in line.split("  ") if cell] for line in result.stdout.splitlines()[1:]]
+
+
+def test_a_line_for_each_block_of_ranks_each_size_and_each_node() -> None:
+    done = diff(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8")
+    assert done.exit_code == 1
+    assert lines(done) == [
+        ["node 2", "-", "accelerators 8, accelerator_type NV_GPU"],
+        ["rollout", "2 processes", "4 processes"],
+        ["critic", "-", "1 process"],
+        ["actor 0-7", "node 0: 0-7", "node 1: 0-7"],
+        ["rollout 2-3", "-", "node 1: 4-7"],
+        ["critic 0", "-", "node 0: 0"],
+    ]
+
+
+def test_the_same_as_json() -> None:
+    done = diff(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8", "--format", "json")
+    assert done.exit_code == 1
+    found = json.loads(done.stdout)
+    assert found["nodes"] == [
+        {"what": "node 2", "before": None, "after": {"accelerators": 8, "accelerator_type": "NV_GPU"}}
+    ]
+    assert found["world_sizes"] == {"rollout": {"before": 2, "after": 4}, "critic": {"before": None, "after": 1}}
+    assert [(block["component"], block["ranks"]) for block in found["processes"]] == [
+        ("actor", "0-7"),
+        ("rollout", "2-3"),
+        ("critic", "0"),
+    ]
+    assert found["processes"][0]["before"]["nodes"] == {"0": "0-7"}
+    assert found["processes"][1]["before"] is None
+
+
+def test_what_is_equal_ends_with_0_whatever_it_is_written_in() -> None:
+    written("conf.yaml", {"num_nodes": 2, "component_placement": {"actor": "0-7:0-3", "rollout": "8-15"}})
+    Path("roll.yaml").write_text(
+        "num_gpus_per_node: 8\n"
+        "actor: {device_mapping: 'list(range(0,8))', num_gpus_per_worker: 2}\n"
+        "rollout: {device_mapping: 'list(range(8,16))'}\n"
+    )
+    assert CliRunner().invoke(main, ["plan", "conf.yaml", "--nodes", "2x8", "--save", "plan.json"]).exit_code == 0
+    for first, second in itertools.product(["conf.yaml", "roll.yaml", "plan.json"], repeat=2):
+        options = [] if first == second == "plan.json" else ["--nodes", "2x8"]
+        done = diff(first, second, *options)
+        assert (done.exit_code, done.stdout) == (0, "no difference\n"), (first, second)
+
+
+TEXTS = ["0-7", "8-15", "0-15", "0-7:0-3", "8-11:0-7", "1-8", "0-3,12-15", "0,3-5,9-13", "0-1:0-7,2-9:8-11"]
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(TEXTS, repeat=2)))
+def test_blocks_hold_each_process_that_changes_once_and_say_where_it_is(first: str, second: str) -> None:
+    here, there = (plan({"num_nodes": 2, "component_placement": {"actor": text}}) for text in (first, second))
+    found = changes(here, there)
+    assert bool(found) == (here != there)
+    moves = {move.rank: move for move in here.changes(there)}
+    assert [rank for block in found.blocks for rank in block.ranks] == sorted(moves)
+    for block in found.blocks:
+        for side, rows in ((block.before, here["actor"]), (block.after, there["actor"])):
+            devices = [device for rank in block.ranks for device in (rows[rank].devices if side else [])]
+            assert devices == sorted(devices), "the places of a block ascend"
+            by_node: dict[int, list[int]] = {}
+            for node, index in devices:
+                by_node.setdefault(node, []).append(index)
+            assert (side.nodes if side else {}) == by_node
+
+
+def test_processes_that_change_places_are_not_one_line() -> None:
+    orders = ["[0,1,2,3,4,5]", "[3,4,5,0,1,2]"]
+    here, there = (roll.plan({"a": {"device_mapping": order}}, Inventory.uniform(2, 3)) for order in orders)
+    assert [block.cells() for block in changes(here, there).blocks] == [
+        ("node 0: 0-2", "node 1: 0-2"),
+        ("node 1: 0-2", "node 0: 0-2"),
+    ]
+
+
+def test_a_large_move_is_one_line_and_one_of_everybody_is_cut() -> None:
+    thousand = Inventory.uniform(1001, 8)
+    here, there = (
+        plan({"num_nodes": 1001, "component_placement": {"a": text}}, thousand) for text in ("0-7999", "8-8007")
+    )
+    (block,) = changes(here, there).blocks
+    assert (str(block.ranks), *block.cells()) == ("0-7999", "nodes 0-999: 0-7", "nodes 1-1000: 0-7")
+    Path("here.yaml").write_text("a: {device_mapping: 'list(range(0,400))'}\n")
+    Path("there.yaml").write_text("a: {device_mapping: '[399 - i for i in range(400)]'}\n")
+    shown = lines(diff("here.yaml", "there.yaml", "--nodes", "50x8"))
+    assert len(shown) == 65 and shown[-1] == ["a: and 336 more lines"]
+
+
+def test_nodes_and_node_groups_that_differ_are_said() -> None:
+    nodes = [{"ranks": rank, "accelerators": 8, "ip": f"10.0.0.{rank}"} for rank in range(3)]
+    moved = [{**node, "ip": f"10.0.1.{node['ranks']}"} for node in nodes]
+    group = {"label": "g", "node_ranks": "0-1", "env_configs": [{"node_ranks": 0, "env_vars": [{"A": "1"}]}]}
+    other = {**group, "env_configs": []}
+    cluster = {"num_nodes": 3, "component_placement": {"a": {"node_group": "g", "placement": "0-7"}}}
+    here = plan({**cluster, "node_groups": [group]}, Inventory.from_dict({"nodes": nodes}))
+    there = plan({**cluster, "node_groups": [other]}, Inventory.from_dict({"nodes": moved}))
+    found = changes(here, there)
+    assert [change.what for change in (*found.nodes, *found.node_groups)] == ["nodes 0-2", "node group g"]
+    assert found.nodes[0].after == {"ip": ["10.0.1.0", "10.0.1.1", "10.0.1.2"]}
+    assert found.node_groups[0].after == {"env_configs": []}
+    assert not found.blocks and not found.world_sizes
+
+
+def test_another_sight_and_another_node_group_are_changes_of_a_process() -> None:
+    cluster = {"num_nodes": 1, "component_placement": {"a": "0-3"}}
+    grouped = {
+        "num_nodes": 1,
+        "component_placement": {"a": {"node_group": "g", "placement": "0-3"}},
+        "node_groups": [{"label": "g", "node_ranks": 0}],
+    }
+    apart, all_of_them = (
+        ComponentPlacement({"cluster": cluster}, Inventory.uniform(1, 8)).plan(isolate) for isolate in (True, False)
+    )
+    (block,) = changes(apart, all_of_them).blocks
+    assert block.cells() == ("sees NV_GPU 0-3, each its own", "sees NV_GPU 0-7")
+    (block,) = changes(apart, plan(grouped)).blocks
+    assert block.cells() == ("node group cluster", "node group g")
+    assert [(move.rank, move.before is None) for move in apart.diff(plan(grouped)).moved] == [
+        (rank, False) for rank in range(4)
+    ]
+
+
+def test_wrong_usage_and_faults() -> None:
+    written("two.yaml", TWO)
+    assert CliRunner().invoke(main, ["plan", "two.yaml", "--save", "plan.json"]).exit_code == 0
+    done = diff("plan.json", "plan.json", "--nodes", "2x8")
+    assert done.exit_code == 2 and "plan.json is a saved plan: it needs no --nodes" in done.stderr
+    Path("cut.json").write_text(Path("plan.json").read_text()[:300])
+    done = diff("plan.json", "cut.json")
+    assert done.exit_code == 1 and "error[invalid-plan]" in done.stderr
+    assert diff("plan.json", "nowhere.yaml").stderr == "error: nowhere.yaml: No such file or directory\n"
