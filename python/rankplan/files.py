@@ -7,20 +7,21 @@ import tempfile
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` at once: on any failure what was there before is still there, and nothing else is.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write ``content`` to ``path`` at once: on any failure what was there before is still there, and nothing else is.
 
     A link is followed; what is no regular file (a pipe, ``/dev/stdout``) is written to as it is. Raises ``OSError``.
     """
+    data = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(data)
         return
     target = path.resolve()
     name = None
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
         mask = os.umask(0)
         os.umask(mask)
         Path(name).chmod(0o666 & ~mask)

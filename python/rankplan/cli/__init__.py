@@ -7,6 +7,7 @@ import click
 from rankplan.cli.check import check
 from rankplan.cli.convert import convert
 from rankplan.cli.diff import diff
+from rankplan.cli.env import env
 from rankplan.cli.explain import explain
 from rankplan.cli.plan import plan
 from rankplan.cli.run import run
@@ -26,4 +27,5 @@ main.add_command(plan)
 main.add_command(run)
 main.add_command(convert)
 main.add_command(diff)
+main.add_command(env)
 main.add_command(explain)

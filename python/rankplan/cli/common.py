@@ -6,15 +6,17 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 from rich.console import Console
 from rich.table import Table
 
+from rankplan.config.faults import did_you_mean
 from rankplan.config.load import load_config
 from rankplan.dialects import DIALECTS, Dialect, dialect_of
 from rankplan.errors import PlacementError, RankplanError
@@ -130,6 +132,44 @@ def planned(file: str, choice: InventoryChoice, name: str | None, isolate: bool 
     if isolate is None:
         return plan
     return Plan(plan.inventory, {component: rows.isolated(isolate) for component, rows in plan.items()})
+
+
+class Component(click.ParamType):  # type: ignore[type-arg]
+    """The name of a component; a shell completes it from the file before it."""
+
+    name = "component"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the components of the file that begin like this; nothing of a file that does not plan."""
+        given = ctx.params
+        choice = InventoryChoice(given.get("inventory"), given.get("nodes"))
+        with suppress(*EXPECTED):
+            if is_saved(given["file"]):
+                names = list(Plan.load(given["file"]))
+            else:
+                config = load_config(given["file"])
+                dialect = chosen_dialect(given.get("dialect_name"), config)
+                names = list(dialect.plan(config, choice.load(config, dialect)[0]))
+            return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return []
+
+
+def component_of(plan: Plan, name: str | None, file: str) -> str:
+    """Return the component of this name, or the only one; anything else is wrong usage."""
+    if name is not None and name in plan:
+        return name
+    if name is None and len(plan) == 1:
+        return plan.components[0]
+    names = did_you_mean(name or "", plan, "the components are") or "it has none"
+    missing = f"component `{name}` is not in {file}" if name is not None else f"{file} has {len(plan)} components"
+    raise click.BadParameter(f"{missing}; {names}", param_hint="--component")
+
+
+isolate_option = click.option(
+    "--isolate/--no-isolate",
+    default=None,
+    help="Whether a process sees its own accelerators only: yes, or for a saved plan as it was saved.",
+)
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

@@ -2,53 +2,98 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from pathlib import Path
+from typing import TextIO
 
 import click
 
 from rankplan.cli.common import (
+    Component,
     InventoryChoice,
+    component_of,
     dialect_option,
     faults_end_it,
     inventory_options,
-    loaded,
+    isolate_option,
+    planned,
     print_table,
 )
+from rankplan.files import write_whole
 from rankplan.plan import Plan
-from rankplan.render.rows import write_csv, write_json
+from rankplan.render.hosts import hostfile, rankfile
+from rankplan.render.rows import npz, write_csv, write_json
 from rankplan.render.tables import by_nodes, plan_table
 
 MOST_PAIRS = 20
 """Pairs of components that share accelerators and are named one a line."""
+
+_ROWS = {"json": write_json, "csv": write_csv}
+_HOSTS = {"hostfile": hostfile, "rankfile": rankfile}
+FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
 
 
 @click.command()
 @click.argument("file", metavar="FILE")
 @inventory_options
 @dialect_option
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--component", metavar="NAME", type=Component(), help="Only this one; host- and rankfiles are of one.")
+@click.option("-o", "--output", metavar="PATH", help="Write there, and not to the standard output; numpy needs it.")
 @click.option("--save", metavar="PATH", help="Also write the plan to a file that Plan.load reads.")
-@click.option("--isolate/--no-isolate", default=True, help="Whether a process sees its own accelerators only.")
+@isolate_option
 def plan(
-    file: str, choice: InventoryChoice, dialect_name: str | None, form: str, save: str | None, isolate: bool
+    file: str,
+    choice: InventoryChoice,
+    dialect_name: str | None,
+    form: str,
+    component: str | None,
+    output: str | None,
+    save: str | None,
+    isolate: bool | None,
 ) -> None:
-    """Show where every process of a config runs.
+    """Show where every process of a config or a saved plan runs.
 
     A table folds equal nodes when there are more than 64 processes; json and csv have a line for each process.
+
+    hostfile and rankfile are Open MPI's. In a hostfile, slots is the number of processes of the component on a host,
+    which mpirun --map-by slot --bind-to none fills in this order. In a rankfile, slot is the CPU core to bind to, of
+    which a plan knows nothing: it is the local rank, to be edited. Hosts are called by ip, else by hostname; in a
+    rankfile by +n, the n-th host that mpirun is given, where the inventory has neither.
+
+    numpy is an .npz with the columns of each component, named component.column; see Placements.to_numpy.
     """
+    if output is None and form == "numpy":
+        raise click.UsageError("--format numpy writes a file: say which one with -o")
+    if output is not None and form == "table":
+        raise click.UsageError(f"-o writes one of the other formats: {', '.join(FORMATS[1:])}")
     with faults_end_it():
-        config, dialect, inventory, _ = loaded(file, choice, dialect_name)
-        result = dialect.plan(config, inventory, isolate)
+        result = planned(file, choice, dialect_name, isolate)
         if save is not None:
             result.save(save)
-        if form == "json":
-            write_json(result, sys.stdout)
-        elif form == "csv":
-            write_csv(result, sys.stdout)
-        else:
+        if form in _HOSTS or component is not None:
+            component = component_of(result, component, file)
+            result = Plan(result.inventory, {component: result[component]})
+        if form == "table":
             print_table(plan_table(result))
-            _print_sharing(result)
-        sys.stdout.flush()
+            if component is None:
+                _print_sharing(result)
+        elif output is None:
+            _write(result, form, sys.stdout)
+            sys.stdout.flush()
+        elif form == "numpy":
+            write_whole(Path(output), npz(result))
+        else:
+            _write(result, form, text := io.StringIO())
+            write_whole(Path(output), text.getvalue())
+
+
+def _write(plan: Plan, form: str, file: TextIO) -> None:
+    if form in _ROWS:
+        _ROWS[form](plan, file)
+    else:
+        file.writelines(_HOSTS[form](plan, plan.components[0]))
 
 
 def _print_sharing(plan: Plan) -> None:

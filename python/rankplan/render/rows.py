@@ -1,12 +1,14 @@
-"""Rows of a plan as plain values, for JSON and CSV."""
+"""Rows of a plan for programs: JSON, CSV and NumPy."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from rankplan.errors import RankplanError
 from rankplan.plan import Plan
 
 _COLUMNS = (
@@ -47,6 +49,21 @@ def write_csv(plan: Plan, file: TextIO) -> None:
     writer.writerow(["component", *_COLUMNS])
     for row in plain_rows(plan):
         writer.writerow(" ".join(map(_cell, value)) if isinstance(value, list) else value for value in row.values())
+
+
+def npz(plan: Plan) -> bytes:
+    """Return the columns of every component, called ``component.column``, as an ``.npz`` file.
+
+    Raises `RankplanError` without NumPy.
+    """
+    try:
+        import numpy
+    except ImportError:
+        raise RankplanError("this needs NumPy, which is not installed: pip install numpy") from None
+    columns = {f"{name}.{key}": column for name, rows in plan.items() for key, column in rows.to_numpy().items()}
+    file = io.BytesIO()
+    numpy.savez(file, **columns)
+    return file.getvalue()
 
 
 def _cell(item: Any) -> str:
