@@ -11,6 +11,7 @@ from rankplan.cli.env import env
 from rankplan.cli.explain import explain
 from rankplan.cli.plan import plan
 from rankplan.cli.run import run
+from rankplan.cli.schema import schema
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,3 +30,4 @@ main.add_command(convert)
 main.add_command(diff)
 main.add_command(env)
 main.add_command(explain)
+main.add_command(schema)

@@ -62,6 +62,11 @@ def register_hardware(hardware_type: str, model: type[HardwareConfig]) -> None:
     _MODELS[hardware_type] = model
 
 
+def hardware_types() -> list[str]:
+    """Return the types that have a model of their own."""
+    return list(_MODELS)
+
+
 def hardware_model(hardware_type: Any) -> type[HardwareConfig]:
     """Return the model of a type: free fields for one that is not registered."""
     return _MODELS.get(hardware_type, HardwareConfig) if isinstance(hardware_type, str) else HardwareConfig

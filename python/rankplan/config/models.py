@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     PlainSerializer,
     ValidationError,
     ValidationInfo,
@@ -22,7 +23,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, VENDORS
@@ -90,8 +92,15 @@ def _label(value: Any) -> Any:
 _ONE_KEY = 'write one-key entries: - NAME: "value"'
 _COUNTED = {NODE, "accelerator", NO_ACCEL, *(row.accelerator_type for row in VENDORS)}
 
+_TEXT_OR_NUMBER = {"type": ["string", "integer"]}
+_VALUES = {"additionalProperties": {"type": ["string", "number"]}}
+_ONE_VARIABLE = {"type": "object", **_VALUES, "minProperties": 1, "maxProperties": 1}
+_VARIABLES = {"type": ["array", "object", "null"], "items": _ONE_VARIABLE, **_VALUES}
+_FILLED_IN = {"type": "string", "pattern": r"^[0-9]+$|\$\{"}
+"""A number as text, or what a config library still fills in."""
+
 Count = Annotated[int, BeforeValidator(number)]
-Label = Annotated[str, BeforeValidator(_label)]
+Label = Annotated[str, BeforeValidator(_label), WithJsonSchema(_TEXT_OR_NUMBER)]
 Ranks = Annotated[
     RankSet,
     BeforeValidator(_rank_set),
@@ -100,6 +109,17 @@ Ranks = Annotated[
         {"type": ["string", "integer", "array"], "items": {"type": "integer"}, "examples": ["0-7", 0, [0, 1]]}
     ),
 ]
+
+
+def _or_nothing(schema: JsonSchemaValue) -> None:
+    """Let a key be there without a value."""
+    schema["type"] = [schema["type"], "null"]
+
+
+def _or_filled_in(schema: JsonSchemaValue) -> None:
+    """Let a number be text that is one, or becomes one."""
+    number = {key: schema.pop(key) for key in ("type", "minimum", "maximum")}
+    schema["anyOf"] = [number, _FILLED_IN]
 
 
 class Model(BaseModel):
@@ -111,8 +131,20 @@ class Model(BaseModel):
 class ComponentEntry(Model):
     """What one key of ``component_placement`` says: where its components run."""
 
-    node_group: tuple[Label, ...] = (CLUSTER,)
-    placement: str
+    node_group: Annotated[
+        tuple[Label, ...],
+        WithJsonSchema({"type": ["string", "integer", "array"], "items": _TEXT_OR_NUMBER}),
+    ] = Field(default=(CLUSTER,), description="Label of the node group, or several of them: a list, or with commas.")
+    placement: Annotated[
+        str, WithJsonSchema({**_TEXT_OR_NUMBER, "examples": ["all", "0-7", "0-1:0-3", "0-7:0-1,8"]})
+    ] = Field(description="resources[:processes], ...: the resource ranks and the process ranks that take them.")
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Allow the short form: the placement itself."""
+        described = handler.resolve_ref_schema(handler(schema))
+        short = described["properties"]["placement"]
+        return {"anyOf": [{"type": short["type"], "examples": short["examples"]}, described]}
 
     @field_validator("node_group", mode="before")
     @classmethod
@@ -136,9 +168,13 @@ class ComponentEntry(Model):
 class EnvConfig(Model):
     """The software environment of some nodes of a group."""
 
-    node_ranks: Ranks
-    env_vars: dict[str, str] = Field(default_factory=dict)
-    python_interpreter_path: str | None = Field(default=None, min_length=1)
+    node_ranks: Ranks = Field(description="Nodes of the group: a range such as 0-7, or all.")
+    env_vars: Annotated[dict[str, str], WithJsonSchema(_VARIABLES)] = Field(
+        default_factory=dict, description='Variables, one a line: - NAME: "value".'
+    )
+    python_interpreter_path: str | None = Field(
+        default=None, min_length=1, description="The interpreter on these nodes, an absolute path."
+    )
 
     @field_validator("python_interpreter_path")
     @classmethod
@@ -196,8 +232,8 @@ def _text(value: Any) -> str | list[str] | None:
 class Hardware(Model):
     """Hardware that is no accelerator, robots for one: a type, and one config for each piece."""
 
-    type: str
-    configs: list[HardwareConfig]
+    type: str = Field(description="What it is, e.g. Franka.")
+    configs: list[HardwareConfig] = Field(description="One entry for each piece, with the node_rank it is on.")
 
     @field_validator("type")
     @classmethod
@@ -243,11 +279,13 @@ class Hardware(Model):
 class NodeGroup(Model):
     """A labelled set of nodes."""
 
-    label: Label
-    node_ranks: Ranks
-    env_configs: list[EnvConfig] = Field(default_factory=list)
-    hardware: Hardware | None = None
-    ignore_hardware: bool = False
+    label: Label = Field(description="The name that components select it by.")
+    node_ranks: Ranks = Field(description="Its nodes: a range such as 0-7, or all.")
+    env_configs: list[EnvConfig] = Field(
+        default_factory=list, description="Variables and interpreters of its nodes.", json_schema_extra=_or_nothing
+    )
+    hardware: Hardware | None = Field(default=None, description="What is counted in it in place of accelerators.")
+    ignore_hardware: bool = Field(default=False, description="Count its nodes, whatever they have.")
 
     @field_validator("label")
     @classmethod
@@ -322,9 +360,17 @@ class ClusterSection(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    num_nodes: Count = Field(ge=1, le=MOST_NODES)
-    component_placement: dict[Label, ComponentEntry] = Field(default_factory=dict)
-    node_groups: list[NodeGroup] = Field(default_factory=list)
+    num_nodes: Count = Field(
+        ge=1, le=MOST_NODES, description="Nodes that the job takes.", json_schema_extra=_or_filled_in
+    )
+    component_placement: dict[Label, ComponentEntry] = Field(
+        default_factory=dict,
+        description="Where each component runs; a key may name several.",
+        json_schema_extra=_or_nothing,
+    )
+    node_groups: list[NodeGroup] = Field(
+        default_factory=list, description="Labelled sets of nodes.", json_schema_extra=_or_nothing
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -1,0 +1,46 @@
+"""``rankplan schema``: a JSON schema of a config file, for editors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from rankplan.config.hardware import hardware_model, hardware_types
+from rankplan.config.models import ClusterSection
+
+
+@click.command()
+def schema() -> None:
+    """Print a JSON schema of config files with a cluster section, for the YAML language server of an editor.
+
+    Begin the config with "# yaml-language-server: $schema=FILE". The schema knows the keys and the kinds of their
+    values; rankplan check knows all rules.
+    """
+    click.echo(json.dumps(config_schema(), indent=2))
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the schema of a whole config: its cluster section is described, all other keys are left alone."""
+    section = ClusterSection.model_json_schema()
+    definitions = section.pop("$defs")
+    definitions["Hardware"]["allOf"] = [_of_type(name) for name in hardware_types()]
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",  # which every language server knows
+        "title": "rankplan",
+        "type": "object",
+        "properties": {"cluster": {"$ref": "#/$defs/ClusterSection"}},
+        "$defs": {"ClusterSection": section, **definitions},
+    }
+
+
+def _of_type(name: str) -> dict[str, Any]:
+    """Return what the configs of a hardware type have."""
+    fields = hardware_model(name).model_fields
+    required = [key for key, field in fields.items() if field.is_required()]
+    items = {"properties": dict.fromkeys(fields, True), "required": required}
+    return {
+        "if": {"properties": {"type": {"const": name}}},
+        "then": {"properties": {"configs": {"items": items}}},
+    }

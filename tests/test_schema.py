@@ -1,0 +1,83 @@
+"""``rankplan schema``: an editor accepts what rankplan accepts, and marks keys that rankplan refuses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import test_config
+import yaml
+from click.testing import CliRunner
+from rankplan import load_config
+from rankplan.cli import main
+from rankplan.cli.explain import rules
+
+jsonschema = pytest.importorskip("jsonschema")
+GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "rlinf_configs.jsonl.gz"
+SCHEMA = json.loads(CliRunner().invoke(main, ["schema"]).stdout)
+VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
+
+
+def errors(text: str) -> list[str]:
+    """What an editor would mark in a file."""
+    Path("conf.yaml").write_text(text)
+    return [error.message for error in VALIDATOR.iter_errors(json.loads(json.dumps(load_config("conf.yaml"))))]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_it_is_a_schema() -> None:
+    VALIDATOR.check_schema(SCHEMA)
+
+
+@pytest.mark.skipif(not GOLDEN.exists(), reason="the golden data (../shared/golden) is not here")
+def test_every_config_that_rlinf_ships_is_accepted() -> None:
+    with gzip.open(GOLDEN, "rt") as file:
+        sections = [json.loads(line)["cluster"] for line in file]
+    assert len(sections) > 80
+    for section in sections:
+        # Its scalars are text in the golden data; in the configs they are plain.
+        plain: dict[str, Any] = {"cluster": section, "trainer": {"any": "thing"}}
+        text = yaml.dump(plain, Dumper=unquoted(), sort_keys=False)
+        assert errors(text) == [], section
+
+
+def unquoted() -> type[yaml.SafeDumper]:
+    return type("Unquoted", (yaml.SafeDumper,), {"yaml_implicit_resolvers": {}})
+
+
+@pytest.mark.parametrize("code", rules())
+def test_what_is_right_is_accepted(code: str) -> None:
+    right = rules()[code].right
+    assert right.file != "conf.yaml" or errors(right.text) == []
+
+
+def test_every_way_of_writing_is_accepted() -> None:
+    assert errors(test_config.FULL) == []
+    assert errors("trainer: 1\n") == []
+    assert errors("cluster: {num_nodes: '${nodes}', component_placement: null, node_groups: null}\n") == []
+    variables = "{A: 1, B: '2'}"
+    group = f"{{label: 4090, node_ranks: [0, 1], env_configs: [{{node_ranks: all, env_vars: {variables}}}]}}"
+    assert errors(f"cluster: {{num_nodes: 2, component_placement: {{a: 0}}, node_groups: [{group}]}}\n") == []
+
+
+KEYS = [row for row in test_config.REFUSED if row[1].split()[1] in ("unknown-key:", "missing-key:")]
+
+
+@pytest.mark.parametrize("text", [row[0] for row in KEYS], ids=lambda text: text[:40])
+def test_a_key_that_is_refused_is_marked(text: str) -> None:
+    # Beside num_nodes and `cluster` a schema knows nothing of misspellings: trainers have keys of their own there.
+    beside = text.startswith(("trainer:", "clutser:", "component_placement:", "cluster:\n  num_nodes: 2\n  componet"))
+    beside = beside or "\n  node_group: [" in text
+    assert bool(errors(text)) != beside
+
+
+@pytest.mark.parametrize("value", ["two", "true", "0", "1.5", "[2]"])
+def test_a_value_of_another_kind_is_marked(value: str) -> None:
+    assert errors(f"cluster: {{num_nodes: {value}}}\n")
