@@ -26,7 +26,7 @@ from rankplan.render.tables import by_nodes
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
 @inventory_options
 @dialect_option
 def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None) -> None:

@@ -96,7 +96,7 @@ def inventory_options(command: _Command) -> _Command:
     for option in (
         click.option("--ray", metavar="ADDRESS", help="The nodes of this running Ray cluster (auto finds it)."),
         click.option("--nodes", type=Nodes(), metavar="NxM", help="N equal nodes with M accelerators each, e.g. 2x8."),
-        click.option("--inventory", metavar="FILE", help="An inventory file."),
+        click.option("--inventory", metavar="FILE", type=click.Path(), help="An inventory file."),
     ):
         option(chosen)
     return chosen  # type: ignore[return-value]
@@ -141,17 +141,23 @@ class Component(click.ParamType):  # type: ignore[type-arg]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the components of the file that begin like this; nothing of a file that does not plan."""
-        given = ctx.params
-        choice = InventoryChoice(given.get("inventory"), given.get("nodes"))
+        # Parsing ended at the option that is completed, before the arguments were given their names.
+        file = next(iter(ctx.args), None)
+        if file is None:
+            return []
         with suppress(*EXPECTED):
-            if is_saved(given["file"]):
-                names = list(Plan.load(given["file"]))
-            else:
-                config = load_config(given["file"])
-                dialect = chosen_dialect(given.get("dialect_name"), config)
-                names = list(dialect.plan(config, choice.load(config, dialect)[0]))
+            choice = InventoryChoice(ctx.params.get("inventory"), ctx.params.get("nodes"))
+            names = _components(file, choice, ctx.params.get("dialect_name"))
             return [CompletionItem(name) for name in names if name.startswith(incomplete)]
         return []
+
+
+def _components(file: str, choice: InventoryChoice, name: str | None) -> list[str]:
+    if is_saved(file):
+        return Plan.load(file).components
+    config = load_config(file)
+    dialect = chosen_dialect(name, config)
+    return dialect.plan(config, choice.load(config, dialect)[0]).components
 
 
 def component_of(plan: Plan, name: str | None, file: str) -> str:

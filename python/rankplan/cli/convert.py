@@ -21,11 +21,11 @@ from rankplan.files import write_whole
 
 
 @click.command()
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", type=click.Path())
 @click.option("--to", required=True, type=click.Choice(list(DIALECTS)), help="What to write.")
 @inventory_options
 @dialect_option
-@click.option("-o", "--output", metavar="PATH", help="Write there, and not to the standard output.")
+@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write there, and not to the standard output.")
 def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | None, output: str | None) -> None:
     """Write the placements of a config in another dialect.
 

@@ -20,16 +20,17 @@ from rankplan.render.changes import changes, changes_table
 
 
 @click.command()
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
+@click.argument("before", metavar="A", type=click.Path())
+@click.argument("after", metavar="B", type=click.Path())
 @inventory_options
 @dialect_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def diff(before: str, after: str, choice: InventoryChoice, dialect_name: str | None, form: str) -> None:
-    """Show what changes from A to B, each a config or a saved plan: nodes, world sizes, and who runs elsewhere.
+    """Show what changes from A to B, each a config or a saved plan.
 
-    Consecutive ranks that move together are one line. The options say on which nodes a config is planned; a saved plan
-    has its own. Exit code 0 when nothing changes, 1 when something does.
+    That is nodes, node groups, world sizes, and the processes that run elsewhere: consecutive ranks that move together
+    are one line. The options say on which nodes a config is planned; a saved plan has its own. Exit code 0 when nothing
+    changes, 1 when something does.
     """
     with faults_end_it():
         plans = []

@@ -28,7 +28,7 @@ _REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
 @click.command()
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", type=click.Path())
 @click.option("--component", metavar="NAME", type=Component(), help="The component; needed where there are several.")
 @click.option("--rank", type=int, required=True, help="The process rank in the component.")
 @click.option("--format", "form", type=click.Choice(["sh", "dotenv", "json"]), default="sh", show_default=True)

@@ -123,7 +123,7 @@ class _Code(click.ParamType):  # type: ignore[type-arg]
 @click.command()
 @click.argument("rule", metavar="[CODE]", type=_Code(), required=False)
 def explain(rule: Rule | None) -> None:
-    """Explain a rule by the code of its fault: what it is, why it is there, a wrong example and the cure.
+    """Explain a rule by the code of its fault, with an example and the cure.
 
     Without a code, list all of them.
     """

@@ -35,13 +35,19 @@ FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
 
 
 @click.command()
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", type=click.Path())
 @inventory_options
 @dialect_option
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--component", metavar="NAME", type=Component(), help="Only this one; host- and rankfiles are of one.")
-@click.option("-o", "--output", metavar="PATH", help="Write there, and not to the standard output; numpy needs it.")
-@click.option("--save", metavar="PATH", help="Also write the plan to a file that Plan.load reads.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    type=click.Path(),
+    help="Write there, and not to the standard output; numpy needs it.",
+)
+@click.option("--save", metavar="PATH", type=click.Path(), help="Also write the plan to a file that Plan.load reads.")
 @isolate_option
 def plan(
     file: str,

@@ -38,7 +38,7 @@ class _Nodes(Nodes):
 
 
 @click.command()
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", type=click.Path())
 @click.option(
     "--simulate",
     type=_Nodes(),

@@ -13,10 +13,10 @@ from rankplan.config.models import ClusterSection
 
 @click.command()
 def schema() -> None:
-    """Print a JSON schema of config files with a cluster section, for the YAML language server of an editor.
+    """Print a JSON schema of config files, for an editor.
 
-    Begin the config with "# yaml-language-server: $schema=FILE". The schema knows the keys and the kinds of their
-    values; rankplan check knows all rules.
+    A YAML language server takes it for a config that begins with "# yaml-language-server: $schema=FILE". It knows the
+    keys of the cluster section and the kinds of their values; rankplan check knows all rules.
     """
     click.echo(json.dumps(config_schema(), indent=2))
 

@@ -1,0 +1,105 @@
+"""What the command line says of itself: help texts, completion in a shell, and what it says to a wrong flag."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.shell_completion import BashComplete
+from click.testing import CliRunner
+from rankplan import Inventory, error_codes
+from rankplan.cli import main
+from rankplan.dialects import DIALECTS, roll
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATED = runpy.run_path(str(ROOT / "docs" / "generate.py"))["generated"]()
+CONFIG = "cluster: {num_nodes: 1, component_placement: {actor: 0-7, rollout: 8-15, reference: 0}}\n"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("conf.yaml").write_text(CONFIG)
+
+
+@pytest.mark.parametrize("path", GENERATED, ids=lambda path: path.name)
+def test_what_is_generated_is_what_is_committed(path: Path) -> None:
+    """If not: run ``python docs/generate.py``, and look at the difference before it is committed."""
+    assert path.read_text() == GENERATED[path]
+
+
+def test_every_command_has_a_help_text_and_no_text_is_of_none() -> None:
+    names = {"rankplan.txt", *(f"rankplan-{name}.txt" for name in main.commands)}
+    assert names == {path.name for path in (ROOT / "tests" / "help").iterdir()}
+
+
+def completed(*words: str) -> list[str]:
+    """What a shell offers for the last word."""
+    *before, last = words
+    return [
+        item.value for item in BashComplete(main, {}, "rankplan", "_RANKPLAN_COMPLETE").get_completions(before, last)
+    ]
+
+
+def test_a_shell_completes_commands_options_and_values() -> None:
+    assert completed("") == sorted(main.commands)
+    assert completed("plan", "--form") == ["--format"]
+    assert completed("plan", "conf.yaml", "--format", "r") == ["rankfile"]
+    assert completed("check", "--dialect", "") == list(DIALECTS)
+    assert completed("explain", "not-") == ["not-multiple"]
+    assert set(error_codes()) < set(completed("explain", ""))
+
+
+@pytest.mark.parametrize(
+    "words", [("check", "co"), ("plan", "--inventory", "no"), ("diff", "a.json", "b"), ("run", "c")]
+)
+def test_a_shell_completes_files(words: tuple[str, ...]) -> None:
+    *before, last = words
+    (item,) = BashComplete(main, {}, "rankplan", "_RANKPLAN_COMPLETE").get_completions(before, last)
+    assert (item.type, item.value) == ("file", last)
+
+
+def test_a_shell_completes_components_from_the_file() -> None:
+    assert completed("env", "conf.yaml", "--nodes", "1x16", "--component", "r") == ["rollout", "reference"]
+    # By default a node has 8 accelerators, on which this config does not plan.
+    assert completed("env", "conf.yaml", "--component", "") == []
+    roll.plan({"actor": {"device_mapping": "[0]"}}, Inventory.uniform(1, 8)).save("plan.json")
+    assert completed("plan", "plan.json", "--component", "") == ["actor"]
+    assert completed("env", "nowhere.yaml", "--component", "") == completed("env", "--component", "") == []
+
+
+def test_bash_takes_the_completion() -> None:
+    """In a bash of its own, with the words of a line as it hands them over."""
+    (folder := Path("bin")).mkdir()
+    program = "from rankplan.cli import main; main(prog_name='rankplan')"
+    (folder / "rankplan").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
+    (folder / "rankplan").chmod(0o755)
+    script = (
+        'eval "$(_RANKPLAN_COMPLETE=bash_source rankplan)"; COMP_WORDS=(rankplan explain dup); COMP_CWORD=2; '
+        '_rankplan_completion rankplan; echo "${COMPREPLY[@]}"'
+    )
+    environment = {**os.environ, "PATH": f"{folder.resolve()}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], text=True, capture_output=True, env=environment)
+    offered = [code for code in error_codes() if code.startswith("dup")]
+    assert (done.stdout.split(), done.stderr) == (offered, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("chekc conf.yaml", "No such command 'chekc'"),
+        ("plan --inventry nodes.yaml conf.yaml", "Did you mean '--inventory'?"),
+        ("plan --format cvs conf.yaml", "'cvs' is not one of 'table', 'json', 'csv',"),
+        ("plan --nodes 8 conf.yaml", "'8' is not nodes x accelerators; write 2x8 for 2 nodes"),
+        ("plan one.yaml two.yaml", "Got unexpected extra argument (two.yaml)"),
+        ("diff conf.yaml", "Missing argument 'B'"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_a_right_one(line: str, message: str) -> None:
+    done = CliRunner().invoke(main, line.split())
+    assert done.exit_code == 2 and done.stdout == ""
+    assert message.replace("'", "").lower() in done.stderr.replace("'", "").lower()
