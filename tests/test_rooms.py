@@ -22,6 +22,7 @@ ROOMS = [
     "environment",
     "config",
     "inventory",
+    "occupancy",
     "plan",
     "placement",
     "dialects",

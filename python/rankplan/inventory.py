@@ -6,7 +6,7 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -256,6 +256,12 @@ class Inventory:
         """First node of each stretch of equal nodes, ascending, and what they have."""
         starts = [(first, entry) for entry in self._entries for first, _ in entry.ranks.ranges]
         return sorted(starts, key=lambda found: found[0])
+
+    def stretches(self) -> Iterator[tuple[range, NodeSpec]]:
+        """Yield the nodes, those that were described together in one range, with what the first of them has."""
+        firsts = [first for first, _ in self._ranges]
+        for first, end in zip(firsts, [*firsts[1:], self.num_nodes], strict=True):
+            yield range(first, end), self.node(first)
 
     @property
     def section(self) -> ClusterSection | None:

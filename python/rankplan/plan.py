@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations, islice, zip_longest
+from functools import cached_property
+from itertools import chain, combinations, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
 from rankplan.inventory import Inventory
+from rankplan.occupancy import ACCELERATOR, NodeKind, node_kinds
 
 FORMAT = 1
 """Version of the file format; a reader refuses those it does not know."""
@@ -60,6 +63,17 @@ class Sharing:
 
     kind: str
     pairs: dict[tuple[str, str], dict[int, RankSet]]
+
+
+@dataclass(frozen=True, slots=True)
+class Oversubscription:
+    """Accelerators that more than one process uses each, the same number of the same components.
+
+    ``processes`` is how many of each component; ``accelerators`` are local indices by node rank.
+    """
+
+    processes: dict[str, int]
+    accelerators: dict[int, RankSet]
 
 
 class Plan(Mapping[str, Placements]):
@@ -135,6 +149,27 @@ class Plan(Mapping[str, Placements]):
         if not pairs:
             return Sharing("disaggregated", pairs)
         return Sharing("collocated" if len(set(used.values())) == 1 else "hybrid", pairs)
+
+    def oversubscribed(self) -> list[Oversubscription]:
+        """Return the accelerators that more than one process uses, by who these are, in the order of the nodes."""
+        crowds: dict[tuple[tuple[str, int], ...], dict[int, RankSet]] = {}
+        for kind in self.node_kinds:
+            users: dict[int, Counter[str]] = {}
+            for stay in kind.stays:
+                for index in chain.from_iterable(stay.devices) if stay.resource == ACCELERATOR else ():
+                    users.setdefault(index, Counter())[stay.component] += 1
+            here: dict[tuple[tuple[str, int], ...], list[int]] = {}
+            for index in sorted(users):
+                if users[index].total() > 1:
+                    here.setdefault(tuple(users[index].items()), []).append(index)
+            for crowd, indices in here.items():
+                crowds.setdefault(crowd, {}).update(dict.fromkeys(kind.nodes, RankSet(indices)))
+        return [Oversubscription(dict(crowd), dict(sorted(where.items()))) for crowd, where in crowds.items()]
+
+    @cached_property
+    def node_kinds(self) -> list[NodeKind]:
+        """The nodes by what they have and what runs on them, equal ones together."""
+        return node_kinds(self._inventory, self._components)
 
     def diff(self, other: Plan) -> PlanDiff:
         """Return what changes from this plan to the other: processes that move, appear or go."""

@@ -22,6 +22,7 @@ from rankplan.dialects import DIALECTS, Dialect, dialect_of
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
+from rankplan.render.tables import sharing_lines
 
 # Names come from configs: a bracket in one is no markup.
 stdout = Console(highlight=False, markup=False, soft_wrap=True)
@@ -197,6 +198,12 @@ def print_table(table: Table) -> None:
     with console.capture() as capture:
         console.print(table, soft_wrap=False)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def print_sharing(plan: Plan) -> None:
+    """Say who shares accelerators, and which nobody uses, if there is anything to say."""
+    if lines := sharing_lines(plan):
+        click.echo("\n".join(["", *lines]))
 
 
 def colored(console: Console) -> bool:

@@ -18,16 +18,14 @@ from rankplan.cli.common import (
     inventory_options,
     isolate_option,
     planned,
+    print_sharing,
     print_table,
 )
 from rankplan.files import write_whole
 from rankplan.plan import Plan
 from rankplan.render.hosts import hostfile, rankfile
 from rankplan.render.rows import npz, write_csv, write_json
-from rankplan.render.tables import by_nodes, plan_table
-
-MOST_PAIRS = 20
-"""Pairs of components that share accelerators and are named one a line."""
+from rankplan.render.tables import plan_table
 
 _ROWS = {"json": write_json, "csv": write_csv}
 _HOSTS = {"hostfile": hostfile, "rankfile": rankfile}
@@ -84,7 +82,7 @@ def plan(
         if form == "table":
             print_table(plan_table(result))
             if component is None:
-                _print_sharing(result)
+                print_sharing(result)
         elif output is None:
             _write(result, form, sys.stdout)
             sys.stdout.flush()
@@ -100,17 +98,3 @@ def _write(plan: Plan, form: str, file: TextIO) -> None:
         _ROWS[form](plan, file)
     else:
         file.writelines(_HOSTS[form](plan, plan.components[0]))
-
-
-def _print_sharing(plan: Plan) -> None:
-    """Say who shares what, and what nobody uses, in a few lines."""
-    sharing = plan.sharing()
-    if sum(bool(rows.accelerators()) for rows in plan.values()) > 1:
-        click.echo(f"\n{sharing.kind}")
-    lines = [f"  {first} and {second} share {by_nodes(both)}" for (first, second), both in sharing.pairs.items()]
-    for line in lines[:MOST_PAIRS]:
-        click.echo(line)
-    if len(lines) > MOST_PAIRS:
-        click.echo(f"  and {len(lines) - MOST_PAIRS} more pairs")
-    if idle := plan.idle():
-        click.echo(f"idle: {by_nodes(idle)}")

@@ -16,6 +16,8 @@ from rankplan.plan import Plan
 
 MOST_ROWS = 64
 """Processes that are shown one a row; a larger plan is folded."""
+MOST_CROWDS, MOST_NAMES = 20, 8
+"""Ways in which accelerators are shared that are named one a line, and components that are named in one."""
 
 
 def table(*columns: str, title: str | None = None) -> Table:
@@ -135,3 +137,25 @@ def by_nodes(accelerators: Mapping[int, RankSet]) -> str:
     for local, ranks in nodes.items():
         parts.append(f"{'node' if len(ranks) == 1 else 'nodes'} {RankSet(ranks)}: {local}")
     return "; ".join(parts)
+
+
+def sharing_lines(plan: Plan) -> list[str]:
+    """Return who shares accelerators, how many processes are on one of them, and what nobody uses, in a few lines."""
+    lines = [plan.sharing().kind] if sum(bool(rows.accelerators()) for rows in plan.values()) > 1 else []
+    crowds = plan.oversubscribed()
+    for crowd in crowds[:MOST_CROWDS]:
+        several = [f"{count} of {name}" for name, count in crowd.processes.items() if count > 1]
+        alone = len(crowd.processes) == 1
+        who = f"processes of {next(iter(crowd.processes))}" if alone else _listed(list(crowd.processes))
+        each = ", ".join([f"{sum(crowd.processes.values())} processes on each", *([] if alone else several)])
+        lines.append(f"  {who} share {by_nodes(crowd.accelerators)}, {each}")
+    if len(crowds) > MOST_CROWDS:
+        lines.append(f"  and {len(crowds) - MOST_CROWDS} more lines")
+    if idle := plan.idle():
+        lines.append(f"idle: {by_nodes(idle)}")
+    return lines
+
+
+def _listed(names: list[str]) -> str:
+    kept = names if len(names) <= MOST_NAMES else [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
+    return f"{', '.join(kept[:-1])} and {kept[-1]}"
