@@ -71,6 +71,16 @@ __all__ = [
 Sequence.register(Placements)
 Collection.register(RankSet)
 
+
+def _html(self: Plan | Placements) -> str:
+    """Return what a notebook shows: drawn by a room that plans know nothing of, and that is imported only then."""
+    from rankplan.render.notebook import html
+
+    return html(self)
+
+
+Plan._repr_html_ = Placements._repr_html_ = _html  # type: ignore[attr-defined]
+
 # Not in __all__: `from rankplan import *` must not import Ray.
 _RUNTIME = {"Cluster", "Worker", "WorkerGroup"}
 

@@ -12,6 +12,7 @@ from rankplan.cli.explain import explain
 from rankplan.cli.plan import plan
 from rankplan.cli.run import run
 from rankplan.cli.schema import schema
+from rankplan.cli.show import show
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -28,6 +29,7 @@ def main() -> None:
 
 main.add_command(check)
 main.add_command(plan)
+main.add_command(show)
 main.add_command(run)
 main.add_command(convert)
 main.add_command(diff)

@@ -115,6 +115,8 @@ def loaded(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, D
 
 def is_saved(file: str) -> bool:
     """Whether a file is a saved plan, whole or not, as its beginning tells. Raises ``OSError``."""
+    if not Path(file).is_file():  # a pipe can be read only once: by what reads configs
+        return False
     with Path(file).open("rb") as opened:
         return re.match(rb"\s*\{\s*\"rankplan\"\s*:", opened.read(256)) is not None
 

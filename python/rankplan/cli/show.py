@@ -1,0 +1,57 @@
+"""``rankplan show``: the map of the cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rankplan.cli.common import (
+    InventoryChoice,
+    dialect_option,
+    faults_end_it,
+    inventory_options,
+    planned,
+    print_sharing,
+    stdout,
+)
+from rankplan.files import write_whole
+from rankplan.render.map.model import map_of
+from rankplan.render.map.page import page
+from rankplan.render.map.svg import svg
+from rankplan.render.map.terminal import lines
+
+_DRAWN = {".svg": svg, ".html": page}
+
+
+class _Picture(click.ParamType):  # type: ignore[type-arg]
+    """A file whose name says how the map is drawn."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        if Path(value).suffix.lower() not in _DRAWN:
+            self.fail(f"{value} ends in neither .svg nor .html, which say how the map is drawn", param, ctx)
+        return Path(value)
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@inventory_options
+@dialect_option
+@click.option("-o", "--output", type=_Picture(), help="Draw it there: map.svg, or map.html for a page with tooltips.")
+def show(file: str, choice: InventoryChoice, dialect_name: str | None, output: Path | None) -> None:
+    """Show the map of a config or of a saved plan: nodes down, accelerators across, who is where.
+
+    Of more than 16 nodes, those on which the same runs are folded.
+    """
+    with faults_end_it():
+        plan = planned(file, choice, dialect_name)
+        if output is not None:
+            write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name))
+            return
+        for line in lines(map_of(plan), stdout.width):
+            stdout.print(line)
+        print_sharing(plan)

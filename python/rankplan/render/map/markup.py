@@ -1,0 +1,58 @@
+"""What the drawn maps have in common: text made safe, and what each band says about itself."""
+
+from __future__ import annotations
+
+from html import escape
+
+from rich.cells import cell_len, chop_cells
+
+from rankplan._core import RankSet
+from rankplan.occupancy import NODE
+from rankplan.render.map.model import Band, Map, Strip, ranks_text
+
+CHARACTER, _STRONG = 6.8, 7.6
+"""Mean width of a character of 12 pixels, and of a digit in bold, in one of the wider common fonts."""
+_LEAST_ACROSS, _MOST_ACROSS = 4, 16
+_LEAST_CELL, _MOST_CELL = 72, 132
+
+
+def attributes(**values: object) -> str:
+    """Return attributes of an element, a blank before each; ``_`` in a name is ``-``, and nothing at its end."""
+    return "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(str(value))}"' for name, value in values.items())
+
+
+def band_data(band: Band, strip: Strip) -> str:
+    """Return what scripts and tests read of a band, as attributes."""
+    return attributes(
+        data_component=band.component.name,
+        data_ranks=band.ranks,
+        data_node=band.node,
+        data_resource=strip.resource,
+        data_cells=RankSet(range(band.first, band.last + 1)),
+    )
+
+
+def columns(picture: Map) -> tuple[int, int]:
+    """Return how many cells stand side by side, and how many pixels wide one should be for what is on it."""
+    across = min(max(picture.across, _LEAST_ACROSS), _MOST_ACROSS)
+    strips = (strip for node in picture.nodes for strip in node.strips if strip.resource != NODE)
+    bands = (band for strip in strips for lane in strip.lanes for band in lane)
+    longest = (
+        (cell_len(band.component.name) * CHARACTER + len(str(band.ranks)) * _STRONG) / (band.last - band.first + 1)
+        for band in bands
+    )
+    return across, min(max(int(max(longest, default=0)) + 26, _LEAST_CELL), _MOST_CELL if across <= 8 else _LEAST_CELL)
+
+
+def label(band: Band, width: float) -> tuple[str, str]:
+    """Return the name and the ranks of a band in so many pixels; the ranks are kept as long as it goes."""
+    ranks = ranks_text(band.ranks, max(int(width / _STRONG), 1))
+    return fitted(band.component.name, width - (len(ranks) + 0.5) * _STRONG), ranks
+
+
+def fitted(text: str, width: float) -> str:
+    """Return a text in so many pixels, with an ellipsis where it is longer; nothing where not even that fits."""
+    room = int(width / CHARACTER)
+    if cell_len(text) <= room:
+        return text
+    return f"{chop_cells(text, room - 1)[0]}\N{HORIZONTAL ELLIPSIS}" if room > 1 else ""

@@ -1,0 +1,248 @@
+"""What a map shows, whatever draws it: nodes, strips of cells on them, and bands of processes over the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+
+from rankplan._core import RankSet
+from rankplan.environment import planned_environment
+from rankplan.inventory import NodeSpec
+from rankplan.occupancy import ACCELERATOR, NODE, NodeKind, node_kinds
+from rankplan.plan import Plan
+
+EACH_NODE = 16
+"""Nodes that are shown one by one; of more nodes, those that are the same are folded."""
+MOST_NODES, MOST_CELLS, MOST_COMPONENTS = 64, 64, 64
+MOST_BANDS = 4096
+"""Bands of all nodes together: no picture is larger than a page can hold, whatever the plan."""
+_MOST_RANKS, _MOST_TEXT = 4, 160
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """An entry of the legend; ``index`` decides the colour."""
+
+    name: str
+    index: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Processes of one component on cells side by side, ``first`` to ``last``, each of them on all of these cells."""
+
+    component: Component
+    ranks: RankSet
+    node: int
+    first: int
+    last: int
+
+    def on(self, cells: range) -> Band | None:
+        """Return the part of it on these cells, if any."""
+        first, last = max(self.first, cells[0]), min(self.last, cells[-1])
+        return replace(self, first=first, last=last) if first <= last else None
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Cells of one kind on a node, by local index: its accelerators, its pieces of a type of hardware, or itself.
+
+    ``lanes`` are the bands, one component after another. ``idle`` are the cells that nobody uses, and ``rest`` says
+    what is on cells that are not shown.
+    """
+
+    resource: str
+    cells: range
+    lanes: tuple[tuple[Band, ...], ...]
+    idle: tuple[int, ...]
+    rest: str = ""
+
+    def parts(self, across: int) -> Iterator[Strip]:
+        """Yield the strip, and the bands on it, in pieces of at most so many cells."""
+        for start in range(0, len(self.cells), across):
+            cells = self.cells[start : start + across]
+            lanes = (tuple(filter(None, (band.on(cells) for band in lane))) for lane in self.lanes)
+            idle = tuple(index for index in self.idle if index in cells)
+            yield Strip(self.resource, cells, tuple(lane for lane in lanes if lane), idle)
+
+    def packed(self) -> list[list[Band]]:
+        """Return the lanes with components side by side in one, where these are on different cells."""
+        packed: list[tuple[set[int], list[Band]]] = []
+        for lane in self.lanes:
+            cells = {index for band in lane for index in range(band.first, band.last + 1)}
+            for taken, bands in packed:
+                if taken.isdisjoint(cells):
+                    taken |= cells
+                    bands += lane
+                    break
+            else:
+                packed.append((cells, list(lane)))
+        return [bands for _, bands in packed]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that is shown; ``same`` says which others are the same, and which ranks these have."""
+
+    rank: int
+    facts: tuple[str, ...]
+    strips: tuple[Strip, ...]
+    same: str
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """The whole picture. ``more`` says what of the cluster is not shown."""
+
+    summary: str
+    legend: tuple[Component, ...]
+    nodes: tuple[Node, ...]
+    more: str
+
+    @property
+    def across(self) -> int:
+        """The most cells of one strip."""
+        return max((len(strip.cells) for node in self.nodes for strip in node.strips), default=1)
+
+
+def map_of(plan: Plan, most_bands: int = MOST_BANDS) -> Map:
+    """Return what the map of a plan shows. The work is linear in the plan, the picture is bounded."""
+    inventory = plan.inventory
+    names = list(plan)[:MOST_COMPONENTS]
+    legend = {name: Component(clean(name), index, len(plan[name])) for index, name in enumerate(names)}
+    nodes: list[Node] = []
+    shown = bands = 0
+    few = inventory.num_nodes <= EACH_NODE
+    for kind in node_kinds(inventory, plan, fold=False) if few else plan.node_kinds:
+        node = _node(kind, inventory.node(kind.nodes[0]), legend)
+        bands += sum(len(lane) for strip in node.strips for lane in strip.lanes)
+        if nodes and (bands > most_bands or len(nodes) == MOST_NODES):
+            break
+        nodes.append(node)
+        shown += len(kind.nodes)
+    left = inventory.num_nodes - shown
+    more = [f"{counted(left, 'more node')}, on which other things run"] if left else []
+    more += [counted(len(plan) - len(names), "more component")] if len(plan) > len(names) else []
+    return Map(_summary(plan), tuple(legend.values()), tuple(nodes), "; ".join(more))
+
+
+def _summary(plan: Plan) -> str:
+    counts = (
+        counted(plan.inventory.num_nodes, "node"),
+        counted(len(plan.inventory.core.accelerators()), "accelerator"),
+        counted(sum(map(len, plan.values())), "process", "processes"),
+    )
+    return ", ".join(counts)
+
+
+def _node(kind: NodeKind, spec: NodeSpec, legend: dict[str, Component]) -> Node:
+    strips = [_strip(kind, ACCELERATOR, kind.accelerators, legend)] if kind.accelerators else []
+    strips += [_strip(kind, resource, pieces, legend) for resource, pieces in kind.hardware.items()]
+    strips += [_strip(kind, NODE, 1, legend)] if any(stay.resource == NODE for stay in kind.stays) else []
+    what = f"{kind.accelerators} x {kind.accelerator_type}" if kind.accelerators else "no accelerators"
+    facts = (what, kind.accelerator_model, spec.hostname, spec.ip)
+    others = kind.nodes - RankSet([kind.nodes[0]])
+    return Node(spec.rank, tuple(clean(fact) for fact in facts if fact), tuple(strips), _same(others, kind, legend))
+
+
+def _same(others: RankSet, kind: NodeKind, legend: dict[str, Component]) -> str:
+    if not others:
+        return ""
+    held = [f"{legend[name].name} {ranks_text(ranks, 24)}" for name, ranks in kind.ranks.items() if name in legend]
+    nodes = f"{'node' if len(others) == 1 else 'nodes'} {ranks_text(others, 40)}"
+    return f"{nodes}: the same" + (f", with {', '.join(held)}" if held else "")
+
+
+def _strip(kind: NodeKind, resource: str, count: int, legend: dict[str, Component]) -> Strip:
+    """Return the cells of one kind on the first node of a kind."""
+    on_cells: dict[str, dict[int, list[int]]] = {}
+    for stay, first in zip(kind.stays, kind.first_ranks, strict=True):
+        if stay.resource != resource:
+            continue
+        cells = on_cells.setdefault(stay.component, {})
+        if resource == NODE:
+            cells.setdefault(0, []).extend(range(first, first + stay.processes))
+        for rank, indices in enumerate(stay.devices, first):
+            for index in indices:
+                cells.setdefault(index, []).append(rank)
+    used = {index for cells in on_cells.values() for index in cells}
+    shown = range(min(count, MOST_CELLS))
+    lanes = [
+        tuple(_bands(legend[name], kind.nodes[0], cells, shown)) for name, cells in on_cells.items() if name in legend
+    ]
+    idle = tuple(index for index in shown if index not in used)
+    rest = _rest(on_cells, used, range(len(shown), count), legend) if count > len(shown) else ""
+    return Strip(clean(resource), shown, tuple(lane for lane in lanes if lane), idle, rest)
+
+
+def _bands(component: Component, node: int, cells: dict[int, list[int]], shown: range) -> Iterator[Band]:
+    indices = sorted(index for index in cells if index in shown)
+    for _, group in groupby(enumerate(indices), key=lambda at: (at[1] - at[0], cells[at[1]])):
+        held = [index for _, index in group]
+        yield Band(component, RankSet(cells[held[0]]), node, held[0], held[-1])
+
+
+def _rest(on_cells: dict[str, dict[int, list[int]]], used: set[int], cells: range, legend: dict[str, Component]) -> str:
+    parts = []
+    for name, held in on_cells.items():
+        if name in legend and (ranks := RankSet(rank for index in held if index in cells for rank in held[index])):
+            parts.append(f"{legend[name].name} {ranks_text(ranks, 24)}")
+    parts += [f"{idle} idle"] if (idle := sum(index not in used for index in cells)) else []
+    return f"and {cells[0]}-{cells[-1]}: {', '.join(parts)}"
+
+
+def tip(plan: Plan, band: Band, strip: Strip) -> str:
+    """Return what there is to say about a band, in lines: where it is, what it has, and its environment."""
+    rows = [plan[list(plan)[band.component.index]][rank] for rank in islice(band.ranks, _MOST_RANKS)]
+    spec = plan.inventory.node(band.node)
+    noun = "rank" if len(band.ranks) == 1 else "ranks"
+    lines = [f"{band.component.name}, {noun} {ranks_text(band.ranks, 40)} of {band.component.processes}"]
+    lines.append(", ".join([f"node {band.node}", *(clean(fact) for fact in (spec.hostname, spec.ip) if fact)]))
+    if strip.resource != NODE:
+        cells, plural = range(band.first, band.last + 1), "s" if band.last > band.first else ""
+        what = f"{strip.resource} {RankSet(cells)}"
+        if strip.resource == ACCELERATOR:
+            kind = " ".join(filter(None, (spec.accelerator_type, spec.accelerator_model)))
+            ids = ",".join(spec.accelerator_ids[index] for index in cells)
+            what = f"accelerator{plural} {RankSet(cells)}: {kind}, id{plural} {ids}"
+        lines.append(what)
+    home = {row.cluster_node_rank for row in rows if row.cluster_node_rank != band.node}
+    lines += [f"its process runs on node {node}" for node in sorted(home)]
+    lines.append(f"node group {rows[0].node_group_label}")
+    environments = []
+    for row in rows:
+        given, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
+        environments.append({**given, **planned_environment(row)})
+    for name in environments[0]:
+        values = list(dict.fromkeys(environment.get(name, "") for environment in environments))
+        more = "" if len(values) == 1 or len(band.ranks) <= _MOST_RANKS else " | ..."
+        lines.append(f"{name}={' | '.join(values)}{more}")
+    if interpreter:
+        lines.append(f"python {interpreter}")
+    return "\n".join(short(line) for line in lines)
+
+
+def short(text: str) -> str:
+    """Return a text of the user's, cleaned, without its end where it is long."""
+    return clean(text) if len(text) <= _MOST_TEXT else f"{clean(text[:_MOST_TEXT])}..."
+
+
+def clean(text: str) -> str:
+    """Return a text of the user's without what no terminal and no XML may hold: control characters, half characters."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def ranks_text(ranks: RankSet, room: int) -> str:
+    """Return ranks in at most so many characters: all, the first few, or their number."""
+    text = str(ranks)
+    if len(text) <= room:
+        return text
+    kept = text[: max(room - 3, 0)].rpartition(",")[0]
+    return f"{kept},..." if kept else f"{len(ranks)} ranks"[:room]
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return ``1 node``, ``2,048 nodes``."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

@@ -1,0 +1,89 @@
+"""The map as one HTML file that needs no other: tooltips, and a filter of components that works by keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from rankplan.occupancy import ACCELERATOR, NODE
+from rankplan.plan import Plan
+from rankplan.render.map.colors import fill, hatch
+from rankplan.render.map.markup import attributes, band_data, columns
+from rankplan.render.map.model import Band, Component, Node, Strip, clean, map_of, ranks_text, tip
+from rankplan.render.tables import sharing_lines
+
+
+def page(plan: Plan, title: str) -> str:
+    """Return the map of a plan as an HTML page."""
+    picture = map_of(plan)
+    across, width = columns(picture)
+    here = files("rankplan.render.map")
+    return Template(here.joinpath("page.html").read_text("utf-8")).substitute(
+        title=escape(clean(title)),
+        style=here.joinpath("page.css").read_text("utf-8"),
+        script=here.joinpath("page.js").read_text("utf-8"),
+        summary=escape(picture.summary),
+        legend="\n".join(_entry(component) for component in picture.legend),
+        notes="\n".join(f"<li>{escape(clean(line.strip()))}</li>" for line in sharing_lines(plan)),
+        across=across,
+        width=width,
+        nodes="\n".join(_node(node, plan, across) for node in picture.nodes),
+        more=f'<p class="more">and {escape(picture.more)}</p>' if picture.more else "",
+    )
+
+
+def _color(component: Component) -> dict[str, str]:
+    return {"class_": f"bar {hatch(component.index)}".strip(), "style": f"--fill:{fill(component.index)}"}
+
+
+def _entry(component: Component) -> str:
+    color = _color(component)
+    return (
+        f'<button type="button" aria-pressed="false"{attributes(data_component=component.name)}>'
+        f"<span{attributes(**color)}></span>{escape(component.name)} "
+        f"<small>\N{MULTIPLICATION SIGN}{component.processes:,}</small></button>"
+    )
+
+
+def _node(node: Node, plan: Plan, across: int) -> str:
+    strips = "\n".join(text for strip in node.strips for text in _strip(strip, plan, across))
+    facts = "".join(f"<span>{escape(fact)}</span> " for fact in node.facts)
+    same = f'<p class="same">{escape(node.same)}</p>' if node.same else ""
+    return (
+        f'<section class="node{" fold" if node.same else ""}" aria-label="node {node.rank}">\n'
+        f"<header><h2>node {node.rank}</h2><p>{facts}</p></header>\n"
+        f'<div class="strips">\n{strips}\n</div>\n{same}</section>'
+    )
+
+
+def _strip(strip: Strip, plan: Plan, across: int) -> Iterator[str]:
+    for part in strip.parts(across):
+        lanes = part.packed()
+        yield f'<div class="strip"{attributes(style=f"--lanes:{max(len(lanes), 1)}")}>'
+        if part.resource == NODE:
+            yield '<span class="index wide">by node</span>'
+        for column, index in enumerate(part.cells if part.resource != NODE else (), 1):
+            name = str(index) if part.resource == ACCELERATOR else f"{part.resource} {index}"
+            yield f'<span class="index" style="grid-column:{column}">{escape(name)}</span>'
+            idle = index in part.idle
+            kind, text = ("cell idle", "idle") if idle else ("cell", "")
+            yield f'<div class="{kind}" style="grid-column:{column}">{text}</div>'
+        for row, bands in enumerate(lanes, 2):
+            yield from (_band(band, part, row, plan) for band in bands)
+        yield "</div>"
+    if strip.rest:
+        yield f'<p class="rest">{escape(strip.rest)}</p>'
+
+
+def _band(band: Band, part: Strip, row: int, plan: Plan) -> str:
+    columns = (
+        "1 / -1" if part.resource == NODE else f"{band.first - part.cells[0] + 1} / span {band.last - band.first + 1}"
+    )
+    color = _color(band.component)
+    color["style"] += f";grid-row:{row};grid-column:{columns}"
+    color["class_"] += " band"
+    more = attributes(title=tip(plan, band, part), role="img", tabindex=-1, **color)
+    name, ranks = escape(band.component.name), escape(ranks_text(band.ranks, 60))
+    return f"<div{more}{band_data(band, part)}><b>{name}</b> <i>{ranks}</i></div>"

@@ -1,0 +1,166 @@
+"""The map as one SVG file: light and dark, with a tooltip for each band."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from textwrap import wrap
+
+from rich.cells import cell_len
+
+from rankplan.occupancy import ACCELERATOR, NODE
+from rankplan.plan import Plan
+from rankplan.render.map.colors import fill, hatch
+from rankplan.render.map.markup import CHARACTER, attributes, band_data, columns, fitted, label
+from rankplan.render.map.model import MOST_BANDS, Band, Component, Map, Node, Strip, clean, map_of, tip
+from rankplan.render.tables import sharing_lines
+
+_EDGE, _LEFT, _GAP = 16, 136, 4
+_INDEX, _LANE, _LINE = 16, 24, 16
+
+_HATCHES = {
+    "up": '<path d="M0 8L8 0M-2 2L2 -2M6 10L10 6"/>',
+    "down": '<path d="M0 0L8 8M-2 6L2 10M6 -2L10 2"/>',
+    "across": '<path d="M0 4H8"/>',
+}
+
+
+def svg(plan: Plan, title: str = "", most_bands: int = MOST_BANDS) -> str:
+    """Return the map of a plan as SVG."""
+    return _Drawing(plan, map_of(plan, most_bands), clean(title)).text()
+
+
+class _Drawing:
+    def __init__(self, plan: Plan, picture: Map, title: str) -> None:
+        self._plan = plan
+        self._parts: list[str] = []
+        self._across, self._cell = columns(picture)
+        self._right = _LEFT + self._across * self._cell
+        self._y = _EDGE
+        self._title = title or "map"
+        self._draw(picture, title)
+
+    def text(self) -> str:
+        width, height = self._right + 2 * _EDGE, self._y + _EDGE
+        size = attributes(viewBox=f"0 0 {width} {height}", width=width, height=height)
+        style = files("rankplan.render.map").joinpath("svg.css").read_text("utf-8")
+        hatches = "".join(
+            f'<pattern id="rankplan-{name}" width="8" height="8" patternUnits="userSpaceOnUse">'
+            f'<g stroke="#000" stroke-opacity=".18" stroke-width="1.5">{lines}</g></pattern>'
+            for name, lines in _HATCHES.items()
+        )
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-map"{size}>\n'
+            f"<title>{escape(self._title)}</title>\n<style>\n{style}</style>\n<defs>{hatches}</defs>\n"
+            f'<rect class="page" width="{width}" height="{height}" rx="6"/>\n' + "\n".join(self._parts) + "\n</svg>\n"
+        )
+
+    def _draw(self, picture: Map, title: str) -> None:
+        if title:
+            self._say(_EDGE, title, "strong", size=16, height=24)
+        self._say(_EDGE, picture.summary, "soft")
+        for line in sharing_lines(self._plan):
+            self._paragraph(_EDGE, line.strip(), "soft")
+        self._legend(picture.legend)
+        for node in picture.nodes:
+            self._node(node)
+        if picture.more:
+            self._y += 10
+            self._paragraph(_EDGE, f"and {picture.more}", "soft")
+
+    def _say(self, x: float, text: str, style: str = "", size: int = 12, height: int = _LINE) -> None:
+        self._text(x, self._y + height - 4, text, style, size)
+        self._y += height
+
+    def _paragraph(self, x: float, text: str, style: str) -> None:
+        for line in wrap(clean(text), int((self._right + _EDGE - x) / CHARACTER)):
+            self._say(x, line, style)
+
+    def _text(self, x: float, y: float, text: str, style: str = "", size: int = 12, anchor: str = "start") -> None:
+        more = attributes(x=f"{x:g}", y=f"{y:g}") + (attributes(class_=style) if style else "")
+        more += attributes(font_size=size) if size != 12 else ""
+        more += attributes(text_anchor=anchor) if anchor != "start" else ""
+        self._parts.append(f"<text{more}>{escape(text)}</text>")
+
+    def _rect(self, x: float, y: float, width: float, height: float, style: str, **more: object) -> None:
+        place = attributes(x=f"{x:g}", y=f"{y:g}", width=f"{width:g}", height=f"{height:g}", rx=3, class_=style, **more)
+        self._parts.append(f"<rect{place}/>")
+
+    def _bar(self, x: float, y: float, width: float, height: float, component: Component) -> None:
+        self._rect(x, y, width, height, "bar", fill=fill(component.index))
+        if pattern := hatch(component.index):
+            self._rect(x, y, width, height, "hatch", fill=f"url(#rankplan-{pattern})")
+
+    def _legend(self, legend: tuple[Component, ...]) -> None:
+        x: float = _EDGE
+        self._y += 6
+        for component in legend:
+            text = f"{component.name} \N{MULTIPLICATION SIGN} {component.processes:,}"
+            width = cell_len(text) * CHARACTER + 46
+            if x > _EDGE and x + width > self._right + _EDGE:
+                x, self._y = _EDGE, self._y + 22
+            self._bar(x, self._y + 2, 20, 14, component)
+            self._text(x + 26, self._y + 13, text)
+            x += width
+        self._y += 28
+
+    def _node(self, node: Node) -> None:
+        self._y += 10
+        top, card = self._y, len(self._parts)
+        for number, line in enumerate([f"node {node.rank}", *node.facts]):
+            shown = fitted(line, _LEFT - 20)
+            self._text(
+                _EDGE + 12, top + 24 + number * _LINE, shown, "soft" if number else "strong", 12 if number else 13
+            )
+        least = top + 24 + len(node.facts) * _LINE + 10
+        self._y += 6
+        for strip in node.strips:
+            for part in strip.parts(self._across):
+                self._part(part)
+            if strip.rest:
+                self._paragraph(_LEFT, strip.rest, "soft")
+        self._y = max(self._y + 8, least)
+        if node.same:
+            self._paragraph(_EDGE + 12, node.same, "strong")
+            self._y += 8
+        height, cards = self._y - top, (8, 4, 0) if node.same else (0,)
+        back = len(self._parts)
+        for shift in cards:
+            self._rect(_EDGE + shift, top + shift, self._right - shift, height, "card")
+        self._parts[card:] = self._parts[back:] + self._parts[card:back]
+        self._y += cards[0]
+
+    def _part(self, part: Strip) -> None:
+        lanes = part.packed()
+        top = self._y + _INDEX
+        height = max(len(lanes), 1) * _LANE + _GAP
+        for column, index in enumerate(part.cells if part.resource != NODE else ()):
+            x, width = _LEFT + column * self._cell, self._cell - _GAP
+            name = str(index) if part.resource == ACCELERATOR else f"{part.resource} {index}"
+            self._text(x + width / 2, top - 4, fitted(name, width), "soft", 10, "middle")
+            self._rect(x, top, width, height, "idle" if index in part.idle else "cell")
+            if index in part.idle:
+                self._text(x + width / 2, top + height / 2 + 4, "idle", "soft", 11, "middle")
+        if part.resource == NODE:
+            self._text(_LEFT, top - 4, "by node", "soft", 10)
+        for row, bands in enumerate(lanes):
+            for band in bands:
+                self._band(band, part, top + _GAP + row * _LANE)
+        self._y = top + height
+
+    def _band(self, band: Band, part: Strip, y: float) -> None:
+        if part.resource == NODE:
+            x, width = _LEFT, self._across * self._cell - _GAP
+        else:
+            x = _LEFT + (band.first - part.cells[0]) * self._cell + _GAP
+            width = (band.last - band.first + 1) * self._cell - 3 * _GAP
+        height = _LANE - _GAP
+        self._parts.append(
+            f'<g class="band"{band_data(band, part)}><title>{escape(tip(self._plan, band, part))}</title>'
+        )
+        self._bar(x, y, width, height, band.component)
+        name, ranks = label(band, width - 8)
+        place = attributes(x=f"{x + width / 2:g}", y=f"{y + height / 2 + 4:g}", class_="on", text_anchor="middle")
+        ranks = f'<tspan class="strong">{escape(ranks)}</tspan>'
+        self._parts.append(f"<text{place}>{escape(name)} {ranks}</text>" if name else f"<text{place}>{ranks}</text>")
+        self._parts.append("</g>")

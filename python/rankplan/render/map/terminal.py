@@ -1,0 +1,98 @@
+"""The map on a terminal: a line a component, cells in columns; the colours say nothing that the text does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from rankplan.occupancy import NODE
+from rankplan.render.map.colors import fill
+from rankplan.render.map.model import Band, Component, Map, Strip, ranks_text
+
+_MOST_NAME, _MOST_RANKS = 24, 17
+_CELL = 7
+"""Characters of a cell, if there is room for it and its ranks are no longer."""
+
+
+def lines(picture: Map, width: int) -> Iterator[Text]:
+    """Yield the map in lines of ``width`` characters; what is said in words may be longer."""
+    names = max((cell_len(component.name) for component in picture.legend), default=0)
+    margin = min(max(names, len("accelerator")), _MOST_NAME, width // 3) + 4
+    cell, across = _columns(picture, width - margin)
+    yield Text(picture.summary)
+    yield from _legend(picture.legend, width)
+    for node in picture.nodes:
+        yield Text()
+        yield Text.assemble((f"node {node.rank}", "bold"), f"  {', '.join(node.facts)}")
+        for strip in node.strips:
+            if strip.resource == NODE:
+                yield from _by_node(strip, margin, width)
+                continue
+            for part in strip.parts(across):
+                yield from _part(part, margin, cell)
+            if strip.rest:
+                yield Text(f"{' ' * margin}{strip.rest}")
+        if node.same:
+            yield Text(node.same, "italic")
+    if picture.more:
+        yield Text.assemble("\n", (f"and {picture.more}", "italic"))
+
+
+def _columns(picture: Map, room: int) -> tuple[int, int]:
+    """Return how wide a cell is, and how many stand side by side."""
+    strips = [strip for node in picture.nodes for strip in node.strips if strip.resource != NODE]
+    bands = [band for strip in strips for lane in strip.lanes for band in lane]
+    ranks = (len(str(band.ranks)) // (band.last - band.first + 1) for band in bands)
+    least = min(max(ranks, default=0), _MOST_RANKS) + len("[] ")
+    most = max((len(strip.cells) for strip in strips), default=1)
+    cell = max(_CELL, least)
+    if cell * min(most, 8) > room:
+        cell = max(least, len("[ 0] "))
+    fits = max(room // cell, 1)
+    return cell, most if most <= fits else max(count for count in (1, 2, 4, 8, 16, 32, 64) if count <= fits)
+
+
+def _legend(legend: tuple[Component, ...], width: int) -> Iterator[Text]:
+    line = Text()
+    for component in legend:
+        entry = Text.assemble((component.name, f"black on {fill(component.index)}"), f" {component.processes:,}")
+        if line and line.cell_len + 3 + entry.cell_len > width:
+            yield line
+            line = Text()
+        line = Text("   ").join([line, entry]) if line else entry
+    yield line
+
+
+def _part(part: Strip, margin: int, cell: int) -> Iterator[Text]:
+    header = "".join(str(index).center(cell - 1) + " " for index in part.cells)
+    yield Text(f"{_name(part.resource, margin)}{header}".rstrip(), "dim")
+    for lane in part.lanes:
+        line, end = Text(_name(lane[0].component.name, margin)), part.cells[0]
+        for band in lane:
+            line.append(" " * (cell * (band.first - end)))
+            line.append(_box(band, cell * (band.last - band.first + 1) - 1), f"black on {fill(band.component.index)}")
+            line.append(" ")
+            end = band.last + 1
+        line.rstrip()
+        yield line
+    if part.idle:
+        marks = ("-" if index in part.idle else "" for index in part.cells)
+        yield Text((_name("idle", margin) + "".join(mark.center(cell - 1) + " " for mark in marks)).rstrip(), "dim")
+
+
+def _by_node(strip: Strip, margin: int, width: int) -> Iterator[Text]:
+    for lane in strip.lanes:
+        name, ranks = _name(lane[0].component.name, margin), ranks_text(lane[0].ranks, width - margin - 12)
+        yield Text.assemble(name, (f"[ {ranks} ]", f"black on {fill(lane[0].component.index)}"), (" by node", "dim"))
+
+
+def _box(band: Band, width: int) -> str:
+    return f"[{ranks_text(band.ranks, width - 2).center(width - 2)}]"
+
+
+def _name(name: str, margin: int) -> str:
+    """Return a name as the beginning of a line, as wide as all of them."""
+    room = margin - 4
+    return "  " + set_cell_size(name if cell_len(name) <= room else set_cell_size(name, room - 3) + "...", room + 2)

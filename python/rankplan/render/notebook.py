@@ -1,0 +1,39 @@
+"""What a notebook shows of a plan and of its rows: a picture or a table of bounded size."""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import islice
+
+from rankplan._core import Placements
+from rankplan.plan import Plan
+from rankplan.render.map.model import map_of, short
+from rankplan.render.map.svg import svg
+from rankplan.render.map.terminal import lines
+from rankplan.render.tables import MOST_ROWS, sees, uses
+
+_MOST_BANDS, _MOST_TEXT = 512, 1_000_000
+"""A notebook keeps what it shows: a picture with too much on one node is written instead."""
+_WIDTH = 120
+_COLUMNS = ("rank", "node", "local rank", "uses", "sees", "node group")
+
+
+def html(shown: Plan | Placements) -> str:
+    """Return the map of a plan, or a table of the first rows of a component."""
+    if isinstance(shown, Placements):
+        return _table(shown)
+    drawn = svg(shown, most_bands=_MOST_BANDS)
+    if len(drawn) <= _MOST_TEXT:
+        return drawn
+    written = (line.plain for line in lines(map_of(shown, _MOST_BANDS), _WIDTH))
+    return f"<pre>{escape(chr(10).join(written))}</pre>"
+
+
+def _table(rows: Placements) -> str:
+    head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+    lines = []
+    for row in islice(rows, MOST_ROWS):
+        cells = (row.rank, row.cluster_node_rank, row.local_rank, uses(row), sees(row), row.node_group_label)
+        lines.append("<tr>" + "".join(f"<td>{escape(short(str(cell)))}</td>" for cell in cells) + "</tr>")
+    more = f"<p>and {len(rows) - MOST_ROWS:,} more</p>" if len(rows) > MOST_ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>{more}"
