@@ -1,8 +1,8 @@
 """Counts the instructions of the core's main work with callgrind, beside those kept in ``instructions.txt``.
 
 ``python benches/instructions.py`` fails when a count is far from the one that is kept; ``--update`` keeps those of now.
-Times wander on shared machines, instructions hardly do: with one compiler they differ only by what the C library does on
-another processor. Another compiler than the one named in the file may do better or worse, so it is given more room.
+Times wander on shared machines, instructions hardly do: with one compiler they differ only by what the C library does
+on another processor. Another compiler than the one named in the file may do better or worse, so it is given more room.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class _Picture(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command()
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", type=click.Path())
 @inventory_options
 @dialect_option
 @click.option("-o", "--output", type=_Picture(), help="Draw it there: map.svg, or map.html for a page with tooltips.")
