@@ -96,6 +96,13 @@ def test_without_an_inventory_nothing_is_made_up() -> None:
     assert "export MASTER_ADDR=me\n" in env("--component", "rollout", "--rank", "1", "--master-addr", "me").stdout
 
 
+def test_no_name_can_end_a_comment() -> None:
+    Path("nodes.yaml").write_text(NODES.replace("hostname: b", 'hostname: "b\\necho gotcha"'))
+    lines = env("--component", "actor", "--rank", "3").stdout.splitlines()
+    assert lines[0] == "# actor rank 3, on node 1 (b?echo gotcha)"
+    assert all(line.startswith(("# ", "export ", "!")) for line in lines)
+
+
 def test_json_and_dotenv() -> None:
     arguments = ["--component", "actor", "--rank", "3", "--master-port", "1", "--format"]
     done = env(*arguments, "json")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy
@@ -100,6 +102,12 @@ def test_a_component_alone_and_a_saved_plan() -> None:
     assert alone == [whole[0], *(line for line in whole if line.startswith("rollout,"))]
     saved = CliRunner().invoke(main, ["plan", "plan.json", "--format", "csv"])
     assert saved.stdout.splitlines() == whole and saved.stderr == ""
+
+
+def test_a_config_can_come_through_a_pipe() -> None:
+    command = f"{sys.executable} -m rankplan plan <(cat conf.yaml) --nodes 3x8 --format csv --component actor"
+    done = subprocess.run(["bash", "-c", command], text=True, capture_output=True)
+    assert done.stdout == plan("--format", "csv", "--component", "actor").stdout, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,12 @@ def loaded(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, D
 
 
 def is_saved(file: str) -> bool:
-    """Whether a file is a saved plan, whole or not, as its beginning tells. Raises ``OSError``."""
-    if not Path(file).is_file():  # a pipe can be read only once: by what reads configs
-        return False
+    """Whether a file is a saved plan, whole or not, as its beginning tells; what is no file, a pipe say, is none.
+
+    Raises ``OSError``.
+    """
+    if not Path(file).is_file():
+        return False  # what is read from a pipe is gone
     with Path(file).open("rb") as opened:
         return re.match(rb"\s*\{\s*\"rankplan\"\s*:", opened.read(256)) is not None
 

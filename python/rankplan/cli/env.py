@@ -71,7 +71,8 @@ def env(
         prefix, quoted = ("export ", _shell) if form == "sh" else ("", _dotenv)
         unsaid = [variable for variable in environment if not _NAME.fullmatch(variable)]
         for note in [*notes, *(f"no {variable}: not a name that can be set here; use json" for variable in unsaid)]:
-            click.echo(f"# {note}")
+            # Names come from configs and inventories: none of them may end the comment.
+            click.echo("# " + "".join(letter if letter.isprintable() else "?" for letter in note))
         for variable, value in environment.items():
             if variable not in unsaid:
                 click.echo(f"{prefix}{variable}={quoted(value)}")
@@ -124,5 +125,5 @@ def _literal(text: str) -> str:
 def _dotenv(value: str) -> str:
     if re.fullmatch(r"[\w./:,@%+=-]*", value, re.ASCII):
         return value
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'

@@ -97,7 +97,7 @@ _VALUES = {"additionalProperties": {"type": ["string", "number"]}}
 _ONE_VARIABLE = {"type": "object", **_VALUES, "minProperties": 1, "maxProperties": 1}
 _VARIABLES = {"type": ["array", "object", "null"], "items": _ONE_VARIABLE, **_VALUES}
 _FILLED_IN = {"type": "string", "pattern": r"^[0-9]+$|\$\{"}
-"""A number as text, or what a config library still fills in."""
+"""For editors: a number as text, or what a config library still fills in."""
 
 Count = Annotated[int, BeforeValidator(number)]
 Label = Annotated[str, BeforeValidator(_label), WithJsonSchema(_TEXT_OR_NUMBER)]
