@@ -96,7 +96,7 @@ def terminal(plan: Plan, width: int = 80) -> list[str]:
 # ------------------------------------------------------------------------------------------------ cells are the rows
 
 
-@given(valid_cases)
+@given(valid_cases())
 def test_every_process_stands_where_its_row_says(case: Case) -> None:
     plan = planned(case)
     rows = places_of_rows(plan)
@@ -104,7 +104,7 @@ def test_every_process_stands_where_its_row_says(case: Case) -> None:
     assert places_of_bands(Page(page(plan, "a")).of_class("band")) == rows
 
 
-@given(valid_cases)
+@given(valid_cases())
 def test_nodes_of_a_kind_have_the_same_and_run_the_same(case: Case) -> None:
     plan = planned(case)
     runs: dict[int, list[Any]] = {node: [] for node in range(plan.inventory.num_nodes)}
@@ -131,7 +131,7 @@ def test_nodes_of_a_kind_have_the_same_and_run_the_same(case: Case) -> None:
     assert all(pattern not in patterns[:index] for index, pattern in enumerate(patterns)), "equal nodes are apart"
 
 
-@given(valid_cases)
+@given(valid_cases())
 def test_oversubscribed_counts_the_processes_of_each_accelerator(case: Case) -> None:
     plan = planned(case)
     users: dict[tuple[int, int], Counter[str]] = {}
@@ -321,8 +321,8 @@ def test_show_takes_configs_and_saved_plans_and_writes_files(tmp_path: Path) -> 
     ("arguments", "message"),
     [
         (["conf.yaml", "-o", "map.png"], "map.png ends in neither .svg nor .html"),
-        (["plan.json", "--nodes", "2x8"], "plan.json is a saved plan: it has its nodes"),
-        (["plan.json", "--dialect", "roll"], "plan.json is a saved plan: it has its nodes"),
+        (["plan.json", "--nodes", "2x8"], "plan.json is a saved plan: it needs no --nodes"),
+        (["plan.json", "--dialect", "roll"], "plan.json is a saved plan: it needs no --nodes"),
     ],
 )
 def test_wrong_usage_of_show(arguments: list[str], message: str, tmp_path: Path) -> None:
