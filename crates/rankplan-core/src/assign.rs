@@ -5,7 +5,7 @@
 
 use crate::check::check;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::fault::{Context, Fault, Kind};
+use crate::fault::{Context, Fault, Faults, Kind};
 use crate::ids::{MAX_PROCESSES, ProcessRank, ResourceRank};
 use crate::rank_map::{RankMap, Segment};
 use crate::rank_set::RankRange;
@@ -19,7 +19,7 @@ use crate::topology::{Block, Pool};
 /// Every fault of the text, in order.
 pub fn place(text: &str, pool: &Pool) -> Result<(RankMap, Table), Vec<Diagnostic>> {
     let parts = parse(text).map_err(|fault| vec![fault])?;
-    let mut faults = Vec::new();
+    let mut faults = Faults::default();
     let map = check(&parts, Some(pool.len()), &mut faults);
     let table = assign(&map, pool, &mut faults);
     if faults.is_empty() { Ok((map, table)) } else { Err(Context { text, pool: Some(pool) }.report(faults)) }
@@ -31,25 +31,28 @@ pub fn place(text: &str, pool: &Pool) -> Result<(RankMap, Table), Vec<Diagnostic
 /// # Errors
 /// `no-resources`, `resource-out-of-range`, `spans-nodes`, `mixed-hardware`.
 pub fn place_map(map: &RankMap, text: &str, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
-    let mut faults: Vec<Fault> =
-        if pool.is_empty() { vec![Fault::unplaced(Kind::NoResources)] } else { map.out_of_range(pool.len()).collect() };
+    let context = Context { text, pool: Some(pool) };
+    if pool.is_empty() {
+        return Err(context.refuse(Kind::NoResources));
+    }
+    let mut faults: Faults = map.out_of_range(pool.len()).collect();
     if faults.is_empty() {
         let table = assign(map, pool, &mut faults);
         if faults.is_empty() {
             return Ok(table);
         }
     }
-    Err(Context { text, pool: Some(pool) }.report(faults))
+    Err(context.report(faults))
 }
 
-fn assign(map: &RankMap, pool: &Pool, faults: &mut Vec<Fault>) -> Table {
+fn assign(map: &RankMap, pool: &Pool, faults: &mut Faults) -> Table {
     let devices = map.segments().map(|segment| segment.resources.max(segment.processes) as usize).sum();
     let mut builder = Builder::new(pool, map.world_size(), devices);
     for segment in map.segments() {
         let span = segment.span;
         let conflicts = builder.conflicts(&segment);
         let sound = conflicts.is_empty();
-        faults.extend(conflicts.kinds().map(|kind| Fault { kind, span }));
+        conflicts.kinds().for_each(|kind| faults.push(Fault { kind, span }));
         if sound {
             builder.segment(&segment);
         }
@@ -67,7 +70,7 @@ pub fn place_chunks(resources: &[u32], per_process: u32, pool: &Pool) -> Result<
     let refuse = |code, message: String, help: String| Err(vec![Diagnostic::new(code, message).help(help)]);
     let count = resources.len() as u64;
     if pool.is_empty() {
-        return Err(Context { text: "", pool: Some(pool) }.report(vec![Fault::unplaced(Kind::NoResources)]));
+        return Err(Context { text: "", pool: Some(pool) }.refuse(Kind::NoResources));
     }
     if per_process == 0 {
         return refuse(Code::InvalidValue, "chunks of 0 resources".into(), "use 1 or more".into());
@@ -81,12 +84,12 @@ pub fn place_chunks(resources: &[u32], per_process: u32, pool: &Pool) -> Result<
     }
     if count / u64::from(per_process) > u64::from(MAX_PROCESSES) {
         let kind = Kind::TooManyProcesses { processes: count / u64::from(per_process) };
-        return Err(Context { text: "", pool: Some(pool) }.report(vec![Fault::unplaced(kind)]));
+        return Err(Context { text: "", pool: Some(pool) }.refuse(kind));
     }
     let beyond = resources.iter().max().filter(|&&highest| highest >= pool.len());
     if let Some(range) = beyond.and_then(|&highest| RankRange::new(highest, highest)) {
         let kind = Kind::ResourceOutOfRange { range, resources: pool.len() };
-        return Err(Context { text: "", pool: Some(pool) }.report(vec![Fault::unplaced(kind)]));
+        return Err(Context { text: "", pool: Some(pool) }.refuse(kind));
     }
     let mut builder = Builder::new(pool, (count / u64::from(per_process)) as u32, resources.len());
     let mut conflicts = Conflicts::default();
@@ -196,7 +199,7 @@ impl Packed {
     /// # Errors
     /// One fault: `no-resources`, `resource-out-of-range`, `spans-nodes` or `mixed-hardware`.
     pub fn place(&self, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
-        let refuse = |kind| Context { text: "", pool: Some(pool) }.report(vec![Fault::unplaced(kind)]);
+        let refuse = |kind| Context { text: "", pool: Some(pool) }.refuse(kind);
         let (range, resources) = (self.range, pool.len());
         if range.last() >= resources {
             return Err(refuse(if resources == 0 {
@@ -213,7 +216,7 @@ impl Packed {
             let resources = (0..self.per_process).map(|i| first + i * self.stride);
             builder.strided(process, resources, self.per_process, &mut conflicts);
         }
-        let faults: Vec<_> = conflicts.kinds().map(Fault::unplaced).collect();
+        let faults: Faults = conflicts.kinds().map(Fault::unplaced).collect();
         if faults.is_empty() { Ok(builder.table) } else { Err(Context { text: "", pool: Some(pool) }.report(faults)) }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::fault::{Fault, Kind, ProcessRest};
+use crate::fault::{Fault, Faults, Kind, ProcessRest};
 use crate::ids::MAX_PROCESSES;
 use crate::rank_map::{RankMap, fits};
 use crate::rank_set::RankRange;
 use crate::syntax::{Part, Ranks, Span, Written};
 
 /// Join parts to segments and check them. The map holds the segments that can be assigned, even when others have faults.
-pub(crate) fn check(parts: &[Part], resources: Option<u32>, faults: &mut Vec<Fault>) -> RankMap {
+pub(crate) fn check(parts: &[Part], resources: Option<u32>, faults: &mut Faults) -> RankMap {
     if resources == Some(0) {
         faults.push(Fault {
             kind: Kind::NoResources,
@@ -49,7 +49,7 @@ struct Processes {
 
 struct Checker<'a> {
     resources: Option<u32>,
-    faults: &'a mut Vec<Fault>,
+    faults: &'a mut Faults,
     map: RankMap,
     /// The process rank that comes next; not known after a range that runs backwards.
     next: Option<u64>,

@@ -23,6 +23,42 @@ impl Fault {
     }
 }
 
+/// The faults of a placement: how many, and the first of them in the order of their places.
+///
+/// There can be as many as there are segments, and only the first ones are told: the others are counted, not kept.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    first: Vec<Fault>,
+    count: usize,
+}
+
+impl Faults {
+    pub fn push(&mut self, fault: Fault) {
+        self.count += 1;
+        self.first.push(fault);
+        if self.first.len() > 2 * MAX_REPORTED {
+            self.keep_first();
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn keep_first(&mut self) {
+        self.first.sort_by_key(|fault| fault.span.start);
+        self.first.truncate(MAX_REPORTED);
+    }
+}
+
+impl FromIterator<Fault> for Faults {
+    fn from_iter<I: IntoIterator<Item = Fault>>(faults: I) -> Self {
+        let mut found = Faults::default();
+        faults.into_iter().for_each(|fault| found.push(fault));
+        found
+    }
+}
+
 /// What is wrong, in numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
@@ -98,16 +134,21 @@ pub(crate) struct Context<'a> {
 
 impl Context<'_> {
     /// The faults in the order of their places, as texts.
-    pub fn report(&self, mut faults: Vec<Fault>) -> Vec<Diagnostic> {
-        faults.sort_by_key(|fault| fault.span.start);
-        let more = faults.len().saturating_sub(MAX_REPORTED);
-        let mut reported: Vec<_> = faults.iter().take(MAX_REPORTED).map(|fault| self.diagnostic(fault)).collect();
+    pub fn report(&self, mut faults: Faults) -> Vec<Diagnostic> {
+        faults.keep_first();
+        let more = faults.count - faults.first.len();
+        let mut reported: Vec<_> = faults.first.iter().map(|fault| self.diagnostic(fault)).collect();
         if let Some(last) = reported.last_mut().filter(|_| more > 0) {
             let help = last.help.take().unwrap_or_default();
             last.help =
                 Some(format!("{help} ({more} more {} in this placement not shown)", plural(more as u32, "fault")));
         }
         reported
+    }
+
+    /// One fault of something that has no text.
+    pub fn refuse(&self, kind: Kind) -> Vec<Diagnostic> {
+        vec![self.diagnostic(&Fault::unplaced(kind))]
     }
 
     fn written(&self, span: Span) -> &str {
@@ -203,14 +244,14 @@ impl Context<'_> {
         let Some(pool) = self.pool else {
             return Diagnostic::new(Code::NoResources, "there are no resources to place processes on");
         };
-        Diagnostic::new(Code::NoResources, format!("{} has no {} to place processes on", pool.name(), pool.noun(2)))
+        Diagnostic::new(Code::NoResources, format!("{} no {} to place processes on", pool.has(), pool.noun(2)))
             .help("select another node group, or place by node with `node_group: node`")
     }
 
     fn out_of_range(&self, range: RankRange, resources: u32) -> Diagnostic {
         let has = format!("{resources} {}", self.noun(resources));
         let ranks = counted(0, resources);
-        let holder = self.pool.map_or_else(|| "there are".into(), |pool| format!("{} has", pool.name()));
+        let holder = self.pool.map_or_else(|| "there are".into(), Pool::has);
         let verb = if range.len() == 1 { "is" } else { "are" };
         let named = format!("{} {range} {verb} out of range", plural(range.len(), "resource rank"));
         let last = resources.saturating_sub(1);

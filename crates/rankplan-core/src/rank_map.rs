@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::check::check;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::fault::{Context, Fault, Kind, twice};
+use crate::fault::{Context, Fault, Faults, Kind, twice};
 use crate::ids::{MAX_PROCESSES, MAX_RANK, ProcessRank, ResourceRank};
 use crate::rank_set::{RankRange, RankSet, write_ranges};
 use crate::syntax::{Span, parse};
@@ -52,7 +52,7 @@ impl RankMap {
     /// Every fault of the text, in order.
     pub fn parse(text: &str, resources: Option<u32>) -> Result<Self, Vec<Diagnostic>> {
         let parts = parse(text).map_err(|fault| vec![fault])?;
-        let mut faults = Vec::new();
+        let mut faults = Faults::default();
         let map = check(&parts, resources, &mut faults);
         if faults.is_empty() { Ok(map) } else { Err(Context { text, pool: None }.report(faults)) }
     }

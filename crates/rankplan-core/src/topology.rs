@@ -189,7 +189,7 @@ impl Pool {
         }
         Err(Diagnostic::new(
             Code::NoResources,
-            format!("{} counts nodes: it has no accelerators or other hardware", self.name()),
+            format!("{} only nodes to count, no accelerators or other hardware", self.has()),
         )
         .help("select a group that has some, or place by node with NodePlacementStrategy"))
     }
@@ -238,12 +238,12 @@ impl Pool {
         }
     }
 
-    /// The groups as a message names them.
-    pub fn name(&self) -> String {
+    /// The groups as a message names them, for what they have.
+    pub fn has(&self) -> String {
         let labels: Vec<_> = self.groups.iter().map(|group| format!("`{}`", group.label)).collect();
         match labels.as_slice() {
-            [label] => format!("node group {label}"),
-            labels => format!("node groups {}", labels.join(", ")),
+            [label] => format!("node group {label} has"),
+            labels => format!("node groups {} have", labels.join(", ")),
         }
     }
 }
