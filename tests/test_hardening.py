@@ -1,13 +1,19 @@
-"""Odd values from careless code: each is refused in words, or taken for what it says; none is misread."""
+"""Odd values, and whatever else can be in a config or a file: refused in words, or taken for what it says."""
 
 from __future__ import annotations
 
+import copy
+import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from rankplan import (
     ComponentPlacement,
@@ -18,15 +24,24 @@ from rankplan import (
     Plan,
     RankMap,
     RankSet,
+    error_codes,
     load_config,
     parse_placement,
 )
+from rankplan.dialects import roll, slime
+from rankplan.testing import check_plan, cluster_sections, inventories
 
 INVENTORY = Inventory.uniform(2, 8)
 
 
 def section(**keys: Any) -> dict[str, Any]:
     return {"cluster": {"num_nodes": 2, **keys}}
+
+
+def assert_can_be_shown(refused: PlacementError) -> None:
+    assert {fault.code for fault in refused.diagnostics} <= set(error_codes())
+    assert refused.render() and refused.render(color=True) and str(refused)
+    assert pickle.loads(pickle.dumps(refused)).diagnostics == refused.diagnostics
 
 
 LOOP: dict[str, Any] = {}
@@ -55,8 +70,7 @@ def test_odd_configs_are_refused_and_can_be_shown(config: Any, code: str) -> Non
     with pytest.raises(PlacementError) as refused:
         ComponentPlacement(config, INVENTORY)
     assert code in {fault.code for fault in refused.value.diagnostics}
-    assert refused.value.render() and refused.value.render(color=True)
-    assert pickle.loads(pickle.dumps(refused.value)).diagnostics == refused.value.diagnostics
+    assert_can_be_shown(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -183,3 +197,151 @@ def test_sharing_of_many_components_is_found_in_no_time() -> None:
     plan = ComponentPlacement(section(component_placement=components), INVENTORY).plan()
     sharing = plan.sharing()
     assert sharing.kind == "collocated" and len(sharing.pairs) == 300 * 299 // 2
+
+
+# ------------------------------------------------------------------------- whatever is changed in what is valid
+
+ODD = [
+    *(None, True, -1, 0, 1, 7, 1.5, 2**40, float("nan"), "", " ", "0-7", "7-0", "0:0-1", "all", "cluster", "node"),
+    *("${a}", "\ud800", "\0", "9" * 50, [], {}, [[]], [0, 0], {"a": 1}, {"node_ranks": 0}),
+]
+PIECES = [
+    "\n",
+    "  ",
+    "\t",
+    ": ",
+    "- ",
+    ",",
+    ":",
+    "-",
+    "{",
+    "}",
+    "[",
+    "]",
+    "'",
+    '"',
+    "#",
+    "&a ",
+    "*a",
+    "<<",
+    "!",
+    "~",
+    "|",
+    "\0",
+]
+
+
+@st.composite
+def changed(draw: st.DrawFn, value: Any) -> Any:
+    """The value with one to three changes somewhere inside: something else, something more, less, or from elsewhere."""
+    value = copy.deepcopy(value)
+    for _ in range(draw(st.integers(1, 3))):
+        holders = [holder for holder in inside(value) if len(holder)]
+        if not holders:
+            break
+        holder = draw(st.sampled_from(holders))
+        key = draw(st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))))
+        other = copy.deepcopy(draw(st.sampled_from(ODD) | st.sampled_from(holders)))
+        change = draw(st.sampled_from(["replace", "drop", "add", "rename"]))
+        if change == "drop":
+            del holder[key]
+        elif change == "replace":
+            holder[key] = other
+        elif isinstance(holder, list):
+            holder.insert(key, holder[key] if change == "add" else other)
+        else:
+            keys = st.sampled_from(["label", "node_ranks", "placement", f"{key}s", f"{key},", 5, None, "\ud800"])
+            holder[draw(keys)] = holder.pop(key) if change == "rename" else other
+    return value
+
+
+def inside(value: Any) -> list[Any]:
+    """The lists and mappings in a value, itself included."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return [] if parts is None else [value, *(deeper for part in parts for deeper in inside(part))]
+
+
+@st.composite
+def edited(draw: st.DrawFn, text: str) -> bytes:
+    """The text with one to four cuts and pieces put in."""
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(text)))
+        piece = draw(st.sampled_from(PIECES) | st.text(max_size=4) | st.sampled_from(text.split() or [""]))
+        text = text[:at] + piece + text[at + draw(st.sampled_from([0, 0, 1, 2, 9])) :]
+    return text.encode("utf-8", "surrogatepass")
+
+
+def holds(ask: Callable[[], Plan]) -> None:
+    """What must be true of anything that was asked for: a plan that is right, or a refusal that can be shown."""
+    try:
+        plan = ask()
+    except PlacementError as refused:
+        assert_can_be_shown(refused)
+    else:
+        assert plan.sharing() and plan.idle() is not None and repr(plan)
+        if sum(map(len, plan.values())) < 10_000:  # it takes some 10 microseconds a row
+            check_plan(plan)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("changed") / "file"
+
+
+@given(st.data())
+def test_a_changed_section_or_inventory_is_planned_or_refused(data: st.DataObject) -> None:
+    inventory = data.draw(inventories())
+    section, nodes = data.draw(cluster_sections(inventory)), inventory.to_dict()
+    if data.draw(st.booleans()):
+        section = data.draw(changed(section))
+    else:
+        nodes = data.draw(changed(nodes))
+    holds(lambda: ComponentPlacement({"cluster": section}, Inventory.from_dict(nodes)).plan())
+
+
+@given(data=st.data())
+def test_a_changed_file_is_planned_or_refused(data: st.DataObject, file: Path) -> None:
+    inventory = data.draw(inventories())
+    section = {"cluster": data.draw(cluster_sections(inventory))}
+    style = data.draw(st.sampled_from([None, False, True]))
+    file.write_bytes(data.draw(edited(yaml.safe_dump(section, default_flow_style=style, sort_keys=False))))
+    holds(lambda: ComponentPlacement(file, inventory).plan())
+    file.write_bytes(data.draw(edited(yaml.safe_dump(inventory.to_dict()))))
+    holds(lambda: ComponentPlacement(section, Inventory.from_yaml(file)).plan())
+
+
+@given(data=st.data())
+def test_a_changed_plan_file_is_loaded_or_refused(data: st.DataObject, file: Path) -> None:
+    inventory = data.draw(inventories())
+    ComponentPlacement({"cluster": data.draw(cluster_sections(inventory))}, inventory).plan().save(file)
+    text = file.read_text()
+    if data.draw(st.booleans()):
+        file.write_bytes(data.draw(edited(text)))
+    else:
+        file.write_text(json.dumps(data.draw(changed(json.loads(text)))))
+    holds(lambda: Plan.load(file))
+
+
+ROLES = {
+    "num_gpus_per_node": 4,
+    "actor": {"device_mapping": "list(range(0,8))", "strategy_args": {"strategy_name": "fsdp2_train"}},
+    "infer": {"device_mapping": [0, 1, 4, 5], "num_gpus_per_worker": 2},
+    "vllm": {"device_mapping": "[0, 1] + [2 * i for i in range(1, 3)]", "strategy_args": {"strategy_name": "vllm"}},
+    "rewards": {"math": {"world_size": 3}},
+}
+FLAGS = {"actor_num_nodes": 1, "actor_num_gpus_per_node": 4, "rollout_num_gpus": 4, "rollout_num_gpus_per_engine": 2}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "config"), [(roll, ROLES), (slime, FLAGS | {"colocate": True})], ids=["roll", "slime"]
+)
+def test_a_changed_config_of_another_dialect_is_planned_or_refused(dialect: Any, config: Any, file: Path) -> None:
+    inventory = Inventory.uniform(2, 4)
+
+    @given(changed(config), edited(yaml.safe_dump(config)))
+    def planned_or_refused(value: Any, text: bytes) -> None:
+        holds(lambda: dialect.plan(value, inventory))
+        file.write_bytes(text)
+        holds(lambda: dialect.plan(file, inventory))
+
+    planned_or_refused()
