@@ -235,13 +235,14 @@ PIECES = [
 def changed(draw: st.DrawFn, value: Any) -> Any:
     """The value with one to three changes somewhere inside: something else, something more, less, or from elsewhere."""
     value = copy.deepcopy(value)
-    for _ in range(draw(st.integers(1, 3))):
+    for _ in range(draw(st.sampled_from([1, 1, 2, 3]))):
         holders = [holder for holder in inside(value) if len(holder)]
         if not holders:
             break
         holder = draw(st.sampled_from(holders))
         key = draw(st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))))
-        other = copy.deepcopy(draw(st.sampled_from(ODD) | st.sampled_from(holders)))
+        siblings = list(holder.values()) if isinstance(holder, dict) else holder
+        other = copy.deepcopy(draw(st.sampled_from(siblings) | st.sampled_from(ODD) | st.sampled_from(holders)))
         change = draw(st.sampled_from(["replace", "drop", "add", "rename"]))
         if change == "drop":
             del holder[key]
@@ -264,10 +265,12 @@ def inside(value: Any) -> list[Any]:
 @st.composite
 def edited(draw: st.DrawFn, text: str) -> bytes:
     """The text with one to four cuts and pieces put in."""
-    for _ in range(draw(st.integers(1, 4))):
+    for _ in range(draw(st.sampled_from([1, 1, 2, 4]))):
         at = draw(st.integers(0, len(text)))
-        piece = draw(st.sampled_from(PIECES) | st.text(max_size=4) | st.sampled_from(text.split() or [""]))
-        text = text[:at] + piece + text[at + draw(st.sampled_from([0, 0, 1, 2, 9])) :]
+        piece = draw(
+            st.sampled_from([*"0123456789", *text.split(), ""]) | st.sampled_from(PIECES) | st.text(max_size=4)
+        )
+        text = text[:at] + piece + text[at + draw(st.sampled_from([0, 0, 1, 1, 2, 9])) :]
     return text.encode("utf-8", "surrogatepass")
 
 

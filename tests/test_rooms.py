@@ -67,7 +67,7 @@ def test_arrows_point_one_way(path: Path) -> None:
         assert parts[0] != "ray" or room(path) == "runtime", f"{path.name} imports Ray"
 
 
-@pytest.mark.parametrize("module", ["ray", "rich", "click", "numpy", "omegaconf"])
+@pytest.mark.parametrize("module", ["ray", "rich", "click", "numpy", "omegaconf", "hypothesis"])
 def test_importing_rankplan_does_not_import(module: str) -> None:
     program = f"import sys, rankplan; from rankplan import *; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -1,7 +1,16 @@
 """For tests that use rankplan: Hypothesis strategies for what it reads, and what holds for every plan.
 
-It needs Hypothesis, which comes with ``pip install 'rankplan[testing]'``. Everything drawn shrinks to one node, one
-component and one process; nothing is filtered.
+It needs Hypothesis, which comes with ``pip install 'rankplan[testing]'``::
+
+    @given(st.data())
+    def test_my_launcher(data):
+        inventory = data.draw(inventories())
+        section = data.draw(cluster_sections(inventory))
+        plan = ComponentPlacement({"cluster": section}, inventory).plan()
+        check_plan(plan)
+        ...
+
+What is drawn shrinks towards one node, one component and one process; nothing is filtered.
 """
 
 from __future__ import annotations
@@ -242,7 +251,7 @@ def _faulty(draw: st.DrawFn, code: str, blocks: Sequence[int]) -> str:
             return _joined(draw, [*parts, draw(st.sampled_from([backwards, f"{last}:{backwards}"]))])
         case "resource-out-of-range":
             parts, _ = _start(draw, blocks, last + 1)
-            first = draw(st.integers(last + 1, last + 9) | st.just(LARGEST_RANK))
+            first = draw(st.sampled_from([*range(last + 1, last + 9), LARGEST_RANK]))
             return _joined(draw, [*parts, _range(first, min(first + draw(st.integers(0, 3)), LARGEST_RANK))])
         case "duplicate-resource":
             segments = _segments(draw, blocks)
@@ -279,7 +288,7 @@ def _faulty(draw: st.DrawFn, code: str, blocks: Sequence[int]) -> str:
             return _joined(draw, [*parts, f"{_range(first, end)}:{shared}"])
         case "too-many-processes":
             parts, process = _start(draw, blocks, last)
-            more = draw(st.integers(0, 9) | st.just(LARGEST_RANK - LARGEST_WORLD - process))
+            more = draw(st.sampled_from([0, 1, LARGEST_RANK - LARGEST_WORLD - process]))
             return _joined(draw, [*parts, f"{last}:{_range(process, process + LARGEST_WORLD + more)}"])
         case _:  # one process on both sides of the end of a node, or of the last one and the robots
             end = blocks[0] if code == "spans-nodes" else last + 1
@@ -311,7 +320,7 @@ def inventories(draw: st.DrawFn, max_nodes: int = 5, max_accelerators: int = 8) 
     while node < max_nodes and (not entries or draw(st.booleans())):
         count = draw(st.integers(1, min(2, max_nodes - node)))
         entries.append({"ranks": _range(node, node + count - 1), **draw(_equipment(node, max_accelerators))})
-        if count == 1 and draw(st.booleans()):
+        if draw(st.booleans()) and count == 1:
             entries[-1] |= {"ip": f"10.0.0.{node + 1}", "hostname": f"node-{node}", "labels": {"rack": str(node)}}
         node += count
     return Inventory.from_dict({"nodes": entries})
@@ -323,7 +332,7 @@ def _equipment(draw: st.DrawFn, node: int, max_accelerators: int) -> dict[str, A
     if not count:
         return {}
     entry: dict[str, Any] = {"accelerators": count}
-    kind = draw(st.none() | st.sampled_from([row.accelerator_type for row in VENDORS]))
+    kind = draw(st.sampled_from([None, *(row.accelerator_type for row in VENDORS)]))
     entry |= {"accelerator_type": kind, "accelerator_model": f"{kind} 90"} if kind else {}
     first = draw(st.integers(0, 4))
     ids = [None, [str(first + index) for index in range(count)], [f"GPU-{node}-{index}" for index in range(count)]]
