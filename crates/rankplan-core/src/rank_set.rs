@@ -60,7 +60,8 @@ impl RankSet {
     pub fn from_ranges(ranges: impl IntoIterator<Item = RankRange>) -> Self {
         let mut ranges: Vec<_> = ranges.into_iter().collect();
         if !ranges.is_sorted() {
-            ranges.sort_unstable();
+            // The stable sort merges runs that ascend, which is what a union of two sets is.
+            ranges.sort();
         }
         let mut set = RankSet::default();
         for range in ranges {
