@@ -1,0 +1,75 @@
+"""The documentation as a site: ``sphinx-build -W --keep-going -q -b html docs target/docs``. It needs no network."""
+
+from __future__ import annotations
+import __future__
+
+from operator import attrgetter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import rankplan._core
+from sphinx.application import Sphinx
+from sphinx.util.inspect import signature, stringify_signature
+
+project = "rankplan"
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+
+# The pages are read in the repository too, and their blocks of backticks are run by tests: `:` and `~` fence the rest.
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+default_role = "py:obj"
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 90
+autodoc_default_options = {"members": True}
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+
+smartquotes = False
+
+html_theme = "furo"
+html_title = "rankplan"
+html_show_copyright = False
+html_show_sphinx = False
+html_copy_source = False
+html_static_path = ["style.css"]
+html_css_files = ["style.css"]
+
+MADE_ELSEWHERE = {"Call", "Dialect", "GroupSpec", "Inventory", "PlacementStrategy", "Worker", "WorkerGroup"}
+"""Classes that users do not construct: their objects are what other calls return."""
+
+# What is compiled does not know its types; its stub does.
+_STUB = Path(rankplan._core.__file__).with_name("_core.pyi")
+_stub: dict[str, Any] = {}
+exec(compile(_STUB.read_text(), _STUB, "exec", __future__.annotations.compiler_flag), _stub)
+
+
+def _in_stub(name: str) -> Any:
+    """Return what the stub has under this name, if it is one of what is compiled."""
+    name = name.removeprefix("rankplan.")
+    public = getattr(rankplan, name.partition(".")[0], None)
+    compiled = getattr(public, "__module__", None) == "rankplan._core"
+    return attrgetter(name)(SimpleNamespace(**_stub)) if compiled else None
+
+
+def _signature(_app: Sphinx, what: str, name: str, _object: Any, _options: Any, text: str | None, returns: str | None):
+    if what == "class" and name.rpartition(".")[2] in MADE_ELSEWHERE:
+        return "", None
+    if what in ("method", "function") and (found := _in_stub(name)) is not None:
+        typed = signature(found)
+        parameters = [parameter for name, parameter in typed.parameters.items() if name != "self"]
+        return stringify_signature(typed.replace(parameters=parameters), unqualified_typehints=True), None
+    return text and text.replace("<factory>", "..."), returns
+
+
+def _type(_app: Sphinx, what: str, name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    if what in ("attribute", "property") and isinstance(found := _in_stub(name), property):
+        lines[0] = f"``{found.fget.__annotations__['return']}``: {lines[0]}"
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", _signature)
+    app.connect("autodoc-process-docstring", _type)
