@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, parse_placement
+from rankplan.cli.explain import rules
 from rankplan.dialects import roll, slime
 from rankplan.testing import (
     PLACEMENT_CODES,
@@ -37,6 +38,10 @@ def test_valid_placements_are_valid(data: st.DataObject) -> None:
         where = Inventory.uniform(num_nodes=1, accelerators=where)
     section = {"num_nodes": where.num_nodes, "component_placement": {"actor": text}}
     check_plan(ComponentPlacement({"cluster": section}, where).plan())
+
+
+def test_every_rule_of_the_language_can_be_broken() -> None:
+    assert list(PLACEMENT_CODES) == [rule.code for rule in rules().values() if rule.part == "The placement language"]
 
 
 @pytest.mark.parametrize("code", PLACEMENT_CODES)

@@ -1,4 +1,4 @@
-"""Everything that is public is on the page of the Python API."""
+"""The pages list what there is: every public name, every room."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from pathlib import Path
 
 import rankplan
 from rankplan import runtime, testing
+from test_rooms import ROOMS
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def documented() -> set[str]:
-    """The full names that the page takes from the docstrings."""
+    """The full names that the page of the Python API takes from the docstrings."""
     module, names = "", set()
-    for directive, name in re.findall(r"^\.\. (\w+):: ([\w.]+)", PAGE.read_text(), re.MULTILINE):
+    for directive, name in re.findall(r"^\.\. (\w+):: ([\w.]+)", (DOCS / "api.md").read_text(), re.MULTILINE):
         if directive in ("currentmodule", "automodule"):
             module = name
         else:
@@ -29,3 +30,8 @@ def test_every_public_name_is_on_the_page() -> None:
     }
     public |= {f"rankplan.testing.{name}" for name in testing.__all__}
     assert public <= documented()
+
+
+def test_the_rooms_are_in_their_order() -> None:
+    _, _, table = (DOCS / "architecture.md").read_text().partition("| room | what is in it |\n|---|---|\n")
+    assert re.findall(r"^\| `(\w+)` \|", table.partition("\n\n")[0], re.MULTILINE) == ROOMS
