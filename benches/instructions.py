@@ -44,9 +44,7 @@ def main() -> int:
         far |= abs(change) > room
         print(f"  {work:<16}{counted:>14,}{change:>+9.1%}{'  <- too far' if abs(change) > room else ''}")
     if far:
-        print(
-            "more is to be explained or taken out; where the change is meant: python benches/instructions.py --update"
-        )
+        print("find out what changed; if that is meant, keep the counts: python benches/instructions.py --update")
     return int(far)
 
 

@@ -281,6 +281,11 @@ impl<'a> Builder<'a> {
     fn segment(&mut self, segment: &Segment<'_>) {
         let Segment { ranges, resources, processes, .. } = *segment;
         if processes >= resources {
+            if !self.pool.by_node() {
+                // One device a process: the column runs on, whatever the blocks.
+                let first = self.table.devices.len() as u32;
+                self.table.device_starts.extend(first + 1..=first + processes);
+            }
             for range in ranges {
                 self.pieces(*range, |builder, local, count| builder.share(local, count, processes / resources));
             }
@@ -315,7 +320,6 @@ impl<'a> Builder<'a> {
     /// `count` resources of the current block from a local index on, each for `sharing` processes.
     fn share(&mut self, local: u32, count: u32, sharing: u32) {
         if !self.pool.by_node() {
-            let first = self.table.devices.len() as u32;
             if sharing == 1 {
                 self.table.devices.extend((local..local + count).map(|index| index as u16));
             } else {
@@ -323,7 +327,6 @@ impl<'a> Builder<'a> {
                     (local..local + count).flat_map(|index| std::iter::repeat_n(index as u16, sharing as usize));
                 self.table.devices.extend(shared);
             }
-            self.table.device_starts.extend(first + 1..=first + count * sharing);
         }
         self.push(count * sharing);
     }
