@@ -1,4 +1,4 @@
-"""The documentation as a site: ``sphinx-build -W --keep-going -q -b html docs target/docs``. It needs no network."""
+"""The documentation as a site: ``sphinx-build -E -W --keep-going -q -b html docs target/docs``. It needs no network."""
 
 from __future__ import annotations
 import __future__
