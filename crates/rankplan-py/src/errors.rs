@@ -44,7 +44,7 @@ fn exception(py: Python<'_>, text: Option<&str>, faults: Vec<Diagnostic>) -> PyR
     Ok(PyErr::from_value(errors.getattr("refusal")?.call1((list,))?))
 }
 
-/// The codes of every rule, in the order of the documentation.
+/// Return the codes of every rule; the list is closed.
 #[pyfunction]
 pub fn error_codes() -> Vec<&'static str> {
     Code::ALL.iter().map(|code| code.slug()).collect()

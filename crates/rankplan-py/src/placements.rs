@@ -15,7 +15,7 @@ use crate::placement::{Placement, kind_from, kind_name};
 use crate::rank_set::RankSet;
 use crate::topology::{Inventory, SpecState};
 
-/// The placements of one component, in rank order: columns, of which a row becomes an object when it is asked for.
+/// A sequence of `Placement`, in rank order. Rows are kept as columns, and one becomes an object when it is asked for.
 #[pyclass(frozen, eq, sequence, module = "rankplan._core")]
 #[derive(Clone)]
 pub struct Placements {
@@ -167,7 +167,7 @@ impl Placements {
         self.table.bytes()
     }
 
-    /// The accelerators that the component uses, counted node by node over the whole cluster.
+    /// Return the accelerators that the component uses, counted node by node over the whole cluster.
     fn accelerators(&self) -> RankSet {
         RankSet(self.table.accelerators(&self.inventory, self.ranks()))
     }
@@ -178,7 +178,7 @@ impl Placements {
         self.is_whole()
     }
 
-    /// The same rows with another visibility.
+    /// Return the same rows with another visibility.
     fn isolated(&self, isolate: bool) -> Self {
         Placements { isolate, ..self.clone() }
     }

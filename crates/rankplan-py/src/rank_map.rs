@@ -24,7 +24,7 @@ impl RankMap {
             .map_err(|faults| refuse(py, Some(text), faults))
     }
 
-    /// The map in which each process uses one of these lists of ranks.
+    /// Return the map in which each process uses one of these lists of ranks.
     #[staticmethod]
     fn from_lists(py: Python<'_>, lists: Vec<Vec<u32>>) -> PyResult<Self> {
         rankplan_core::RankMap::from_lists(lists).map(RankMap).map_err(|fault| refuse(py, None, vec![fault]))

@@ -7,7 +7,7 @@ use rankplan_core::syntax::parse_rank_set;
 
 use crate::errors::{refuse, text_of};
 
-/// A set of ranks, kept as ranges.
+/// A set of ranks, kept as ranges; with `|`, `&` and `-`, and `[i]` for the i-th rank.
 #[pyclass(frozen, eq, hash, from_py_object, module = "rankplan._core")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RankSet(pub rankplan_core::RankSet);
