@@ -268,7 +268,9 @@ def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
     from matplotlib import pyplot
 
     matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "rankplan", "font.size": 9})
+    grey = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "#808080")
+    style = {"svg.fonttype": "none", "svg.hashsalt": "rankplan", "font.size": 9, "savefig.transparent": True}
+    matplotlib.rcParams.update({**style, **grey})  # readable on light and on dark
     figure, axes = pyplot.subplots(1, 2, figsize=(9.5, 4.2), sharey=True, layout="constrained")
     for axis, results, title in zip(axes, (valid, refused), ("planned", "refused"), strict=True):
         for index, found in enumerate(results):
