@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from functools import lru_cache
+from itertools import chain, groupby
 from typing import Any
 
 from rich.table import Table
@@ -63,11 +64,17 @@ def sees(row: Placement) -> str:
 
 def ids(accelerator_type: str, visible: list[str]) -> str:
     """Return accelerators in the node's own ids, with what they are: ``NV_GPU 0-7``."""
+    return _ids(accelerator_type, tuple(visible))
+
+
+@lru_cache(maxsize=1024)  # most nodes of a cluster have the same ids
+def _ids(accelerator_type: str, visible: tuple[str, ...]) -> str:
     if not visible:
         return "-"
     # Only ids that are small numbers in order can be folded; a serial number may look like one and be no rank.
-    folds = all(re.fullmatch("0|[1-9][0-9]{0,8}", item) for item in visible) and visible == sorted(visible, key=int)
-    return f"{accelerator_type} {RankSet(map(int, visible)) if folds else ','.join(visible)}"
+    numbers = [int(item) for item in visible if re.fullmatch("0|[1-9][0-9]{0,8}", item)]
+    folds = len(numbers) == len(visible) and numbers == sorted(numbers)
+    return f"{accelerator_type} {RankSet(numbers) if folds else ','.join(visible)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +114,9 @@ def _nodes(rows: Placements) -> Iterator[_Node]:
 
 def _seen(rows: list[Placement]) -> str:
     """Return what all processes of one node see together, and whether each sees its own part of it only."""
-    seen = list(dict.fromkeys(name for row in rows for name in row.visible_accelerators))
-    apart = any(row.visible_accelerators != seen for row in rows)
+    each = [row.visible_accelerators for row in rows]
+    seen = list(dict.fromkeys(chain.from_iterable(each)))
+    apart = any(visible != seen for visible in each)
     return f"{ids(rows[0].accelerator_type, seen)}{', each its own' if apart else ''}"
 
 
