@@ -207,6 +207,16 @@ def test_control_characters_of_a_config_do_not_reach_the_terminal(folder: Path) 
     assert done.returncode == 1 and "\x1b" not in done.stderr and "is not a label" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["plan", "show"])
+def test_a_name_that_the_terminal_cannot_show_is_shown_otherwise(
+    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    (folder / "name.yaml").write_text("cluster: {num_nodes: 1, component_placement: {actör: 0}}\n", encoding="utf-8")
+    done = rankplan(folder, command, "name.yaml")
+    assert done.returncode == 0 and "act\\xf6r" in done.stdout
+
+
 def test_a_reader_that_has_seen_enough_ends_it(folder: Path) -> None:
     (folder / "large.yaml").write_text("cluster: {num_nodes: 1000, component_placement: {actor: all}}\n")
     command = f"{sys.executable} -m rankplan plan large.yaml --format csv | head -1"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import click
 
 from rankplan.cli.check import check
@@ -25,6 +28,9 @@ def main() -> None:
     For completion put eval "$(_RANKPLAN_COMPLETE=bash_source rankplan)" into ~/.bashrc; zsh_source and fish_source do
     it for those shells.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name may have what the terminal's encoding has not
 
 
 main.add_command(check)
