@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -197,6 +198,16 @@ def test_sharing_that_was_not_asked_for_is_named(tmp_path: Path) -> None:
         AssertionError, match="'actor', rank 3: it may not share accelerator 0 of node 1 with rank 2 of 'actor'"
     ):
         check_plan(PLAN, sharing=())
+
+
+def test_a_plan_of_many_nodes_takes_a_moment() -> None:
+    """Every row is looked up, and none makes a list of all nodes."""
+    many = 30_000
+    section = {"num_nodes": many, "component_placement": {"actor": "all"}}
+    plan = ComponentPlacement({"cluster": section}, Inventory.uniform(num_nodes=many, accelerators=1)).plan()
+    started = time.perf_counter()
+    check_plan(plan, sharing=())
+    assert time.perf_counter() - started < 10
 
 
 def test_plans_of_other_dialects() -> None:

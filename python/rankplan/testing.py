@@ -486,6 +486,7 @@ class _Known:
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
+        self.nodes = range(inventory.num_nodes)
         self.node = cache(inventory.node)
         self.labels = frozenset(inventory.group_labels)
         self.kind_and_counts = cache(self._kind_and_counts)
@@ -502,7 +503,7 @@ class _Known:
         """Return what is wrong with where a process is and what it has, if anything."""
         home, label, devices = row.cluster_node_rank, row.node_group_label, row.devices
         nodes = {home, *(node for node, _ in devices)}
-        if strange := nodes.difference(range(self.inventory.num_nodes)):
+        if strange := {node for node in nodes if node not in self.nodes}:
             return f"node {min(strange)} is not there; the cluster has {self.inventory.num_nodes}"
         if label not in self.labels:
             return f"node group {label!r} is not there"
