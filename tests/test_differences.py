@@ -47,9 +47,10 @@ def test_the_page_has_every_row_of_the_table_of_deliberate_differences() -> None
 def test_every_row_of_the_page_has_an_example() -> None:
     """The programs of the page are run by test_documents.py; what they print starts with the number of the row."""
     page = PAGE.read_text()
-    printed = [
-        line.split()[0] for block in re.findall(r"```output\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
-    ]
+    printed = re.findall(r"^(\d+) (.*)", "".join(re.findall(r"```output\n(.*?)```", page, re.DOTALL)), re.MULTILINE)
     numbers = [row[-1] for row in rows(page)]
     assert numbers == [str(number + 1) for number in range(len(numbers))]
-    assert sorted(filter(str.isdecimal, printed), key=int) == numbers
+    assert sorted((number for number, _ in printed), key=int) == numbers
+    for _, ours, number in rows(page):
+        if code := re.fullmatch(r"`([a-z-]+)`", ours):
+            assert dict(printed)[number].startswith(f"{code[1]}: "), f"row {number} is refused with another code"
