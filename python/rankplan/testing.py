@@ -10,7 +10,7 @@ It needs Hypothesis, which comes with ``pip install 'rankplan[testing]'``::
         check_plan(plan)
         ...
 
-What is drawn shrinks towards one node, one component and one process; nothing is filtered.
+What is drawn shrinks towards few nodes, components and processes; nothing is filtered.
 """
 
 from __future__ import annotations
