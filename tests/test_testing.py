@@ -200,6 +200,11 @@ def test_sharing_that_was_not_asked_for_is_named(tmp_path: Path) -> None:
         check_plan(PLAN, sharing=())
 
 
+def test_one_pair_is_not_taken_for_pairs() -> None:
+    with pytest.raises(ValueError, match=r"sharing is pairs of components, .*; 'actor' is no pair"):
+        check_plan(PLAN, sharing=("actor", "actor"))  # type: ignore[arg-type]
+
+
 def test_a_plan_of_many_nodes_takes_a_moment() -> None:
     """Every row is looked up, and none makes a list of all nodes."""
     many = 30_000

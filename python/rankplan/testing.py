@@ -442,9 +442,10 @@ def check_plan(plan: Plan, sharing: Iterable[tuple[str, str]] | None = None) -> 
     on the same accelerator (or robot), ``("actor", "actor")`` for several processes of one component; ``()`` when none
     may. Without it, whatever is shared counts as asked for.
 
-    Raises ``AssertionError`` naming component, rank and what is wrong. Its cost is linear in rows and nodes.
+    Raises ``AssertionError`` naming component, rank and what is wrong, and ``ValueError`` for ``sharing`` that is not
+    pairs. Its cost is linear in rows and nodes.
     """
-    allowed = None if sharing is None else {frozenset(pair) for pair in sharing}
+    allowed = None if sharing is None else set(map(_pair, sharing))
     users: dict[tuple[str, int, int], dict[str, int]] = {}
     known = _Known(plan.inventory)
     for component, rows in plan.items():
@@ -479,6 +480,13 @@ def check_plan(plan: Plan, sharing: Iterable[tuple[str, str]] | None = None) -> 
                         what = f"{row.resource_type} {device[1]} of node {device[0]}"
                         raise AssertionError(f"{who}: it may not share {what} with rank {its_rank} of {other!r}")
                 here.setdefault(component, rank)
+
+
+def _pair(names: tuple[str, str]) -> frozenset[str]:
+    """Return what is asked to share, and refuse a pair that was given for a list of pairs."""
+    if isinstance(names, str) or len(names) != 2:
+        raise ValueError(f"sharing is pairs of components, e.g. [('actor', 'rollout')]; {names!r} is no pair")
+    return frozenset(names)
 
 
 class _Known:
