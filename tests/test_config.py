@@ -358,6 +358,8 @@ REFUSED = [
     (group(ENV + "    env_var: 3"), "9:11 unknown-key: `env_var` is not known here", "did you mean `env_vars`?"),
     (group(ENV + "    env_vars: A=1"), "9:21 invalid-value: 'A=1' is not a list of variables", VARIABLE),
     (group(ENV + "    env_vars:\n      - A=1"), "10:15 invalid-value: 'A=1' is not one variable", VARIABLE),
+    (group(ENV + "    env_vars:\n      - A"), "10:15 invalid-value: 'A' is not one variable", VARIABLE),
+    (group(ENV + "    env_vars:\n      - 5"), "10:15 invalid-value: 5 is not one variable", VARIABLE),
     (
         group(ENV + "    env_vars:\n      - {A: 1, B: 2}"),
         "10:15 invalid-value: {'A': 1, 'B': 2} is not one variable",

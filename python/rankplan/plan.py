@@ -13,8 +13,6 @@ from itertools import chain, combinations, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from rankplan._core import Placement, Placements, RankSet
 from rankplan.config.faults import did_you_mean
 from rankplan.config.models import ClusterSection
@@ -228,7 +226,6 @@ class Plan(Mapping[str, Placements]):
                 raise
             raise _refused(error.message, file) from None
         except (
-            ValidationError,
             ValueError,
             KeyError,
             TypeError,

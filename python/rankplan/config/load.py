@@ -127,11 +127,9 @@ class Document:
             message = " ".join(part for part in (error.context, error.problem) if part)
             raise PlacementError([self.refuse(f"this is not YAML: {message}", mark)]) from None
         except yaml.reader.ReaderError as error:
-            # The C parser gives the character as a number, the other one as text.
-            code = error.character if isinstance(error.character, int) else ord(error.character)
-            before = _LINE_BREAK.split(text[: text.find(chr(code))])
+            before = _LINE_BREAK.split(text[: text.find(chr(error.character))])
             mark = yaml.Mark(file, 0, len(before) - 1, len(before[-1]), None, 0)
-            message = f"this is not YAML: the control character U+{code:04X} is not allowed"
+            message = f"this is not YAML: the control character U+{error.character:04X} is not allowed"
             raise PlacementError([self.refuse(message, mark, help="take the character out")]) from None
 
     def _check_depth(self, text: str) -> None:
