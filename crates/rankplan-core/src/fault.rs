@@ -242,7 +242,8 @@ impl Context<'_> {
 
     fn no_resources(&self) -> Diagnostic {
         let Some(pool) = self.pool else {
-            return Diagnostic::new(Code::NoResources, "there are no resources to place processes on");
+            return Diagnostic::new(Code::NoResources, "there are no resources to place processes on")
+                .help("give the number of resources there are, one or more");
         };
         Diagnostic::new(Code::NoResources, format!("{} no {} to place processes on", pool.has(), pool.noun(2)))
             .help("select another node group, or place by node with `node_group: node`")

@@ -1,5 +1,6 @@
 //! `Placements`: the rows of one component.
 
+use std::iter::repeat_n;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -168,8 +169,8 @@ impl Placements {
     }
 
     /// Return the accelerators that the component uses, counted node by node over the whole cluster.
-    fn accelerators(&self) -> RankSet {
-        RankSet(self.table.accelerators(&self.inventory, self.ranks()))
+    fn accelerators(&self, py: Python<'_>) -> RankSet {
+        RankSet(py.detach(|| self.table.accelerators(&self.inventory, self.ranks())))
     }
 
     /// Whether these are all processes of the component, in rank order, and not a slice.
@@ -193,8 +194,10 @@ impl Placements {
         };
         let table = &*self.table;
         let (places, sizes) = (table.placement_node_rank(), table.local_world_size());
-        let of_rows =
-            |column: &[u32]| packed(py, self.len, self.ranks().map(|rank| column[rank as usize].to_le_bytes()));
+        let of_rows = |column: &[u32]| match self.is_whole() {
+            true => words(py, column),
+            false => packed(py, self.len, self.ranks().map(|rank| column[rank as usize].to_le_bytes())),
+        };
         set("rank", packed(py, self.len, self.ranks().map(u32::to_le_bytes)), "<u4")?;
         set("cluster_node_rank", of_rows(table.cluster_node_rank()), "<u4")?;
         set("placement_node_rank", of_rows(places), "<u4")?;
@@ -202,19 +205,29 @@ impl Placements {
         let sizes = self.ranks().map(|rank| sizes[places[rank as usize] as usize].to_le_bytes());
         set("local_world_size", packed(py, self.len, sizes), "<u4")?;
 
-        let counts = || self.ranks().map(|rank| table.devices_of(ProcessRank(rank)).len() as u32);
-        let ends = counts().scan(0, |end, count| {
-            *end += count;
-            Some(*end)
-        });
-        let starts = std::iter::once(0).chain(ends).map(u32::to_le_bytes);
-        set("device_starts", packed(py, self.len + 1, starts), "<u4")?;
-        let num_devices = counts().sum::<u32>() as usize;
-        let rows = self.ranks().filter_map(|rank| table.row(ProcessRank(rank)));
-        let nodes = rows.flat_map(|row| row.places()).map(|(node, _)| node.0.to_le_bytes());
-        set("device_node_rank", packed(py, num_devices, nodes), "<u4")?;
-        let devices = self.ranks().flat_map(|rank| &table.devices()[table.devices_of(ProcessRank(rank))]);
-        set("devices", packed(py, num_devices, devices.map(|device| device.to_le_bytes())), "<u2")?;
+        let devices_of = |rank| table.devices_of(ProcessRank(rank));
+        let num_devices = self.ranks().map(|rank| devices_of(rank).len()).sum();
+        if self.is_whole() && !table.device_starts().is_empty() {
+            set("device_starts", words(py, table.device_starts()), "<u4")?;
+            set("devices", halves(py, table.devices()), "<u2")?;
+        } else {
+            let ends = self.ranks().scan(0, |end, rank| {
+                *end += devices_of(rank).len() as u32;
+                Some(*end)
+            });
+            let starts = std::iter::once(0).chain(ends).map(u32::to_le_bytes);
+            set("device_starts", packed(py, self.len + 1, starts), "<u4")?;
+            let devices = self.ranks().flat_map(|rank| &table.devices()[devices_of(rank)]);
+            set("devices", packed(py, num_devices, devices.map(|device| device.to_le_bytes())), "<u2")?;
+        }
+        let nodes = if table.elsewhere().is_empty() {
+            let here = |rank| repeat_n(table.cluster_node_rank()[rank as usize].to_le_bytes(), devices_of(rank).len());
+            packed(py, num_devices, self.ranks().flat_map(here))
+        } else {
+            let rows = self.ranks().filter_map(|rank| table.row(ProcessRank(rank)));
+            packed(py, num_devices, rows.flat_map(|row| row.places()).map(|(node, _)| node.0.to_le_bytes()))
+        };
+        set("device_node_rank", nodes, "<u4")?;
         Ok(columns)
     }
 

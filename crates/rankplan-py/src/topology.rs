@@ -42,13 +42,14 @@ impl Inventory {
     }
 
     /// All accelerators, counted node by node.
-    fn accelerators(&self) -> RankSet {
-        RankSet(self.0.accelerators())
+    fn accelerators(&self, py: Python<'_>) -> RankSet {
+        RankSet(py.detach(|| self.0.accelerators()))
     }
 
     /// Accelerators, counted node by node, as local indices by node rank.
-    fn by_node(&self, accelerators: &RankSet) -> BTreeMap<u32, RankSet> {
-        self.0.by_node(&accelerators.0).into_iter().map(|(node, local)| (node.0, RankSet(local))).collect()
+    fn by_node(&self, py: Python<'_>, accelerators: &RankSet) -> BTreeMap<u32, RankSet> {
+        let found = py.detach(|| self.0.by_node(&accelerators.0));
+        found.into_iter().map(|(node, local)| (node.0, RankSet(local))).collect()
     }
 }
 
