@@ -178,9 +178,9 @@ def duration(seconds: float) -> str:
 
 
 def table(results: list[Measured], sizes: list[int], with_bytes: bool) -> list[list[str]]:
-    """Return the cells of a table: the time at each size, the ratio to the oracle, bytes a row and growth."""
+    """Return the cells of a table: the time at each size, the ratio to the oracle, bytes per row and growth."""
     head = ["", *(f"{size:,}" for size in sizes), "the oracle takes", "growth"]
-    rows = [head + (["bytes a row"] if with_bytes else [])]
+    rows = [head + (["bytes per row"] if with_bytes else [])]
     for found in results:
         times = [duration(found.ours[size]) if size in found.ours else "" for size in sizes]
         size, plain = list(found.plain.items())[-1]
