@@ -224,6 +224,29 @@ def test_a_reader_that_has_seen_enough_ends_it(folder: Path) -> None:
     assert done.stdout.startswith("component,rank,") and "Traceback" not in done.stderr and "Broken" not in done.stderr
 
 
+@pytest.mark.parametrize("arguments", [["check", "fine.yaml", "fine.yaml", "--nodes", "2x8"], ["schema"], ["explain"]])
+def test_an_output_that_is_closed_or_full_is_no_traceback(folder: Path, arguments: list[str]) -> None:
+    command = f"{sys.executable} -m rankplan {' '.join(arguments)}"
+    closed = subprocess.run(["bash", "-c", f"{command} | true"], cwd=folder, text=True, capture_output=True)
+    assert closed.stderr == ""
+    full = subprocess.run(["bash", "-c", f"{command} > /dev/full"], cwd=folder, text=True, capture_output=True)
+    assert full.returncode == 1 and "Traceback" not in full.stderr and "No space left" in full.stderr
+
+
+@pytest.mark.parametrize("command", [["check"], ["convert", "--to", "roll"], ["run", "--simulate", "2x8"]])
+def test_a_saved_plan_is_no_config(folder: Path, command: list[str]) -> None:
+    rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8", "--save", "plan.json")
+    done = rankplan(folder, *command, "plan.json")
+    assert (done.returncode, done.stdout) == (1, "") and "this is a saved plan and no config" in done.stderr
+
+
+def test_a_saved_plan_does_not_come_through_a_pipe(folder: Path) -> None:
+    rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8", "--save", "plan.json")
+    command = f"cat plan.json | {sys.executable} -m rankplan show /dev/stdin"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, text=True, capture_output=True)
+    assert (done.returncode, done.stdout) == (1, "") and "this is a saved plan and no config" in done.stderr
+
+
 def test_a_folded_table_says_how_many_only_where_it_is_one_number(folder: Path) -> None:
     # On each node one process has four accelerators, and four have one each.
     parts = [f"{8 * n}-{8 * n + 3}:{5 * n},{8 * n + 4}-{8 * n + 7}:{5 * n + 1}-{5 * n + 4}" for n in range(20)]

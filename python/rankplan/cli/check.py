@@ -40,6 +40,8 @@ def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | N
         with faults_end_it():
             try:
                 _check(file, choice, dialect_name)
+            except BrokenPipeError:
+                raise
             except EXPECTED as error:
                 show(error)
                 faulty += 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from rankplan.cli.common import faults_end_it
 from rankplan.config.hardware import hardware_model, hardware_types
 from rankplan.config.models import ClusterSection
 
@@ -18,7 +19,8 @@ def schema() -> None:
     A YAML language server takes it for a config that begins with "# yaml-language-server: $schema=FILE". It knows the
     keys of the cluster section and the kinds of their values; rankplan check knows all rules.
     """
-    click.echo(json.dumps(config_schema(), indent=2))
+    with faults_end_it():
+        click.echo(json.dumps(config_schema(), indent=2))
 
 
 def config_schema() -> dict[str, Any]:

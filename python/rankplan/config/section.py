@@ -104,6 +104,10 @@ def read_config(config: Config) -> Reading:
     if not isinstance(config, Mapping):
         raise PlacementError([not_a_mapping("the config", config)])
     outer = Reading(ClusterSection.model_construct(num_nodes=1), document=document, prefix=prefix)
+    if {"rankplan", "inventory", "components"} <= set(config):
+        help = "Plan.load reads it, and rankplan plan, show, diff and env take such a file (not a pipe)"
+        outer.add((), Diagnostic("invalid-value", "this is a saved plan and no config", help))
+        _raise(outer)
     section = dict(_items(config, ["cluster"] if "cluster" in config else [], (), outer)).get("cluster")
     if outer.faults:
         _raise(outer)
