@@ -44,7 +44,11 @@ def test_all_codes_are_listed() -> None:
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("proces-gap", "did you mean `process-gap`?"), ("zzz", "some of the codes are: syntax, reversed-range,")],
+    [
+        ("proces-gap", "did you mean `process-gap`?"),
+        ("zzz", "some of the codes are: syntax, reversed-range,"),
+        ("zzz", " more (`rankplan explain` lists all)"),
+    ],
 )
 def test_a_code_that_is_not_there_is_wrong_usage(code: str, message: str) -> None:
     done = CliRunner().invoke(main, ["explain", code])

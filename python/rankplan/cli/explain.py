@@ -112,7 +112,7 @@ class _Code(click.ParamType):  # type: ignore[type-arg]
         """Return the rule."""
         if value not in rules():
             help = did_you_mean(str(value), rules(), "some of the codes are")
-            self.fail(f"`{value}` is no code; {help} `rankplan explain` lists all", param, ctx)
+            self.fail(f"`{value}` is no code; {help} (`rankplan explain` lists all)", param, ctx)
         return rules()[value]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
