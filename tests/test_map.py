@@ -387,6 +387,15 @@ def test_a_browser_reaches_the_cells_by_keyboard(tmp_path: Path) -> None:
 
 
 @in_browser
+def test_a_page_with_a_very_long_name_is_no_wider_than_the_window(tmp_path: Path) -> None:
+    plan = plan_of({"a" * 400: "0-3", "b" * 400: "0-3"}, Inventory.uniform(1, 4))
+    script = "<script>document.body.id = document.documentElement.scrollWidth > innerWidth ? 'wide' : 'fits';</script>"
+    (tmp_path / "map.html").write_text(page(plan, "c" * 400) + script)
+    document = opened(tmp_path, "map.html")
+    assert [attributes.get("id") for tag, attributes, _ in document.elements if tag == "body"] == ["fits"]
+
+
+@in_browser
 def test_a_browser_takes_the_picture(tmp_path: Path) -> None:
     plan = hostile()
     (tmp_path / "map.svg").write_text(svg(plan, HOSTILE))
