@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -115,6 +116,25 @@ def test_a_file_that_is_no_plan_is_refused(content: bytes, tmp_path: Path) -> No
     with pytest.raises(PlacementError) as refused:
         Plan.load(path)
     assert refused.value.code == "invalid-plan"
+
+
+def test_of_a_plan_that_was_cut_off_the_place_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    plan_of({"actor": "0-3"}).save(path)
+    path.write_text(path.read_text()[:60])
+    with pytest.raises(PlacementError, match="its JSON breaks off or is wrong at line 3, column"):
+        Plan.load(path)
+
+
+def test_who_may_read_a_plan_stays_as_it_was(tmp_path: Path) -> None:
+    # A new file is as the user's mask has it.
+    path, new = tmp_path / "plan.json", tmp_path / ("p" * 250 + ".json")
+    path.touch(0o600)
+    for file in (path, new):
+        plan_of({"actor": "0-3"}).save(file)
+    (tmp_path / "other").touch()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert new.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def test_a_plan_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:

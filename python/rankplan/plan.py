@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations, islice, zip_longest
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,9 @@ class Plan(Mapping[str, Placements]):
             if content["cluster"] is not None:
                 inventory = inventory.with_config(ClusterSection.model_validate(content["cluster"]))
             rows = {name: _restored(inventory, state) for name, state in content["components"].items()}
+        except JSONDecodeError as error:
+            where = f"line {error.lineno}, column {error.colno}"
+            raise _refused(f"the file is not a plan: its JSON breaks off or is wrong at {where}", file) from None
         except PlacementError as error:
             if error.code == "invalid-plan" and error.file:
                 raise
