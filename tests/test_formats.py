@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -67,6 +68,14 @@ def test_a_hostfile_cannot_come_back_to_a_host_and_needs_addresses() -> None:
     assert "write a rankfile" in done.stderr and not Path("hosts").exists()
     done = plan("--format", "hostfile", "--component", "actor", nodes="--nodes=3x8")
     assert done.exit_code == 1 and "node 0 has no address" in done.stderr and "`ip` or a `hostname`" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["hostfile", "rankfile"])
+@pytest.mark.parametrize("host", ["a b", "x slots=9", "#a", "a\nb", "a=b"])
+def test_a_name_that_is_no_host_is_refused(form: str, host: str) -> None:
+    Path("odd.yaml").write_text(json.dumps({"nodes": [{"ranks": "0-2", "accelerators": 8, "hostname": host}]}))
+    done = plan("--format", form, "--component", "actor", nodes="--inventory=odd.yaml")
+    assert (done.exit_code, done.stdout) == (1, "") and f"node 0 is called {host!r}" in done.stderr
 
 
 @pytest.mark.parametrize(

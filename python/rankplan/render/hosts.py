@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -13,11 +14,12 @@ from rankplan.plan import Plan
 def hostfile(plan: Plan, component: str) -> Iterator[str]:
     """Yield ``host slots=n`` for each node, in the order of the ranks: n processes of the component run there.
 
-    Raises `RankplanError` for a node without an address, and where filling host after host is not the plan.
+    Raises `RankplanError` for a node without an address, or with one that is no host's name, and where filling host
+    after host is not the plan.
     """
     seen = set()
     for node, rows in groupby(plan[component], key=lambda row: row.cluster_node_rank):
-        host = address(plan.inventory, node)
+        host = _host(plan.inventory, node)
         if host is None:
             raise RankplanError(
                 f"node {node} has no address\n"
@@ -37,14 +39,25 @@ def rankfile(plan: Plan, component: str) -> Iterator[str]:
     """Yield ``rank n=host slot=m`` for each process.
 
     The host is an address, or ``+n`` with the node rank where not every node has one. A slot is a CPU core, of which a
-    plan knows nothing: it is the local rank.
+    plan knows nothing: it is the local rank. Raises `RankplanError` for an address that is no host's name.
     """
     nodes = {row.cluster_node_rank for row in plan[component]}
-    hosts = {node: address(plan.inventory, node) for node in nodes}
+    hosts = {node: _host(plan.inventory, node) for node in nodes}
     relative = None in hosts.values()
     for row in plan[component]:
         node = row.cluster_node_rank
         yield f"rank {row.rank}={f'+n{node}' if relative else hosts[node]} slot={row.local_rank}\n"
+
+
+def _host(inventory: Inventory, node_rank: int) -> str | None:
+    """Return the address as Open MPI's files can hold it: blanks and line ends, = and # have a meaning there."""
+    host = address(inventory, node_rank)
+    if host is not None and re.search(r"[\s=#]", host):
+        raise RankplanError(
+            f"node {node_rank} is called {host!r}, which Open MPI would not read as one host\n"
+            "help: mend its `ip` or its `hostname` in the inventory"
+        )
+    return host
 
 
 def address(inventory: Inventory, node_rank: int) -> str | None:
