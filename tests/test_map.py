@@ -24,6 +24,7 @@ from rankplan.render.map.model import map_of
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
+from rankplan.render.tables import sharing_lines
 from test_assignment import Case, planned, valid_cases
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -199,6 +200,24 @@ def test_ten_thousand_nodes_are_one_screen() -> None:
     assert "nodes 5001-9989: the same, with rollout 4-19959, env 5001-9989" in shown
     assert "nodes 9991-9999: the same, with env 9991-9999" in shown
     assert len(svg(plan)) < 60_000 and len(page(plan, "large")) < 60_000
+
+
+def test_what_is_scattered_over_very_many_nodes_is_counted() -> None:
+    text = ",".join(str(8 * node + node % 7) for node in range(2_000) if node % 3)
+    plan = plan_of({"actor": text, "rollout": text}, Inventory.uniform(2_000, 8))
+    assert sharing_lines(plan) == [
+        "collocated",
+        "  actor and rollout share 1333 on 1333 nodes, 2 processes on each",
+        "idle: 14667 on 2000 nodes",
+    ]
+
+
+def test_a_plan_of_nothing_is_nodes_alone() -> None:
+    assert terminal(plan_of({}, Inventory.uniform(1, 1)))[:3] == [
+        "1 node, 1 accelerator, 0 processes",
+        "",
+        "node 0  1 x NV_GPU",
+    ]
 
 
 def test_what_is_folded_and_what_is_shown_is_everything() -> None:

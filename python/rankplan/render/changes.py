@@ -49,9 +49,7 @@ class Side:
         if self.resource == "node":
             text = f"node{'s' if len(self.nodes) > 1 else ''} {RankSet(self.nodes)}"
             return text if len(text) <= _WIDEST else f"{len(self.nodes)} nodes"
-        text = by_nodes({node: RankSet(indices) for node, indices in self.nodes.items()})
-        if len(text) > _WIDEST:
-            text = f"{sum(len(set(indices)) for indices in self.nodes.values())} on {len(self.nodes)} nodes"
+        text = by_nodes({node: RankSet(indices) for node, indices in self.nodes.items()}, _WIDEST)
         return text if self.resource == "accelerator" else f"{self.resource}: {text}"
 
     def sight(self) -> str:

@@ -136,15 +136,21 @@ def _span(numbers: set[int]) -> str:
     return str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)}-{max(numbers)}"
 
 
-def by_nodes(accelerators: Mapping[int, RankSet]) -> str:
-    """Return accelerators by node as text, equal nodes folded: ``nodes 0-3: 4-7; node 5: 0``."""
+def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
+    """Return accelerators by node as text, equal nodes folded: ``nodes 0-3: 4-7; node 5: 0``.
+
+    Of what is longer than ``room``, only how many they are.
+    """
     parts = []
     nodes: dict[RankSet, list[int]] = {}
     for node, local in accelerators.items():
         nodes.setdefault(local, []).append(node)
     for local, ranks in nodes.items():
         parts.append(f"{'node' if len(ranks) == 1 else 'nodes'} {RankSet(ranks)}: {local}")
-    return "; ".join(parts)
+    text, count = "; ".join(parts), len(accelerators)
+    if len(text) <= room:
+        return text
+    return f"{sum(map(len, accelerators.values()))} on {count} {'node' if count == 1 else 'nodes'}"
 
 
 def sharing_lines(plan: Plan) -> list[str]:

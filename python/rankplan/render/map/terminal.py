@@ -62,7 +62,8 @@ def _legend(legend: tuple[Component, ...], width: int) -> Iterator[Text]:
             yield line
             line = Text()
         line = Text("   ").join([line, entry]) if line else entry
-    yield line
+    if line:
+        yield line
 
 
 def _part(part: Strip, margin: int, cell: int) -> Iterator[Text]:
