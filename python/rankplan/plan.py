@@ -50,6 +50,9 @@ class PlanDiff:
     def __bool__(self) -> bool:
         return bool(self.moved or self.appeared or self.went)
 
+    def __repr__(self) -> str:
+        return f"<PlanDiff: {len(self.moved)} moved, {len(self.appeared)} appeared, {len(self.went)} went>"
+
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
@@ -62,6 +65,9 @@ class Sharing:
 
     kind: str
     pairs: dict[tuple[str, str], dict[int, RankSet]]
+
+    def __repr__(self) -> str:
+        return f"<Sharing: {self.kind}, pairs: {len(self.pairs)}>"
 
 
 @dataclass(frozen=True, slots=True)
