@@ -388,6 +388,13 @@ def test_a_browser_shows_cells_tooltips_and_the_filter(tmp_path: Path) -> None:
 
 
 @in_browser
+def test_an_address_that_was_mangled_filters_by_what_it_still_says(tmp_path: Path) -> None:
+    (tmp_path / "map.html").write_text(page(plan_of({"actor": "0-1", "env": "0-1"}, Inventory.uniform(1, 2)), "a"))
+    off = [band["data-component"] for band in opened(tmp_path, "map.html", "#filter=100%,env").of_class("off")]
+    assert off == ["actor", "actor"]
+
+
+@in_browser
 def test_a_browser_reaches_the_cells_by_keyboard(tmp_path: Path) -> None:
     plan = plan_of({"actor": "0-3", "rollout": "0-3:0-1"}, Inventory.uniform(1, 4))
     keys = """<script>

@@ -23,9 +23,13 @@ function toggle(component) {
   history.replaceState(null, "", location.pathname + location.search + (names && "#filter=" + names));
 }
 
+function decoded(name) {
+  try { return decodeURIComponent(name); } catch { return name; }
+}
+
 function read() {
   chosen.clear();
-  const names = location.hash.startsWith("#filter=") ? location.hash.slice(8).split(",").map(decodeURIComponent) : [];
+  const names = location.hash.startsWith("#filter=") ? location.hash.slice(8).split(",").map(decoded) : [];
   for (const button of buttons) if (names.includes(button.dataset.component)) chosen.add(button.dataset.component);
   filter();
 }
