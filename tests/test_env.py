@@ -77,6 +77,16 @@ def test_a_shell_that_reads_it_has_what_a_launch_would_set(shell: str, rank: int
     assert {name: found.get(name) for name in wanted} == wanted
 
 
+@pytest.mark.parametrize(("form", "line"), [("sh", "export PS1='\x1b[31m> '"), ("dotenv", 'PS1="\x1b[31m> "')])
+def test_a_value_with_colours_keeps_them(form: str, line: str) -> None:
+    group = {"label": "g", "node_ranks": 0, "env_configs": [{"node_ranks": 0, "env_vars": [{"PS1": "\x1b[31m> "}]}]}
+    actor = {"node_group": "g", "placement": 0}
+    section = {"num_nodes": 1, "component_placement": {"actor": actor}, "node_groups": [group]}
+    Path("colours.json").write_text(json.dumps({"cluster": section}))
+    done = CliRunner().invoke(main, ["env", "colours.json", "--nodes", "1x1", "--rank", "0", "--format", form])
+    assert line in done.stdout.splitlines()
+
+
 def test_what_is_left_out_and_what_else_is_to_be_known_is_in_comments() -> None:
     done = env("--component", "actor", "--rank", "3")
     assert [line for line in done.stdout.splitlines() if line.startswith("# ")] == [

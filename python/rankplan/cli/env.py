@@ -75,7 +75,8 @@ def env(
             click.echo("# " + "".join(letter if letter.isprintable() else "?" for letter in note))
         for variable, value in environment.items():
             if variable not in unsaid:
-                click.echo(f"{prefix}{variable}={quoted(value)}")
+                # A value that has colours keeps them, wherever it goes.
+                click.echo(f"{prefix}{variable}={quoted(value)}", color=True)
 
 
 def _environment(
