@@ -153,6 +153,14 @@ def test_nodes_and_node_groups_that_differ_are_said() -> None:
     assert not found.blocks and not found.world_sizes
 
 
+def test_no_name_of_a_node_reaches_the_terminal_as_a_colour() -> None:
+    for name, host in (("a", "a"), ("b", "\x1b[31mb\nc")):
+        node = {"ranks": 0, "accelerators": 8, "hostname": host}
+        plan({"num_nodes": 1, "component_placement": {"a": 0}}, Inventory.from_dict({"nodes": [node]})).save(name)
+    done = CliRunner().invoke(main, ["diff", "a", "b"], color=True)
+    assert done.stdout.splitlines()[1:] == [r"node 0  hostname a  hostname '\x1b[31mb\nc'"]
+
+
 def test_another_sight_and_another_node_group_are_changes_of_a_process() -> None:
     cluster = {"num_nodes": 1, "component_placement": {"a": "0-3"}}
     grouped = {

@@ -86,6 +86,7 @@ DAMAGES = {
     "an empty column": lambda plan: plan["components"]["actor"]["cluster_node_rank"].clear(),
     "a faulty inventory": lambda plan: plan["inventory"]["nodes"][0].update(accelerators=-1),
     "no group": lambda plan: plan["components"]["actor"]["node_groups"].clear(),
+    "a name that is a colour": lambda plan: plan["components"].update({"\x1b[31m": plan["components"].pop("actor")}),
     "no rows": lambda plan: [plan["components"]["actor"][key].clear() for key in COLUMNS],
     "a node outside of the group": lambda plan: plan["components"]["front"]["cluster_node_rank"].__setitem__(0, 1),
     "a device outside of the group": lambda plan: plan["components"]["front"].update(elsewhere=[[1, 1]]),

@@ -227,6 +227,8 @@ class Plan(Mapping[str, Placements]):
             inventory = Inventory.from_dict(content["inventory"])
             if content["cluster"] is not None:
                 inventory = inventory.with_config(ClusterSection.model_validate(content["cluster"]))
+            if not all(map(str.isprintable, content["components"])):
+                raise _refused("the name of a component has what cannot be printed", file)
             rows = {name: _restored(inventory, state) for name, state in content["components"].items()}
         except JSONDecodeError as error:
             where = f"line {error.lineno}, column {error.colno}"

@@ -179,7 +179,9 @@ def _fields(content: dict[str, Any] | None) -> str:
 def _value(value: Any) -> str:
     if value is None:
         return "-"
-    return str(value) if isinstance(value, (int, str)) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value if value.isprintable() else repr(value)
+    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False)
 
 
 def _size(plan: Plan, component: str) -> int | None:
