@@ -76,6 +76,14 @@ REFUSED = [
 ]
 
 
+def test_a_name_that_cannot_be_printed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "roll.yaml").write_text('rewards:\n  "\\e[31mred\\n": {world_size: 2}\n')
+    with pytest.raises(PlacementError) as error:
+        roll.plan(tmp_path / "roll.yaml", Inventory.uniform(1, 8))
+    (fault,) = error.value.diagnostics
+    assert (fault.code, fault.line, fault.message) == ("invalid-value", 2, r"'rewards.\x1b[31mred\n' is not a name")
+
+
 @pytest.mark.parametrize("text", DEVICES)
 def test_a_device_mapping_is_read_as_python_reads_it(text: str) -> None:
     assert roll.parse_device_mapping(text) == DEVICES[text]

@@ -186,6 +186,9 @@ def _roles(reader: Reader) -> Iterator[_Role]:
         world_size = reader.value(values, "world_size", path)
         if mapping is None and world_size is None:
             continue  # a role that is switched off
+        if not name.isprintable():
+            reader.add(path, Diagnostic("invalid-value", f"{shown(name)} is not a name", "rename the role"))
+            continue
         if name in names:
             fault = Diagnostic("duplicate-component", f"role `{name}` is there twice", "rename one of the two")
             reader.add(path, fault)
