@@ -336,6 +336,13 @@ def test_show_takes_configs_and_saved_plans_and_writes_files(tmp_path: Path) -> 
     assert (tmp_path / "map.HTML").read_text() == page(plan, "plan.json")
 
 
+def test_a_terminal_that_says_it_has_no_columns_has_some(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "quickstart.yaml", tmp_path / "conf.yaml")
+    shown = rankplan(tmp_path, "show", "conf.yaml", "--nodes", "2x8", columns=0)
+    assert shown.stdout == rankplan(tmp_path, "show", "conf.yaml", "--nodes", "2x8").stdout
+    assert rankplan(tmp_path, "show", "nope", columns=0).stderr == "error: nope: No such file or directory\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -28,6 +28,10 @@ from rankplan.render.tables import sharing_lines
 stdout = Console(highlight=False, markup=False, soft_wrap=True)
 stderr = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
+for console in (stdout, stderr):
+    if console.width < 1:  # COLUMNS=0: nothing would be written
+        console.width = 80
+
 EXPECTED = (RankplanError, OSError)
 """What a user's input or cluster can cause; anything else is a fault of rankplan and keeps its traceback."""
 
