@@ -187,5 +187,5 @@ def test_wrong_usage_and_faults() -> None:
     assert done.exit_code == 2 and "plan.json is a saved plan: it needs no --nodes" in done.stderr
     Path("cut.json").write_text(Path("plan.json").read_text()[:300])
     done = diff("plan.json", "cut.json")
-    assert done.exit_code == 1 and "error[invalid-plan]" in done.stderr
+    assert done.exit_code == 2 and "error[invalid-plan]" in done.stderr
     assert diff("plan.json", "nowhere.yaml").stderr == "error: nowhere.yaml: No such file or directory\n"

@@ -23,7 +23,7 @@ from rankplan.cli.show import show
 def main() -> None:
     """Plan where every process of a distributed RL job runs, prove it, and launch it on Ray.
 
-    Exit codes: 0 fine, 1 faults in the input or in the run, 2 wrong usage.
+    Exit codes: 0 fine, 1 faults in the input or in the run, 2 wrong usage; diff has its own.
 
     For completion put eval "$(_RANKPLAN_COMPLETE=bash_source rankplan)" into ~/.bashrc; zsh_source and fish_source do
     it for those shells.

@@ -176,7 +176,9 @@ def component_of(plan: Plan, name: str | None, file: str) -> str:
         return name
     if name is None and len(plan) == 1:
         return plan.components[0]
-    names = did_you_mean(name or "", plan, "the components are") or "it has none"
+    if not plan:
+        raise click.BadParameter(f"{file} places no component", param_hint="--component")
+    names = did_you_mean(name or "", plan, "the components are")
     missing = f"component `{name}` is not in {file}" if name is not None else f"{file} has {len(plan)} components"
     raise click.BadParameter(f"{missing}; {names}", param_hint="--component")
 
@@ -235,8 +237,8 @@ def show(error: Exception) -> None:
 
 
 @contextmanager
-def faults_end_it() -> Iterator[None]:
-    """Turn what can go wrong on purpose into a message and exit code 1: no traceback on a user's way."""
+def faults_end_it(code: int = 1) -> Iterator[None]:
+    """Turn what can go wrong on purpose into a message and an exit code: no traceback on a user's way."""
     try:
         yield
     except BrokenPipeError:
@@ -245,7 +247,7 @@ def faults_end_it() -> Iterator[None]:
         sys.exit(1)
     except EXPECTED as error:
         show(error)
-        sys.exit(1)
+        sys.exit(code)
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         sys.exit(130)

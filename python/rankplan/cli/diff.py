@@ -30,9 +30,9 @@ def diff(before: str, after: str, choice: InventoryChoice, dialect_name: str | N
 
     That is nodes, node groups, world sizes, and the processes that run elsewhere: consecutive ranks that move together
     are one line. The options say on which nodes a config is planned; a saved plan has its own. Exit code 0 when nothing
-    changes, 1 when something does.
+    changes, 1 when something does, 2 for faults in A or B as for wrong usage.
     """
-    with faults_end_it():
+    with faults_end_it(code=2):
         plans = []
         saved = [is_saved(before), is_saved(after)]
         for file, has_nodes in zip((before, after), saved, strict=True):

@@ -184,8 +184,8 @@ class Document:
                 total += size
         value = section if isinstance(node, yaml.MappingNode) else items
         if total > _LARGEST:
-            fault = self.refuse(f"its aliases stand for {total:,} values", node.start_mark)
-            raise PlacementError([replace(fault, help=f"write out at most {_LARGEST:,}")])
+            fault = self.refuse(f"it holds {total:,} values, aliases written out", node.start_mark)
+            raise PlacementError([replace(fault, help=f"a config has at most {_LARGEST:,}")])
         self._made[id(node)] = value, total
         return value, total
 
