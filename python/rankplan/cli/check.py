@@ -70,6 +70,7 @@ def warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic
         yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
     if idle := plan.idle():
         unused, there = sum(map(len, idle.values())), len(plan.inventory.core.accelerators())
-        message = f"{unused} of {there} accelerators {'is' if unused == 1 else 'are'} used by no component: {by_nodes(idle)}"
+        verb = "is" if unused == 1 else "are"
+        message = f"{unused} of {there} accelerators {verb} used by no component: {by_nodes(idle)}"
         help = "place a component on them, or leave them idle on purpose"
         yield Diagnostic("idle-accelerators", message, help, file=file, warning=True)
