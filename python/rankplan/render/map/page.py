@@ -78,12 +78,13 @@ def _strip(strip: Strip, plan: Plan, across: int) -> Iterator[str]:
 
 
 def _band(band: Band, part: Strip, row: int, plan: Plan) -> str:
-    columns = (
-        "1 / -1" if part.resource == NODE else f"{band.first - part.cells[0] + 1} / span {band.last - band.first + 1}"
-    )
     color = _color(band.component)
-    color["style"] += f";grid-row:{row};grid-column:{columns}"
+    color["style"] += f";grid-row:{row}"
     color["class_"] += " band"
+    if part.resource == NODE:
+        color["class_"] += " wide"
+    else:
+        color["style"] += f";grid-column:{band.first - part.cells[0] + 1} / span {band.last - band.first + 1}"
     more = attributes(title=tip(plan, band, part), role="img", tabindex=-1, **color)
     name, ranks = escape(band.component.name), escape(ranks_text(band.ranks, 60))
     return f"<div{more}{band_data(band, part)}><b>{name}</b> <i>{ranks}</i></div>"
