@@ -271,7 +271,7 @@ def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
     grey = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "#808080")
     style = {"svg.fonttype": "none", "svg.hashsalt": "rankplan", "font.size": 9, "savefig.transparent": True}
     matplotlib.rcParams.update({**style, **grey})  # readable on light and on dark
-    figure, axes = pyplot.subplots(1, 2, figsize=(9.5, 4.2), sharey=True, layout="constrained")
+    figure, axes = pyplot.subplots(1, 2, figsize=(9.5, 5.2), sharey=True, layout="constrained")
     for axis, results, title in zip(axes, (valid, refused), ("planned", "refused"), strict=True):
         for index, found in enumerate(results):
             color = f"C{index}"
@@ -287,7 +287,8 @@ def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
             axis.plot(list(found.plain), [1e3 * s for s in found.plain.values()], ":", lw=0.9, c=color)
         axis.set(xscale="log", yscale="log", xlabel="accelerators", title=title)
         axis.grid(True, which="major", lw=0.4, alpha=0.5)
-        axis.legend(fontsize=7, frameon=False, loc="upper left", title="dotted: the oracle", title_fontsize=7)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}
+        axis.legend(fontsize=7, frameon=False, title="dotted: the oracle", title_fontsize=7, **below)
     axes[0].set_ylabel("milliseconds")
     figure.savefig(path, metadata={"Date": None})
     path.write_text("".join(f"{line.rstrip()}\n" for line in path.read_text().splitlines()))
