@@ -45,7 +45,7 @@ def nothing_stays(two_nodes: Cluster) -> Iterator[None]:
     """Hold that no rank is left of what the test launched; those that are about to end have a moment for it."""
     before = _ranks(two_nodes)
     yield
-    deadline = time.monotonic() + 3.0
+    deadline = time.monotonic() + 20.0
     while (left := _ranks(two_nodes) - before) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
