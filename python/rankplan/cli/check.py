@@ -11,7 +11,6 @@ from rankplan.cli.common import (
     EXPECTED,
     InventoryChoice,
     colored,
-    counted,
     dialect_option,
     faults_end_it,
     inventory_options,
@@ -22,7 +21,7 @@ from rankplan.cli.common import (
 from rankplan.errors import Diagnostic
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
-from rankplan.render.tables import by_nodes
+from rankplan.render.tables import by_nodes, counted
 
 
 @click.command()

@@ -22,7 +22,7 @@ from rankplan.dialects import DIALECTS, Dialect, dialect_of
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
-from rankplan.render.tables import sharing_lines
+from rankplan.render.tables import counted, sharing_lines
 
 # Names come from configs: a bracket in one is no markup.
 stdout = Console(highlight=False, markup=False, soft_wrap=True)
@@ -190,11 +190,6 @@ isolate_option = click.option(
 )
 
 
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return ``1 node``, ``2 nodes``."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
-
-
 def _say_assumed(file: str, inventory: Inventory) -> None:
     """Say on stderr that the inventory is a guess."""
     nodes, each = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
@@ -226,8 +221,7 @@ def show(error: Exception) -> None:
     """Print an error that is expected: every fault with its place, anything else on a line of its own."""
     if isinstance(error, PlacementError):
         click.echo(error.render(colored(stderr)), err=True)
-        count = len(error.diagnostics)
-        click.echo(f"\n{count} fault{'s' if count > 1 else ''} in {error.file or 'the config'}", err=True)
+        click.echo(f"\n{counted(len(error.diagnostics), 'fault')} in {error.file or 'the config'}", err=True)
         return
     stderr.print("error:", style="bold red", end=" ")
     if isinstance(error, OSError) and error.filename:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rankplan._core import Placement, RankSet
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.plan import Plan
-from rankplan.render.tables import by_nodes, ids, table
+from rankplan.render.tables import by_nodes, counted, ids, table
 
 MOST_LINES = 64
 """Lines of one kind, or blocks of one component, that a table shows; the others are counted."""
@@ -153,7 +153,7 @@ def changes_table(found: Changes) -> Table:
             result.add_row(change.what, _fields(change.before), _fields(change.after))
         _rest(result, len(part))
     for name, sizes in found.world_sizes.items():
-        result.add_row(name, *("-" if size is None else f"{size} process{'es' * (size > 1)}" for size in sizes))
+        result.add_row(name, *("-" if size is None else counted(size, "process", "processes") for size in sizes))
     shown: dict[str, int] = {}
     for block in found.blocks:
         shown[block.component] = shown.get(block.component, 0) + 1

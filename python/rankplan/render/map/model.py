@@ -11,6 +11,7 @@ from rankplan.environment import planned_environment
 from rankplan.inventory import NodeSpec
 from rankplan.occupancy import ACCELERATOR, NODE, NodeKind, node_kinds
 from rankplan.plan import Plan
+from rankplan.render.tables import counted
 
 EACH_NODE = 16
 """Nodes that are shown one by one; of more nodes, those that are the same are folded."""
@@ -241,8 +242,3 @@ def ranks_text(ranks: RankSet, room: int) -> str:
         return text
     kept = text[: max(room - 3, 0)].rpartition(",")[0]
     return f"{kept},..." if kept else f"{len(ranks)} ranks"[:room]
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return ``1 node``, ``2,048 nodes``."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
