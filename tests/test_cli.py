@@ -328,3 +328,23 @@ def test_a_failing_rank_ends_the_run_with_its_name(folder: Path) -> None:
     )
     assert done.returncode == 1
     assert "rollout rank 1 (node 1)" in done.stderr and "no such checkpoint" in done.stderr
+
+
+def test_a_folded_table_follows_ranks_that_come_back_to_a_node_and_reach_over_it(folder: Path) -> None:
+    (folder / "roll.yaml").write_text(
+        "num_nodes: 3\nnum_gpus_per_node: 4\n"
+        "actor: {device_mapping: 'list(range(12))', num_gpus_per_worker: 3, strategy_args: {strategy_name: sglang}}\n"
+        "reward: {world_size: 70}\n"
+    )
+    (folder / "ids.yaml").write_text(
+        "nodes: [{ranks: 0-1, accelerators: 4}, {ranks: 2, accelerator_ids: [4, 5, 6, 7]}]\n"
+    )
+    done = rankplan(folder, "plan", "roll.yaml", "--inventory", "ids.yaml")
+    assert [" ".join(line.split()) for line in done.stdout.splitlines()[1:]] == [
+        "actor 0-1 0 2 accelerators 0-3, 1-3 a rank, 2 more on other nodes NV_GPU 0-3, each its own cluster",
+        "actor 2 1 1 accelerators 2-3, 2 a rank, 1 more on other nodes NV_GPU 2-3 cluster",
+        "actor 3 2 1 accelerators 1-3, 3 a rank NV_GPU 5-7 cluster",
+        "reward 0-69, not all 0 24 node NV_GPU 0-3 node",
+        "reward 1-67, not all 1 23 node NV_GPU 0-3 node",
+        "reward 2-68, not all 2 23 node NV_GPU 4-7 node",
+    ]

@@ -14,7 +14,7 @@ from rankplan.inventory import Inventory
 
 ACCELERATOR, NODE = "accelerator", "node"
 
-_Columns: TypeAlias = tuple[int, int, bytes, bytes]
+Columns: TypeAlias = tuple[int, int, bytes, bytes]
 """Index of the node group, number of processes, resources of each process (32 bits), local indices (16 bits)."""
 
 
@@ -72,7 +72,7 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Placements], fold:
 
     add(_equipment(inventory))
     for component, rows in components.items():
-        add((node, (component, columns)) for node, _, columns in _runs(rows))
+        add((node, (component, columns)) for node, _, columns in runs(rows))
 
     nodes: dict[int, list[int]] = {}
     for node, state in enumerate(states):
@@ -101,7 +101,7 @@ def _add_ranks(kinds: dict[int, NodeKind], states: array[int], components: Mappi
     firsts = {kind.nodes[0]: kind for kind in kinds.values()}
     for component, rows in components.items():
         spans: dict[int, list[range]] = {}
-        for node, first, columns in _runs(rows):
+        for node, first, columns in runs(rows):
             if node in firsts:
                 firsts[node].first_ranks.append(first)
                 continue
@@ -125,15 +125,18 @@ def _equipment(inventory: Inventory) -> Iterator[tuple[int, Any]]:
             yield from ((node, (group.hardware.type, count)) for node, count in group.hardware.counts())
 
 
-def _runs(rows: Placements) -> Iterator[tuple[int, int, _Columns]]:
-    """Yield node, first rank and columns of each run of rows on one node."""
+def runs(rows: Placements, at_home: bool = False) -> Iterator[tuple[int, int, Columns]]:
+    """Yield node, first rank and columns of each run of rows on one node, in rank order.
+
+    A process that has resources on other nodes too is a run on each; with ``at_home``, it stays with its own node.
+    """
     _, group_starts, node_column, start_column, devices, elsewhere = rows.state()
     nodes, starts = array("I", node_column), array("I", start_column)
     sizes = array("I", map(sub, starts[1:], starts)).tobytes()
     away = dict(elsewhere)
     ends = [first for first, _ in group_starts[1:]] + [len(nodes)]
     for (first, group), end in zip(group_starts, ends, strict=True):
-        if away:
+        if away and not at_home:
             yield from _runs_of_resources(range(first, end), group, nodes, starts, devices, away)
             continue
         for node, run in groupby(nodes[first:end]):
@@ -146,8 +149,7 @@ def _runs(rows: Placements) -> Iterator[tuple[int, int, _Columns]]:
 
 def _runs_of_resources(
     ranks: range, group: int, nodes: array[int], starts: array[int], devices: bytes, away: Mapping[int, int]
-) -> Iterator[tuple[int, int, _Columns]]:
-    """Yield the same, process by process, where a process may have resources on other nodes too."""
+) -> Iterator[tuple[int, int, Columns]]:
     for rank in ranks:
         homes = ((away.get(index, nodes[rank]), index) for index in range(starts[rank], starts[rank + 1]))
         for node, found in groupby(homes, key=lambda home: home[0]):
@@ -161,9 +163,9 @@ class _Stays:
 
     def __init__(self, components: Mapping[str, Placements]) -> None:
         self._groups = {component: rows.state()[0] for component, rows in components.items()}
-        self._known: dict[tuple[str, _Columns], Stay] = {}
+        self._known: dict[tuple[str, Columns], Stay] = {}
 
-    def __call__(self, component: str, columns: _Columns) -> Stay:
+    def __call__(self, component: str, columns: Columns) -> Stay:
         key = component, columns
         if key not in self._known:
             group, count, sizes, held = columns

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
+from operator import itemgetter
 from typing import Any
 
 from rich.table import Table
 
 from rankplan._core import Placement, Placements, RankSet
+from rankplan.inventory import Inventory
+from rankplan.occupancy import Columns, runs
 from rankplan.plan import Plan
 
 MOST_ROWS = 64
@@ -83,38 +87,49 @@ def _ids(accelerator_type: str, visible: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
-    """What a component does on one node: equal for two nodes that can be folded."""
+class _Use:
+    """What the ranks of a component on one node use and see: nodes where it is equal are folded."""
 
-    ranks: RankSet
-    cluster_node_rank: int
-    kind: tuple[Any, ...]
+    ranks: int
+    uses: str
+    sees: str
+    node_group: str
 
 
 def _folded(plan: Plan) -> Table:
     result = table("component", "ranks", "nodes", "ranks a node#", "uses", "see", "node group")
     for component, rows in plan.items():
-        folds = [list(group) for _, group in groupby(_nodes(rows), key=lambda node: (node.kind, len(node.ranks)))]
-        for nodes in folds[:MOST_ROWS]:
-            ranks = RankSet(rank for node in nodes for rank in node.ranks)
+        folds = [(use, list(nodes)) for use, nodes in groupby(_nodes(plan.inventory, rows), key=itemgetter(0))]
+        for use, nodes in folds[:MOST_ROWS]:
+            ranks = RankSet(chain.from_iterable(chain.from_iterable(here for _, _, here in nodes)))
             shown = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
-            where = RankSet(node.cluster_node_rank for node in nodes)
-            label, _, _, seen, _ = nodes[0].kind
-            result.add_row(component, shown, str(where), str(len(nodes[0].ranks)), _what(nodes[0].kind), seen, label)
+            where = RankSet(node for _, node, _ in nodes)
+            result.add_row(component, shown, str(where), str(use.ranks), use.uses, use.sees, use.node_group)
         if len(folds) > MOST_ROWS:
             result.add_row(component, f"and {len(folds) - MOST_ROWS} more lines", "", "", "", "", "")
     return result
 
 
-def _nodes(rows: Placements) -> Iterator[_Node]:
-    by_group: dict[tuple[int, str, str], list[Placement]] = {}
-    for row in rows:
-        by_group.setdefault((row.cluster_node_rank, row.node_group_label, row.resource_type), []).append(row)
-    for (node, label, resource), here in by_group.items():
-        devices = tuple(tuple(row.local_hardware_ranks) for row in here)
-        away = sum(len(row.devices) for row in here) - sum(map(len, devices))
-        kind = (label, resource, devices, _seen(here), away)
-        yield _Node(RankSet(row.rank for row in here), node, kind)
+def _nodes(inventory: Inventory, rows: Placements) -> Iterator[tuple[_Use, int, list[range]]]:
+    """Yield each node of a component with its ranks; rows are read once for all nodes with the same columns and ids."""
+    kinds: dict[tuple[str, tuple[str, ...]], int] = {}
+    kind_of = array("I")
+    for stretch, spec in inventory.stretches():
+        kind = kinds.setdefault((spec.accelerator_type, spec.accelerator_ids), len(kinds))
+        kind_of.extend(repeat(kind, len(stretch)))
+    *_, elsewhere = rows.state()
+    by_group: dict[tuple[int, int], list[tuple[int, Columns]]] = {}
+    for node, first, columns in runs(rows, at_home=True):
+        by_group.setdefault((node, columns[0]), []).append((first, columns))
+    uses: dict[Any, _Use] = {}
+    for (node, _), parts in by_group.items():
+        ranks = [range(first, first + columns[1]) for first, columns in parts]
+        # columns do not say on which other node a resource is
+        key = ranks[0].start if elsewhere else (kind_of[node], *(columns for _, columns in parts))
+        if key not in uses:
+            here = [rows[rank] for rank in chain.from_iterable(ranks)]
+            uses[key] = _Use(len(here), _what(here), _seen(here), here[0].node_group_label)
+        yield uses[key], node, ranks
 
 
 def _seen(rows: list[Placement]) -> str:
@@ -125,15 +140,16 @@ def _seen(rows: list[Placement]) -> str:
     return f"{ids(rows[0].accelerator_type, seen)}{', each its own' if apart else ''}"
 
 
-def _what(kind: tuple[Any, ...]) -> str:
-    resource, devices = kind[1], kind[2]
+def _what(rows: list[Placement]) -> str:
+    resource = rows[0].resource_type
     if resource == "node":
         return "node"
-    counts = Counter(index for process in devices for index in process)
-    each, sharing = {len(process) for process in devices}, set(counts.values())
+    counts = Counter(chain.from_iterable(row.local_hardware_ranks for row in rows))
+    each, sharing = {len(row.local_hardware_ranks) for row in rows}, set(counts.values())
+    away = sum(len(row.devices) for row in rows) - counts.total()
     how = [f"{_span(each)} a rank"] if each != {1} else []
     how += [f"{_span(sharing)} ranks on each"] if sharing != {1} else []
-    how += [f"{kind[4]} more on other nodes"] if kind[4] else []
+    how += [f"{away} more on other nodes"] if away else []
     return ", ".join([f"{resource}{'s' if len(counts) > 1 else ''} {RankSet(counts)}", *how])
 
 
