@@ -20,7 +20,7 @@ from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
 from rankplan.inventory import Inventory
-from rankplan.occupancy import ACCELERATOR, NodeKind, node_kinds
+from rankplan.occupancy import ACCELERATOR, NODE, NodeKind, node_kinds, runs
 
 FORMAT = 1
 """Version of the file format; a reader refuses those it does not know."""
@@ -293,30 +293,23 @@ def _restored(inventory: Inventory, state: dict[str, Any]) -> Placements:
         [(device, node) for device, node in state.get("elsewhere", ())],
     )
     rows = Placements.from_state(inventory.core, isolate, columns)
-    if fault := _outside(inventory, rows, columns[0], columns[1]):
+    if fault := _outside(inventory, rows):
         raise PlacementError([Diagnostic("invalid-plan", fault)])
     return rows
 
 
-def _outside(
-    inventory: Inventory, rows: Placements, groups: list[tuple[str, str]], starts: list[tuple[int, int]]
-) -> str | None:
+def _outside(inventory: Inventory, rows: Placements) -> str | None:
     """Return what is wrong between rows and node groups, which the core does not know, if anything."""
     if not len(rows):
         return "a component has no processes"
-    ends = [first for first, _ in starts[1:]] + [len(rows)]
-    for (first, index), end in zip(starts, ends, strict=True):
-        label, kind = groups[index]
-        if (group := inventory.group(label)) is None:
-            continue
-        part = rows[first:end]
-        nodes = RankSet(row.cluster_node_rank for row in part) | RankSet(n for row in part for n, _ in row.devices)
-        if nodes - group.node_ranks:
-            return f"a process is on node {(nodes - group.node_ranks)[0]}, which node group `{label}` does not have"
-        if group.hardware and kind == group.hardware.type:
-            pieces = dict(group.hardware.counts())
-            if any(piece >= pieces.get(node, 0) for row in part for node, piece in row.devices):
-                return f"a process has a {kind} that is not there"
+    configured = [(inventory.group(label), kind) for label, kind in rows.state()[0]]
+    pieces = [dict(group.hardware.counts()) if group and group.hardware else {} for group, _ in configured]
+    for node, _, (index, _, _, held) in runs(rows) if any(group for group, _ in configured) else ():
+        group, kind = configured[index]
+        if group and node not in group.node_ranks:
+            return f"a process is on node {node}, which node group `{group.label}` does not have"
+        if kind not in (ACCELERATOR, NODE) and max(array("H", held)) >= pieces[index].get(node, 0):
+            return f"a process has a {kind} that is not there"
     return None
 
 
