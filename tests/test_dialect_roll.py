@@ -72,7 +72,14 @@ REFUSED = [
     ("[0] * 99999999", "too-many-processes", "[0] * 99999999", None),
     ("[" * 5000, "syntax", None, None),
     ("1+" * 5000 + "1", "syntax", None, None),
-    ("range(" + "9" * 40 + ")", "syntax", None, None),
+    ("range(" + "9" * 40 + ")", "syntax", "9" * 40, "this number is too large"),
+    ("[0x" + "f" * 4000 + "]", "syntax", "0x" + "f" * 4000, "this number is too large"),
+    ("[*range(16777216), 1]", "too-many-processes", "1", None),
+    ("[0,\x0c # \u2028\n 1.5]", "syntax", "1.5", "`1.5` is no whole number"),
+    ("[-(-1), 3 - 4]", "resource-out-of-range", "3 - 4", "there is no accelerator -1"),
+    ("[0, -0, 5000000000]", "resource-out-of-range", "5000000000", "there is no accelerator 5000000000"),
+    ("[*[], *[-1, 0]]", "resource-out-of-range", "[*[], *[-1, 0]]", None),
+    ("set([" + "0," * 99 + "])", "syntax", None, f"`set([{'0, ' * 17}0...` is no list of numbers"),
 ]
 
 
@@ -112,7 +119,27 @@ def test_lists_hold_whole_numbers(mapping: Any, code: str) -> None:
     assert caught.value.code == code
 
 
-@given(st.text(alphabet="0123456789,()[]+*- rangelistfo", max_size=40))
+NUMBERS = st.recursive(
+    st.sampled_from(["0", "1", "2", "7", "i", "-3", "1.5", "True"]),
+    lambda inner: st.builds("{}{}{}".format, inner, st.sampled_from("+-*"), inner) | inner.map("({})".format),
+    max_leaves=3,
+)
+TEXTS = st.recursive(
+    st.lists(NUMBERS, min_size=1, max_size=3).map(", ".join).map("[{}]".format)
+    | st.lists(NUMBERS, min_size=1, max_size=3).map(",".join).map("range({})".format),
+    lambda inner: st.one_of(
+        inner.map("list({})".format),
+        st.builds("{} + {}".format, inner, inner),
+        st.builds("{} * {}".format, inner, NUMBERS),
+        st.builds("{} * ({})".format, NUMBERS, inner),
+        st.builds("[{} for i in {}]".format, NUMBERS, inner),
+        st.builds("[{}, *{}]".format, NUMBERS, inner),
+    ),
+    max_leaves=4,
+)
+
+
+@given(TEXTS | st.text(alphabet="0123456789,()[]+*- rangelistfo", max_size=40))
 def test_no_text_is_read_differently_from_python(text: str) -> None:
     try:
         found = roll.parse_device_mapping(text)
@@ -314,7 +341,7 @@ def test_roles_inside_of_others_and_twice(tmp_path: Path) -> None:
             "{world_size: 1000000000000}",
             "1:17 too-many-processes: 1000000000000 workers; a component has at most 16777216",
         ),
-        ('{device_mapping: "[5000000000]"}', "1:22 resource-out-of-range: there is no accelerator 5000000000"),
+        ('{device_mapping: "[5000000000]"}', "1:23 resource-out-of-range: there is no accelerator 5000000000"),
         ("{device_mapping: [5000000000]}", "1:5 resource-out-of-range: there is no accelerator 5000000000"),
         (
             "{device_mapping: [0], strategy_args: {strategy_name: [vllm]}}",

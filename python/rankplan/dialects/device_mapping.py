@@ -10,6 +10,7 @@ number     = digits | -number | name | number + number | number - number | numbe
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,9 @@ from rankplan.errors import Diagnostic, Label, PlacementError, refusal
 
 MOST_DEVICES = 1 << 24
 HIGHEST = (1 << 32) - 2
+_LARGEST = 1 << 60  # what is computed on the way to an accelerator may be larger than one
 _HELP = "write list(range(0,8)), [0,1,2,3], or several of these with +"
+_LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")  # Python's, which are fewer than those of str.splitlines
 _CUT = "close it; within the braces of YAML, where a comma ends a text, put it in quotes"
 
 _Numbers: Mapping[type[ast.operator], Callable[[int, int], int]] = {
@@ -55,10 +58,17 @@ def _not_there(device: int) -> Diagnostic:
     return Diagnostic("resource-out-of-range", f"there is no accelerator {device}", "accelerators count from 0")
 
 
+def _short(node: ast.expr) -> str:
+    """Return the text of a part; of a long one the beginning, as the place of the fault shows the rest."""
+    text = ast.unparse(node)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._start = len(text) - len(text.lstrip())
+        self._lines = _LINE_END.split(text[self._start :])
         self._variables: dict[str, int] = {}
 
     def read(self) -> list[int]:
@@ -72,13 +82,15 @@ class _Reader:
             message = f"this is no list of numbers: {error.msg}"
             help = _CUT if "never closed" in error.msg else _HELP
             raise self._fault_at(at, min(at + 1, len(self._text)), message, help) from None
-        except (ValueError, OverflowError, RecursionError, MemoryError):
+        except (ValueError, RecursionError, MemoryError):
             raise self._fault_at(0, len(self._text), "this is no list of numbers that could be read") from None
         lowest, highest = min(devices, default=0), max(devices, default=0)
         if lowest < 0 or highest > HIGHEST:
-            elements = tree.elts if isinstance(tree, (ast.List, ast.Tuple)) else []
-            place = next((element for element in elements if isinstance(element, ast.UnaryOp)), tree)
-            raise refusal([self._at(place, _not_there(lowest if lowest < 0 else highest))])
+            wrong = lowest if lowest < 0 else highest
+            place = tree
+            if isinstance(tree, (ast.List, ast.Tuple)) and not any(isinstance(one, ast.Starred) for one in tree.elts):
+                place = tree.elts[devices.index(wrong)]
+            raise refusal([self._at(place, _not_there(wrong))])
         return devices
 
     def _sequence(self, node: ast.expr) -> Sequence[int]:
@@ -96,14 +108,14 @@ class _Reader:
                 first, second = self._sequence(left), self._sequence(right)
                 for part, found in ((left, first), (right, second)):
                     if isinstance(found, range):
-                        raise self._fault(part, "a range cannot be added", f"write list({ast.unparse(part)})")
+                        raise self._fault(part, "a range cannot be added", f"write list({_short(part)})")
                 return self._sized(node, [*first, *second])
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 if self._is_number(left):
                     left, right = right, left
                 repeated, times = self._sequence(left), self._number(right)
                 if isinstance(repeated, range):
-                    raise self._fault(left, "a range cannot be repeated", f"write list({ast.unparse(left)})")
+                    raise self._fault(left, "a range cannot be repeated", f"write list({_short(left)})")
                 if len(repeated) * times > MOST_DEVICES:
                     raise self._too_many(node, len(repeated) * times)
                 return list(repeated) * times
@@ -111,15 +123,16 @@ class _Reader:
                 elt=element, generators=[ast.comprehension(target=ast.Name(id=name), ifs=[], iter=each, is_async=0)]
             ):
                 return self._comprehension(element, name, each)
-        raise self._fault(node, f"`{ast.unparse(node)}` is no list of numbers")
+        raise self._fault(node, f"`{_short(node)}` is no list of numbers")
 
     def _items(self, items: Sequence[ast.expr]) -> list[int]:
         numbers: list[int] = []
         for item in items:
             if isinstance(item, ast.Starred):
-                numbers += self._sized(item, self._sequence(item.value))
+                numbers += self._sequence(item.value)
             else:
                 numbers.append(self._number(item))
+            self._sized(item, numbers)
         return numbers
 
     def _comprehension(self, element: ast.expr, name: str, each: ast.expr) -> list[int]:
@@ -133,15 +146,19 @@ class _Reader:
 
     def _number(self, node: ast.expr) -> int:
         match node:
-            case ast.Constant(value=int() as value) if not isinstance(value, bool):
-                return value
+            case ast.Constant(value=int() as number) if not isinstance(number, bool):
+                pass
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self._number(operand)
+                number = -self._number(operand)
             case ast.Name(id=name) if name in self._variables:
-                return self._variables[name]
+                number = self._variables[name]
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _Numbers:
-                return _Numbers[type(operator)](self._number(left), self._number(right))
-        raise self._fault(node, f"`{ast.unparse(node)}` is no whole number")
+                number = _Numbers[type(operator)](self._number(left), self._number(right))
+            case _:
+                raise self._fault(node, f"`{_short(node)}` is no whole number")
+        if abs(number) > _LARGEST:
+            raise self._fault(node, "this number is too large", f"accelerators count from 0 to {HIGHEST} at most")
+        return number
 
     @staticmethod
     def _is_number(node: ast.expr) -> bool:
@@ -174,10 +191,8 @@ class _Reader:
 
     def _offset(self, line: int, column: int) -> int:
         """Characters before a place in the text that was parsed."""
-        lines = self._text[self._start :].splitlines(keepends=True)
-        return sum(map(len, lines[: line - 1])) + column
+        return sum(map(len, self._lines[: line - 1])) + column
 
     def _characters(self, line: int, bytes_before: int) -> int:
         """Python's syntax tree counts bytes."""
-        lines = self._text[self._start :].splitlines(keepends=True)
-        return len(lines[line - 1].encode()[:bytes_before].decode())
+        return len(self._lines[line - 1].encode()[:bytes_before].decode())
