@@ -88,6 +88,19 @@ def test_names_that_stand_in_each_others_way() -> None:
     assert len(conversion.missing) == 2
 
 
+def test_a_name_that_another_dialect_is_known_by() -> None:
+    """The file would be read as one of the other's."""
+    roles = {name: {"device_mapping": [0]} for name in ("a", "cluster.b", "rollout-num-gpus")}
+    conversion = convert(
+        Plan(EIGHT, {name: roll.plan({"x": role}, EIGHT)["x"] for name, role in roles.items()}), "roll"
+    )
+    assert list(conversion.config) == ["num_nodes", "num_gpus_per_node", "a"]
+    assert conversion.missing == (
+        "cluster.b: its name is a key of another dialect",
+        "rollout-num-gpus: its name is a key of another dialect",
+    )
+
+
 def same(plan: Plan, other: Plan) -> bool:
     return list(plan) == list(other) and all(
         [(row.cluster_node_rank, row.devices) for row in rows]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan._core import Placement, Placements
-from rankplan.dialects import DIALECTS
-from rankplan.errors import PlacementError
+from rankplan.dialects import DIALECTS, dialect_of
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 
@@ -47,6 +47,8 @@ def _different(said: Mapping[str, Placements], to: str, config: Any, inventory: 
     """Return the components that the config does not place as they are, and why."""
     isolate = all(rows.isolate_accelerator for rows in said.values())
     try:
+        if dialect_of(config) is not DIALECTS[to]:
+            raise PlacementError([Diagnostic("invalid-value", "its name is a key of another dialect")])
         again = DIALECTS[to].plan(config, inventory, isolate)
     except PlacementError as error:
         if len(said) == 1:
