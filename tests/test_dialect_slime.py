@@ -187,6 +187,13 @@ def test_the_help_says_which_size_fits() -> None:
     assert help({**odd, "rollout_num_gpus_per_engine": 16}, 8) == (
         "set num_gpus_per_node to 2, or let the 6 GPUs before it fill whole nodes"
     )
+    # The training does fill its node here, and it is the next ones that are uneven.
+    with pytest.raises(PlacementError) as caught:
+        nodes = [{"ranks": rank, "accelerators": count} for rank, count in enumerate((6, 5, 8))]
+        slime.plan(
+            {**odd, "rollout_num_gpus": 8, "rollout_num_gpus_per_engine": 2}, Inventory.from_dict({"nodes": nodes})
+        )
+    assert caught.value.help == "set rollout_num_gpus_per_engine to 1"
     # slime's own default is 8, which is what its parser gives on nodes of any size.
     whole = {"colocate": True, "num_gpus_per_node": 8, "rollout_num_gpus_per_engine": 8}
     assert help(whole, 4) == "set num_gpus_per_node to 4"

@@ -70,7 +70,7 @@ def test_a_worker_that_spans_nodes_holds_what_it_uses_on_both(cluster: Cluster) 
 
 
 def test_addresses_of_either_ip_version() -> None:
-    nodes = [{"ranks": 0, "accelerators": 2, "ip": "fe80::1"}, {"ranks": 1, "accelerators": 2, "ip": "fe80::2"}]
+    nodes = [{"ranks": 0, "accelerators": 2, "ip": "fe80::1"}, {"ranks": 1, "accelerators": 2, "ip": "[fe80::2]"}]
     inventory = Inventory.from_dict({"nodes": nodes})
     processes = [slime.EngineProcess(0, 0, 0), slime.EngineProcess(0, 1, 0), slime.EngineProcess(1, 0, 1)]
     ports = [range(20_000, 20_004), range(21_000, 21_004), range(22_000, 22_004)]

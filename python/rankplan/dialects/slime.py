@@ -197,7 +197,8 @@ def dist_init_addrs(processes: Sequence[EngineProcess], inventory: Inventory, po
             host = inventory.node(process.first_node).ip
             if host is None:
                 raise ValueError(f"node {process.first_node} has no address; take the inventory of a live cluster")
-            addresses.append(f"[{host}]:{ports[rank][0]}" if ":" in host else f"{host}:{ports[rank][0]}")
+            bracketed = f"[{host}]" if ":" in host and host[0] != "[" else host
+            addresses.append(f"{bracketed}:{ports[rank][0]}")
         else:
             addresses.append(addresses[-1])
     return addresses
@@ -460,7 +461,9 @@ def _per_process(reading: _Reading, sides: _Sides, inventory: Inventory, nodes: 
         flag = "num_gpus_per_node" if engine > each or each > largest else "rollout_num_gpus_per_engine"
         pair = f"{here[torn * each]} and {here[torn * each + each - 1]}"
         message = f"process {torn} of the rollout would need {each} GPUs over the nodes {pair}"
-        help = f"set {flag} to {fitting}" + (f", or let the {offset} GPUs before it fill whole nodes" if offset else "")
+        help = f"set {flag} to {fitting}"
+        if offset and nodes[offset - 1] == here[0]:
+            help += f", or let the {offset} GPUs before it fill whole nodes"
         reading.add(flag, Diagnostic("spans-nodes", message, help))
     return each
 
