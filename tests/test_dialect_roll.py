@@ -223,6 +223,43 @@ i:
     ]
 
 
+def test_a_key_that_is_misspelt_is_no_role_less(tmp_path: Path) -> None:
+    text = """\
+num_gpu_per_node: 8
+a: {device_maping: "[0]"}
+b: {device_mapping: "[1, 2]", num_gpu_per_worker: 2, model_args: {device_map: auto}}
+c:
+  device_mapping: "[3, 4]"
+  strategy_args: {strategy_name: vllm, strategy_config: {tensor_parallel_sizes: 2, data_parallel_size: 1}}
+rewards: {d: {worldsize: 2, world_size: 1}}
+"""
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, accelerators=8)) == [
+        "1:1 unknown-key: `num_gpu_per_node` is not one of ROLL's keys",
+        "2:5 unknown-key: `device_maping` is not one of ROLL's keys",
+        "3:31 unknown-key: `num_gpu_per_worker` is not one of ROLL's keys",
+        "6:58 unknown-key: `tensor_parallel_sizes` is not one of ROLL's keys",
+    ]
+    assert roll.recognised({"a": {"device_maping": [0]}})
+
+
+def test_an_interpolation_is_no_value(tmp_path: Path) -> None:
+    text = """\
+a: {device_mapping: [0], strategy_args: "${vllm}"}
+b: {device_mapping: [0], strategy_args: {strategy_name: "${name}"}}
+c: {world_size: "${n}"}
+"""
+    with pytest.raises(PlacementError) as caught:
+        (tmp_path / "roll.yaml").write_text(text)
+        roll.plan(tmp_path / "roll.yaml", Inventory.uniform(1, 8))
+    found = [(fault.line, fault.message, fault.help) for fault in caught.value.diagnostics]
+    help = "write the value, or give the config that Hydra has resolved"
+    assert found == [
+        (1, "`strategy_args` is '${vllm}'; it must be a mapping", help),
+        (2, "`strategy_name` is '${name}'; it must be text", help),
+        (3, "`world_size` is '${n}'; it must be a whole number of 1 or more", help),
+    ]
+
+
 def test_roles_need_accelerators_that_are_there(tmp_path: Path) -> None:
     cpus = Inventory.uniform(num_nodes=2, accelerators=0)
     assert "no-resources" in refused("a: {device_mapping: [0, 1]}\n", tmp_path, cpus)[0]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from rankplan._core import Placements
-from rankplan.config.faults import Path, path_text, shown
+from rankplan.config.faults import Path, nearest, path_text, shown
 from rankplan.config.load import Section, load_config
 from rankplan.config.models import as_int
 from rankplan.errors import Diagnostic, PlacementError, refusal
@@ -19,6 +19,8 @@ Config: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
 
 ASSUMED = 8
 """Accelerators a node where neither the config nor anybody else says how many."""
+
+RESOLVE = "write the value, or give the config that Hydra has resolved"
 
 
 class Reader:
@@ -67,7 +69,8 @@ class Reader:
         if value is None or isinstance(value, Mapping):
             return value or {}
         message = f"`{key}` is {shown(value)}; it must be a mapping"
-        self.add((*path, str(key)), Diagnostic("invalid-value", message, "write keys and values"))
+        help = RESOLVE if unresolved(value) else "write keys and values"
+        self.add((*path, str(key)), Diagnostic("invalid-value", message, help))
         return {}
 
     def number(self, value: Any, path: Path, least: int) -> int | None:
@@ -75,9 +78,23 @@ class Reader:
         number = as_int(value)
         if number is None or number < least:
             message = f"`{path[-1]}` is {shown(value)}; it must be a whole number of {least} or more"
-            self.add(path, Diagnostic("invalid-value", message, f"write a number such as {max(least, 1)}"))
+            help = RESOLVE if unresolved(value) else f"write a number such as {max(least, 1)}"
+            self.add(path, Diagnostic("invalid-value", message, help))
             return None
         return number
+
+    def refuse_misspelt(self, key: str, known: Collection[str], path: Path, what: str) -> bool:
+        """Take note of a key that is nearly one of those known and not given, and return whether it is."""
+        if (near := misspelt(key, known)) is None:
+            return False
+        fault = Diagnostic("unknown-key", f"`{path[-1]}` is not one of {what}", f"did you mean `{near}`?")
+        self.add(path, fault)
+        return True
+
+
+def misspelt(key: str, known: Collection[str]) -> str | None:
+    """Return the known key that this is a slip of the finger of; what is less alike may be a trainer's own."""
+    return nearest(key, known, 0.9)
 
 
 def unresolved(value: Any) -> bool:

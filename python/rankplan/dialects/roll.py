@@ -16,7 +16,7 @@ from rankplan._core import Placements
 from rankplan.config.faults import Path, shown
 from rankplan.config.models import CLUSTER, NODE
 from rankplan.dialects.device_mapping import MOST_DEVICES, parse_device_mapping
-from rankplan.dialects.reading import ASSUMED, Config, Reader, resource_lists, unresolved
+from rankplan.dialects.reading import ASSUMED, RESOLVE, Config, Reader, misspelt, resource_lists, unresolved
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -26,6 +26,10 @@ __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "recognised", "s
 _DEEPEST = 50
 _ONE_EACH = frozenset({"deepspeed_train", "megatron_train", "fsdp2_train", "megatron_infer", "fsdp2_infer"})
 """Strategies that have one accelerator a worker, whatever is written."""
+
+_CLUSTER = ("num_gpus_per_node", "num_nodes")
+_ROLE = ("device_mapping", "num_gpus_per_worker", "strategy_args", "world_size")
+_PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,8 @@ def _candidates(
             continue
         if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
             continue
-        if "device_mapping" in value or ("world_size" in value and not inside):
+        named = "device_mapping" in value or any(misspelt(str(key), ("device_mapping",)) for key in value)
+        if named or ("world_size" in value and not inside):
             yield (*path, str(key)), value
         yield from _candidates(value, (*path, str(key)), inside or _is_role(value))
 
@@ -180,10 +185,12 @@ def _is_role(mapping: Mapping[Any, Any]) -> bool:
 
 def _roles(reader: Reader) -> Iterator[_Role]:
     names: set[str] = set()
+    _refuse_misspelt(reader, reader.config, _CLUSTER, ())
     for path, values in _candidates(reader.config, ()):
         name = ".".join(map(str, path))
         mapping = reader.value(values, "device_mapping", path)
         world_size = reader.value(values, "world_size", path)
+        _refuse_misspelt(reader, values, _ROLE, path)
         if mapping is None and world_size is None:
             continue  # a role that is switched off
         if not name.isprintable():
@@ -222,7 +229,7 @@ def _devices(reader: Reader, mapping: Any, path: Path) -> list[int] | None:
     path = (*path, "device_mapping")
     if unresolved(mapping):
         message = f"{mapping!r} still has an interpolation in it"
-        reader.add(path, Diagnostic("syntax", message, "write the numbers, or give the config that Hydra has resolved"))
+        reader.add(path, Diagnostic("syntax", message, RESOLVE))
         return None
     try:
         devices = parse_device_mapping(mapping)
@@ -241,16 +248,18 @@ def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | 
     strategy = reader.mapping(values, "strategy_args", path)
     settings = reader.mapping(strategy, "strategy_config", inner)
     name = reader.value(strategy, "strategy_name", inner)
-    if not isinstance(name, (str, type(None))):
+    if not isinstance(name, (str, type(None))) or unresolved(name):
         message = f"`strategy_name` is {shown(name)}; it must be text"
-        reader.add((*inner, "strategy_name"), Diagnostic("invalid-value", message, "write a name such as vllm"))
+        help = RESOLVE if unresolved(name) else "write a name such as vllm"
+        reader.add((*inner, "strategy_name"), Diagnostic("invalid-value", message, help))
         return None
     if name in _ONE_EACH:
         return 1
     if name == "vllm":
         product = 1
         inner = (*inner, "strategy_config")
-        for key in ("tensor_parallel_size", "pipeline_parallel_size"):
+        _refuse_misspelt(reader, settings, _PARALLEL, inner)
+        for key in _PARALLEL:
             written = reader.value(settings, key, inner)
             size = 1 if written is None else reader.number(written, (*inner, key), 1)
             if size is None:
@@ -259,6 +268,13 @@ def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | 
         return product
     written = reader.value(values, "num_gpus_per_worker", path)
     return 1 if written is None else reader.number(written, (*path, "num_gpus_per_worker"), 1)
+
+
+def _refuse_misspelt(reader: Reader, mapping: Mapping[Any, Any], known: tuple[str, ...], path: Path) -> None:
+    missing = [key for key in known if key not in mapping]
+    for key in mapping:
+        if key not in known:
+            reader.refuse_misspelt(str(key), missing, (*path, str(key)), "ROLL's keys")
 
 
 def _optional(reader: Reader, key: str, least: int) -> int | None:

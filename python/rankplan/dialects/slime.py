@@ -8,7 +8,6 @@ larger than a node is one process a node.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,9 +62,6 @@ _IMPLYING = frozenset(
     {"advantage_estimator", "load_debug_rollout_data", "megatron_config_path", "rollout_external_engine_addrs"}
 )
 """Flags about something else, by which slime sets some of the others."""
-
-_NEAR = 0.9
-"""How alike a flag and a slip of the finger are; what is less alike may be a trainer's own."""
 
 _Value = TypeVar("_Value", str, int | str)
 
@@ -383,9 +379,7 @@ class _Reading:
         """Take note of what is nearly a flag that is not there: slime passes over it without a word."""
         missing = sorted(_PLACING - self._keys.keys())
         for key in keys:
-            if near := difflib.get_close_matches(_flag(key), missing, n=1, cutoff=_NEAR):
-                message = f"`{key}` is not one of slime's flags"
-                self._reader.add((key,), Diagnostic("unknown-key", message, f"did you mean `{near[0]}`?"))
+            if self._reader.refuse_misspelt(_flag(key), missing, (key,), "slime's flags"):
                 self._doubtful = True
 
 
