@@ -242,11 +242,13 @@ rewards: {d: {worldsize: 2, world_size: 1}}
     assert roll.recognised({"a": {"device_maping": [0]}})
 
 
-def test_an_interpolation_is_no_value(tmp_path: Path) -> None:
+def test_an_interpolation_is_no_value_where_it_decides(tmp_path: Path) -> None:
     text = """\
 a: {device_mapping: [0], strategy_args: "${vllm}"}
 b: {device_mapping: [0], strategy_args: {strategy_name: "${name}"}}
 c: {world_size: "${n}"}
+d: {device_mapping: [0], strategy_args: {strategy_name: vllm, strategy_config: "${vllm}"}}
+e: {device_mapping: [0], strategy_args: {strategy_name: deepspeed_train, strategy_config: "${deepspeed_zero3}"}}
 """
     with pytest.raises(PlacementError) as caught:
         (tmp_path / "roll.yaml").write_text(text)
@@ -257,6 +259,7 @@ c: {world_size: "${n}"}
         (1, "`strategy_args` is '${vllm}'; it must be a mapping", help),
         (2, "`strategy_name` is '${name}'; it must be text", help),
         (3, "`world_size` is '${n}'; it must be a whole number of 1 or more", help),
+        (4, "`strategy_config` is '${vllm}'; it must be a mapping", help),
     ]
 
 

@@ -246,7 +246,6 @@ def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | 
     """Return the accelerators of each worker, by ROLL's rules for its strategies."""
     inner = (*path, "strategy_args")
     strategy = reader.mapping(values, "strategy_args", path)
-    settings = reader.mapping(strategy, "strategy_config", inner)
     name = reader.value(strategy, "strategy_name", inner)
     if not isinstance(name, (str, type(None))) or unresolved(name):
         message = f"`strategy_name` is {shown(name)}; it must be text"
@@ -257,6 +256,7 @@ def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | 
         return 1
     if name == "vllm":
         product = 1
+        settings = reader.mapping(strategy, "strategy_config", inner)
         inner = (*inner, "strategy_config")
         _refuse_misspelt(reader, settings, _PARALLEL, inner)
         for key in _PARALLEL:
