@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -40,6 +42,28 @@ def test_a_block_is_consecutive_and_free(held: ExitStack) -> None:
     assert free_block(range(start, start + 10), 3) is None
     hold(held, start + 9)
     assert free_block(range(start, start + 12), 3) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--min_worker_port=24000 --max_worker_port=24010", "24011"),
+        ("--min_worker_port=10002 --max_worker_port=19999 --worker_port_list=24001,24004", "24005"),
+        ("--min_worker_port=0 --max_worker_port=0", "24000"),
+    ],
+)
+def test_a_block_is_clear_of_the_ports_that_the_parents_command_gives_to_workers(options: str, expected: str) -> None:
+    child = "from rankplan.runtime.ports import free_block; print(free_block(range(24_000, 24_100), 3))"
+    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+    command = [sys.executable, "-c", parent, child, *options.split()]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == expected
+
+
+def test_a_block_is_below_the_ephemeral_ports_where_that_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_ephemeral", lambda: range(24_010, 61_000))
+    assert free_block(range(24_006, 24_050), 4) == 24_006
+    assert free_block(range(24_006, 24_050), 5) is None
+    assert free_block(range(24_020, 24_050), 5) == 24_020
 
 
 def test_nothing_is_handed_out_twice() -> None:

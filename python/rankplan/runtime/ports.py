@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -111,12 +111,14 @@ def _ephemeral() -> range:
     return range(int(first), int(last) + 1)
 
 
-def _of_ray() -> range:
+def _of_ray() -> Container[int]:
     """The ports that the raylet of this process gives to workers, as its command line says."""
     try:
         command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
-        return range(0)
+        return ()
+    if listed := re.search(r"--worker_port_list=([\d,]+)", command):  # counts in place of the bounds
+        return {int(port) for port in listed[1].split(",") if port}
     bounds = [re.search(rf"--{name}_worker_port=(\d+)", command) for name in ("min", "max")]
     first, last = (int(bound[1]) if bound else 0 for bound in bounds)
-    return range(first, last + 1) if first else range(0)
+    return range(first, last + 1) if first else ()
