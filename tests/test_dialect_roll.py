@@ -89,6 +89,9 @@ def test_a_name_that_cannot_be_printed_is_refused(tmp_path: Path) -> None:
         roll.plan(tmp_path / "roll.yaml", Inventory.uniform(1, 8))
     (fault,) = error.value.diagnostics
     assert (fault.code, fault.line, fault.message) == ("invalid-value", 2, r"'rewards.\x1b[31mred\n' is not a name")
+    with pytest.raises(PlacementError, match=r"'rewards\.' has an empty name in it") as error:
+        roll.plan({"rewards": {"": {"world_size": 2}}}, Inventory.uniform(1, 8))
+    assert error.value.code == "empty-name"
 
 
 @pytest.mark.parametrize("text", DEVICES)
@@ -265,7 +268,8 @@ e: {device_mapping: [0], strategy_args: {strategy_name: deepspeed_train, strateg
 
 def test_roles_need_accelerators_that_are_there(tmp_path: Path) -> None:
     cpus = Inventory.uniform(num_nodes=2, accelerators=0)
-    assert "no-resources" in refused("a: {device_mapping: [0, 1]}\n", tmp_path, cpus)[0]
+    text = "a: {device_mapping: [0, 1]}\nb: {world_size: 2}\n"
+    assert refused(text, tmp_path, cpus) == ["1:5 no-resources: the cluster has no accelerators"]
     assert "missing-key" in refused("a: {b: 1}\n", tmp_path, cpus)[0]
 
 
@@ -356,6 +360,9 @@ def test_a_trainers_own_values_may_be_unresolved_but_not_ours() -> None:
     with pytest.raises(
         PlacementError, match=r"b.device_mapping: `device_mapping` cannot be read: Interpolation key 'nowhere'"
     ):
+        roll.plan(config, inventory)
+    config = omegaconf.OmegaConf.create(text + "b: {device_mapping: '???'}\n")
+    with pytest.raises(PlacementError, match=r"`device_mapping` cannot be read: Missing mandatory value"):
         roll.plan(config, inventory)
 
 

@@ -170,7 +170,9 @@ lr: 1.0e-6
         "2:19 not-multiple: 18 GPUs cannot be cut into engines of 4",
         "3:30 spans-nodes: process 0 of the rollout would need 4 GPUs over the nodes 0 and 1",
     ]
-    assert "no-resources" in refused("colocate: true\n", tmp_path, Inventory.uniform(num_nodes=2, accelerators=0))[0]
+    assert refused("colocate: true\n", tmp_path, Inventory.uniform(num_nodes=2, accelerators=0)) == [
+        "1:1 no-resources: the cluster has no accelerators"
+    ]
 
 
 def test_the_help_says_which_size_fits() -> None:
@@ -213,6 +215,14 @@ def test_flags_come_as_a_mapping_a_file_or_a_namespace(tmp_path: Path) -> None:
     assert slime.plan(arguments, inventory) == slime.plan(path, inventory) == slime.plan(vars(arguments), inventory)
     assert slime.layout(arguments) == (8, 4)
     assert slime.assumed_inventory(arguments) == inventory
+
+
+def test_a_flag_that_cannot_be_read_is_one_fault() -> None:
+    omegaconf = pytest.importorskip("omegaconf")
+    flags = omegaconf.OmegaConf.create({"use_critic": "${nowhere}", "rollout_num_gpus": "???", "num_nodes": 1})
+    with pytest.raises(PlacementError) as caught:
+        slime.layout(flags)
+    assert [fault.path for fault in caught.value.diagnostics] == ["use_critic", "rollout_num_gpus"]
 
 
 def test_slimes_flags_are_recognised() -> None:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rankplan.config.faults import shown
 from rankplan.config.models import as_int
 from rankplan.errors import Diagnostic, Label, PlacementError, refusal
 
@@ -41,14 +42,16 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
     if isinstance(mapping, str):
         return _Reader(mapping).read()
     if not isinstance(mapping, Sequence) or isinstance(mapping, bytes):
-        raise PlacementError([Diagnostic("syntax", f"{mapping!r} is not a device_mapping", _HELP)])
+        raise PlacementError([Diagnostic("syntax", f"{shown(mapping)} is not a device_mapping", _HELP)])
     if len(mapping) > MOST_DEVICES:
         message = f"{len(mapping)} accelerators; a component has at most {MOST_DEVICES}"
         raise PlacementError([Diagnostic("too-many-processes", message, "split the component")])
     devices = [as_int(device) for device in mapping]
     for device, written in zip(devices, mapping, strict=True):
         if device is None:
-            raise PlacementError([Diagnostic("syntax", f"{written!r} is not an accelerator", "write whole numbers")])
+            raise PlacementError(
+                [Diagnostic("syntax", f"{shown(written)} is not an accelerator", "write whole numbers")]
+            )
         if not 0 <= device <= HIGHEST:
             raise refusal([_not_there(device)])
     return [device for device in devices if device is not None]

@@ -56,7 +56,8 @@ class Reader:
     def value(self, mapping: Mapping[Any, Any], key: Any, path: Path) -> Any:
         """Return a value, or ``None`` where there is none; one that its config library cannot give is a fault."""
         try:
-            return mapping.get(key)
+            keys = mapping.keys()  # OmegaConf has a key whose value is ???, and denies it when it is asked itself
+            return mapping[key] if key in keys else None
         except Exception as error:  # whatever a config library raises for a value that is missing
             lines = str(error).strip().splitlines() or [type(error).__name__]
             message = f"`{key}` cannot be read: {lines[0]}"
@@ -89,6 +90,14 @@ class Reader:
             return False
         fault = Diagnostic("unknown-key", f"`{path[-1]}` is not one of {what}", f"did you mean `{near}`?")
         self.add(path, fault)
+        return True
+
+    def lacks_accelerators(self, inventory: Inventory, path: Path) -> bool:
+        """Return whether no node has an accelerator, and take note of it then."""
+        if inventory.core.accelerators():
+            return False
+        help = "use nodes that have some; --nodes 2x8 is two nodes with eight each"
+        self.add(path, Diagnostic("no-resources", "the cluster has no accelerators", help))
         return True
 
 

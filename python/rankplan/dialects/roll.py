@@ -63,11 +63,11 @@ def plan(config: Config, inventory: Inventory, isolate_accelerator: bool = True)
     components: dict[str, Placements] = {}
     for role in roles:
         by_node = role.devices is None
+        if not by_node and reader.lacks_accelerators(inventory, (*role.path, "device_mapping")):
+            continue
         pool = inventory.pool((NODE if by_node else CLUSTER,))
         nodes = [rank % inventory.num_nodes for rank in range(role.world_size)] if by_node else []
         try:
-            if not by_node:
-                pool.require_hardware()
             components[role.name] = pool.place_chunks(role.devices or nodes, role.per_worker, isolate_accelerator)
         except PlacementError as error:
             reader.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
@@ -170,8 +170,7 @@ def _candidates(
             continue
         if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
             continue
-        named = "device_mapping" in value or any(misspelt(str(key), ("device_mapping",)) for key in value)
-        if named or ("world_size" in value and not inside):
+        if any(misspelt(str(key), ("device_mapping",)) for key in value) or ("world_size" in value and not inside):
             yield (*path, str(key)), value
         yield from _candidates(value, (*path, str(key)), inside or _is_role(value))
 
@@ -193,6 +192,9 @@ def _roles(reader: Reader) -> Iterator[_Role]:
         _refuse_misspelt(reader, values, _ROLE, path)
         if mapping is None and world_size is None:
             continue  # a role that is switched off
+        if not all(path):
+            reader.add(path, Diagnostic("empty-name", f"{shown(name)} has an empty name in it", "name the role"))
+            continue
         if not name.isprintable():
             reader.add(path, Diagnostic("invalid-value", f"{shown(name)} is not a name", "rename the role"))
             continue

@@ -143,8 +143,8 @@ def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) 
         message = "with these flags, neither training nor rollout has a GPU here"
         reading.add("", Diagnostic("empty-placement", message, "give one of them some"))
     reading.finish()
+    reading.require_accelerators(inventory)
     pool = inventory.pool((CLUSTER,))
-    pool.require_hardware()
     gpus, nodes = _pool_order(inventory)
     if sides.num_gpus > len(gpus):
         reading.add("", _too_few(sides, len(gpus)))
@@ -299,7 +299,12 @@ class _Reading:
                 self._reader.add((key,), Diagnostic("duplicate-key", message, "keep one of the two"))
             else:
                 self._keys[flag] = key
-                self._values[flag] = self._reader.value(self._reader.config, written, ())
+                before = len(self.faults)
+                value = self._reader.value(self._reader.config, written, ())
+                if len(self.faults) == before:
+                    self._values[flag] = value
+                else:
+                    self._doubtful = True
         self._refuse_misspelt(others)
 
     @property
@@ -310,6 +315,11 @@ class _Reading:
     def add(self, flag: str, diagnostic: Diagnostic) -> None:
         """Take note of a fault of a flag or, without a flag, of all of them together."""
         self._reader.add((self._written(flag),) if flag else (), diagnostic)
+
+    def require_accelerators(self, inventory: Inventory) -> None:
+        """Raise `PlacementError` when no node has an accelerator."""
+        if self._reader.lacks_accelerators(inventory, ()):
+            self.finish()
 
     def finish(self) -> None:
         """Raise `PlacementError` with every fault; do nothing without any."""
