@@ -10,9 +10,9 @@ import yaml
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import ComponentPlacement, Inventory, Plan
+from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
 from rankplan.cli import main
-from rankplan.dialects import rlinf, roll, slime
+from rankplan.dialects import DIALECTS, rlinf, roll, slime
 from rankplan.dialects.convert import convert
 
 EIGHT = Inventory.uniform(num_nodes=3, accelerators=4)
@@ -145,6 +145,34 @@ def test_slime_there_and_back() -> None:
         assert same(plan, {"rlinf": rlinf, "roll": roll, "slime": slime}[dialect].plan(there.config, LARGER))
         back = convert(read, "slime")
         assert (back.config, back.missing) == ({**flags, "num_gpus_per_node": 4}, ())
+
+
+FLAGS = st.fixed_dictionaries(
+    {"actor_num_nodes": st.integers(0, 2), "actor_num_gpus_per_node": st.integers(1, 4)},
+    optional={
+        "colocate": st.just(True),
+        "use_critic": st.just(True),
+        "critic_num_gpus_per_node": st.integers(1, 3),
+        "rollout_num_gpus": st.integers(0, 8),
+        "rollout_num_gpus_per_engine": st.sampled_from([1, 2, 4, 8]),
+    },
+)
+
+
+@given(FLAGS)
+def test_flags_there_and_back_give_an_equal_plan(flags: dict[str, Any]) -> None:
+    try:
+        plan = slime.plan({"rollout_num_gpus": 0, **flags}, EIGHT)
+    except PlacementError:
+        return
+    for name, dialect in DIALECTS.items():
+        there = convert(plan, name)
+        assert there.missing == ()
+        read = dialect.plan(there.config, EIGHT)
+        assert same(read, plan)
+        back = convert(read, "slime")
+        assert back.missing == ()
+        assert same(slime.plan(back.config, LARGER), plan)
 
 
 def test_each_part_is_kept_that_can_be() -> None:
