@@ -103,7 +103,9 @@ class Reader:
 
 def misspelt(key: str, known: Collection[str]) -> str | None:
     """Return the known key that this is a slip of the finger of; what is less alike may be a trainer's own."""
-    return nearest(key, known, 0.9)
+    # By the length alone first, in a tenth of the time: most keys of a config have nothing to do with these.
+    alike = [name for name in known if min(len(key), len(name)) > 0.8 * max(len(key), len(name))]
+    return nearest(key, alike, 0.9) if alike else None
 
 
 def unresolved(value: Any) -> bool:
