@@ -167,6 +167,26 @@ def test_the_complete_example_of_the_reference_document(tmp_path: Path) -> None:
     assert roll.shares(path, plan) == {"actor_train": 0.5, "actor_infer": 0.5, "rewards.code_sandbox": None}
 
 
+@pytest.mark.parametrize(
+    ("strategy", "each"),
+    [
+        (None, 2),
+        ({"strategy_name": "sglang"}, 2),
+        ({"strategy_name": "hf_infer", "strategy_config": None}, 2),
+        ({"strategy_name": "vllm"}, 1),
+        ({"strategy_name": "vllm", "strategy_config": {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}}, 4),
+        ({"strategy_name": "deepspeed_infer"}, 1),
+        ({"strategy_name": "diffusion_deepspeed_train"}, 1),
+        ({}, 1),  # ROLL's own default is deepspeed_train
+    ],
+    ids=str,
+)
+def test_the_strategy_says_how_many_accelerators_a_worker_has(strategy: dict[str, Any] | None, each: int) -> None:
+    role = {"device_mapping": "list(range(0,8))", "num_gpus_per_worker": 2, "strategy_args": strategy}
+    plan = roll.plan({"a": role}, Inventory.uniform(num_nodes=1, accelerators=8))
+    assert [row.num_accelerators for row in plan["a"]] == [each] * (8 // each)
+
+
 def test_a_worker_that_spans_nodes(tmp_path: Path) -> None:
     config = {"actor": {"device_mapping": "[7, 8, 6, 9]", "num_gpus_per_worker": 4}}
     plan = roll.plan(config, Inventory.uniform(num_nodes=2, accelerators=8))

@@ -24,8 +24,8 @@ from rankplan.plan import Plan
 __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "recognised", "shares", "written"]
 
 _DEEPEST = 50
-_ONE_EACH = frozenset({"deepspeed_train", "megatron_train", "fsdp2_train", "megatron_infer", "fsdp2_infer"})
-"""Strategies that have one accelerator a worker, whatever is written."""
+_AS_WRITTEN = frozenset({"hf_infer", "sglang"})
+"""Strategies with as many accelerators a worker as are written; all but these and vllm have one."""
 
 _CLUSTER = ("num_gpus_per_node", "num_nodes")
 _ROLE = ("device_mapping", "num_gpus_per_worker", "strategy_args", "world_size")
@@ -254,8 +254,6 @@ def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | 
         help = RESOLVE if unresolved(name) else "write a name such as vllm"
         reader.add((*inner, "strategy_name"), Diagnostic("invalid-value", message, help))
         return None
-    if name in _ONE_EACH:
-        return 1
     if name == "vllm":
         product = 1
         settings = reader.mapping(strategy, "strategy_config", inner)
@@ -268,6 +266,8 @@ def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | 
                 return None
             product *= size
         return product
+    if reader.value(values, "strategy_args", path) is not None and name not in _AS_WRITTEN:
+        return 1
     written = reader.value(values, "num_gpus_per_worker", path)
     return 1 if written is None else reader.number(written, (*path, "num_gpus_per_worker"), 1)
 
