@@ -246,6 +246,13 @@ i:
     ]
 
 
+def test_faults_are_found_together_where_nobody_says_what_there_is() -> None:
+    config = {"a": {"device_mapping": "[0"}, "b": {"device_mapping": "[0, 0]", "num_gpus_per_worker": 2}}
+    with pytest.raises(PlacementError) as caught:
+        roll.assumed_inventory(config)
+    assert [fault.code for fault in caught.value.diagnostics] == ["syntax", "duplicate-resource"]
+
+
 def test_a_key_that_is_misspelt_is_no_role_less(tmp_path: Path) -> None:
     text = """\
 num_gpu_per_node: 8

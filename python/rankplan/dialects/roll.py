@@ -76,15 +76,20 @@ def plan(config: Config, inventory: Inventory, isolate_accelerator: bool = True)
 
 
 def assumed_inventory(config: Config) -> Inventory:
-    """Return the smallest inventory that the config could be meant for: ``num_gpus_per_node`` accelerators a node."""
+    """Return the smallest inventory that the config could be meant for: ``num_gpus_per_node`` accelerators a node.
+
+    Raises `PlacementError` with every fault of a config that cannot be read.
+    """
     reader = Reader(config)
     written = _optional(reader, "num_gpus_per_node", 0)
     each = ASSUMED if written is None else written
     highest = max((max(role.devices) for role in _roles(reader) if role.devices), default=-1)
     nodes = _optional(reader, "num_nodes", 1) or 1
-    reader.finish()
     needed = highest // each + 1 if each else 1
-    return Inventory.uniform(max(nodes, needed), each)
+    assumed = Inventory.uniform(max(nodes, needed), each)
+    if reader.faults:
+        plan(config, assumed)  # raises them, and with them what shows only on an inventory
+    return assumed
 
 
 def shares(config: Config, planned: Plan) -> dict[str, float | None]:
