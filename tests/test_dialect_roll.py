@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan
-from rankplan.dialects import roll
+from rankplan.dialects import roll, slime
 from test_differences import named
 
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
@@ -251,6 +251,20 @@ def test_faults_are_found_together_where_nobody_says_what_there_is() -> None:
     with pytest.raises(PlacementError) as caught:
         roll.assumed_inventory(config)
     assert [fault.code for fault in caught.value.diagnostics] == ["syntax", "duplicate-resource"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        (roll, 'num_gpus_per_node: 1\na: {device_mapping: "[4294967294]"}\n'),
+        (slime, "actor_num_nodes: 4294967295\nnum_gpus_per_node: 8\ncolocate: true\n"),
+    ],
+)
+def test_a_file_for_more_nodes_than_there_can_be_is_named(dialect: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / "large.yaml").write_text(text)
+    with pytest.raises(PlacementError, match="4294967295 is not a number of nodes") as caught:
+        dialect.assumed_inventory(tmp_path / "large.yaml")
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "large.yaml"), 1)
 
 
 def test_a_key_that_is_misspelt_is_no_role_less(tmp_path: Path) -> None:

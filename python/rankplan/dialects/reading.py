@@ -92,6 +92,14 @@ class Reader:
         self.add(path, fault)
         return True
 
+    def assumed(self, num_nodes: int, accelerators: int) -> Inventory:
+        """Return an inventory of this size; raises `PlacementError` with every fault when there is none so large."""
+        try:
+            return Inventory.uniform(num_nodes, accelerators)
+        except PlacementError as error:
+            self.add_all((), error)
+            raise refusal(self.faults) from None
+
     def lacks_accelerators(self, inventory: Inventory, path: Path) -> bool:
         """Return whether no node has an accelerator, and take note of it then."""
         if inventory.core.accelerators():

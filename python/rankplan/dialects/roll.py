@@ -86,7 +86,7 @@ def assumed_inventory(config: Config) -> Inventory:
     highest = max((max(role.devices) for role in _roles(reader) if role.devices), default=-1)
     nodes = _optional(reader, "num_nodes", 1) or 1
     needed = highest // each + 1 if each else 1
-    assumed = Inventory.uniform(max(nodes, needed), each)
+    assumed = reader.assumed(max(nodes, needed), each)
     if reader.faults:
         plan(config, assumed)  # raises them, and with them what shows only on an inventory
     return assumed

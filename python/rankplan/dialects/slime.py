@@ -206,7 +206,7 @@ def assumed_inventory(config: Flags) -> Inventory:
     sides = reading.sides()
     reading.finish()
     each = sides.per_node or ASSUMED
-    return Inventory.uniform(max(1, -(-sides.num_gpus // each)), each)
+    return reading.assumed(max(1, -(-sides.num_gpus // each)), each)
 
 
 def shares(config: Flags, planned: Plan) -> dict[str, float | None]:
@@ -315,6 +315,10 @@ class _Reading:
     def add(self, flag: str, diagnostic: Diagnostic) -> None:
         """Take note of a fault of a flag or, without a flag, of all of them together."""
         self._reader.add((self._written(flag),) if flag else (), diagnostic)
+
+    def assumed(self, num_nodes: int, accelerators: int) -> Inventory:
+        """Return an inventory of this size; see `Reader.assumed`."""
+        return self._reader.assumed(num_nodes, accelerators)
 
     def require_accelerators(self, inventory: Inventory) -> None:
         """Raise `PlacementError` when no node has an accelerator."""
