@@ -151,6 +151,17 @@ class Faulty(Worker):
     def unpicklable(self) -> None:
         raise Unpicklable
 
+    def cannot_be_written(self) -> None:
+        raise ValueError(os.fsdecode(b"no such file: \xff\x1b[31m"))
+
+    def says_much(self) -> None:
+        raise ValueError("no" * 10**6)
+
+    def fails_in_a_task(self) -> None:
+        import ray
+
+        ray.get(ray.remote(num_cpus=0)(lambda: int("no number")).remote())
+
     def returns_a_lock(self) -> Any:
         return threading.Lock()
 

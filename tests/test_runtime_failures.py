@@ -104,6 +104,20 @@ def test_exceptions_that_cannot_travel_are_told_in_words(faulty: WorkerGroup, me
     assert caught.value.__cause__ is None
 
 
+def test_the_text_of_an_exception_harms_neither_its_rank_nor_the_terminal(faulty: WorkerGroup) -> None:
+    """Ray ends a process that fails with text which is not UTF-8."""
+    with pytest.raises(WorkerError) as caught:
+        faulty.execute_on(1).cannot_be_written().wait()
+    assert str(caught.value).endswith(r"() raised ValueError: no such file: \udcff\x1b[31m")
+    assert isinstance(caught.value.__cause__, ValueError)
+    with pytest.raises(WorkerError) as caught:
+        faulty.execute_on(1).says_much().wait()
+    assert len(str(caught.value)) < 1100
+    with pytest.raises(WorkerError, match=r"\(\) raised ValueError: invalid literal for int\(\) .* 'no number'"):
+        faulty.execute_on(1).fails_in_a_task().wait()
+    assert faulty.fail().wait() == [0, 1, 2, 3]
+
+
 def test_a_value_that_cannot_travel_is_an_error_of_its_rank(faulty: WorkerGroup) -> None:
     with pytest.raises(WorkerError, match=r"faulty rank 2 \(node 1\): returns_a_lock\(\) failed: .*lock"):
         faulty.execute_on(2).returns_a_lock().wait()

@@ -22,6 +22,8 @@ from ray.exceptions import (
 
 _Error = TypeVar("_Error", bound=Exception)
 
+_LONGEST_LINE = 1000  # characters; the whole is in the traceback
+
 
 class RankFailure(Exception):
     """An exception of the user's code on its way from a rank to the driver.
@@ -45,7 +47,7 @@ class RankFailure(Exception):
             pickled = cloudpickle.dumps(error)
         except Exception:
             pickled = None
-        return cls(_summary(error), "".join(lines), pickled)
+        return cls(_summary(error), _sendable("".join(lines)), pickled)
 
     def cause(self) -> BaseException | None:
         """Return the exception, where it can be loaded here."""
@@ -97,13 +99,23 @@ class Fault:
 
 
 def _summary(error: BaseException) -> str:
-    """Return the type and the first line of an exception's text."""
+    """Return the type and the first line of an exception's text, as far as a line goes."""
+    if isinstance(error, RayTaskError):
+        error = error.cause  # its own first line names Ray's task, in colours
     try:
         text = str(error).strip()
     except Exception:
         text = "its text cannot be had"
     name = type(error).__name__
-    return f"{name}: {text.splitlines()[0]}" if text else name
+    line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text.partition("\n")[0])
+    if len(line) > _LONGEST_LINE:
+        line = f"{line[:_LONGEST_LINE]}..."
+    return f"{name}: {line}" if line else name
+
+
+def _sendable(text: str) -> str:
+    """Return the text without halves of characters, as in the name of a file: Ray would end the process for them."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 _DEATH_HEADER = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:", "name:")
