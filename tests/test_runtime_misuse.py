@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import ray
 from rankplan import (
@@ -96,11 +97,18 @@ def test_execute_on_takes_ranks(group: WorkerGroup, ranks: tuple[Any, ...]) -> N
         {"max_concurrency": 1.5},
         {"name": ""},
         {"name": 5},
+        {"name": "a\x1b[31m"},
     ],
 )
 def test_launch_refuses_options_that_make_no_sense(group: WorkerGroup, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(options))} is "):
         Odd.create_group().launch(group._cluster, STRATEGY, **options)
+
+
+def test_numbers_may_be_those_of_numpy(group: WorkerGroup) -> None:
+    options = {"timeout": np.int64(600), "max_concurrency": np.int64(2), "reserve": np.float32(0.8)}
+    with Odd.create_group().launch(group._cluster, STRATEGY, name="counted", **options) as counted:
+        assert counted.rest().wait() == [0, 1]
 
 
 def test_only_a_live_cluster_can_be_launched_on() -> None:

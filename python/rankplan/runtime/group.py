@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -233,15 +234,16 @@ class GroupSpec:
         cluster.check_open()
         if max_concurrency is not None and (as_int(max_concurrency) or 0) < 1:
             raise ValueError(f"max_concurrency is {max_concurrency!r}; it must be a whole number of 1 or more")
-        if reserve is not None and as_share(reserve) is None:
+        share = as_share(reserve)
+        if reserve is not None and share is None:
             raise ValueError(
                 f"reserve is {reserve!r}; it must be a share of an accelerator from 0.0001 to 1, in steps of 0.0001, "
                 "such as 1.0, or 0.8 where another component takes 0.2"
             )
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+        if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < timeout < math.inf:
             raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds above 0")
-        if name is not None and (not isinstance(name, str) or not name):
-            raise ValueError(f"name is {name!r}; it must be text that is not empty")
+        if name is not None and not (isinstance(name, str) and name and name.isprintable()):
+            raise ValueError(f"name is {name!r}; it must be plain text that is not empty")
         component = name or self._recipe.worker_class.__name__
         if placement_strategy is None:
             placement_strategy = _one_process_each(cluster.inventory)
@@ -255,8 +257,8 @@ class GroupSpec:
                 f"placement_strategy is a {type(placement_strategy).__name__}; give a strategy, such as "
                 "placement.get_strategy(name), or the rows of a plan"
             )
-        recipe = replace(self._recipe, max_concurrency=max_concurrency)
-        crew = bring_up(cluster, inventory, component, recipe, list(rows), reserve, timeout)
+        recipe = replace(self._recipe, max_concurrency=as_int(max_concurrency))
+        crew = bring_up(cluster, inventory, component, recipe, list(rows), share, float(timeout))
         group = WorkerGroup(cluster, component, self._recipe.worker_class, crew)
         cluster.remember(group)
         return group

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import ray
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 SchedulingStrategy: TypeAlias = NodeAffinitySchedulingStrategy | PlacementGroupSchedulingStrategy
 
 _UNIT = 10_000  # Ray counts in ten-thousandths; so do the whole numbers here, to add up without rounding
+_NEAR = 1e-3  # of a unit: NumPy's float32(0.8) is 0.8
 _PREFIX = "rankplan"
 _SETTLE_SECONDS = 1.0
 _RETURN_SECONDS = 5.0  # what nobody is known to hold may have been given back, and be on its way
@@ -312,6 +314,7 @@ def _amount(units: int) -> str:
 
 def as_share(value: Any) -> float | None:
     """Return a share that can be reserved, or ``None`` when this is none."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= 1:
         return None
-    return float(value) if abs(value * _UNIT - round(value * _UNIT)) < 1e-6 and round(value * _UNIT) else None
+    units = round(float(value) * _UNIT)
+    return units / _UNIT if units and abs(float(value) * _UNIT - units) < _NEAR else None
