@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -84,6 +85,14 @@ def test_nothing_is_handed_out_twice() -> None:
         mine = list(chain.from_iterable(choice for name, choice in found if name == machine))
         assert len(set(mine)) == len(mine) == 80 * 64
         assert FIRST <= min(mine) <= max(mine) <= LAST
+
+
+def test_programs_that_are_started_together_begin_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: set[int] = set()
+    for pid in range(4000, 4008):
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        found |= set(Ports().choice("node-1", 3))
+    assert len(found) == 8 * 64
 
 
 def test_what_is_given_back_can_be_had_again_and_there_is_an_end() -> None:

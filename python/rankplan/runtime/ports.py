@@ -16,6 +16,7 @@ FIRST, LAST = 20_000, 32_767
 """Above the ports of Ray's workers (10002 to 19999, unless it was told otherwise), and below Linux's ephemeral ones."""
 
 _CHOICE = 64  # ports that a node is given to find one block in
+_APART = 997  # programs that are started one after the other begin so far apart: neither knows what the other takes
 
 
 class Ports:
@@ -34,7 +35,7 @@ class Ports:
         size = max(_CHOICE, 2 * count)
         with self._lock:
             taken = self._taken.setdefault(machine, set())
-            start = _gap(taken, self._next.get(machine, FIRST + os.getpid() % (LAST - FIRST)), size)
+            start = _gap(taken, self._next.get(machine, FIRST + os.getpid() * _APART % (LAST - FIRST)), size)
             if start is None:
                 start = _gap(taken, FIRST, size)
             if start is None:
