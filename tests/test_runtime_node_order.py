@@ -62,6 +62,7 @@ def test_addresses_that_are_names_come_last() -> None:
         ),
         (["0", "1", "1"], r"the ranks 0-2, each once, but 10.0.0.1 \(host\) has '1', 10.0.0.2 \(host\) has '1'"),
         (["0", "1", "3"], r"the ranks 0-2, each once, but 10.0.0.2 \(host\) has '3'"),
+        (["1"], r"must give the one node the rank 0, but 10.0.0.0 \(host\) has '1'"),
         (["0", "1", "two"], r"but 10.0.0.2 \(host\) has 'two'"),
         (["0", "1", "02"], r"but 10.0.0.2 \(host\) has '02'"),
         (["0", "1", ""], r"but 10.0.0.2 \(host\) has ''"),

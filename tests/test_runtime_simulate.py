@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -128,6 +129,15 @@ def test_a_faulty_section_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         Cluster(cluster_cfg={"num_nodes": 0})
     with pytest.raises(ClusterError, match="num_nodes is 3, but 2 in cluster_cfg"):
         Cluster(cluster_cfg={"num_nodes": 2}, num_nodes=3)
+
+
+@pytest.mark.parametrize(
+    "options", [{"num_nodes": number} for number in (0, -1, True, 2.0, "2")] + [{"timeout": -1}, {"timeout": math.nan}]
+)
+def test_numbers_that_are_none_start_nothing(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ValueError, match=f"^{name} is .*; it must be a"):
+        Cluster(**options)
 
 
 @pytest.mark.parametrize("text", ["2", "x8", "2x", "0x8", "2*8", "2x-1", "2x8x1", "٢x8"])

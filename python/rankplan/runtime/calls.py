@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import ray
@@ -17,6 +18,13 @@ from rankplan.runtime import session
 from rankplan.runtime.faults import Fault
 
 _TICK_SECONDS = 0.5
+
+
+def as_timeout(value: Any) -> float:
+    """Return a number of seconds, of any kind, that can be waited for; raises ``ValueError`` for what is none."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ValueError(f"timeout is {value!r}; it must be a number of seconds above 0")
+    return float(value)
 
 
 class Unanswered(Exception):

@@ -17,11 +17,13 @@ import ray
 from ray._private.services import canonicalize_bootstrap_address
 from ray.exceptions import RayError
 
+from rankplan.config.models import as_int
 from rankplan.config.section import read_section
 from rankplan.errors import ClusterError, LaunchError
 from rankplan.inventory import Inventory
 from rankplan.render.progress import Report, told
 from rankplan.runtime import session
+from rankplan.runtime.calls import as_timeout
 from rankplan.runtime.node_order import NodeFacts, in_order
 from rankplan.runtime.probe import look_at, wait_for_nodes
 from rankplan.runtime.simulate import Raylets
@@ -47,8 +49,8 @@ class Cluster:
     seconds to join. ``on_progress`` is told in a few words what is being waited for, also while groups are launched;
     without it a terminal shows what takes more than a second.
 
-    Raises ``PlacementError`` for a faulty section, before anything of Ray is started, and ``ClusterError`` when the
-    cluster cannot be used.
+    Raises ``PlacementError`` for a faulty section and ``ValueError`` for a number that is none, before anything of Ray
+    is started, and ``ClusterError`` when the cluster cannot be used.
     """
 
     inventory: Inventory
@@ -66,6 +68,10 @@ class Cluster:
         timeout: float = 60.0,
         on_progress: Report | None = None,
     ) -> None:
+        timeout = as_timeout(timeout)
+        if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
+            raise ValueError(f"num_nodes is {num_nodes!r}; it must be a whole number of 1 or more")
+        num_nodes = as_int(num_nodes)
         if cluster_cfg is not None:
             num_nodes = _configured_nodes(cluster_cfg, num_nodes)
         self._on_progress = on_progress

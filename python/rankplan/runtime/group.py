@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,7 +21,7 @@ from rankplan.placement import (
     PlacementStrategy,
 )
 from rankplan.runtime import session
-from rankplan.runtime.calls import Call
+from rankplan.runtime.calls import Call, as_timeout
 from rankplan.runtime.launch import Crew, LiveRank, Recipe, bring_up
 from rankplan.runtime.reserve import as_share
 from rankplan.runtime.verify import RankReport, check
@@ -240,8 +238,7 @@ class GroupSpec:
                 f"reserve is {reserve!r}; it must be a share of an accelerator from 0.0001 to 1, in steps of 0.0001, "
                 "such as 1.0, or 0.8 where another component takes 0.2"
             )
-        if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < timeout < math.inf:
-            raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds above 0")
+        seconds = as_timeout(timeout)
         if name is not None and not (isinstance(name, str) and name and name.isprintable()):
             raise ValueError(f"name is {name!r}; it must be plain text that is not empty")
         component = name or self._recipe.worker_class.__name__
@@ -258,7 +255,7 @@ class GroupSpec:
                 "placement.get_strategy(name), or the rows of a plan"
             )
         recipe = replace(self._recipe, max_concurrency=as_int(max_concurrency))
-        crew = bring_up(cluster, inventory, component, recipe, list(rows), share, float(timeout))
+        crew = bring_up(cluster, inventory, component, recipe, list(rows), share, seconds)
         group = WorkerGroup(cluster, component, self._recipe.worker_class, crew)
         cluster.remember(group)
         return group

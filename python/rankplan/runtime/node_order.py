@@ -58,9 +58,8 @@ def _by_rank(nodes: Sequence[NodeFacts], ranks: Sequence[str | None], source: st
     if set(counts) != wanted:
         doubtful = {rank for rank, count in counts.items() if count > 1 or rank not in wanted}
         wrong = [f"{node} has {rank!r}" for node, rank in zip(nodes, ranks, strict=True) if rank in doubtful]
-        raise ClusterError(
-            f"{source} must give the {len(nodes)} nodes the ranks 0-{len(nodes) - 1}, each once, but {_few(wrong)}"
-        )
+        due = f"{len(nodes)} nodes the ranks 0-{len(nodes) - 1}, each once" if len(nodes) > 1 else "one node the rank 0"
+        raise ClusterError(f"{source} must give the {due}, but {_few(wrong)}")
     by_rank = {str(rank): node for node, rank in zip(nodes, ranks, strict=True)}
     return [by_rank[str(rank)] for rank in range(len(nodes))]
 
