@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -167,6 +168,14 @@ def test_answers_come_in_rank_order(callers: WorkerGroup) -> None:
 
 def test_object_refs_are_replaced_by_their_values(callers: WorkerGroup) -> None:
     assert callers.length(ray.put(bytes(3_000_000))).wait() == [3_000_000] * 3
+
+
+def test_an_argument_that_cannot_travel_is_told_in_a_line(callers: WorkerGroup) -> None:
+    with pytest.raises(
+        TypeError, match=r"^Caller.echo\(\): an argument cannot be sent to the ranks: cannot pickle '_thr"
+    ) as e:
+        callers.echo(threading.Lock())
+    assert "\n" not in str(e.value)
 
 
 def test_some_ranks_only(callers: WorkerGroup) -> None:

@@ -59,7 +59,13 @@ class RankSelection:
     def _send(self, method: str, /, *args: Any, **kwargs: Any) -> Call:
         with session.used():
             ranks = self._running(method)
-            answers = [rank.host.call.remote(method, *args, **kwargs) for rank in ranks]
+            try:
+                answers = [rank.host.call.remote(method, *args, **kwargs) for rank in ranks]
+            except TypeError as error:
+                what = error.__cause__ or error  # Ray's own text is a report of many lines
+                raise TypeError(
+                    f"{self._component}.{method}(): an argument cannot be sent to the ranks: {what}"
+                ) from error
         return self._call(method, ranks, answers)
 
     def _running(self, method: str) -> Sequence[LiveRank]:
