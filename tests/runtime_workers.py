@@ -101,7 +101,9 @@ class Caller(Worker):
         return seconds
 
     def first_waits(self) -> bool:
-        return self.second.wait(20)
+        came = self.second.wait(120)
+        self.second.clear()
+        return came
 
     def second_comes(self) -> None:
         self.second.set()
