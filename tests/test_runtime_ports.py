@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import chain
 
 import pytest
@@ -60,11 +60,22 @@ def test_a_block_is_clear_of_the_ports_that_the_parents_command_gives_to_workers
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == expected
 
 
+def every_choice(ports: Ports) -> Iterator[range]:
+    with suppress(LaunchError):
+        while True:
+            yield ports.choice("node-1", 500)
+
+
 def test_a_block_is_below_the_ephemeral_ports_where_that_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_ephemeral", lambda: range(24_010, 61_000))
     assert free_block(range(24_006, 24_050), 4) == 24_006
     assert free_block(range(24_006, 24_050), 5) is None
     assert free_block(range(24_020, 24_050), 5) == 24_020
+    for pid in range(4000, 4020):
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        assert Ports().choice("node-1", 3)[-1] < 24_010
+    monkeypatch.setattr(ports, "_ephemeral", lambda: range(1024, 65_536))
+    assert max(choice[-1] for choice in every_choice(Ports())) > 30_000
 
 
 def test_nothing_is_handed_out_twice() -> None:
@@ -97,11 +108,10 @@ def test_programs_that_are_started_together_begin_apart(monkeypatch: pytest.Monk
 
 def test_what_is_given_back_can_be_had_again_and_there_is_an_end() -> None:
     handed_out = Ports()
-    choices = []
-    with pytest.raises(LaunchError, match=r"no 1000 ports in a row are left between 20000 and 32767 on node-1"):
-        while True:
-            choices.append(handed_out.choice("node-1", 500))
+    choices = list(every_choice(handed_out))
     assert len(choices) >= 11
+    with pytest.raises(LaunchError, match=r"no 1000 ports in a row are left between 20000 and 32767 on node-1"):
+        handed_out.choice("node-1", 500)
     handed_out.give_back("node-1", choices[3])
     assert handed_out.choice("node-1", 500) == choices[3]
     assert len(handed_out.choice("node-2", 500)) == 1000

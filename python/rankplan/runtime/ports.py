@@ -15,6 +15,7 @@ from rankplan.errors import LaunchError
 FIRST, LAST = 20_000, 32_767
 """Above the ports of Ray's workers (10002 to 19999, unless it was told otherwise), and below Linux's ephemeral ones."""
 
+_ROOM = 2_000  # ports that are enough for a run; where fewer are below the ephemeral ones, these are taken too
 _CHOICE = 64  # ports that a node is given to find one block in
 _APART = 997  # programs that are started one after the other begin so far apart: neither knows what the other takes
 
@@ -32,15 +33,15 @@ class Ports:
 
         Raises ``LaunchError`` when there are not so many left.
         """
-        size = max(_CHOICE, 2 * count)
+        size, last = max(_CHOICE, 2 * count), _last()
         with self._lock:
             taken = self._taken.setdefault(machine, set())
-            start = _gap(taken, self._next.get(machine, FIRST + os.getpid() * _APART % (LAST - FIRST)), size)
+            start = _gap(taken, self._next.get(machine, FIRST + os.getpid() * _APART % (last - FIRST)), last, size)
             if start is None:
-                start = _gap(taken, FIRST, size)
+                start = _gap(taken, FIRST, last, size)
             if start is None:
                 raise LaunchError(
-                    f"no {size} ports in a row are left between {FIRST} and {LAST} on {machine}; shut groups down"
+                    f"no {size} ports in a row are left between {FIRST} and {last} on {machine}; shut groups down"
                 )
             taken.update(range(start, start + size))
             self._next[machine] = start + size
@@ -56,9 +57,15 @@ PORTS = Ports()
 """Those of this process, whatever clusters it is connected to one after another."""
 
 
-def _gap(taken: set[int], start: int, size: int) -> int | None:
-    """Return the first of so many ports in a row that are not taken, from ``start`` on."""
-    while start + size - 1 <= LAST:
+def _last() -> int:
+    """Return the last port to hand out: below this machine's ephemeral ones, as others' are mostly the same."""
+    below = _ephemeral().start - 1
+    return below if FIRST + _ROOM <= below < LAST else LAST
+
+
+def _gap(taken: set[int], start: int, last: int, size: int) -> int | None:
+    """Return the first of so many ports in a row, none above ``last``, that are not taken, from ``start`` on."""
+    while start + size - 1 <= last:
         last_taken = next((port for port in range(start + size - 1, start - 1, -1) if port in taken), None)
         if last_taken is None:
             return start
