@@ -71,7 +71,8 @@ REFUSED = [
     ("range(99999999)", "too-many-processes", "range(99999999)", None),
     ("[0] * 99999999", "too-many-processes", "[0] * 99999999", None),
     ("[" * 5000, "syntax", None, None),
-    ("1+" * 5000 + "1", "syntax", None, None),
+    ("1+" * 5000 + "1", "syntax", None, "this is too long or too deep to be read"),
+    ("[1for i in range(3)] + [x]", "syntax", "x", "`x` is no whole number"),
     ("range(" + "9" * 40 + ")", "syntax", "9" * 40, "this number is too large"),
     ("[0x" + "f" * 4000 + "]", "syntax", "0x" + "f" * 4000, "this number is too large"),
     ("[*range(16777216), 1]", "too-many-processes", "1", None),
@@ -420,6 +421,13 @@ def test_roles_inside_of_others_and_twice(tmp_path: Path) -> None:
     }
     text = "rewards.math: {world_size: 3}\nrewards: {math: {world_size: 5}}\n"
     assert refused(text, tmp_path, inventory) == ["2:11 duplicate-component: role `rewards.math` is there twice"]
+
+
+def test_roles_are_no_list(tmp_path: Path) -> None:
+    text = "a: {device_mapping: [0]}\nrewards:\n  - {device_mapping: [1]}\n  - {domain: math, world_size: 2}\n"
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, accelerators=8)) == [
+        "3:5 invalid-value: `rewards` is a list; roles are the keys of a mapping"
+    ]
 
 
 @pytest.mark.parametrize(

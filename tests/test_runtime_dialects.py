@@ -76,3 +76,7 @@ def test_addresses_of_either_ip_version() -> None:
     ports = [range(20_000, 20_004), range(21_000, 21_004), range(22_000, 22_004)]
     addresses = slime.dist_init_addrs(processes, inventory, ports)
     assert addresses == ["[fe80::1]:20000", "[fe80::1]:20000", "[fe80::2]:22000"]
+    with pytest.raises(ValueError, match="ports are given for 2 processes of 3; give a range for each"):
+        slime.dist_init_addrs(processes, inventory, [*ports[:2], range(0)])
+    with pytest.raises(ValueError, match="the first process is not the first of its engine"):
+        slime.dist_init_addrs(processes[1:], inventory, ports[1:])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -76,7 +77,8 @@ class _Reader:
 
     def read(self) -> list[int]:
         try:
-            tree = ast.parse(self._text[self._start :], mode="eval").body
+            with warnings.catch_warnings(action="ignore"):  # Python warns of `1for`
+                tree = ast.parse(self._text[self._start :], mode="eval").body
             devices = list(self._sequence(tree))
         except PlacementError:
             raise
@@ -85,7 +87,10 @@ class _Reader:
             message = f"this is no list of numbers: {error.msg}"
             help = _CUT if "never closed" in error.msg else _HELP
             raise self._fault_at(at, min(at + 1, len(self._text)), message, help) from None
-        except (ValueError, RecursionError, MemoryError):
+        except (RecursionError, MemoryError):
+            message = "this is too long or too deep to be read"
+            raise self._fault_at(0, len(self._text), message, "write one list: [0, 1, 2]") from None
+        except ValueError:
             raise self._fault_at(0, len(self._text), "this is no list of numbers that could be read") from None
         lowest, highest = min(devices, default=0), max(devices, default=0)
         if lowest < 0 or highest > HIGHEST:

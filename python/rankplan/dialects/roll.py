@@ -8,7 +8,7 @@ node r mod the number of nodes. The name of a nested role is its dotted path.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,13 +166,18 @@ def _candidates(
 ) -> Iterator[tuple[Path, Mapping[Any, Any]]]:
     """Yield what may be a role, and its path.
 
-    It is a mapping that says where its workers are or, where it is not inside of another role, how many there are.
+    It is a mapping that says where its workers are or, where it is not inside of another role, how many there are. In a
+    list it has an index for a name, which ROLL does not take.
     """
     for key in mapping:
         try:
             value = mapping[key]
+            items = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else []
         except Exception:  # a trainer's own key, which need not be readable here
             continue
+        for index, item in enumerate(items):
+            if isinstance(item, Mapping) and "device_mapping" in item:
+                yield (*path, str(key), index), item
         if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
             continue
         if any(misspelt(str(key), ("device_mapping",)) for key in value) or ("world_size" in value and not inside):
@@ -197,6 +202,10 @@ def _roles(reader: Reader) -> Iterator[_Role]:
         _refuse_misspelt(reader, values, _ROLE, path)
         if mapping is None and world_size is None:
             continue  # a role that is switched off
+        if isinstance(path[-1], int):
+            message = f"`{path[-2]}` is a list; roles are the keys of a mapping"
+            reader.add(path, Diagnostic("invalid-value", message, "write `name: {device_mapping: ...}` for each role"))
+            continue
         if not all(path):
             reader.add(path, Diagnostic("empty-name", f"{shown(name)} has an empty name in it", "name the role"))
             continue

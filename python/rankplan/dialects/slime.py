@@ -183,10 +183,14 @@ def dist_init_addrs(processes: Sequence[EngineProcess], inventory: Inventory, po
     """Return, for each process of the rollout, where its engine meets: the first node's address and a port there.
 
     ``ports`` has the free ports of each process (`WorkerGroup.free_ports`); those of the engine's first process count.
-    Raises ``ValueError`` for a node without address in the inventory, or ports that are not one range a process.
+    Raises ``ValueError`` for a node without address in the inventory, ports that are not one range a process, or an
+    engine without its first process.
     """
-    if len(ports) != len(processes):
-        raise ValueError(f"ports are given for {len(ports)} processes of {len(processes)}; give a range for each")
+    if len(ports) != len(processes) or not all(ports):
+        ranges = sum(map(bool, ports))
+        raise ValueError(f"ports are given for {ranges} processes of {len(processes)}; give a range for each")
+    if processes and processes[0].node_rank:
+        raise ValueError("the first process is not the first of its engine; give all processes of the rollout")
     addresses: list[str] = []
     for rank, process in enumerate(processes):
         if process.node_rank == 0:
