@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import stat
-import tempfile
+import uuid
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -19,23 +19,17 @@ def write_whole(path: Path, content: str | bytes) -> None:
         path.write_bytes(data)
         return
     target = path.resolve()
-    name = None
+    temporary = target.with_name(f".rankplan-{uuid.uuid4().hex}")
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".rankplan-")
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
+            if target.exists():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
             file.write(data)
-        Path(name).chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else _new_mode())
-        Path(name).replace(target)
+        temporary.replace(target)
     except BaseException as error:
-        if name is not None:
-            Path(name).unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         if isinstance(error, OSError):
             # The name of the temporary file would say nothing to the caller.
             raise type(error)(error.errno, error.strerror, str(path)) from None
         raise
-
-
-def _new_mode() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
