@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import yaml
 
@@ -49,36 +49,26 @@ for _name, _pattern, _first in (
     _Composer.add_implicit_resolver(_TAG + _name, _pattern, _first)
 
 
-class WrittenInt(int):
+class _Written:
     """A number that is not written as Python would: ``str`` gives it as it stands in the file."""
 
     text: str
 
-    def __new__(cls, value: int, text: str) -> WrittenInt:
-        self = super().__new__(cls, value)
+    def __new__(cls, value: int | str, text: str) -> Self:
+        self = super().__new__(cls, value)  # type: ignore[call-arg]
         self.text = text
         return self
 
     def __str__(self) -> str:
         return self.text
 
+
+class _WrittenInt(_Written, int):
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
         return int, (int(self),)
 
 
-class WrittenFloat(float):
-    """The same for a number with a point or an exponent."""
-
-    text: str
-
-    def __new__(cls, value: str, text: str) -> WrittenFloat:
-        self = super().__new__(cls, value)
-        self.text = text
-        return self
-
-    def __str__(self) -> str:
-        return self.text
-
+class _WrittenFloat(_Written, float):
     def __reduce__(self) -> tuple[type[float], tuple[float]]:
         return float, (float(self),)
 
@@ -106,7 +96,7 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, Section):
         return value.to_dict()
-    number = {WrittenInt: int, WrittenFloat: float}.get(type(value))
+    number = {_WrittenInt: int, _WrittenFloat: float}.get(type(value))
     return number(value) if number else value
 
 
@@ -138,8 +128,8 @@ class Document:
         for event in yaml.parse(text, Loader=_Composer):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
-                fault = self.refuse("the file is nested too deeply", event.start_mark)
-                raise PlacementError([replace(fault, help=f"use at most {_DEEPEST} levels")])
+                help = f"use at most {_DEEPEST} levels"
+                raise PlacementError([self.refuse("the file is nested too deeply", event.start_mark, help=help)])
 
     def refuse(self, message: str, mark: Any = None, code: str = "invalid-yaml", help: str | None = None) -> Diagnostic:
         """Return the fault at a mark of the YAML library."""
@@ -184,8 +174,8 @@ class Document:
                 total += size
         value = section if isinstance(node, yaml.MappingNode) else items
         if total > _LARGEST:
-            fault = self.refuse(f"it holds {total:,} values, aliases written out", node.start_mark)
-            raise PlacementError([replace(fault, help=f"a config has at most {_LARGEST:,}")])
+            message, help = f"it holds {total:,} values, aliases written out", f"a config has at most {_LARGEST:,}"
+            raise PlacementError([self.refuse(message, node.start_mark, help=help)])
         self._made[id(node)] = value, total
         return value, total
 
@@ -226,9 +216,9 @@ class Document:
         # Python refuses to read ints of thousands of digits; nothing here takes one.
         if kind == "int" and _INT.match(text) and len(text) < 1000:
             number = int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-            return number if str(number) == text else WrittenInt(number, text)
+            return number if str(number) == text else _WrittenInt(number, text)
         if kind in ("float", "int") and _FLOAT.match(text):
-            return WrittenFloat(text.replace(".", "") if text[-1].isalpha() else text, text)
+            return _WrittenFloat(text.replace(".", "") if text[-1].isalpha() else text, text)
         self._refuse_tag(node)
         return text
 
@@ -254,30 +244,22 @@ class Document:
         return self._point(fault, key or node)
 
     def _point(self, fault: Diagnostic, node: yaml.Node | None) -> Diagnostic:
+        fault = replace(fault, file=self.file)
         if node is None:
-            return replace(fault, file=self.file)
+            return fault
         start, end = node.start_mark, node.end_mark
         line = self.lines[min(start.line, len(self.lines) - 1)]
         written = line[start.column : end.column] if end.line == start.line else ""
-        quote = 1 if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"') else 0
+        fault = replace(fault, line=start.line + 1, column=start.column + 1)
         if fault.text is None:
-            end_column = end.column if written and isinstance(node, yaml.ScalarNode) else start.column + 1
-            place = (Label(0, max(end_column - start.column, 1)),)
-            return replace(
-                fault,
-                file=self.file,
-                line=start.line + 1,
-                column=start.column + 1,
-                source=line,
-                offset=start.column,
-                labels=place,
-            )
+            length = len(written) if isinstance(node, yaml.ScalarNode) else 1
+            return replace(fault, source=line, offset=start.column, labels=(Label(0, max(length, 1)),))
+        quote = 1 if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"') else 0
         if written[quote : len(written) - quote] != fault.text:
-            # The text is folded or escaped: its own offsets are not those of the line.
-            return replace(fault, file=self.file, line=start.line + 1, column=start.column + 1)
+            return fault  # it is folded or escaped: its own offsets are not those of the line
         offset = start.column + quote
         column = offset + (fault.span[0] if fault.span else 0) + 1
-        return replace(fault, file=self.file, line=start.line + 1, column=column, source=line, offset=offset)
+        return replace(fault, column=column, source=line, offset=offset)
 
 
 def load_config(path: str | os.PathLike[str]) -> Section:
