@@ -169,6 +169,9 @@ VENDORS: tuple[Vendor, ...] = (
 
 _BY_TYPE = {row.accelerator_type: row for row in VENDORS}
 
+TYPES = (*_BY_TYPE, NO_ACCEL)
+"""Every accelerator type, that of no accelerators too."""
+
 VARIABLES = frozenset(name for row in VENDORS for name in row.variables)
 """Every variable that has a say in which accelerators a process sees, whoever made them."""
 
@@ -180,5 +183,5 @@ def vendor(accelerator_type: str) -> Vendor | None:
     try:
         return _BY_TYPE[accelerator_type]
     except KeyError:
-        known = ", ".join([*_BY_TYPE, NO_ACCEL])
+        known = ", ".join(TYPES)
         raise ValueError(f"unknown accelerator type {accelerator_type!r}; the types are {known}") from None

@@ -27,6 +27,9 @@ MASTER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 RESERVED_VARIABLES = frozenset({*RANK_VARIABLES, *MASTER_VARIABLES, *VARIABLES})
 """What the plan decides, ranks and devices: the ``env_vars`` of a node group may set any variable but these."""
 
+REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+"""What stands in a value for another variable: ``$NAME`` (the first group) or ``${NAME}`` (the second)."""
+
 _READ_AT_START = ("LD_", "PYTHON", "MALLOC_")
 
 
@@ -83,7 +86,7 @@ def expanded(env_vars: Mapping[str, str], environment: Mapping[str, str]) -> dic
     """
     known, result = dict(environment), {}
     for name, value in env_vars.items():
-        known[name] = result[name] = re.sub(r"\$(?:(\w+)|\{(\w+)\})", partial(_replaced, known), value)
+        known[name] = result[name] = REFERENCE.sub(partial(_replaced, known), value)
     return result
 
 

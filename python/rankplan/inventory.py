@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from rankplan import _core
 from rankplan._core import RankSet
-from rankplan.accelerators import NO_ACCEL, VENDORS
+from rankplan.accelerators import NO_ACCEL, TYPES
 from rankplan.config.faults import diagnostics, did_you_mean, fault, path_text
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import Section, load_config
@@ -82,9 +82,8 @@ class NodeEntry(Model):
     @field_validator("accelerator_type")
     @classmethod
     def _known_type(cls, value: str | None) -> str | None:
-        known = [row.accelerator_type for row in VENDORS] + [NO_ACCEL]
-        if value is not None and value not in known:
-            raise fault("invalid-value", f"accelerator_type `{value}` is not known", did_you_mean(value, known))
+        if value is not None and value not in TYPES:
+            raise fault("invalid-value", f"accelerator_type `{value}` is not known", did_you_mean(value, TYPES))
         return value
 
     @model_validator(mode="before")

@@ -18,13 +18,12 @@ from rankplan.cli.common import (
     isolate_option,
     planned,
 )
-from rankplan.environment import MASTER_VARIABLES, rank_environment
+from rankplan.environment import MASTER_VARIABLES, REFERENCE, rank_environment
 from rankplan.plan import Plan
 from rankplan.render.hosts import address
 
 _ADDRESS, _PORT = MASTER_VARIABLES
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
 @click.command()
@@ -102,10 +101,10 @@ def _environment(
 
 def _shell(value: str) -> str:
     """Return a value as a shell takes it; what refers to a variable of the node is left for the shell to fill in."""
-    if not _REFERENCE.search(value):
+    if not REFERENCE.search(value):
         return shlex.quote(value)
     parts, end = [], 0
-    for found in _REFERENCE.finditer(value):
+    for found in REFERENCE.finditer(value):
         parts += [_literal(value[end : found.start()]), _reference(found[1], found[2])]
         end = found.end()
     return f'"{"".join(parts)}{_literal(value[end:])}"'

@@ -27,7 +27,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from rankplan._core import RankSet
-from rankplan.accelerators import NO_ACCEL, VENDORS
+from rankplan.accelerators import TYPES
 from rankplan.config.faults import Path, diagnostics, fault, number, shown
 from rankplan.config.hardware import HardwareConfig, hardware_model
 from rankplan.environment import RESERVED_VARIABLES
@@ -90,7 +90,7 @@ def _label(value: Any) -> Any:
 
 
 _ONE_KEY = 'write one-key entries: - NAME: "value"'
-_COUNTED = {NODE, "accelerator", NO_ACCEL, *(row.accelerator_type for row in VENDORS)}
+_COUNTED = {NODE, "accelerator", *TYPES}
 
 _TEXT_OR_NUMBER = {"type": ["string", "integer"]}
 _VALUES = {"additionalProperties": {"type": ["string", "number"]}}
