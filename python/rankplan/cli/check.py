@@ -15,7 +15,7 @@ from rankplan.cli.common import (
     faults_end_it,
     inventory_options,
     loaded,
-    show,
+    show_error,
     stdout,
 )
 from rankplan.errors import Diagnostic
@@ -42,7 +42,7 @@ def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | N
             except BrokenPipeError:
                 raise
             except EXPECTED as error:
-                show(error)
+                show_error(error)
                 faulty += 1
     sys.exit(1 if faulty else 0)
 

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -34,8 +35,6 @@ for console in (stdout, stderr):
 
 EXPECTED = (RankplanError, OSError)
 """What a user's input or cluster can cause; anything else is a fault of rankplan and keeps its traceback."""
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Nodes(click.ParamType):  # type: ignore[type-arg]
@@ -88,23 +87,22 @@ class InventoryChoice:
         return dialect.assumed_inventory(config), True
 
 
-def inventory_options(command: _Command) -> _Command:
+def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--inventory``, ``--nodes`` and ``--ray``; the command gets an `InventoryChoice` as ``choice``."""
 
+    @wraps(command)
     def chosen(inventory: str | None, nodes: Inventory | None, ray: str | None, **rest: Any) -> Any:
         if sum(option is not None for option in (inventory, nodes, ray)) > 1:
             raise click.UsageError("give one of --inventory, --nodes and --ray")
         return command(choice=InventoryChoice(inventory, nodes, ray), **rest)
 
-    chosen.__name__, chosen.__doc__ = command.__name__, command.__doc__
-    chosen.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     for option in (
         click.option("--ray", metavar="ADDRESS", help="The nodes of this running Ray cluster (auto finds it)."),
         click.option("--nodes", type=Nodes(), metavar="NxM", help="N equal nodes with M accelerators each, e.g. 2x8."),
         click.option("--inventory", metavar="FILE", type=click.Path(), help="An inventory file."),
     ):
         option(chosen)
-    return chosen  # type: ignore[return-value]
+    return chosen
 
 
 def loaded(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, Dialect, Inventory, bool]:
@@ -217,7 +215,7 @@ def colored(console: Console) -> bool:
     return console.is_terminal and not console.no_color
 
 
-def show(error: Exception) -> None:
+def show_error(error: Exception) -> None:
     """Print an error that is expected: every fault with its place, anything else on a line of its own."""
     if isinstance(error, PlacementError):
         click.echo(error.render(colored(stderr)), err=True)
@@ -240,7 +238,7 @@ def faults_end_it(code: int = 1) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except EXPECTED as error:
-        show(error)
+        show_error(error)
         sys.exit(code)
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
