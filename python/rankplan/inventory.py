@@ -33,7 +33,7 @@ from rankplan.config.models import (
     Ranks,
     as_int,
 )
-from rankplan.config.section import not_a_mapping, read_section
+from rankplan.config.section import Reading, not_a_mapping, read_section
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import write_whole
 
@@ -272,26 +272,23 @@ class Inventory:
 
         Raises `PlacementError` for a faulty section, and when it wants more nodes than there are.
         """
-        if not isinstance(cluster_section, ClusterSection):
+        if isinstance(cluster_section, ClusterSection):
+            reading = Reading(cluster_section)
+        else:
             reading = read_section(cluster_section)
-            configured, faults = self.configured(reading.section)
-            for path, diagnostic in faults:
-                reading.add(path, diagnostic)
-            if error := reading.error():
-                raise error
-            return configured
-        configured, faults = self.configured(cluster_section)
-        if faults:
-            raise refusal([diagnostic for _, diagnostic in faults])
+        configured, too_few = self.configured(reading.section)
+        if too_few is not None:
+            reading.add(("num_nodes",), too_few)
+        reading.finish()
         return configured
 
-    def configured(self, section: ClusterSection) -> tuple[Inventory, list[tuple[tuple[str | int, ...], Diagnostic]]]:
-        """Return the inventory with the section's node groups, and what speaks against it, by path."""
+    def configured(self, section: ClusterSection) -> tuple[Inventory, Diagnostic | None]:
+        """Return the inventory with the section's node groups; or itself, and the fault, when it has too few nodes."""
         here, wanted = self.num_nodes, section.num_nodes
         if wanted > here:
             message = f"num_nodes is {wanted}, but the cluster has {here} node{'s' if here > 1 else ''}"
             help = f"set num_nodes to {here} or less, or use a larger cluster"
-            return self, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
+            return self, Diagnostic("too-few-nodes", message, help)
         entries: Sequence[NodeEntry] = self._entries
         if wanted < here:
             kept = RankSet(f"0-{wanted - 1}")
@@ -302,7 +299,7 @@ class Inventory:
         last = self._configured
         if last is None or last.section != section:
             self._configured = last = Inventory(entries, section)
-        return last, []
+        return last, None
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group of this label, or ``None``; reserved groups are not configured."""

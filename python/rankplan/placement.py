@@ -209,9 +209,9 @@ class ComponentPlacement:
 
     def __init__(self, config: Config, cluster: Inventory | HasInventory) -> None:
         reading = read_config(config)
-        self._inventory, faults = inventory_of(cluster).configured(reading.section)
-        for path, diagnostic in faults:
-            reading.add(path, diagnostic)
+        self._inventory, too_few = inventory_of(cluster).configured(reading.section)
+        if too_few is not None:
+            reading.add(("num_nodes",), too_few)
         self._strategies: dict[str, PlacementStrategy] = {}
         self._placements: dict[str, Placements] = {}
         seen: set[str] = set()
@@ -220,14 +220,13 @@ class ComponentPlacement:
                 if fault := _bad_name(name, key, seen):
                     reading.add(("component_placement", key), fault)
                 seen.add(name)
-        known = reading.num_nodes_known and not faults
+        known = reading.num_nodes_known and too_few is None
         for key, entry in reading.section.component_placement.items():
             if not known or reading.lost_groups.intersection(entry.node_group):
                 _check_text(key, entry, reading)
             else:
                 self._place(key, entry, reading)
-        if error := reading.error():
-            raise error
+        reading.finish()
 
     def _place(self, key: str, entry: ComponentEntry, reading: Reading) -> None:
         path = ("component_placement", key)

@@ -86,8 +86,8 @@ def run(
             dialect.plan(config, inventory)
         elif dialect is not rlinf:
             dialect.assumed_inventory(config)
-        elif (error := read_config(config).error()) is not None:
-            raise error
+        else:
+            read_config(config).finish()
         if not stdout.is_terminal:
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")

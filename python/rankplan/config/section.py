@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -88,11 +88,10 @@ class Reading:
             position.append(path[1] if isinstance(path[1], int) else keys.index(path[1]) if path[1] in keys else -1)
         return tuple(position)
 
-    def error(self) -> PlacementError | None:
-        """Return the exception for what was found, in the order of the file."""
-        if not self.faults:
-            return None
-        return refusal([diagnostic for _, diagnostic in sorted(self.faults, key=lambda found: found[0])])
+    def finish(self) -> None:
+        """Raise `PlacementError` with every fault, in the order of the file; do nothing without any."""
+        if self.faults:
+            raise refusal([diagnostic for _, diagnostic in sorted(self.faults, key=lambda found: found[0])])
 
 
 def read_config(config: Config) -> Reading:
@@ -107,10 +106,9 @@ def read_config(config: Config) -> Reading:
     if {"rankplan", "inventory", "components"} <= set(config):
         help = "Plan.load reads it, and rankplan plan, show, diff and env take such a file (not a pipe)"
         outer.add((), Diagnostic("invalid-value", "this is a saved plan and no config", help))
-        _raise(outer)
+        outer.finish()
     section = dict(_items(config, ["cluster"] if "cluster" in config else [], (), outer)).get("cluster")
-    if outer.faults:
-        _raise(outer)
+    outer.finish()
     if section is None:
         help = "add `cluster:` with num_nodes and component_placement"
         if "component_placement" in config:
@@ -118,7 +116,7 @@ def read_config(config: Config) -> Reading:
         elif (near := nearest("cluster", [str(key) for key in config if key != "cluster"], 0.8)) is not None:
             help = f"rename `{near}` to `cluster`"
         outer.add((), Diagnostic("missing-key", "the config has no `cluster` section", help))
-        _raise(outer)
+        outer.finish()
     return read_section(section, document, (*prefix, "cluster"))
 
 
@@ -129,7 +127,7 @@ def read_section(section: Any, document: Document | None = None, prefix: Path = 
     reading = Reading(ClusterSection.model_construct(num_nodes=1), document=document, prefix=prefix)
     if not isinstance(section, Mapping):
         reading.add((), not_a_mapping("`cluster`", section))
-        _raise(reading)
+        reading.finish()
     keys = ClusterSection.model_fields
     reading.top = [key for key in section if key in keys]
     items = _items(section, reading.top, (), reading)
@@ -204,10 +202,6 @@ def _cut(group: dict[str, Any], path: Path) -> bool:
             del holder[last]
             return True
     return not holders and not _OPTIONAL.isdisjoint(path[:1])  # taken out before
-
-
-def _raise(reading: Reading) -> NoReturn:
-    raise refusal([diagnostic for _, diagnostic in reading.faults])
 
 
 def _plain(value: Any, path: Path, reading: Reading) -> Any:

@@ -209,8 +209,7 @@ class Cluster:
 def _configured_nodes(cluster_cfg: Mapping[str, Any], num_nodes: int | None) -> int:
     """Return the section's number of nodes; raises ``PlacementError`` for a faulty section."""
     reading = read_section(cluster_cfg)
-    if error := reading.error():
-        raise error
+    reading.finish()
     configured = reading.section.num_nodes
     if num_nodes not in (None, configured):
         raise ClusterError(f"num_nodes is {num_nodes}, but {configured} in cluster_cfg; leave the argument out")
