@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -19,9 +19,9 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from rankplan import _core
 from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
-from rankplan.config.faults import diagnostics, did_you_mean, fault, path_text
+from rankplan.config.faults import diagnostics, did_you_mean, fault
 from rankplan.config.hardware import HardwareConfig
-from rankplan.config.load import Section, load_config
+from rankplan.config.load import load_config, placed
 from rankplan.config.models import (
     CLUSTER,
     MOST_NODES,
@@ -202,12 +202,10 @@ class Inventory:
             inventory = cls(entries)
             inventory.core  # noqa: B018 (built here so that a contradiction is shown here)
         except ValidationError as error:
-            faults = []
-            for path, diagnostic in diagnostics(error, {"": NodeEntry}):
-                faults.append(_placed(content, path, diagnostic))
-            raise refusal(faults) from None
+            found = diagnostics(error, {"": NodeEntry})
+            raise refusal([placed(content, path, diagnostic) for path, diagnostic in found]) from None
         except PlacementError as error:
-            raise refusal([_placed(content, ("nodes",), diagnostic) for diagnostic in error.diagnostics]) from None
+            raise refusal([placed(content, ("nodes",), diagnostic) for diagnostic in error.diagnostics]) from None
         return inventory
 
     @classmethod
@@ -381,9 +379,3 @@ class Inventory:
         kinds = ", ".join(f"{entry.ranks}: {entry.accelerators} {entry.type}" for entry in self._entries[:4])
         more = ", ..." if len(self._entries) > 4 else ""
         return f"<Inventory of {self.num_nodes} nodes: {kinds}{more}>"
-
-
-def _placed(content: Any, path: tuple[str | int, ...], diagnostic: Diagnostic) -> Diagnostic:
-    """Return the diagnostic with its path, and with its place where the content came from a file."""
-    diagnostic = replace(diagnostic, path=path_text(path))
-    return content.document.locate((*content.path, *path), diagnostic) if isinstance(content, Section) else diagnostic

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 
 import yaml
 
+from rankplan.config.faults import path_text
 from rankplan.errors import Diagnostic, Label, PlacementError
 
 _TAG = "tag:yaml.org,2002:"
@@ -260,6 +261,12 @@ class Document:
         offset = start.column + quote
         column = offset + (fault.span[0] if fault.span else 0) + 1
         return replace(fault, column=column, source=line, offset=offset)
+
+
+def placed(content: Any, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
+    """Return a fault of this content with its path, and with its place where the content came from a file."""
+    fault = replace(fault, path=path_text(path))
+    return content.document.locate((*content.path, *path), fault) if isinstance(content, Section) else fault
 
 
 def load_config(path: str | os.PathLike[str]) -> Section:

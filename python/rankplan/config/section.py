@@ -231,10 +231,15 @@ def _items(value: Any, keys: Iterable[Any], path: Path, reading: Reading) -> Ite
     for key in keys:
         try:
             yield key, value[key]
-        except Exception as error:  # whatever a config library raises for a value that is missing or cannot be resolved
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            help = "give the value, or an interpolation that can be resolved"
-            reading.add((*path, key), Diagnostic("invalid-value", f"`{key}` cannot be read: {lines[0]}", help))
+        except Exception as error:
+            reading.add((*path, key), unreadable(key, error))
+
+
+def unreadable(key: Any, error: Exception) -> Diagnostic:
+    """Return the fault of a value for which its config library raised this: it is missing, or cannot be resolved."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    help = "give the value, or an interpolation that can be resolved"
+    return Diagnostic("invalid-value", f"`{key}` cannot be read: {lines[0]}", help)
 
 
 def not_a_mapping(name: str, value: Any, help: str = "write num_nodes and component_placement in it") -> Diagnostic:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from rankplan.config.section import Config
 from rankplan.dialects import rlinf, roll, slime
-from rankplan.dialects.reading import Config
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 

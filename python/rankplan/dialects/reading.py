@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from rankplan._core import Placements
-from rankplan.config.faults import Path, nearest, path_text, shown
-from rankplan.config.load import Section, load_config
+from rankplan.config.faults import Path, nearest, shown
+from rankplan.config.load import load_config, placed
 from rankplan.config.models import as_int
+from rankplan.config.section import Config, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.inventory import Inventory
-
-Config: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
-"""A mapping (a dict, an OmegaConf object) or the path of a YAML file."""
 
 ASSUMED = 8
 """Accelerators a node where neither the config nor anybody else says how many."""
@@ -33,15 +30,11 @@ class Reader:
         self.config: Any = load_config(config) if isinstance(config, (str, os.PathLike)) else config
         self.faults: list[Diagnostic] = []
         if not isinstance(self.config, Mapping):
-            message = f"the config is {shown(self.config)}; it must be a mapping"
-            raise PlacementError([Diagnostic("invalid-value", message, "write keys and values")])
+            raise PlacementError([not_a_mapping("the config", self.config, "write keys and values")])
 
     def add(self, path: Path, diagnostic: Diagnostic) -> None:
         """Take note of a fault."""
-        diagnostic = replace(diagnostic, path=path_text(path))
-        if isinstance(self.config, Section):
-            diagnostic = self.config.document.locate((*self.config.path, *path), diagnostic)
-        self.faults.append(diagnostic)
+        self.faults.append(placed(self.config, path, diagnostic))
 
     def add_all(self, path: Path, error: PlacementError) -> None:
         """Take note of everything that something else found in the value at a path."""
@@ -58,10 +51,8 @@ class Reader:
         try:
             keys = mapping.keys()  # OmegaConf has a key whose value is ???, and denies it when it is asked itself
             return mapping[key] if key in keys else None
-        except Exception as error:  # whatever a config library raises for a value that is missing
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            message = f"`{key}` cannot be read: {lines[0]}"
-            self.add((*path, str(key)), Diagnostic("invalid-value", message, "give the value"))
+        except Exception as error:
+            self.add((*path, str(key)), unreadable(key, error))
             return None
 
     def mapping(self, mapping: Mapping[Any, Any], key: Any, path: Path) -> Mapping[Any, Any]:
@@ -69,9 +60,8 @@ class Reader:
         value = self.value(mapping, key, path)
         if value is None or isinstance(value, Mapping):
             return value or {}
-        message = f"`{key}` is {shown(value)}; it must be a mapping"
         help = RESOLVE if unresolved(value) else "write keys and values"
-        self.add((*path, str(key)), Diagnostic("invalid-value", message, help))
+        self.add((*path, str(key)), not_a_mapping(f"`{key}`", value, help))
         return {}
 
     def number(self, value: Any, path: Path, least: int) -> int | None:

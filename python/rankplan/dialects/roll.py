@@ -15,8 +15,9 @@ from typing import Any
 from rankplan._core import Placements
 from rankplan.config.faults import Path, shown
 from rankplan.config.models import CLUSTER, NODE
+from rankplan.config.section import Config
 from rankplan.dialects.device_mapping import MOST_DEVICES, parse_device_mapping
-from rankplan.dialects.reading import ASSUMED, RESOLVE, Config, Reader, misspelt, resource_lists, unresolved
+from rankplan.dialects.reading import ASSUMED, RESOLVE, Reader, misspelt, resource_lists, unresolved
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan

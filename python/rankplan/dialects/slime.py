@@ -18,7 +18,8 @@ from rankplan._core import Placement, Placements
 from rankplan.addresses import address_key
 from rankplan.config.faults import shown
 from rankplan.config.models import CLUSTER
-from rankplan.dialects.reading import ASSUMED, Config, Reader
+from rankplan.config.section import Config
+from rankplan.dialects.reading import ASSUMED, Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -422,10 +423,7 @@ def _gpu_key(gpu_id: int | str) -> tuple[int, int, str]:
 def _pool_order(inventory: Inventory) -> tuple[list[int], list[int]]:
     """Return the accelerators of an inventory, counted node by node, in stable order; and the node rank of each."""
     nodes = [inventory.node(rank) for rank in range(inventory.num_nodes)]
-    firsts, count = [], 0
-    for node in nodes:
-        firsts.append(count)
-        count += node.accelerators
+    firsts = inventory.first_accelerators
     if all(node.ip is not None for node in nodes):
         nodes.sort(key=lambda node: address_key(node.ip or ""))
     within: dict[tuple[str, ...], list[int]] = {}
