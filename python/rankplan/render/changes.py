@@ -12,6 +12,7 @@ from rich.table import Table
 
 from rankplan._core import Placement, RankSet
 from rankplan.inventory import Inventory, NodeSpec
+from rankplan.occupancy import ACCELERATOR, NODE
 from rankplan.plan import Plan
 from rankplan.render.tables import by_nodes, counted, ids, table
 
@@ -39,22 +40,22 @@ class Side:
     def add(self, row: Placement) -> None:
         """Take in the next process."""
         self.nodes.setdefault(row.cluster_node_rank, [])
-        if self.resource != "node":
+        if self.resource != NODE:
             for node, index in row.devices:
                 self.nodes.setdefault(node, []).append(index)
         self.sees |= dict.fromkeys(row.visible_accelerators)
 
     def where(self) -> str:
         """Return the places as text; only their number if that is long."""
-        if self.resource == "node":
+        if self.resource == NODE:
             text = f"node{'s' if len(self.nodes) > 1 else ''} {RankSet(self.nodes)}"
             return text if len(text) <= _WIDEST else f"{len(self.nodes)} nodes"
         text = by_nodes({node: RankSet(indices) for node, indices in self.nodes.items()}, _WIDEST)
-        return text if self.resource == "accelerator" else f"{self.resource}: {text}"
+        return text if self.resource == ACCELERATOR else f"{self.resource}: {text}"
 
     def sight(self) -> str:
         """Return what the processes see as text."""
-        apart = ", each its own" if self.isolate_accelerator and self.resource == "accelerator" else ""
+        apart = ", each its own" if self.isolate_accelerator and self.resource == ACCELERATOR else ""
         return f"sees {ids(self.accelerator_type, list(self.sees))}{apart}"
 
     def plain(self) -> dict[str, Any]:

@@ -60,6 +60,10 @@ class Strip:
     idle: tuple[int, ...]
     rest: str = ""
 
+    def name(self, index: int) -> str:
+        """Return what a cell is called."""
+        return str(index) if self.resource == ACCELERATOR else f"{self.resource} {index}"
+
     def parts(self, across: int) -> Iterator[Strip]:
         """Yield the strip, and the bands on it, in pieces of at most so many cells."""
         for start in range(0, len(self.cells), across):
@@ -126,7 +130,7 @@ def map_of(plan: Plan, most_bands: int = MOST_BANDS) -> Map:
     left = inventory.num_nodes - shown
     more = [f"{counted(left, 'more node')}, on which other things run"] if left else []
     more += [counted(len(plan) - len(names), "more component")] if len(plan) > len(names) else []
-    return Map(_summary(plan), tuple(legend.values()), tuple(nodes), "; ".join(more))
+    return Map(_summary(plan), tuple(legend.values()), tuple(nodes), f"and {'; '.join(more)}" if more else "")
 
 
 def _summary(plan: Plan) -> str:

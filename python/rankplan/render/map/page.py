@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from rankplan.occupancy import ACCELERATOR, NODE
+from rankplan.occupancy import NODE
 from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
 from rankplan.render.map.markup import attributes, band_data, columns
@@ -30,7 +30,7 @@ def page(plan: Plan, title: str) -> str:
         across=across,
         width=width,
         nodes="\n".join(_node(node, plan, across) for node in picture.nodes),
-        more=f'<p class="more">and {escape(picture.more)}</p>' if picture.more else "",
+        more=f'<p class="more">{escape(picture.more)}</p>' if picture.more else "",
     )
 
 
@@ -65,8 +65,7 @@ def _strip(strip: Strip, plan: Plan, across: int) -> Iterator[str]:
         if part.resource == NODE:
             yield '<span class="index wide">by node</span>'
         for column, index in enumerate(part.cells if part.resource != NODE else (), 1):
-            name = str(index) if part.resource == ACCELERATOR else f"{part.resource} {index}"
-            yield f'<span class="index" style="grid-column:{column}">{escape(name)}</span>'
+            yield f'<span class="index" style="grid-column:{column}">{escape(part.name(index))}</span>'
             idle = index in part.idle
             kind, text = ("cell idle", "idle") if idle else ("cell", "")
             yield f'<div class="{kind}" style="grid-column:{column}">{text}</div>'

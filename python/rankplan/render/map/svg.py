@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from rich.cells import cell_len
 
-from rankplan.occupancy import ACCELERATOR, NODE
+from rankplan.occupancy import NODE
 from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
 from rankplan.render.map.markup import CHARACTER, attributes, band_data, columns, fitted, label
@@ -66,7 +66,7 @@ class _Drawing:
             self._node(node)
         if picture.more:
             self._y += 10
-            self._paragraph(_EDGE, f"and {picture.more}", "soft")
+            self._paragraph(_EDGE, picture.more, "soft")
 
     def _say(self, x: float, text: str, style: str = "", size: int = 12, height: int = _LINE) -> None:
         self._text(x, self._y + height - 4, text, style, size)
@@ -136,8 +136,7 @@ class _Drawing:
         height = max(len(lanes), 1) * _LANE + _GAP
         for column, index in enumerate(part.cells if part.resource != NODE else ()):
             x, width = _LEFT + column * self._cell, self._cell - _GAP
-            name = str(index) if part.resource == ACCELERATOR else f"{part.resource} {index}"
-            self._text(x + width / 2, top - 4, fitted(name, width), "soft", 10, "middle")
+            self._text(x + width / 2, top - 4, fitted(part.name(index), width), "soft", 10, "middle")
             self._rect(x, top, width, height, "idle" if index in part.idle else "cell")
             if index in part.idle:
                 self._text(x + width / 2, top + height / 2 + 4, "idle", "soft", 11, "middle")

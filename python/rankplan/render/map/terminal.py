@@ -37,7 +37,7 @@ def lines(picture: Map, width: int) -> Iterator[Text]:
         if node.same:
             yield Text(node.same, "italic")
     if picture.more:
-        yield Text.assemble("\n", (f"and {picture.more}", "italic"))
+        yield Text.assemble("\n", (picture.more, "italic"))
 
 
 def _columns(picture: Map, room: int) -> tuple[int, int]:
