@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
+from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
 
 Path = tuple[str | int, ...]
@@ -51,6 +52,11 @@ def path_text(path: Iterable[str | int]) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def nodes_text(ranks: RankSet) -> str:
+    """Return nodes as a message names them: ``node 3``, ``nodes 0-3``."""
+    return f"node{'s' if len(ranks) > 1 else ''} {ranks}"
 
 
 _KINDS = {str: "a long text", list: "a long list", dict: "a mapping"}

@@ -28,7 +28,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from rankplan._core import RankSet
 from rankplan.accelerators import TYPES
-from rankplan.config.faults import Path, diagnostics, fault, number, shown
+from rankplan.config.faults import Path, diagnostics, fault, nodes_text, number, shown
 from rankplan.config.hardware import HardwareConfig, hardware_model
 from rankplan.environment import RESERVED_VARIABLES
 from rankplan.errors import PlacementError, refusal
@@ -323,11 +323,11 @@ class NodeGroup(Model):
             if not config.node_ranks:
                 yield fault("invalid-value", "node_ranks is empty", f"use nodes of the group: {self.node_ranks}", path)
             if outside := config.node_ranks - self.node_ranks:
-                message = f"env_configs name {_nodes(outside)}, which node group `{self.label}` does not have"
+                message = f"env_configs name {nodes_text(outside)}, which node group `{self.label}` does not have"
                 yield fault("node-out-of-range", message, f"use nodes of the group: {self.node_ranks}", path)
             if both := config.node_ranks & earlier:
                 verb = "is" if len(both) == 1 else "are"
-                message = f"{_nodes(both)} of node group `{self.label}` {verb} in two env_configs"
+                message = f"{nodes_text(both)} of node group `{self.label}` {verb} in two env_configs"
                 yield fault("overlapping-env", message, "give each node one env_config", path)
             earlier = earlier | config.node_ranks
         if self.hardware is None:
@@ -427,14 +427,10 @@ def group_faults(groups: Mapping[int, NodeGroup], num_nodes: int | None) -> Iter
             if owner != group.label:
                 shared.setdefault(owner, []).append(node)
         for owner, nodes in shared.items():
-            both, where = f"`{owner}` and `{group.label}`", _nodes(RankSet(nodes))
+            both, where = f"`{owner}` and `{group.label}`", nodes_text(RankSet(nodes))
             message = f"node groups {both} both configure {group.hardware.type} hardware on {where}"
             help = "configure the hardware of one type of a node in one group"
             yield index, fault("duplicate-hardware", message, help, ("hardware",))
-
-
-def _nodes(ranks: RankSet) -> str:
-    return f"node{'s' if len(ranks) > 1 else ''} {ranks}"
 
 
 def _past_the_end(ranks: RankSet, num_nodes: int | None) -> Iterator[PydanticCustomError]:

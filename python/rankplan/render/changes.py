@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from rich.table import Table
 
 from rankplan._core import Placement, RankSet
+from rankplan.config.faults import nodes_text
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.occupancy import ACCELERATOR, NODE
 from rankplan.plan import Plan
@@ -48,8 +49,8 @@ class Side:
     def where(self) -> str:
         """Return the places as text; only their number if that is long."""
         if self.resource == NODE:
-            text = f"node{'s' if len(self.nodes) > 1 else ''} {RankSet(self.nodes)}"
-            return text if len(text) <= _WIDEST else f"{len(self.nodes)} nodes"
+            text = nodes_text(RankSet(self.nodes))
+            return text if len(text) <= _WIDEST else counted(len(self.nodes), "node")
         text = by_nodes({node: RankSet(indices) for node, indices in self.nodes.items()}, _WIDEST)
         return text if self.resource == ACCELERATOR else f"{self.resource}: {text}"
 
@@ -204,8 +205,7 @@ def _nodes(before: Inventory, after: Inventory) -> list[Change]:
     found = []
     for ranks, values in alike.values():
         olds, news = zip(*values, strict=True)
-        what = f"node{'s' if len(ranks) > 1 else ''} {RankSet(ranks)}"
-        found.append(Change(what, _joined(olds), _joined(news)))
+        found.append(Change(nodes_text(RankSet(ranks)), _joined(olds), _joined(news)))
     return found
 
 
