@@ -378,6 +378,11 @@ REFUSED = [
     ),
     (group(ENV + "    env_vars:\n      - A: [1]"), "10:15 invalid-value: variable `A` is [1]; it must be text", QUOTED),
     (
+        group(ENV + '    env_vars:\n      - A: "\\0"'),
+        "10:18 invalid-value: variable `A` is '\\x00'; an environment holds no NUL and no half characters",
+        "write plain text",
+    ),
+    (
         group(ENV + "    env_vars:\n      - A: 1\n      - A: 2"),
         "11:15 duplicate-env-var: variable `A` is given twice for the same nodes",
         "keep one of the two",

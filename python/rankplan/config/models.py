@@ -200,26 +200,31 @@ class EnvConfig(Model):
             ((name, content),) = entry.items()
             name = str(name)
             if re.fullmatch(r"[^\s=]+", name) is None or not name.isprintable():
-                message = f"{name!r} is not the name of an environment variable"
+                message = f"{shown(name)} is not the name of an environment variable"
                 raise fault("invalid-value", message, "write a name such as GLOO_SOCKET_IFNAME", path)
-            path = [*path, name]
             if name in variables:
                 message = f"variable `{name}` is given twice for the same nodes"
-                raise fault("duplicate-env-var", message, "keep one of the two", path)
-            if name in RESERVED_VARIABLES:
-                help = "leave it out: placements decide ranks and devices"
-                raise fault("reserved-env-var", f"variable `{name}` is set by the plan", help, path)
-            if name in NODE_RANK_VARIABLES:
-                message = f"variable `{name}` orders the nodes, before any process is started"
-                raise fault("reserved-env-var", message, "set it on the node before its `ray start`", path)
-            if isinstance(content, bool) or not isinstance(content, (str, int, float)):
-                message = f"variable `{name}` is {shown(content)}; it must be text"
-                raise fault("invalid-value", message, 'write its text in quotes, e.g. "1"', path)
-            text = str(content)
-            if "\0" in text or not text.encode("utf-8", "ignore").decode() == text:
-                raise fault("invalid-value", f"variable `{name}` is {content!r}", "write plain text", path)
-            variables[name] = text
+                raise fault("duplicate-env-var", message, "keep one of the two", [*path, name])
+            variables[name] = _variable(name, content, [*path, name])
         return variables
+
+
+def _variable(name: str, content: Any, path: list[str | int]) -> str:
+    """Return the text of a variable that a node group may set."""
+    if name in RESERVED_VARIABLES:
+        help = "leave it out: placements decide ranks and devices"
+        raise fault("reserved-env-var", f"variable `{name}` is set by the plan", help, path)
+    if name in NODE_RANK_VARIABLES:
+        message = f"variable `{name}` orders the nodes, before any process is started"
+        raise fault("reserved-env-var", message, "set it on the node before its `ray start`", path)
+    if isinstance(content, bool) or not isinstance(content, (str, int, float)):
+        message = f"variable `{name}` is {shown(content)}; it must be text"
+        raise fault("invalid-value", message, 'write its text in quotes, e.g. "1"', path)
+    text = str(content)
+    if "\0" in text or text.encode("utf-8", "ignore").decode() != text:
+        message = f"variable `{name}` is {shown(text)}; an environment holds no NUL and no half characters"
+        raise fault("invalid-value", message, "write plain text", path)
+    return text
 
 
 def _text(value: Any) -> str | list[str] | None:
