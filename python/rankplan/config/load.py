@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 
 import yaml
 
-from rankplan.config.faults import path_text
+from rankplan.config.faults import path_text, shown
 from rankplan.errors import Diagnostic, Label, PlacementError
 
 _TAG = "tag:yaml.org,2002:"
@@ -284,9 +284,6 @@ def load_config(path: str | os.PathLike[str]) -> Section:
     document = Document(file, text)
     value = document.value()
     if not isinstance(value, Section):
-        found = "nothing" if value is None else f"a {type(value).__name__}"
-        message = f"the file holds {found}; it must be a mapping"
-        raise PlacementError(
-            [document.refuse(message, help="write keys and values, e.g. `cluster:`", code="invalid-value")]
-        )
+        message, help = f"the file holds {shown(value)}; it must be a mapping", "write keys and values, e.g. `cluster:`"
+        raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
     return value
