@@ -153,6 +153,20 @@ def test_careless_arguments_are_refused(make: Any) -> None:
     assert all(fault.help for fault in refused.value.diagnostics)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Inventory.uniform("2", 8), "'2' is not a number of nodes"),  # type: ignore[arg-type]
+        (lambda: Inventory.uniform(2, "8"), "'8' is not a number of accelerators"),  # type: ignore[arg-type]
+        (lambda: parse_placement([0]), r"\[0\] is not a placement"),  # type: ignore[arg-type]
+        (lambda: parse_placement(True), "true is not a placement"),
+    ],
+)
+def test_a_careless_argument_is_named_as_it_was_given(make: Any, message: str) -> None:
+    with pytest.raises(PlacementError, match=message):
+        make()
+
+
 @pytest.mark.parametrize("ranks", [[-1], [2**33], [2**32 - 1]])
 def test_a_set_of_what_is_no_rank_is_a_value_error(ranks: list[int]) -> None:
     with pytest.raises(ValueError, match="is not a rank; ranks are 0 to 4294967294"):

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from rankplan import _core
 from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
-from rankplan.config.faults import diagnostics, did_you_mean, fault
+from rankplan.config.faults import diagnostics, did_you_mean, fault, shown
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config, placed
 from rankplan.config.models import (
@@ -165,12 +165,15 @@ class Inventory:
 
         Raises `PlacementError` when there is no node, or more accelerators than can be.
         """
-        count = as_int(num_nodes) or 0
-        if not 0 < count <= MOST_NODES:
-            message = f"{num_nodes!r} is not a number of nodes"
+        count, each = as_int(num_nodes), as_int(accelerators)
+        if count is None or not 0 < count <= MOST_NODES:
+            message = f"{shown(num_nodes)} is not a number of nodes"
             raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number of 1 to {MOST_NODES:,}")])
+        if each is None:
+            message = f"{shown(accelerators)} is not a number of accelerators"
+            raise PlacementError([Diagnostic("invalid-value", message, "use a whole number, 0 for none")])
         kind = {"accelerator_type": accelerator_type, "accelerator_model": accelerator_model}
-        entry = {"ranks": RankSet(f"0-{count - 1}"), "accelerators": as_int(accelerators), **kind}
+        entry = {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each, **kind}
         return cls.from_dict({"nodes": [entry]})
 
     @classmethod
@@ -243,7 +246,7 @@ class Inventory:
     def node(self, rank: int) -> NodeSpec:
         """Return what the node of this rank has; ``IndexError`` when there is no such node."""
         if rank not in range(self.num_nodes):
-            raise IndexError(f"node rank {rank} of a cluster of {self.num_nodes} nodes")
+            raise IndexError(f"there is no node {rank}; the node ranks are {RankSet(range(self.num_nodes))}")
         _, entry = self._ranges[bisect_right(self._ranges, rank, key=lambda found: found[0]) - 1]
         kind = (entry.accelerators, entry.type, entry.accelerator_model, entry.ids)
         return NodeSpec(rank, *kind, entry.ip, entry.hostname, dict(entry.labels))
