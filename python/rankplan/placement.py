@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from rankplan._core import Packed, Placement, Placements, Pool, RankMap
 from rankplan.config.faults import Path, did_you_mean, shown
-from rankplan.config.models import CLUSTER, NODE, ClusterSection, ComponentEntry, as_int, component_names
+from rankplan.config.models import CLUSTER, LARGEST_RANK, NODE, ClusterSection, ComponentEntry, as_int, component_names
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
@@ -324,9 +324,9 @@ def _labels(labels: str | Sequence[str] | None, default: str) -> tuple[str, ...]
 
 def _rank(value: Any, name: str, least: int = 0) -> int:
     rank = as_int(value)
-    if rank is None or not least <= rank < 2**32 - 1:
+    if rank is None or not least <= rank <= LARGEST_RANK:
         message = f"{name} is {shown(value)}; it must be a whole number of {least} or more"
-        raise PlacementError([Diagnostic("invalid-value", message, f"use {least} to 4294967294")])
+        raise PlacementError([Diagnostic("invalid-value", message, f"use {least} to {LARGEST_RANK}")])
     return rank
 
 

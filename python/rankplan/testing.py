@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from rankplan._core import Placement, RankSet
 from rankplan.accelerators import VENDORS
-from rankplan.config.models import CLUSTER, NODE
+from rankplan.config.models import CLUSTER, LARGEST_RANK, MOST_PROCESSES, NODE
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.plan import Plan
 
@@ -42,9 +42,6 @@ __all__ = [
     "placements",
     "rank_sets",
 ]
-
-LARGEST_RANK = 4294967294
-LARGEST_WORLD = 16_777_216
 
 PLACEMENT_CODES = (
     "syntax",
@@ -288,8 +285,8 @@ def _faulty(draw: st.DrawFn, code: str, blocks: Sequence[int]) -> str:
             return _joined(draw, [*parts, f"{_range(first, end)}:{shared}"])
         case "too-many-processes":
             parts, process = _start(draw, blocks, last)
-            more = draw(st.sampled_from([0, 1, LARGEST_RANK - LARGEST_WORLD - process]))
-            return _joined(draw, [*parts, f"{last}:{_range(process, process + LARGEST_WORLD + more)}"])
+            more = draw(st.sampled_from([0, 1, LARGEST_RANK - MOST_PROCESSES - process]))
+            return _joined(draw, [*parts, f"{last}:{_range(process, process + MOST_PROCESSES + more)}"])
         case _:  # one process on both sides of the end of a node, or of the last one and the robots
             end = blocks[0] if code == "spans-nodes" else last + 1
             first = draw(st.integers(0, end - 1)) if code == "spans-nodes" else last

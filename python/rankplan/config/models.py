@@ -37,7 +37,10 @@ NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
 """Set one of them on every node before ``ray start``; the first one set on a node counts."""
 
 CLUSTER, NODE = "cluster", "node"
-MOST_NODES = 1 << 24
+MOST_NODES = MOST_PROCESSES = 1 << 24
+LARGEST_RANK = (1 << 32) - 2
+"""What the core can count: nodes of a cluster, processes of a component, ranks."""
+
 RESERVED_LABELS = {
     CLUSTER: "all nodes",
     NODE: "all nodes, counted as nodes",
@@ -69,7 +72,7 @@ def _rank_set(value: Any) -> Any:
     except PlacementError:
         raise
     except ValueError as error:
-        help = "ranks count from 0, up to 4294967294"
+        help = f"ranks count from 0, up to {LARGEST_RANK}"
         raise fault("invalid-value", f"{shown(value)} is not a set of ranks", help) from error
 
 

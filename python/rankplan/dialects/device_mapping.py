@@ -13,14 +13,12 @@ import ast
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from rankplan.config.faults import shown
-from rankplan.config.models import as_int
+from rankplan.config.models import LARGEST_RANK, MOST_PROCESSES, as_int
 from rankplan.errors import Diagnostic, Label, PlacementError, refusal
 
-MOST_DEVICES = 1 << 24
-HIGHEST = (1 << 32) - 2
 _LARGEST = 1 << 60  # what is computed on the way to an accelerator may be larger than one
 _HELP = "write list(range(0,8)), [0,1,2,3], or several of these with +"
 _LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")  # Python's, which are fewer than those of str.splitlines
@@ -44,22 +42,26 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
         return _Reader(mapping).read()
     if not isinstance(mapping, Sequence) or isinstance(mapping, bytes):
         raise PlacementError([Diagnostic("syntax", f"{shown(mapping)} is not a device_mapping", _HELP)])
-    if len(mapping) > MOST_DEVICES:
-        message = f"{len(mapping)} accelerators; a component has at most {MOST_DEVICES}"
-        raise PlacementError([Diagnostic("too-many-processes", message, "split the component")])
+    if len(mapping) > MOST_PROCESSES:
+        raise PlacementError([_too_many(len(mapping))])
     devices = [as_int(device) for device in mapping]
     for device, written in zip(devices, mapping, strict=True):
         if device is None:
             raise PlacementError(
                 [Diagnostic("syntax", f"{shown(written)} is not an accelerator", "write whole numbers")]
             )
-        if not 0 <= device <= HIGHEST:
+        if not 0 <= device <= LARGEST_RANK:
             raise refusal([_not_there(device)])
     return [device for device in devices if device is not None]
 
 
 def _not_there(device: int) -> Diagnostic:
     return Diagnostic("resource-out-of-range", f"there is no accelerator {device}", "accelerators count from 0")
+
+
+def _too_many(count: int) -> Diagnostic:
+    message = f"{count} accelerators; a component has at most {MOST_PROCESSES}"
+    return Diagnostic("too-many-processes", message, "split the component")
 
 
 def _short(node: ast.expr) -> str:
@@ -93,7 +95,7 @@ class _Reader:
         except ValueError:
             raise self._fault_at(0, len(self._text), "this is no list of numbers that could be read") from None
         lowest, highest = min(devices, default=0), max(devices, default=0)
-        if lowest < 0 or highest > HIGHEST:
+        if lowest < 0 or highest > LARGEST_RANK:
             wrong = lowest if lowest < 0 else highest
             place = tree
             if isinstance(tree, (ast.List, ast.Tuple)) and not any(isinstance(one, ast.Starred) for one in tree.elts):
@@ -124,8 +126,8 @@ class _Reader:
                 repeated, times = self._sequence(left), self._number(right)
                 if isinstance(repeated, range):
                     raise self._fault(left, "a range cannot be repeated", f"write list({_short(left)})")
-                if len(repeated) * times > MOST_DEVICES:
-                    raise self._too_many(node, len(repeated) * times)
+                if len(repeated) * times > MOST_PROCESSES:
+                    raise PlacementError([self._at(node, _too_many(len(repeated) * times))])
                 return list(repeated) * times
             case ast.ListComp(
                 elt=element, generators=[ast.comprehension(target=ast.Name(id=name), ifs=[], iter=each, is_async=0)]
@@ -165,7 +167,7 @@ class _Reader:
             case _:
                 raise self._fault(node, f"`{_short(node)}` is no whole number")
         if abs(number) > _LARGEST:
-            raise self._fault(node, "this number is too large", f"accelerators count from 0 to {HIGHEST} at most")
+            raise self._fault(node, "this number is too large", f"accelerators count from 0 to {LARGEST_RANK} at most")
         return number
 
     @staticmethod
@@ -175,13 +177,9 @@ class _Reader:
         return isinstance(node, (ast.Constant, ast.UnaryOp, ast.Name))
 
     def _sized(self, node: ast.expr, numbers: Sequence[int]) -> Sequence[int]:
-        if len(numbers) > MOST_DEVICES:
-            raise self._too_many(node, len(numbers))
+        if len(numbers) > MOST_PROCESSES:
+            raise PlacementError([self._at(node, _too_many(len(numbers)))])
         return numbers
-
-    def _too_many(self, node: ast.expr, count: int) -> PlacementError:
-        message = f"{count} accelerators; a component has at most {MOST_DEVICES}"
-        return PlacementError([self._at(node, Diagnostic("too-many-processes", message, "split the component"))])
 
     def _fault(self, node: ast.expr, message: str, help: str = _HELP) -> PlacementError:
         return PlacementError([self._at(node, Diagnostic("syntax", message, help))])
@@ -194,8 +192,7 @@ class _Reader:
         start = self._start + self._offset(node.lineno, self._characters(node.lineno, node.col_offset))
         last_line, last_byte = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         end = self._start + self._offset(last_line, self._characters(last_line, last_byte))
-        fields: dict[str, Any] = {"labels": (Label(start, end),), "text": self._text}
-        return Diagnostic(diagnostic.code, diagnostic.message, diagnostic.help, **fields)
+        return replace(diagnostic, labels=(Label(start, end),), text=self._text)
 
     def _offset(self, line: int, column: int) -> int:
         """Characters before a place in the text that was parsed."""

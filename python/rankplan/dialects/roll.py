@@ -14,9 +14,9 @@ from typing import Any
 
 from rankplan._core import Placements
 from rankplan.config.faults import Path, shown
-from rankplan.config.models import CLUSTER, NODE
+from rankplan.config.models import CLUSTER, MOST_PROCESSES, NODE
 from rankplan.config.section import Config
-from rankplan.dialects.device_mapping import MOST_DEVICES, parse_device_mapping
+from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.dialects.reading import ASSUMED, RESOLVE, Reader, misspelt, resource_lists, unresolved
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
@@ -220,8 +220,8 @@ def _roles(reader: Reader) -> Iterator[_Role]:
         names.add(name)
         if mapping is None:
             workers = reader.number(world_size, (*path, "world_size"), 1)
-            if workers is not None and workers > MOST_DEVICES:
-                message = f"{workers} workers; a component has at most {MOST_DEVICES}"
+            if workers is not None and workers > MOST_PROCESSES:
+                message = f"{workers} workers; a component has at most {MOST_PROCESSES}"
                 reader.add((*path, "world_size"), Diagnostic("too-many-processes", message, "split the role"))
             elif workers is not None:
                 yield _Role(name, path, None, 1, workers)
