@@ -1,0 +1,35 @@
+"""For tests that use rankplan: Hypothesis strategies for what it reads, and what holds for every plan.
+
+It needs Hypothesis, which comes with ``pip install 'rankplan[testing]'``::
+
+    @given(st.data())
+    def test_my_launcher(data):
+        inventory = data.draw(inventories())
+        section = data.draw(cluster_sections(inventory))
+        plan = ComponentPlacement({"cluster": section}, inventory).plan()
+        check_plan(plan)
+        ...
+
+What is drawn shrinks towards few nodes, components and processes; nothing is filtered.
+"""
+
+try:
+    import hypothesis  # noqa: F401
+except ImportError as error:
+    raise ImportError("rankplan.testing needs Hypothesis: pip install 'rankplan[testing]'") from error
+
+from rankplan.testing.checks import check_plan
+from rankplan.testing.faulty import PLACEMENT_CODES, InvalidPlacement, invalid_placements
+from rankplan.testing.sections import cluster_sections, inventories
+from rankplan.testing.texts import placements, rank_sets
+
+__all__ = [
+    "PLACEMENT_CODES",
+    "InvalidPlacement",
+    "check_plan",
+    "cluster_sections",
+    "invalid_placements",
+    "inventories",
+    "placements",
+    "rank_sets",
+]

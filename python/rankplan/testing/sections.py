@@ -1,0 +1,131 @@
+"""Inventories, and cluster sections for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from rankplan._core import RankSet
+from rankplan.accelerators import VENDORS
+from rankplan.config.models import CLUSTER, NODE
+from rankplan.inventory import Inventory
+from rankplan.testing.texts import range_text, texts
+
+
+@st.composite
+def inventories(draw: st.DrawFn, max_nodes: int = 5, max_accelerators: int = 8) -> Inventory:
+    """Clusters of one to ``max_nodes`` nodes, uneven and of several types, some with ids, addresses and labels."""
+    entries: list[dict[str, Any]] = []
+    node = 0
+    while node < max_nodes and (not entries or draw(st.booleans())):
+        count = draw(st.integers(1, min(2, max_nodes - node)))
+        entries.append({"ranks": range_text(node, node + count - 1), **draw(_equipment(node, max_accelerators))})
+        if draw(st.booleans()) and count == 1:
+            entries[-1] |= {"ip": f"10.0.0.{node + 1}", "hostname": f"node-{node}", "labels": {"rack": str(node)}}
+        node += count
+    return Inventory.from_dict({"nodes": entries})
+
+
+@st.composite
+def _equipment(draw: st.DrawFn, node: int, max_accelerators: int) -> dict[str, Any]:
+    count = draw(st.integers(0, max_accelerators))
+    if not count:
+        return {}
+    entry: dict[str, Any] = {"accelerators": count}
+    kind = draw(st.sampled_from([None, *(row.accelerator_type for row in VENDORS)]))
+    entry |= {"accelerator_type": kind, "accelerator_model": f"{kind} 90"} if kind else {}
+    first = draw(st.integers(0, 4))
+    ids = [None, [str(first + index) for index in range(count)], [f"GPU-{node}-{index}" for index in range(count)]]
+    chosen = draw(st.sampled_from(ids))
+    return entry | ({"accelerator_ids": chosen} if chosen else {})
+
+
+_LABELS = ("a800", "4090", "edge")
+_NAMES = (["actor"], ["rollout", "reward"], ["env"], ["critic", "reference"])
+
+
+@st.composite
+def cluster_sections(draw: st.DrawFn, inventory: Inventory) -> dict[str, Any]:
+    """Valid ``cluster`` sections for an inventory: the mapping that stands under ``cluster:`` in a config.
+
+    They have one to four entries of components and up to three node groups, among them such with environments, with
+    configured hardware, or that ignore theirs.
+    """
+    num_nodes = draw(st.sampled_from([inventory.num_nodes, inventory.num_nodes, (inventory.num_nodes + 1) // 2]))
+    labels = _LABELS[: draw(st.integers(0, 3))]
+    groups = [draw(_node_groups(label, num_nodes)) for label in labels]
+    everywhere = list(range(num_nodes))
+    counted: dict[str, dict[str, Any]] = {CLUSTER: {"nodes": everywhere}, NODE: {"nodes": everywhere, "ignore": True}}
+    counted |= {str(group["label"]): known for group, known in groups}
+    section: dict[str, Any] = {"num_nodes": num_nodes, "component_placement": {}}
+    for names in _NAMES[: draw(st.integers(1, len(_NAMES)))]:
+        selected, blocks = draw(_selections(inventory, counted))
+        text = draw(texts(blocks))
+        placement = int(text) if text.isdecimal() and draw(st.booleans()) else text
+        entry: Any = {"node_group": selected, "placement": placement}
+        if selected == CLUSTER:
+            entry = draw(st.sampled_from([placement, {"placement": placement}, entry]))
+        section["component_placement"][draw(st.sampled_from([",", " , "])).join(names)] = entry
+    return section | ({"node_groups": [group for group, _ in groups]} if groups else {})
+
+
+@st.composite
+def _node_groups(draw: st.DrawFn, label: str, num_nodes: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A node group, and what it has: ``nodes``, and ``robots`` by node or whether it is to ``ignore`` its hardware."""
+    nodes = sorted(draw(st.sets(st.integers(0, num_nodes - 1), min_size=1)))
+    written = [nodes, str(RankSet(nodes)), *(["all"] if len(nodes) == num_nodes else [])]
+    group: dict[str, Any] = {
+        "label": int(label) if label.isdecimal() and draw(st.booleans()) else label,
+        "node_ranks": draw(st.sampled_from([*written, nodes[0]] if len(nodes) == 1 else written)),
+    }
+    if draw(st.booleans()):
+        cut = draw(st.integers(0, len(nodes) - 1))
+        parts = [part for part in (nodes[:cut], nodes[cut:]) if part]
+        group["env_configs"] = [
+            {"node_ranks": part, "env_vars": [{"PART": f"{label} {index}"}, {"CORES": 4}]}
+            | ({"python_interpreter_path": f"/opt/{label}/bin/python"} if draw(st.booleans()) else {})
+            for index, part in enumerate(parts)
+        ]
+    kind = draw(st.sampled_from(["plain", "plain", "ignoring", "robots"]))
+    if kind == "ignoring":
+        return group | {"ignore_hardware": True}, {"nodes": nodes, "ignore": True}
+    if kind == "plain":
+        return group, {"nodes": nodes}
+    robots = draw(st.lists(st.sampled_from(nodes), min_size=1, max_size=6))
+    # A type of its own: the robots of one type on one node are configured in one group.
+    configs = [{"node_rank": node, "name": f"{label} {index}"} for index, node in enumerate(robots)]
+    hardware = {"type": f"Arm of {label}", "configs": configs}
+    return group | {"hardware": hardware}, {"nodes": nodes, "robots": Counter(robots), "type": hardware["type"]}
+
+
+@st.composite
+def _selections(draw: st.DrawFn, inventory: Inventory, groups: dict[str, dict[str, Any]]) -> tuple[Any, list[int]]:
+    """Node groups as a component names them, and the numbers of resources of one node and one kind in turn."""
+    first, second = draw(st.tuples(st.sampled_from(list(groups)), st.sampled_from([None, *groups])))
+    resources = _resources(inventory, [groups[first]])
+    if second is not None:
+        both = _resources(inventory, [groups[first], groups[second]])
+        if len({place[:2] for place in both}) == len(both):  # else both groups count the same
+            several = draw(st.sampled_from([[first, second], f"{first},{second}", f"{first} , {second}"]))
+            return several, [count for _, _, count in both]
+    return draw(st.sampled_from([first, [first]])), [count for _, _, count in resources]
+
+
+def _resources(inventory: Inventory, groups: Sequence[dict[str, Any]]) -> list[tuple[int, str, int]]:
+    """Return what these groups count: node, kind, and how many there are of it."""
+    accelerators = {node: inventory.node(node).accelerators for group in groups for node in group["nodes"]}
+
+    def counts_nodes(group: dict[str, Any]) -> bool:
+        return "ignore" in group or not ("robots" in group or any(accelerators[node] for node in group["nodes"]))
+
+    if any(map(counts_nodes, groups)):
+        return [(node, "node", 1) for group in groups for node in group["nodes"]]
+    found = [
+        (node, group.get("type", "accelerator"), group.get("robots", accelerators)[node])
+        for group in groups
+        for node in group["nodes"]
+    ]
+    return [place for place in found if place[2]]
