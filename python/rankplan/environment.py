@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rankplan.accelerators import VARIABLES, vendor
@@ -85,13 +84,13 @@ def expanded(env_vars: Mapping[str, str], environment: Mapping[str, str]) -> dic
     They stand for variables of ``environment`` or for earlier ones; ``${NAME}`` for nothing where there is none.
     """
     known, result = dict(environment), {}
+
+    def filled_in(found: re.Match[str]) -> str:
+        return known.get(found[1] or found[2], found[0] if found[1] else "")
+
     for name, value in env_vars.items():
-        known[name] = result[name] = REFERENCE.sub(partial(_replaced, known), value)
+        known[name] = result[name] = REFERENCE.sub(filled_in, value)
     return result
-
-
-def _replaced(known: Mapping[str, str], found: re.Match[str]) -> str:
-    return known.get(found[1] or found[2], found[0] if found[1] else "")
 
 
 def start_variables(env_vars: Mapping[str, str]) -> dict[str, str]:

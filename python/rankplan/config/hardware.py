@@ -17,6 +17,8 @@ class HardwareConfig(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
+    node_rank: NodeRank
+
     @model_validator(mode="before")
     @classmethod
     def _plain_values(cls, value: Any) -> Any:
@@ -30,8 +32,6 @@ class HardwareConfig(BaseModel):
                 "invalid-value", "a hardware config holds more than plain values", "write text, numbers and lists"
             )
         return value
-
-    node_rank: NodeRank
 
 
 class Franka(HardwareConfig):

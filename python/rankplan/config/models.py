@@ -324,7 +324,22 @@ class NodeGroup(Model):
 
     def faults(self, num_nodes: int | None) -> Iterator[PydanticCustomError]:
         """Yield what is wrong between the parts of the group."""
-        yield from _past_the_end(self.node_ranks, num_nodes)
+        yield from self._node_rank_faults(num_nodes)
+        yield from self._env_faults()
+        if self.hardware is not None:
+            yield from self._hardware_faults(self.hardware)
+
+    def _node_rank_faults(self, num_nodes: int | None) -> Iterator[PydanticCustomError]:
+        ranks = self.node_ranks
+        if not ranks:
+            yield fault("invalid-value", "node_ranks is empty", "name at least one node, e.g. 0", ("node_ranks",))
+        elif num_nodes is not None and ranks[-1] >= num_nodes:
+            nodes = "1 node, rank 0" if num_nodes == 1 else f"{num_nodes} nodes, ranks 0-{num_nodes - 1}"
+            message = f"node_ranks {ranks} go out of range: the cluster has {nodes}"
+            help = f"use ranks up to {num_nodes - 1}, or set num_nodes to {ranks[-1] + 1}"
+            yield fault("node-out-of-range", message, help, ("node_ranks",))
+
+    def _env_faults(self) -> Iterator[PydanticCustomError]:
         earlier = RankSet()
         for index, config in enumerate(self.env_configs):
             path = ("env_configs", index, "node_ranks")
@@ -338,22 +353,23 @@ class NodeGroup(Model):
                 message = f"{nodes_text(both)} of node group `{self.label}` {verb} in two env_configs"
                 yield fault("overlapping-env", message, "give each node one env_config", path)
             earlier = earlier | config.node_ranks
-        if self.hardware is None:
-            return
+
+    def _hardware_faults(self, hardware: Hardware) -> Iterator[PydanticCustomError]:
+        model = hardware_model(hardware.type)
         seen: set[str] = set()
-        for index, piece in enumerate(self.hardware.configs):
+        for index, piece in enumerate(hardware.configs):
             place: Path = ("hardware", "configs", index)
             if piece.node_rank not in self.node_ranks:
                 message = (
-                    f"{self.hardware.type} hardware is configured on node {piece.node_rank}, which node group "
+                    f"{hardware.type} hardware is configured on node {piece.node_rank}, which node group "
                     f"`{self.label}` ({self.node_ranks}) does not have"
                 )
                 help = f"use a node of the group ({self.node_ranks}), or add node {piece.node_rank} to its node_ranks"
                 yield fault("node-out-of-range", message, help, (*place, "node_rank"))
             try:
-                hardware_model(self.hardware.type).model_validate(piece.model_dump())
+                model.model_validate(piece.model_dump())
             except ValidationError as error:
-                for where, found in diagnostics(error, {"": hardware_model(self.hardware.type)}):
+                for where, found in diagnostics(error, {"": model}):
                     yield fault(found.code, found.message, found.help, (*place, *where))
             content = json.dumps(piece.model_dump(), sort_keys=True, default=str)
             if content in seen:
@@ -439,13 +455,3 @@ def group_faults(groups: Mapping[int, NodeGroup], num_nodes: int | None) -> Iter
             message = f"node groups {both} both configure {group.hardware.type} hardware on {where}"
             help = "configure the hardware of one type of a node in one group"
             yield index, fault("duplicate-hardware", message, help, ("hardware",))
-
-
-def _past_the_end(ranks: RankSet, num_nodes: int | None) -> Iterator[PydanticCustomError]:
-    if not ranks:
-        yield fault("invalid-value", "node_ranks is empty", "name at least one node, e.g. 0", ("node_ranks",))
-    elif num_nodes is not None and ranks[-1] >= num_nodes:
-        nodes = "1 node, rank 0" if num_nodes == 1 else f"{num_nodes} nodes, ranks 0-{num_nodes - 1}"
-        message = f"node_ranks {ranks} go out of range: the cluster has {nodes}"
-        help = f"use ranks up to {num_nodes - 1}, or set num_nodes to {ranks[-1] + 1}"
-        yield fault("node-out-of-range", message, help, ("node_ranks",))

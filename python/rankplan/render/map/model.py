@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
-from rankplan._core import RankSet
+from rankplan._core import Placement, RankSet
 from rankplan.environment import planned_environment
 from rankplan.inventory import NodeSpec
 from rankplan.occupancy import ACCELERATOR, NODE, NodeKind, node_kinds
@@ -216,17 +216,21 @@ def tip(plan: Plan, band: Band, strip: Strip) -> str:
     home = {row.cluster_node_rank for row in rows if row.cluster_node_rank != band.node}
     lines += [f"its process runs on node {node}" for node in sorted(home)]
     lines.append(f"node group {rows[0].node_group_label}")
+    lines += _environment(plan, rows, len(band.ranks) - len(rows))
+    return "\n".join(short(line) for line in lines)
+
+
+def _environment(plan: Plan, rows: list[Placement], others: int) -> Iterator[str]:
+    """Yield the variables of processes of one band, and their interpreter; there are ``others`` that are not asked."""
     environments = []
     for row in rows:
         given, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
         environments.append({**given, **planned_environment(row)})
     for name in environments[0]:
         values = list(dict.fromkeys(environment.get(name, "") for environment in environments))
-        more = "" if len(values) == 1 or len(band.ranks) <= _MOST_RANKS else " | ..."
-        lines.append(f"{name}={' | '.join(values)}{more}")
+        yield f"{name}={' | '.join(values)}{' | ...' if len(values) > 1 and others else ''}"
     if interpreter:
-        lines.append(f"python {interpreter}")
-    return "\n".join(short(line) for line in lines)
+        yield f"python {interpreter}"
 
 
 def short(text: str) -> str:
