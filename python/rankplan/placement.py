@@ -286,9 +286,8 @@ class ComponentPlacement:
 
 def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:
     if not name:
-        return Diagnostic(
-            "empty-name", f"`{key}` names a component without a name", "write a name between the commas, e.g. actor"
-        )
+        message = f"`{key}` names a component without a name"
+        return Diagnostic("empty-name", message, "write a name between the commas, e.g. actor")
     if name in seen:
         return Diagnostic("duplicate-component", f"component `{name}` is placed twice", "give each component one rule")
     return None

@@ -28,9 +28,8 @@ class HardwareConfig(BaseModel):
         except (TypeError, ValueError, RecursionError):
             kept = False
         if isinstance(value, dict) and not kept:
-            raise fault(
-                "invalid-value", "a hardware config holds more than plain values", "write text, numbers and lists"
-            )
+            message = "a hardware config holds more than plain values"
+            raise fault("invalid-value", message, "write text, numbers and lists")
         return value
 
 

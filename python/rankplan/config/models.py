@@ -84,11 +84,8 @@ def _label(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value.isprintable():
-        raise fault(
-            "invalid-value",
-            f"{shown(value)} is not a label",
-            "write a name, e.g. a800; quote it if it looks like a number",
-        )
+        help = "write a name, e.g. a800; quote it if it looks like a number"
+        raise fault("invalid-value", f"{shown(value)} is not a label", help)
     return value
 
 

@@ -150,7 +150,7 @@ def read_section(section: Any, document: Document | None = None, prefix: Path = 
             if diagnostic.code == "missing-key" and path == () and (near := nearest("num_nodes", others)):
                 diagnostic = replace(diagnostic, help=f"rename `{near}` to `num_nodes`")
             reading.add(path, diagnostic)
-        groups = _without(raw, [tuple(part for part in item["loc"]) for item in error.errors()], groups, reading)
+        groups = _without(raw, [item["loc"] for item in error.errors()], groups, reading)
         reading.section = ClusterSection.model_validate(raw)
     num_nodes = reading.section.num_nodes if reading.num_nodes_known else None
     readable = dict(zip(groups, reading.section.node_groups, strict=True))
