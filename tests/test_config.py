@@ -586,6 +586,19 @@ def test_faulty_inventory_is_refused(nodes: list[Any], code: str) -> None:
     assert refused.value.help
 
 
+@pytest.mark.parametrize(
+    ("content", "help"),
+    [
+        ({"cluster": {}}, "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"),
+        ({"node": [{"ranks": 0}]}, "rename `node` to `nodes`"),
+    ],
+)
+def test_what_is_no_inventory_is_told_how_one_looks(content: Any, help: str) -> None:
+    with pytest.raises(PlacementError, match="the inventory has no `nodes`") as refused:
+        Inventory.from_dict(content)
+    assert (refused.value.code, refused.value.help) == ("missing-key", help)
+
+
 def test_component_that_is_not_there_is_refused_with_a_guess() -> None:
     placement = loaded(placements("actor: 0"))
     for ask in (placement.get_strategy, placement.get_world_size, placement.get_hardware_ranks):

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from rankplan import _core
 from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
-from rankplan.config.faults import diagnostics, did_you_mean, fault, shown
+from rankplan.config.faults import diagnostics, did_you_mean, fault, nearest, shown
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config, placed
 from rankplan.config.models import (
@@ -198,8 +198,14 @@ class Inventory:
         """
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
+        if "nodes" not in content:
+            near = nearest("nodes", map(str, content))
+            help = (
+                f"rename `{near}` to `nodes`" if near else "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
+            )
+            raise refusal([placed(content, (), Diagnostic("missing-key", "the inventory has no `nodes`", help))])
         try:
-            entries = _File.model_validate({key: content[key] for key in ("nodes",) if key in content}).nodes
+            entries = _File.model_validate({"nodes": content["nodes"]}).nodes
             inventory = cls(entries)
             inventory.core  # noqa: B018 (built here so that a contradiction is shown here)
         except ValidationError as error:

@@ -142,7 +142,7 @@ def _worker(name: str) -> type[Worker]:
 
     module_name, _, class_name = name.partition(":")
     if not module_name or not class_name:
-        raise click.BadParameter(f"{name!r} is not module:Class", param_hint="--worker")
+        raise click.BadParameter(f"{name!r} is not module:Class, e.g. train:Actor", param_hint="--worker")
     sys.path.insert(0, str(Path.cwd()))
     try:
         worker = getattr(importlib.import_module(module_name), class_name, None)
