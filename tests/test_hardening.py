@@ -159,7 +159,7 @@ def test_careless_arguments_are_refused(make: Any) -> None:
         (lambda: Inventory.uniform("2", 8), "'2' is not a number of nodes"),  # type: ignore[arg-type]
         (lambda: Inventory.uniform(2, "8"), "'8' is not a number of accelerators"),  # type: ignore[arg-type]
         (lambda: parse_placement([0]), r"\[0\] is not a placement"),  # type: ignore[arg-type]
-        (lambda: parse_placement(True), "true is not a placement"),
+        (lambda: parse_placement(True), "True is not a placement"),
     ],
 )
 def test_a_careless_argument_is_named_as_it_was_given(make: Any, message: str) -> None:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from rankplan import _core
 from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
-from rankplan.config.faults import diagnostics, did_you_mean, fault, nearest, shown
+from rankplan.config.faults import diagnostics, did_you_mean, fault, nearest
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config, placed
 from rankplan.config.models import (
@@ -167,10 +167,10 @@ class Inventory:
         """
         count, each = as_int(num_nodes), as_int(accelerators)
         if count is None or not 0 < count <= MOST_NODES:
-            message = f"{shown(num_nodes)} is not a number of nodes"
+            message = f"{num_nodes!r} is not a number of nodes"
             raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number of 1 to {MOST_NODES:,}")])
         if each is None:
-            message = f"{shown(accelerators)} is not a number of accelerators"
+            message = f"{accelerators!r} is not a number of accelerators"
             raise PlacementError([Diagnostic("invalid-value", message, "use a whole number, 0 for none")])
         kind = {"accelerator_type": accelerator_type, "accelerator_model": accelerator_model}
         entry = {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each, **kind}

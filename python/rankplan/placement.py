@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from rankplan._core import Packed, Placement, Placements, Pool, RankMap
-from rankplan.config.faults import Path, did_you_mean, shown
+from rankplan.config.faults import Path, did_you_mean
 from rankplan.config.models import CLUSTER, LARGEST_RANK, NODE, ClusterSection, ComponentEntry, as_int, component_names
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.errors import Diagnostic, PlacementError
@@ -143,7 +143,7 @@ class FlexiblePlacementStrategy(PlacementStrategy):
         try:
             given = iter(hardware_ranks_list)
         except TypeError:
-            message = f"hardware_ranks_list is {shown(hardware_ranks_list)}; it must be a list of lists of ranks"
+            message = f"hardware_ranks_list is {hardware_ranks_list!r}; it must be a list of lists of ranks"
             help = "give one list of ints a process"
             raise PlacementError([Diagnostic("invalid-value", message, help)]) from None
         lists = [_ranks(ranks, f"hardware_ranks_list[{index}]") for index, ranks in enumerate(given)]
@@ -324,7 +324,7 @@ def _labels(labels: str | Sequence[str] | None, default: str) -> tuple[str, ...]
 def _rank(value: Any, name: str, least: int = 0) -> int:
     rank = as_int(value)
     if rank is None or not least <= rank <= LARGEST_RANK:
-        message = f"{name} is {shown(value)}; it must be a whole number of {least} or more"
+        message = f"{name} is {value!r}; it must be a whole number of {least} or more"
         raise PlacementError([Diagnostic("invalid-value", message, f"use {least} to {LARGEST_RANK}")])
     return rank
 
@@ -333,7 +333,7 @@ def _ranks(values: Iterable[int], name: str) -> list[int]:
     try:
         found = iter(values)
     except TypeError:
-        message = f"{name} is {shown(values)}; it must be a list of ranks"
+        message = f"{name} is {values!r}; it must be a list of ranks"
         raise PlacementError([Diagnostic("invalid-value", message, "give a list of ints")]) from None
     return [_rank(value, f"{name}[{index}]") for index, value in enumerate(found)]
 
@@ -346,6 +346,6 @@ def parse_placement(text: str | int, num_resources: int | None = None) -> RankMa
     """
     bound = None if num_resources is None else _rank(num_resources, "num_resources")
     if not isinstance(text, str) and as_int(text) is None:
-        message, help = f"{shown(text)} is not a placement", "write text such as 0-7, 0-1:0-3 or all"
+        message, help = f"{text!r} is not a placement", "write text such as 0-7, 0-1:0-3 or all"
         raise PlacementError([Diagnostic("invalid-value", message, help)])
     return RankMap.parse(text if isinstance(text, str) else str(_rank(text, "the placement")), bound)
