@@ -765,6 +765,17 @@ def test_many_robots_groups_and_components_take_a_moment_and_are_not_dumped() ->
     assert len(repr(plan)) < 300 and len(repr(plan["actor"])) < 300
 
 
+def test_each_fault_of_many_finds_its_place_at_once() -> None:
+    texts = {f"c{index}": "99" for index in range(30_000)}
+    file = load_config(_written(placements("\n".join(f"{name}: {text}" for name, text in texts.items()))))
+    started = time.perf_counter()
+    for config in (file, {"cluster": {"num_nodes": 1, "component_placement": texts}}):
+        with pytest.raises(PlacementError) as refused:
+            ComponentPlacement(config, TWO_BY_FOUR)
+        assert [str(fault.path).rpartition(".")[2] for fault in refused.value.diagnostics] == list(texts)
+    assert time.perf_counter() - started < 10
+
+
 def test_plain_numbers_of_a_file_are_read_as_yaml_1_2_reads_them() -> None:
     config = load_config(_written("a: 1:0\nb: 12:5\nc: 0-7\nd: 010\ne: yes\nf: 0o10\ng: 1_0\nh: '3'\n"))
     assert dict(config) == {"a": "1:0", "b": "12:5", "c": "0-7", "d": 10, "e": "yes", "f": 8, "g": "1_0", "h": "3"}

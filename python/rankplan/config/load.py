@@ -109,7 +109,7 @@ class Document:
         self.lines = _LINE_BREAK.split(text)
         self.faults: list[Diagnostic] = []
         self._made: dict[int, tuple[Any, int]] = {}
-        self._pairs: dict[int, list[tuple[yaml.ScalarNode, yaml.Node]]] = {}
+        self._pairs: dict[int, dict[str, tuple[yaml.ScalarNode, yaml.Node]]] = {}
         try:
             self._check_depth(text)
             self.root = _Composer(text).get_single_node()
@@ -165,7 +165,7 @@ class Document:
         inside, total = (*above, node), 1
         section, items = Section(self, path), []
         if isinstance(node, yaml.MappingNode):
-            for key, item in self._items(node, above):
+            for key, item in self._items(node, above).values():
                 section[key.value], size = self._value(item, (*path, key.value), inside)
                 total += size
         else:
@@ -180,8 +180,10 @@ class Document:
         self._made[id(node)] = value, total
         return value, total
 
-    def _items(self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
-        """Return keys and values; what is written in the mapping itself wins over what it merges."""
+    def _items(
+        self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]
+    ) -> dict[str, tuple[yaml.ScalarNode, yaml.Node]]:
+        """Return keys and values by name; what is written in the mapping itself wins over what it merges."""
         if id(node) in self._pairs:
             return self._pairs[id(node)]
         merged: dict[str, tuple[yaml.ScalarNode, yaml.Node]] = {}
@@ -191,7 +193,7 @@ class Document:
                 parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
                 for part in reversed(parts):
                     if isinstance(part, yaml.MappingNode) and part not in (*above, node):
-                        merged |= {name.value: (name, item) for name, item in self._items(part, (*above, node))}
+                        merged |= self._items(part, (*above, node))
                     else:
                         self.faults.append(self.refuse("`<<` takes a mapping or a list of mappings", value.start_mark))
             elif not isinstance(key, yaml.ScalarNode):
@@ -202,7 +204,7 @@ class Document:
                 self.faults.append(self.refuse(message, key.start_mark, "duplicate-key", "keep one of the two"))
             else:
                 own[key.value] = key, value
-        self._pairs[id(node)] = list((merged | own).values())
+        self._pairs[id(node)] = merged | own
         return self._pairs[id(node)]
 
     def _scalar(self, node: yaml.Node) -> Any:
@@ -233,7 +235,7 @@ class Document:
         for part in path:
             child: tuple[yaml.Node | None, yaml.Node] | None = None
             if isinstance(node, yaml.MappingNode):
-                child = next(((k, v) for k, v in self._items(node, ()) if k.value == str(part)), None)
+                child = self._items(node, ()).get(str(part))
             elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
                 child = (None, node.value[part])
             if child is None:

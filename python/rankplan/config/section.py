@@ -64,8 +64,8 @@ class Reading:
     """Keys of ``component_placement`` whose placement is a number and not text."""
     top: list[str] = field(default_factory=list)
     """The keys of the section that are ours, in its order."""
-    faults: list[tuple[tuple[int, ...], Diagnostic]] = field(default_factory=list)
-    """What is wrong, and where in the order of the file, or of the mapping, that is."""
+    faults: list[tuple[Path, Diagnostic]] = field(default_factory=list)
+    """What is wrong, by its path inside the section."""
 
     def add(self, path: Path, diagnostic: Diagnostic) -> None:
         """Take note of a fault at a path inside the section."""
@@ -75,23 +75,25 @@ class Reading:
         diagnostic = replace(diagnostic, path=path_text(whole))
         if self.document is not None:
             diagnostic = self.document.locate(whole, diagnostic)
-            self.faults.append(((diagnostic.line or 0, diagnostic.column or 0), diagnostic))
-        else:
-            self.faults.append((self._position(path), diagnostic))
-
-    def _position(self, path: Path) -> tuple[int, ...]:
-        if not path or path[0] not in self.top:
-            return ()
-        position = [self.top.index(str(path[0]))]
-        if len(path) > 1:
-            keys = list(self.keys)
-            position.append(path[1] if isinstance(path[1], int) else keys.index(path[1]) if path[1] in keys else -1)
-        return tuple(position)
+        self.faults.append((path, diagnostic))
 
     def finish(self) -> None:
-        """Raise `PlacementError` with every fault, in the order of the file; do nothing without any."""
-        if self.faults:
-            raise refusal([diagnostic for _, diagnostic in sorted(self.faults, key=lambda found: found[0])])
+        """Raise `PlacementError` with every fault, in the order of the file or the mapping; do nothing without any."""
+        if not self.faults:
+            return
+        top = {key: index for index, key in enumerate(self.top)}
+        components = {key: index for index, key in enumerate(self.keys)}
+
+        def position(found: tuple[Path, Diagnostic]) -> tuple[int, ...]:
+            path, diagnostic = found
+            if self.document is not None:
+                return diagnostic.line or 0, diagnostic.column or 0
+            if not path or path[0] not in top:
+                return ()
+            inner = (part if isinstance(part, int) else components.get(part, -1) for part in path[1:2])
+            return top[str(path[0])], *inner
+
+        raise refusal([diagnostic for _, diagnostic in sorted(self.faults, key=position)])
 
 
 def read_config(config: Config) -> Reading:
