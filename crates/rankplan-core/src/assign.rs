@@ -5,7 +5,7 @@
 
 use crate::check::check;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::fault::{Context, Fault, Faults, Kind};
+use crate::fault::{Context, Fault, Faults, Kind, either, too_many_processes};
 use crate::ids::{MAX_PROCESSES, ProcessRank, ResourceRank};
 use crate::rank_map::{RankMap, Segment};
 use crate::rank_set::RankRange;
@@ -83,8 +83,7 @@ pub fn place_chunks(resources: &[u32], per_process: u32, pool: &Pool) -> Result<
         return refuse(Code::NotMultiple, message, help);
     }
     if count / u64::from(per_process) > u64::from(MAX_PROCESSES) {
-        let kind = Kind::TooManyProcesses { processes: count / u64::from(per_process) };
-        return Err(Context { text: "", pool: Some(pool) }.refuse(kind));
+        return Err(vec![too_many_processes(count / u64::from(per_process))]);
     }
     let beyond = resources.iter().max().filter(|&&highest| highest >= pool.len());
     if let Some(range) = beyond.and_then(|&highest| RankRange::new(highest, highest)) {
@@ -165,16 +164,12 @@ impl Packed {
             let message =
                 format!("{count} resources cannot be packed in windows of {per_process} x {stride} = {window}");
             let below = count / window * window;
-            let fits =
-                [below, below + window].into_iter().filter(|&n| n > 0).map(|n| n.to_string()).collect::<Vec<_>>();
-            return Err(
-                Diagnostic::new(Code::NotMultiple, message).help(format!("use {} resources", fits.join(" or ")))
-            );
+            let fits = either([below, below + window]);
+            return Err(Diagnostic::new(Code::NotMultiple, message).help(format!("use {fits} resources")));
         }
         let processes = count / u64::from(per_process);
         if processes > u64::from(MAX_PROCESSES) {
-            let message = format!("{processes} processes; a component has at most {MAX_PROCESSES}");
-            return Err(Diagnostic::new(Code::TooManyProcesses, message).help("split the component"));
+            return Err(too_many_processes(processes));
         }
         Ok(Packed { range, per_process, stride })
     }

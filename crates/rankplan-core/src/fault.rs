@@ -219,16 +219,7 @@ impl Context<'_> {
             Kind::NotMultiple { resources, processes, processes_span, first_process } => {
                 self.not_multiple(fault.span, resources, processes, processes_span, first_process)
             }
-            Kind::TooManyProcesses { processes } => Diagnostic::new(
-                Code::TooManyProcesses,
-                format!(
-                    "the component has {} processes; at most {} can be",
-                    grouped(processes),
-                    grouped(MAX_PROCESSES.into())
-                ),
-            )
-            .help("split the component, or place fewer processes")
-            .label(0..0, "counted up to here"),
+            Kind::TooManyProcesses { processes } => too_many_processes(processes).label(0..0, "counted up to here"),
             Kind::SpansNodes { process, from, to, per_process } => self.spans_nodes(process, from, to, per_process),
             Kind::MixedHardware { process, first, second } => {
                 let name = |kind| self.pool.map_or("", |pool| pool.kind_name(kind));
@@ -304,12 +295,9 @@ impl Context<'_> {
     ) -> Diagnostic {
         let (below, above) = nearest_fits(resources, processes);
         let shared = if processes > resources { "shared evenly by" } else { "given equal parts of" };
-        let message = format!(
-            "{processes} {} cannot be {shared} {resources} {}",
-            if processes == 1 { "process" } else { "processes" },
-            plural(resources, "resource")
-        );
-        let several = [below, above].into_iter().flatten().map(|n| n.to_string()).collect::<Vec<_>>().join(" or ");
+        let these = format!("{processes} {}", if processes == 1 { "process" } else { "processes" });
+        let message = format!("{these} cannot be {shared} {}", count(resources, "resource"));
+        let several = either([below, above].into_iter().flatten().map(u64::from));
         // Past the first segment an example would name process ranks that the cure of an earlier fault moves.
         let example = match below.or(above) {
             Some(processes) if first_process == 0 => {
@@ -321,10 +309,7 @@ impl Context<'_> {
         Diagnostic::new(Code::NotMultiple, message)
             .help(help)
             .label(resources_span.into(), count(resources, "resource"))
-            .label(
-                processes_span.into(),
-                format!("{processes} {}", if processes == 1 { "process" } else { "processes" }),
-            )
+            .label(processes_span.into(), these)
     }
 
     fn spans_nodes(&self, process: ProcessRank, from: NodeRank, to: NodeRank, per_process: u32) -> Diagnostic {
@@ -346,6 +331,11 @@ impl Context<'_> {
         )
         .help(format!("choose ranks so that each block of {per_process} lies on one node, or give each process fewer"))
     }
+}
+
+/// These numbers, but for 0, as a choice: `200 or 202`.
+pub(crate) fn either(numbers: impl IntoIterator<Item = u64>) -> String {
+    numbers.into_iter().filter(|&n| n > 0).map(|n| n.to_string()).collect::<Vec<_>>().join(" or ")
 }
 
 /// A number with commas between thousands.
@@ -381,6 +371,13 @@ fn nearest_fits(resources: u32, processes: u32) -> (Option<u32>, Option<u32>) {
             (below, Some(above.map_or(n, |best: u32| best.min(n))))
         }
     })
+}
+
+/// The fault of a component with more processes than one can have.
+pub(crate) fn too_many_processes(processes: u64) -> Diagnostic {
+    let (found, most) = (grouped(processes), grouped(MAX_PROCESSES.into()));
+    Diagnostic::new(Code::TooManyProcesses, format!("the component has {found} processes; at most {most} can be"))
+        .help("split the component, or place fewer processes")
 }
 
 /// The fault of a list of ranks that names one twice.

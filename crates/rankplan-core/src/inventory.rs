@@ -50,7 +50,8 @@ impl Inventory {
         if let Some(most) =
             entries.iter().map(|(_, spec)| spec.accelerator_ids.len()).max().filter(|&n| n > MAX_LOCAL as usize)
         {
-            return Err(refuse(format!("{most} accelerators on one node; at most {MAX_LOCAL} can be")));
+            return Err(refuse(format!("{most} accelerators on one node; at most {MAX_LOCAL} can be"))
+                .help("give the node fewer accelerators"));
         }
         if count > MAX_NODES {
             return Err(refuse(format!("{count} nodes; a cluster has at most {MAX_NODES}")).help("list fewer nodes"));
@@ -58,7 +59,8 @@ impl Inventory {
         let total: u64 =
             entries.iter().map(|(ranks, spec)| u64::from(ranks.len()) * spec.accelerator_ids.len() as u64).sum();
         if total > u64::from(MAX_RANK) {
-            return Err(refuse(format!("{total} accelerators in all; at most {MAX_RANK} can be ranked")));
+            return Err(refuse(format!("{total} accelerators in all; at most {MAX_RANK} can be ranked"))
+                .help("list fewer nodes, or give them fewer accelerators"));
         }
         let mut nodes = vec![0; count as usize];
         for (index, (ranks, _)) in entries.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::check::check;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::fault::{Context, Fault, Faults, Kind, twice};
+use crate::fault::{Context, Fault, Faults, Kind, too_many_processes, twice};
 use crate::ids::{MAX_PROCESSES, MAX_RANK, ProcessRank, ResourceRank};
 use crate::rank_set::{RankRange, RankSet, write_ranges};
 use crate::syntax::{Span, parse};
@@ -67,8 +67,7 @@ impl RankMap {
                 .help("give one list of ranks a process"));
         }
         if lists.len() > MAX_PROCESSES as usize {
-            let message = format!("{} processes; a component has at most {MAX_PROCESSES}", lists.len());
-            return Err(Diagnostic::new(Code::TooManyProcesses, message).help("split the component"));
+            return Err(too_many_processes(lists.len() as u64));
         }
         for (index, list) in lists.iter_mut().enumerate() {
             list.sort_unstable();
@@ -159,9 +158,7 @@ impl RankMap {
         let ranges_end = self.ranges.len() as u32;
         self.segments.push(Stored { ranges_end, resources, first_process, processes, span });
     }
-}
 
-impl RankMap {
     /// Everything that tells two maps apart: where they were written does not.
     fn key(&self) -> impl Iterator<Item = (&[RankRange], u32)> {
         self.segments().map(|segment| (segment.ranges, segment.processes))

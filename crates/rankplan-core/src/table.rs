@@ -66,12 +66,23 @@ impl<'a> Row<'a> {
 
     /// All its resources, in their order: node, and local index there.
     pub fn places(&self) -> impl Iterator<Item = (NodeRank, u16)> + use<'a> {
-        let (home, mut elsewhere) = (self.cluster_node_rank, self.elsewhere.iter().peekable());
-        (self.first_device..).zip(self.devices).map(move |(index, &local)| {
-            let away = elsewhere.next_if(|&&(device, _)| device == index);
-            (away.map_or(home, |&(_, node)| NodeRank(node)), local)
-        })
+        places(self.cluster_node_rank, self.first_device, self.devices, self.elsewhere)
     }
+}
+
+/// Resources, in their order: node, and local index there. `first_device` is the index of the first of them, `elsewhere`
+/// has the index of each that is not at home, and its node.
+pub fn places<'a>(
+    home: NodeRank,
+    first_device: u32,
+    devices: &'a [u16],
+    elsewhere: &'a [(u32, u32)],
+) -> impl Iterator<Item = (NodeRank, u16)> + use<'a> {
+    let mut elsewhere = elsewhere.iter().peekable();
+    (first_device..).zip(devices).map(move |(index, &local)| {
+        let away = elsewhere.next_if(|&&(device, _)| device == index);
+        (away.map_or(home, |&(_, node)| NodeRank(node)), local)
+    })
 }
 
 /// The columns that a table can be made of again; see [`Table`] for what they hold.

@@ -142,7 +142,9 @@ impl Pool {
                 (ResourceKind::Hardware(_), Counted::Hardware(_, counts)) => {
                     if let Some((node, most)) = counts.iter().find(|(_, count)| *count > MAX_LOCAL) {
                         let message = format!("{most} pieces of hardware on node {node}; at most {MAX_LOCAL} can be");
-                        return Err(Diagnostic::new(Code::InvalidInventory, message));
+                        return Err(
+                            Diagnostic::new(Code::InvalidInventory, message).help("give the node fewer configs")
+                        );
                     }
                     counts.iter().for_each(|&(node, count)| add(node.0, count));
                 }
@@ -153,7 +155,7 @@ impl Pool {
         }
         if total > u64::from(MAX_RANK) {
             let message = format!("{total} resources in the selected node groups; at most {MAX_RANK} can be ranked");
-            return Err(Diagnostic::new(Code::InvalidInventory, message));
+            return Err(Diagnostic::new(Code::InvalidInventory, message).help("select fewer node groups"));
         }
         pool.groups = groups.into();
         Ok(pool)

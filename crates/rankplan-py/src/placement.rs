@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+use rankplan_core::table::places;
 use rankplan_core::topology::Group;
-use rankplan_core::{NodeSpec, ResourceKind};
+use rankplan_core::{NodeRank, NodeSpec, ResourceKind};
 
 use crate::Reduced;
 
@@ -56,11 +57,8 @@ impl Placement {
 
     /// All its resources: node, and local index there.
     fn places(&self) -> impl Iterator<Item = (u32, u16)> {
-        let mut elsewhere = self.elsewhere.iter().peekable();
-        (0..).zip(&self.local).map(move |(index, &local)| {
-            let away = elsewhere.next_if(|&&(device, _)| device == index);
-            (away.map_or(self.cluster_node_rank, |&(_, node)| node), local)
-        })
+        let home = NodeRank(self.cluster_node_rank);
+        places(home, 0, &self.local, &self.elsewhere).map(|(node, local)| (node.0, local))
     }
 
     /// Local indices of its resources on its own node.

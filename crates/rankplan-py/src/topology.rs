@@ -62,7 +62,7 @@ pub struct Pool {
 
 #[pymethods]
 impl Pool {
-    /// `selections`: label, node ranks, and what is counted: `None` for accelerators or else nodes, `"node"` for nodes, or a
+    /// `selections`: label, node ranks, and what is counted: `false` for accelerators or else nodes, `true` for nodes, or a
     /// hardware type and the number of pieces on each node.
     #[new]
     fn new(py: Python<'_>, inventory: &Inventory, selections: Vec<(String, RankSet, Count)>) -> PyResult<Self> {
