@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from textwrap import dedent
 from typing import Any
 
@@ -187,6 +188,37 @@ def test_processes_that_share_an_accelerator_share_it_evenly(cluster: Cluster) -
     assert (error.rank, error.node) == (1, 0)
     with Reader.create_group().launch(cluster, strategy, reserve=0.3333) as group:
         assert len(group.verify()) == 4
+
+
+def test_the_smaller_share_may_come_first(cluster: Cluster) -> None:
+    """Left alone, Ray puts four shares of 0.2 on one accelerator, and none is left for a fourth of 0.8."""
+    four = PackedPlacementStrategy(0, 3)
+    with (
+        Reader.create_group().launch(cluster, four, name="rollout", reserve=0.2),
+        Reader.create_group().launch(cluster, four, name="actor", reserve=0.8) as actor,
+    ):
+        assert len(actor.verify()) == 4
+
+
+def test_shares_of_several_components_leave_whole_accelerators(cluster: Cluster) -> None:
+    with ExitStack() as stack:
+        for share in (0.3, 0.7):
+            for index in range(3):
+                rows = PackedPlacementStrategy(index, index)
+                stack.enter_context(Reader.create_group().launch(cluster, rows, f"{share} {index}", reserve=share))
+        whole = Reader.create_group().launch(cluster, PackedPlacementStrategy(3, 3), name="whole", reserve=1.0)
+        assert len(stack.enter_context(whole).verify()) == 1
+
+
+def test_what_is_free_in_pieces_is_not_blamed_on_others(cluster: Cluster) -> None:
+    pin = {"ray.io/node-id": cluster.node_ids[0]}
+    small = placement_group([{"GPU": 0.2}] * 4, name="small", bundle_label_selector=[pin] * 4)
+    assert small.wait(60)
+    try:
+        error = refused(cluster, PackedPlacementStrategy(0, 3), 0.8, "actor")
+    finally:
+        remove_placement_group(small)
+    assert "0     all                        enough is free, but in pieces" in str(error)
 
 
 def test_what_was_shut_down_can_be_reserved_at_once(cluster: Cluster) -> None:

@@ -99,8 +99,9 @@ def reserve(cluster: Cluster, component: str, seats: Sequence[Seat], share: floa
     firsts = {seat.node_id: seat.placement for seat in reversed(seats)}
     try:
         with _ONE_AT_A_TIME:
-            _check_shares(demands, _holders())
-            return _placed(component, demands)
+            holders = _holders()
+            _check_shares(demands, holders)
+            return _placed(component, demands, holders)
     except _Short as short:
         first = firsts.get(short.demands[0].node_id, seats[0].placement)
         raise LaunchError(
@@ -228,14 +229,13 @@ def _check_shares(demands: Sequence[_Demand], holders: Mapping[str, Sequence[_Ho
         raise _Short(short, rows)
 
 
-def _placed(component: str, demands: Sequence[_Demand]) -> Reservation:
+def _placed(component: str, demands: Sequence[_Demand], holders: Mapping[str, Sequence[_Holder]]) -> Reservation:
     groups: dict[str, tuple[PlacementGroup, _Demand]] = {}
-    reservation = Reservation(groups)
+    reservation, fillers = Reservation(groups), list[PlacementGroup]()
     try:
+        _fill(fillers, component, demands, holders)
         for demand in demands:
-            bundles = demand.bundles()
-            pins = [{"ray.io/node-id": demand.node_id}] * len(bundles)
-            group = placement_group(bundles, name=_name(component, demand), bundle_label_selector=pins)
+            group = _pinned_group(demand.bundles(), _name(component, demand), demand.node_id)
             groups[demand.node_id] = (group, demand)
         _await(groups)
         # another driver may have looked at the same moment
@@ -243,7 +243,43 @@ def _placed(component: str, demands: Sequence[_Demand]) -> Reservation:
     except BaseException:
         reservation.release()
         raise
+    finally:
+        _empty(fillers)
     return reservation
+
+
+def _pinned_group(bundles: list[dict[str, float]], name: str, node_id: str) -> PlacementGroup:
+    pins = [{"ray.io/node-id": node_id}] * len(bundles)
+    group: PlacementGroup = placement_group(bundles, name=name, bundle_label_selector=pins)
+    return group
+
+
+def _fill(
+    fillers: list[PlacementGroup],
+    component: str,
+    demands: Sequence[_Demand],
+    holders: Mapping[str, Sequence[_Holder]],
+) -> None:
+    """Take for a moment what is left of accelerators that are shared: Ray would put shares of several on one."""
+    for demand in demands:
+        taken: dict[int, int] = {}
+        for holder in holders.get(demand.node_id, ()):
+            for index, share in holder.shares.items():
+                taken[index] = taken.get(index, 0) + share
+        bundles = []
+        for index in sorted({*taken, *demand.shares}):
+            needed = demand.shares.get(index, 0)
+            if (rest := _UNIT - taken.get(index, 0) - needed) > needed:
+                bundles.append({str(demand.resource): rest / _UNIT})
+        if bundles:
+            fillers.append(_pinned_group(bundles, f"{_PREFIX}::{uuid.uuid4().hex[:8]}:{component}", demand.node_id))
+    if not all(filler.wait(_SETTLE_SECONDS) for filler in fillers):
+        _empty(fillers)
+
+
+def _empty(fillers: list[PlacementGroup]) -> None:
+    while fillers:
+        remove_placement_group(fillers.pop())
 
 
 def _await(groups: Mapping[str, tuple[PlacementGroup, _Demand]]) -> None:
@@ -261,13 +297,32 @@ def _await(groups: Mapping[str, tuple[PlacementGroup, _Demand]]) -> None:
         waited = time.monotonic() - started
         if hopeless or waited > _SETTLE_SECONDS:
             short, sure = _shortage([demand for _, demand in waiting], _holders(own))
-            if short.rows and (sure or waited > _RETURN_SECONDS):
+            if short.rows and sure:
                 raise short
+            if short.rows and waited > _RETURN_SECONDS:
+                raise _without(groups, [demand for _, demand in waiting])
         if waited > _ANSWER_SECONDS:
-            why = "enough is free, but in pieces, or the node does not answer"
-            rows = [(str(demand.node_rank), "all", "", "", why) for _, demand in waiting]
-            raise _Short([demand for _, demand in waiting], rows)
+            raise _in_pieces([demand for _, demand in waiting], ", or the node does not answer")
         time.sleep(_POLL_SECONDS)
+
+
+def _without(groups: Mapping[str, tuple[PlacementGroup, _Demand]], waiting: Sequence[_Demand]) -> _Short:
+    """Give these groups back and return what was missing without them: Ray counts what it tries to place as taken."""
+    Reservation(groups).release()
+    started = time.monotonic()
+    while True:
+        short, _ = _shortage(waiting, _holders())
+        if not short.rows:
+            return _in_pieces(waiting)
+        if time.monotonic() - started > _SETTLE_SECONDS:
+            return short
+        time.sleep(_POLL_SECONDS)
+
+
+def _in_pieces(waiting: Sequence[_Demand], more: str = "") -> _Short:
+    """Return what is missing where enough is free on a node, but not on so many of its accelerators."""
+    why = f"enough is free, but in pieces{more}"
+    return _Short(waiting, [(str(demand.node_rank), "all", "", "", why) for demand in waiting])
 
 
 def _shortage(waiting: Sequence[_Demand], holders: Mapping[str, Sequence[_Holder]]) -> tuple[_Short, bool]:
