@@ -113,6 +113,7 @@ def test_the_text_of_an_exception_harms_neither_its_rank_nor_the_terminal(faulty
     with pytest.raises(WorkerError) as caught:
         faulty.execute_on(1).says_much().wait()
     assert len(str(caught.value)) < 1100
+    assert len(caught.value.__notes__[0]) < 51_000 and "characters left out" in caught.value.__notes__[0]
     with pytest.raises(WorkerError, match=r"\(\) raised ValueError: invalid literal for int\(\) .* 'no number'"):
         faulty.execute_on(1).fails_in_a_task().wait()
     assert faulty.fail().wait() == [0, 1, 2, 3]

@@ -112,6 +112,8 @@ def test_what_is_given_back_can_be_had_again_and_there_is_an_end() -> None:
     assert len(choices) >= 11
     with pytest.raises(LaunchError, match=r"no 1000 ports in a row are left between 20000 and 32767 on node-1"):
         handed_out.choice("node-1", 500)
+    with pytest.raises(LaunchError, match=r"on node-2; a block has at most 6384$"):
+        handed_out.choice("node-2", 6385)
     handed_out.give_back("node-1", choices[3])
     assert handed_out.choice("node-1", 500) == choices[3]
     assert len(handed_out.choice("node-2", 500)) == 1000

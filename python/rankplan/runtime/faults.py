@@ -22,7 +22,8 @@ from ray.exceptions import (
 
 _Error = TypeVar("_Error", bound=Exception)
 
-_LONGEST_LINE = 1000  # characters; the whole is in the traceback
+_LONGEST_LINE = 1000  # characters; more is in the traceback
+_LONGEST_TRACEBACK = 50_000
 
 
 class RankFailure(Exception):
@@ -106,15 +107,24 @@ def _summary(error: BaseException) -> str:
         text = str(error).strip()
     except Exception:
         text = "its text cannot be had"
-    name = type(error).__name__
-    line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text.partition("\n")[0])
-    if len(line) > _LONGEST_LINE:
-        line = f"{line[:_LONGEST_LINE]}..."
+    line, name = plain(text.partition("\n")[0]), type(error).__name__
     return f"{name}: {line}" if line else name
 
 
+def plain(line: str) -> str:
+    """Return a line that harms no terminal, cut where it is too long to be read."""
+    kept = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in kept)
+
+
 def _sendable(text: str) -> str:
-    """Return the text without halves of characters, as in the name of a file: Ray would end the process for them."""
+    """Return a traceback, its middle left out where it is very long, without halves of characters.
+
+    Ray would end the process for these, which are in the names of files.
+    """
+    if (left_out := len(text) - _LONGEST_TRACEBACK) > 0:
+        half = _LONGEST_TRACEBACK // 2
+        text = f"{text[:half]}\n... {left_out} characters left out ...\n{text[-half:]}"
     return text.encode(errors="backslashreplace").decode()
 
 

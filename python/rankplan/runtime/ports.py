@@ -40,9 +40,9 @@ class Ports:
             if start is None:
                 start = _gap(taken, FIRST, last, size)
             if start is None:
-                raise LaunchError(
-                    f"no {size} ports in a row are left between {FIRST} and {last} on {machine}; shut groups down"
-                )
+                most = (last - FIRST + 1) // 2
+                cure = "shut groups down" if count <= most else f"a block has at most {most}"
+                raise LaunchError(f"no {size} ports in a row are left between {FIRST} and {last} on {machine}; {cure}")
             taken.update(range(start, start + size))
             self._next[machine] = start + size
             return range(start, start + size)

@@ -23,6 +23,7 @@ from rankplan.environment import expanded, planned_environment, start_variables
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.runtime.calls import Failed, Unanswered, collect
+from rankplan.runtime.faults import plain
 from rankplan.runtime.probe import pinned
 from rankplan.runtime.verify import Expectation
 
@@ -156,7 +157,7 @@ def _fault_of(path: str, variables: Mapping[str, str]) -> str | None:
             return f"has not imported ray after {_TRIAL_SECONDS:g} s on that node"
         if not report.exists():
             said = errors.read_text(errors="replace").strip().splitlines() or [f"it is no Python (status {status})"]
-            return f"cannot import ray and rankplan on that node: {said[-1]}"
+            return f"cannot import ray and rankplan on that node: {plain(said[-1])}"
         found = json.loads(report.read_text())
     for name, needed in {"Python": "{}.{}".format(*sys.version_info), "Ray": ray.__version__}.items():
         if found[name] != needed:
