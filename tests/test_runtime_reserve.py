@@ -190,14 +190,14 @@ def test_processes_that_share_an_accelerator_share_it_evenly(cluster: Cluster) -
         assert len(group.verify()) == 4
 
 
-def test_the_smaller_share_may_come_first(cluster: Cluster) -> None:
+@pytest.mark.parametrize("shares", [(0.2, 0.8), (0.5, 0.3, 0.2), (0.2, 0.4, 0.4), (0.0001, 0.9999)])
+def test_shares_may_come_in_any_order(cluster: Cluster, shares: tuple[float, ...]) -> None:
     """Left alone, Ray puts four shares of 0.2 on one accelerator, and none is left for a fourth of 0.8."""
     four = PackedPlacementStrategy(0, 3)
-    with (
-        Reader.create_group().launch(cluster, four, name="rollout", reserve=0.2),
-        Reader.create_group().launch(cluster, four, name="actor", reserve=0.8) as actor,
-    ):
-        assert len(actor.verify()) == 4
+    with ExitStack() as stack:
+        for share in shares:
+            group = Reader.create_group().launch(cluster, four, name=f"takes {share}", reserve=share)
+            assert len(stack.enter_context(group).verify()) == 4
 
 
 def test_shares_of_several_components_leave_whole_accelerators(cluster: Cluster) -> None:

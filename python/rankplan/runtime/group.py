@@ -23,7 +23,7 @@ from rankplan.placement import (
 from rankplan.runtime import session
 from rankplan.runtime.calls import Call, as_timeout
 from rankplan.runtime.launch import Crew, LiveRank, Recipe, bring_up
-from rankplan.runtime.reserve import as_share
+from rankplan.runtime.shares import as_share
 from rankplan.runtime.verify import RankReport, check
 
 if TYPE_CHECKING:
