@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "python" / "rankplan"
 ROOMS = [
     "_core",
     "errors",
+    "words",
     "accelerators",
     "files",
     "addresses",

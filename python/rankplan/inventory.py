@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from rankplan import _core
 from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
-from rankplan.config.faults import diagnostics, did_you_mean, fault, nearest
+from rankplan.config.faults import diagnostics, fault
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config, placed
 from rankplan.config.models import (
@@ -36,6 +36,7 @@ from rankplan.config.models import (
 from rankplan.config.section import Reading, not_a_mapping, read_section
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import write_whole
+from rankplan.words import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from rankplan._core import Placement

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from rankplan._core import Packed, Placement, Placements, Pool, RankMap
-from rankplan.config.faults import Path, did_you_mean
+from rankplan.config.faults import Path
 from rankplan.config.models import CLUSTER, LARGEST_RANK, NODE, ClusterSection, ComponentEntry, as_int, component_names
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
+from rankplan.words import did_you_mean
 
 __all__ = [
     "ComponentPlacement",

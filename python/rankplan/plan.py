@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from rankplan._core import Placement, Placements, RankSet
-from rankplan.config.faults import did_you_mean
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
 from rankplan.inventory import Inventory
 from rankplan.occupancy import ACCELERATOR, NODE, NodeKind, node_kinds, runs
+from rankplan.words import did_you_mean
 
 FORMAT = 1
 """Version of the file format; a reader refuses those it does not know."""

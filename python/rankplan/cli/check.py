@@ -21,7 +21,8 @@ from rankplan.cli.common import (
 from rankplan.errors import Diagnostic
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
-from rankplan.render.tables import by_nodes, counted
+from rankplan.render.tables import by_nodes
+from rankplan.words import counted
 
 
 @click.command()

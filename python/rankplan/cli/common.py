@@ -17,13 +17,13 @@ from click.shell_completion import CompletionItem
 from rich.console import Console
 from rich.table import Table
 
-from rankplan.config.faults import did_you_mean
 from rankplan.config.load import load_config
 from rankplan.dialects import DIALECTS, Dialect, dialect_of
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
-from rankplan.render.tables import counted, sharing_lines
+from rankplan.render.tables import sharing_lines
+from rankplan.words import counted, did_you_mean
 
 # Names come from configs: a bracket in one is no markup.
 stdout = Console(highlight=False, markup=False, soft_wrap=True)

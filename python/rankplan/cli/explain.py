@@ -16,12 +16,12 @@ from rich.table import Table
 
 from rankplan.cli.check import warnings
 from rankplan.cli.common import colored, faults_end_it, print_table, stdout
-from rankplan.config.faults import did_you_mean
 from rankplan.config.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.placement import ComponentPlacement
 from rankplan.plan import Plan
+from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 """What stands before an example that is only lines of ``component_placement``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
-from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.words import did_you_mean, nearest, path_text, shown
 
 Path = tuple[str | int, ...]
 
@@ -28,50 +27,6 @@ def number(value: Any) -> Any:
     if isinstance(value, bool) or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value) is None):
         raise fault("invalid-value", f"{shown(value)} is not a whole number", "write a number such as 1")
     return value
-
-
-def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Return what is known that the word may be a misspelling of."""
-    folded = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=likeness)
-    return folded[near[0]] if near else None
-
-
-def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
-    """Return ``did you mean ...?``, or the list of what is known (and its name) where nothing is near."""
-    names = list(known)
-    if (near := nearest(word, names)) is not None:
-        return f"did you mean `{near}`?"
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return f"{what or 'use one of'}: {', '.join(names[:10])}{more}" if names else ""
-
-
-def path_text(path: Iterable[str | int]) -> str:
-    """Return a path as it is shown: ``cluster.node_groups[0].label``."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
-def nodes_text(ranks: RankSet) -> str:
-    """Return nodes as a message names them: ``node 3``, ``nodes 0-3``."""
-    return f"node{'s' if len(ranks) > 1 else ''} {ranks}"
-
-
-_KINDS = {str: "a long text", list: "a long list", dict: "a mapping"}
-
-
-def shown(value: Any) -> str:
-    """Return a value as a message names it: as YAML writes it, or only its kind if it is long."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = repr(value)
-    if len(text) <= 60:
-        return text
-    return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
 def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -> Iterator[tuple[Path, Diagnostic]]:

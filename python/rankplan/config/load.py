@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Self
 
 import yaml
 
-from rankplan.config.faults import path_text, shown
 from rankplan.errors import Diagnostic, Label, PlacementError
+from rankplan.words import path_text, shown
 
 _TAG = "tag:yaml.org,2002:"
 _NULL = re.compile(r"^(?:~|null|Null|NULL|)$")

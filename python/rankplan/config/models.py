@@ -28,10 +28,11 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from rankplan._core import RankSet
 from rankplan.accelerators import TYPES
-from rankplan.config.faults import Path, diagnostics, fault, nodes_text, number, shown
+from rankplan.config.faults import Path, diagnostics, fault, number
 from rankplan.config.hardware import HardwareConfig, hardware_model
 from rankplan.environment import RESERVED_VARIABLES
 from rankplan.errors import PlacementError, refusal
+from rankplan.words import nodes_text, shown
 
 NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
 """Set one of them on every node before ``ray start``; the first one set on a node counts."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from rankplan.config.faults import Path, diagnostics, nearest, path_text, shown
+from rankplan.config.faults import Path, diagnostics
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import Document, Section, load_config
 from rankplan.config.models import (
@@ -23,6 +23,7 @@ from rankplan.config.models import (
     group_faults,
 )
 from rankplan.errors import Diagnostic, PlacementError, refusal
+from rankplan.words import nearest, path_text, shown
 
 Config = Mapping[str, Any] | str | os.PathLike[str]
 """A mapping (a dict, an OmegaConf object) or the path of a YAML file."""

@@ -15,9 +15,9 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rankplan.config.faults import shown
 from rankplan.config.models import LARGEST_RANK, MOST_PROCESSES, as_int
 from rankplan.errors import Diagnostic, Label, PlacementError, refusal
+from rankplan.words import shown
 
 _LARGEST = 1 << 60  # what is computed on the way to an accelerator may be larger than one
 _HELP = "write list(range(0,8)), [0,1,2,3], or several of these with +"

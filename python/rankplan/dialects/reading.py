@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rankplan._core import Placements
-from rankplan.config.faults import Path, nearest, shown
+from rankplan.config.faults import Path
 from rankplan.config.load import load_config, placed
 from rankplan.config.models import as_int
 from rankplan.config.section import Config, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.inventory import Inventory
+from rankplan.words import nearest, shown
 
 ASSUMED = 8
 """Accelerators a node where neither the config nor anybody else says how many."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan._core import Placements
-from rankplan.config.faults import Path, shown
+from rankplan.config.faults import Path
 from rankplan.config.models import CLUSTER, MOST_PROCESSES, NODE
 from rankplan.config.section import Config
 from rankplan.dialects.device_mapping import parse_device_mapping
@@ -21,6 +21,7 @@ from rankplan.dialects.reading import ASSUMED, RESOLVE, Reader, misspelt, resour
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
+from rankplan.words import shown
 
 __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "recognised", "shares", "written"]
 

@@ -16,13 +16,13 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from rankplan._core import Placement, Placements
 from rankplan.addresses import address_key
-from rankplan.config.faults import shown
 from rankplan.config.models import CLUSTER
 from rankplan.config.section import Config
 from rankplan.dialects.reading import ASSUMED, Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
+from rankplan.words import shown
 
 __all__ = [
     "EngineProcess",

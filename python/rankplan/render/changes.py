@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from rich.table import Table
 
 from rankplan._core import Placement, RankSet
-from rankplan.config.faults import nodes_text
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.occupancy import ACCELERATOR, NODE
 from rankplan.plan import Plan
-from rankplan.render.tables import by_nodes, counted, ids, table
+from rankplan.render.tables import by_nodes, ids, table
+from rankplan.words import counted, nodes_text
 
 MOST_LINES = 64
 """Lines of one kind, or blocks of one component, that a table shows; the others are counted."""

@@ -25,11 +25,6 @@ MOST_CROWDS, MOST_NAMES = 20, 8
 """Ways in which accelerators are shared that are named one a line, and components that are named in one."""
 
 
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return ``1 node``, ``2,048 nodes``."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
 def table(*columns: str, title: str | None = None) -> Table:
     """Return an empty table in the style of all tables; columns that end in ``#`` hold numbers."""
     result = Table(

@@ -11,7 +11,7 @@ from rankplan.environment import planned_environment
 from rankplan.inventory import NodeSpec
 from rankplan.occupancy import ACCELERATOR, NODE, NodeKind, node_kinds
 from rankplan.plan import Plan
-from rankplan.render.tables import counted
+from rankplan.words import counted
 
 EACH_NODE = 16
 """Nodes that are shown one by one; of more nodes, those that are the same are folded."""
