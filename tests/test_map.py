@@ -207,8 +207,8 @@ def test_what_is_scattered_over_very_many_nodes_is_counted() -> None:
     plan = plan_of({"actor": text, "rollout": text}, Inventory.uniform(2_000, 8))
     assert sharing_lines(plan) == [
         "collocated",
-        "  actor and rollout share 1333 on 1333 nodes, 2 processes on each",
-        "idle: 14667 on 2000 nodes",
+        "  actor and rollout share 1,333 on 1,333 nodes, 2 processes on each",
+        "idle: 14,667 on 2,000 nodes",
     ]
 
 

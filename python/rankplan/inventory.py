@@ -36,7 +36,7 @@ from rankplan.config.models import (
 from rankplan.config.section import Reading, not_a_mapping, read_section
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import write_whole
-from rankplan.words import did_you_mean, nearest
+from rankplan.words import counted, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from rankplan._core import Placement
@@ -292,7 +292,7 @@ class Inventory:
         """Return the inventory with the section's node groups; or itself, and the fault, when it has too few nodes."""
         here, wanted = self.num_nodes, section.num_nodes
         if wanted > here:
-            message = f"num_nodes is {wanted}, but the cluster has {here} node{'s' if here > 1 else ''}"
+            message = f"num_nodes is {wanted}, but the cluster has {counted(here, 'node')}"
             help = f"set num_nodes to {here} or less, or use a larger cluster"
             return self, Diagnostic("too-few-nodes", message, help)
         entries: Sequence[NodeEntry] = self._entries

@@ -18,6 +18,7 @@ from rankplan._core import Placement, Placements, RankSet
 from rankplan.inventory import Inventory
 from rankplan.occupancy import Columns, runs
 from rankplan.plan import Plan
+from rankplan.words import counted, nodes_text
 
 MOST_ROWS = 64
 """Processes that are shown one a row; a larger plan is folded."""
@@ -162,11 +163,11 @@ def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
     for node, local in accelerators.items():
         nodes.setdefault(local, []).append(node)
     for local, ranks in nodes.items():
-        parts.append(f"{'node' if len(ranks) == 1 else 'nodes'} {RankSet(ranks)}: {local}")
-    text, count = "; ".join(parts), len(accelerators)
+        parts.append(f"{nodes_text(RankSet(ranks))}: {local}")
+    text = "; ".join(parts)
     if len(text) <= room:
         return text
-    return f"{sum(map(len, accelerators.values()))} on {count} {'node' if count == 1 else 'nodes'}"
+    return f"{sum(map(len, accelerators.values())):,} on {counted(len(accelerators), 'node')}"
 
 
 def sharing_lines(plan: Plan) -> list[str]:
