@@ -10,12 +10,11 @@ from rankplan.plan import Plan
 from rankplan.render.map.model import map_of, short
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
-from rankplan.render.tables import MOST_ROWS, sees, uses
+from rankplan.render.tables import COLUMNS, MOST_ROWS, cells
 
 _MOST_BANDS, _MOST_TEXT = 512, 1_000_000
 """A notebook keeps what it shows: a picture with too much on one node is written instead."""
 _WIDTH = 120
-_COLUMNS = ("rank", "node", "local rank", "uses", "sees", "node group")
 
 
 def html(shown: Plan | Placements) -> str:
@@ -30,10 +29,9 @@ def html(shown: Plan | Placements) -> str:
 
 
 def _table(rows: Placements) -> str:
-    head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+    head = "".join(f"<th>{name.rstrip('#')}</th>" for name in COLUMNS)
     lines = []
     for row in islice(rows, MOST_ROWS):
-        cells = (row.rank, row.cluster_node_rank, row.local_rank, uses(row), sees(row), row.node_group_label)
-        lines.append("<tr>" + "".join(f"<td>{escape(short(str(cell)))}</td>" for cell in cells) + "</tr>")
+        lines.append("<tr>" + "".join(f"<td>{escape(short(cell))}</td>" for cell in cells(row)) + "</tr>")
     more = f"<p>and {len(rows) - MOST_ROWS:,} more</p>" if len(rows) > MOST_ROWS else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>{more}"

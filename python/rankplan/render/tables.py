@@ -24,6 +24,8 @@ MOST_ROWS = 64
 """Processes that are shown one a row; a larger plan is folded."""
 MOST_CROWDS, MOST_NAMES = 20, 8
 """Ways in which accelerators are shared that are named one a line, and components that are named in one."""
+COLUMNS = ("rank#", "node#", "local rank#", "uses", "sees", "node group")
+"""What is shown of a process; `table` says what ``#`` means."""
 
 
 def table(*columns: str, title: str | None = None) -> Table:
@@ -41,15 +43,20 @@ def plan_table(plan: Plan) -> Table:
     """Return the placements of a plan."""
     if sum(len(rows) for rows in plan.values()) > MOST_ROWS:
         return _folded(plan)
-    result = table("component", "rank#", "node#", "local rank#", "uses", "sees", "node group")
+    result = table("component", *COLUMNS)
     for component, rows in plan.items():
         for row in rows:
-            cells = (row.rank, row.cluster_node_rank, row.local_rank, uses(row), sees(row), row.node_group_label)
-            result.add_row(component, *map(str, cells))
+            result.add_row(component, *cells(row))
     return result
 
 
-def uses(row: Placement) -> str:
+def cells(row: Placement) -> list[str]:
+    """Return what is shown of a process, a text for each of ``COLUMNS``."""
+    ranks = row.rank, row.cluster_node_rank, row.local_rank
+    return [*map(str, ranks), _uses(row), ids(row.accelerator_type, row.visible_accelerators), row.node_group_label]
+
+
+def _uses(row: Placement) -> str:
     """Return what a process has for itself or shares by the placement: ``accelerators 0-3``."""
     if row.resource_type == "node":
         return "node"
@@ -60,11 +67,6 @@ def uses(row: Placement) -> str:
     if len(by_node) == 1:
         return f"{noun} {RankSet(row.local_hardware_ranks)}"
     return f"{noun} " + ", ".join(f"{RankSet(indices)} of node {node}" for node, indices in by_node.items())
-
-
-def sees(row: Placement) -> str:
-    """Return the accelerators that a process sees, in the node's own ids."""
-    return ids(row.accelerator_type, row.visible_accelerators)
 
 
 def ids(accelerator_type: str, visible: list[str]) -> str:
