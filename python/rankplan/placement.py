@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from rankplan._core import Packed, Placement, Placements, Pool, RankMap
-from rankplan.config.faults import Path
+from rankplan.config.faults import KeyPath
 from rankplan.config.models import CLUSTER, LARGEST_RANK, NODE, ClusterSection, ComponentEntry, as_int, component_names
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.errors import Diagnostic, PlacementError
@@ -304,7 +304,7 @@ def _check_text(key: str, entry: ComponentEntry, reading: Reading) -> None:
             _note(reading, ("component_placement", key, "placement"), PlacementError(known))
 
 
-def _note(reading: Reading, path: Path, error: PlacementError) -> None:
+def _note(reading: Reading, path: KeyPath, error: PlacementError) -> None:
     for diagnostic in error.diagnostics:
         number = int(diagnostic.text or 0) if path[1] in reading.numbers and reading.document is None else 0
         if diagnostic.code == "resource-out-of-range" and number >= 60:

@@ -12,7 +12,8 @@ from pydantic_core import PydanticCustomError
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import did_you_mean, nearest, path_text, shown
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
+"""The keys and indexes that lead to a value of a config."""
 
 
 def fault(code: str, message: str, help: str | None = None, path: Iterable[str | int] = ()) -> PydanticCustomError:
@@ -29,14 +30,14 @@ def number(value: Any) -> Any:
     return value
 
 
-def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -> Iterator[tuple[Path, Diagnostic]]:
+def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -> Iterator[tuple[KeyPath, Diagnostic]]:
     """Yield the path and the diagnostic of everything that pydantic found.
 
     ``models`` are those whose keys can be asked for, by the last name in the path of a mapping; ``""`` for the others.
     """
     for found in error.errors(include_url=False):
         context = found.get("ctx", {})
-        path: Path = tuple(part for part in found["loc"] if part != "[key]")
+        path: KeyPath = tuple(part for part in found["loc"] if part != "[key]")
         if "text" in context:
             yield path + context["path"], Diagnostic(found["type"], context["text"], context["help"])
         elif isinstance(cause := context.get("error"), PlacementError):
@@ -74,13 +75,13 @@ _EXPECTED = {
 }
 
 
-def _name(path: Path) -> str:
+def _name(path: KeyPath) -> str:
     """Return the last key of a path, with what indexes follow it: ``configs[0]``."""
     last = max((index for index, part in enumerate(path) if isinstance(part, str)), default=0)
     return f"`{path_text(path[last:])}`" if path else "the config"
 
 
-def _invalid(kind: str, value: Any, message: str, path: Path) -> Diagnostic:
+def _invalid(kind: str, value: Any, message: str, path: KeyPath) -> Diagnostic:
     name = _name(path)
     if kind == "string_too_short":
         return Diagnostic("invalid-value", f"{name} is empty", "write its text, or leave the key out")

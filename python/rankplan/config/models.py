@@ -28,7 +28,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from rankplan._core import RankSet
 from rankplan.accelerators import TYPES
-from rankplan.config.faults import Path, diagnostics, fault, number
+from rankplan.config.faults import KeyPath, diagnostics, fault, number
 from rankplan.config.hardware import HardwareConfig, hardware_model
 from rankplan.environment import RESERVED_VARIABLES
 from rankplan.errors import PlacementError, refusal
@@ -356,7 +356,7 @@ class NodeGroup(Model):
         model = hardware_model(hardware.type)
         seen: set[str] = set()
         for index, piece in enumerate(hardware.configs):
-            place: Path = ("hardware", "configs", index)
+            place: KeyPath = ("hardware", "configs", index)
             if piece.node_rank not in self.node_ranks:
                 message = (
                     f"{hardware.type} hardware is configured on node {piece.node_rank}, which node group "

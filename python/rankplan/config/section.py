@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from rankplan.config.faults import Path, diagnostics
+from rankplan.config.faults import KeyPath, diagnostics
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import Document, Section, load_config
 from rankplan.config.models import (
@@ -60,15 +60,15 @@ class Reading:
     keys: dict[str, bool] = field(default_factory=dict)
     """Every key of ``component_placement``, and whether its value is the placement itself."""
     document: Document | None = None
-    prefix: Path = ("cluster",)
+    prefix: KeyPath = ("cluster",)
     numbers: set[str] = field(default_factory=set)
     """Keys of ``component_placement`` whose placement is a number and not text."""
     top: list[str] = field(default_factory=list)
     """The keys of the section that are ours, in its order."""
-    faults: list[tuple[Path, Diagnostic]] = field(default_factory=list)
+    faults: list[tuple[KeyPath, Diagnostic]] = field(default_factory=list)
     """What is wrong, by its path inside the section."""
 
-    def add(self, path: Path, diagnostic: Diagnostic) -> None:
+    def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Take note of a fault at a path inside the section."""
         if path[:1] == ("component_placement",) and path[2:] == ("placement",) and self.keys.get(str(path[1])):
             path = path[:2]
@@ -85,7 +85,7 @@ class Reading:
         top = {key: index for index, key in enumerate(self.top)}
         components = {key: index for index, key in enumerate(self.keys)}
 
-        def position(found: tuple[Path, Diagnostic]) -> tuple[int, ...]:
+        def position(found: tuple[KeyPath, Diagnostic]) -> tuple[int, ...]:
             path, diagnostic = found
             if self.document is not None:
                 return diagnostic.line or 0, diagnostic.column or 0
@@ -102,7 +102,7 @@ def read_config(config: Config) -> Reading:
     if isinstance(config, (str, os.PathLike)):
         config = load_config(config)
     document = config.document if isinstance(config, Section) else None
-    prefix: Path = config.path if isinstance(config, Section) else ()
+    prefix: KeyPath = config.path if isinstance(config, Section) else ()
     if not isinstance(config, Mapping):
         raise PlacementError([not_a_mapping("the config", config)])
     outer = Reading(ClusterSection.model_construct(num_nodes=1), document=document, prefix=prefix)
@@ -123,7 +123,7 @@ def read_config(config: Config) -> Reading:
     return read_section(section, document, (*prefix, "cluster"))
 
 
-def read_section(section: Any, document: Document | None = None, prefix: Path = ("cluster",)) -> Reading:
+def read_section(section: Any, document: Document | None = None, prefix: KeyPath = ("cluster",)) -> Reading:
     """Read a ``cluster`` section. Raises `PlacementError` when it is not a mapping."""
     if isinstance(section, Section):
         document, prefix = section.document, section.path
@@ -166,7 +166,7 @@ def read_section(section: Any, document: Document | None = None, prefix: Path = 
     return reading
 
 
-def _without(raw: dict[str, Any], faulty: Iterable[Path], groups: list[int], reading: Reading) -> list[int]:
+def _without(raw: dict[str, Any], faulty: Iterable[KeyPath], groups: list[int], reading: Reading) -> list[int]:
     """Take what cannot be read out of ``raw``; return which node groups are left."""
     for path in faulty:
         if path[0] == "num_nodes":
@@ -191,7 +191,7 @@ def _without(raw: dict[str, Any], faulty: Iterable[Path], groups: list[int], rea
     return groups
 
 
-def _cut(group: dict[str, Any], path: Path) -> bool:
+def _cut(group: dict[str, Any], path: KeyPath) -> bool:
     """Take the smallest part that a fault lies in out of a node group; return whether the rest can do without it."""
     holders: list[tuple[Any, str | int]] = []
     value: Any = group
@@ -207,7 +207,7 @@ def _cut(group: dict[str, Any], path: Path) -> bool:
     return not holders and not _OPTIONAL.isdisjoint(path[:1])  # taken out before
 
 
-def _plain(value: Any, path: Path, reading: Reading) -> Any:
+def _plain(value: Any, path: KeyPath, reading: Reading) -> Any:
     """Return mappings and sequences of any kind as dicts and lists; OmegaConf resolves interpolations on the way."""
     mapping = isinstance(value, Mapping)
     if not mapping and (not isinstance(value, Sequence) or isinstance(value, (str, bytes))):
@@ -230,7 +230,7 @@ def _plain(value: Any, path: Path, reading: Reading) -> Any:
     return result
 
 
-def _items(value: Any, keys: Iterable[Any], path: Path, reading: Reading) -> Iterable[tuple[Any, Any]]:
+def _items(value: Any, keys: Iterable[Any], path: KeyPath, reading: Reading) -> Iterable[tuple[Any, Any]]:
     for key in keys:
         try:
             yield key, value[key]

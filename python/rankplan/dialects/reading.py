@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rankplan._core import Placements
-from rankplan.config.faults import Path
+from rankplan.config.faults import KeyPath
 from rankplan.config.load import load_config, placed
 from rankplan.config.models import as_int
 from rankplan.config.section import Config, not_a_mapping, unreadable
@@ -33,11 +33,11 @@ class Reader:
         if not isinstance(self.config, Mapping):
             raise PlacementError([not_a_mapping("the config", self.config, "write keys and values")])
 
-    def add(self, path: Path, diagnostic: Diagnostic) -> None:
+    def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Take note of a fault."""
         self.faults.append(placed(self.config, path, diagnostic))
 
-    def add_all(self, path: Path, error: PlacementError) -> None:
+    def add_all(self, path: KeyPath, error: PlacementError) -> None:
         """Take note of everything that something else found in the value at a path."""
         for diagnostic in error.diagnostics:
             self.add(path, diagnostic)
@@ -47,7 +47,7 @@ class Reader:
         if self.faults:
             raise refusal(sorted(self.faults, key=lambda fault: (fault.line or 0, fault.column or 0)))
 
-    def value(self, mapping: Mapping[Any, Any], key: Any, path: Path) -> Any:
+    def value(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Any:
         """Return a value, or ``None`` where there is none; one that its config library cannot give is a fault."""
         try:
             keys = mapping.keys()  # OmegaConf has a key whose value is ???, and denies it when it is asked itself
@@ -56,7 +56,7 @@ class Reader:
             self.add((*path, str(key)), unreadable(key, error))
             return None
 
-    def mapping(self, mapping: Mapping[Any, Any], key: Any, path: Path) -> Mapping[Any, Any]:
+    def mapping(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Mapping[Any, Any]:
         """Return a mapping, empty where there is none; one that is no mapping is a fault."""
         value = self.value(mapping, key, path)
         if value is None or isinstance(value, Mapping):
@@ -65,7 +65,7 @@ class Reader:
         self.add((*path, str(key)), not_a_mapping(f"`{key}`", value, help))
         return {}
 
-    def number(self, value: Any, path: Path, least: int) -> int | None:
+    def number(self, value: Any, path: KeyPath, least: int) -> int | None:
         """Return a whole number, or ``None`` after it was taken note of that it is none, or too small."""
         number = as_int(value)
         if number is None or number < least:
@@ -75,7 +75,7 @@ class Reader:
             return None
         return number
 
-    def refuse_misspelt(self, key: str, known: Collection[str], path: Path, what: str) -> bool:
+    def refuse_misspelt(self, key: str, known: Collection[str], path: KeyPath, what: str) -> bool:
         """Take note of a key that is nearly one of those known and not given, and return whether it is."""
         if (near := misspelt(key, known)) is None:
             return False
@@ -91,7 +91,7 @@ class Reader:
             self.add_all((), error)
             raise refusal(self.faults) from None
 
-    def lacks_accelerators(self, inventory: Inventory, path: Path) -> bool:
+    def lacks_accelerators(self, inventory: Inventory, path: KeyPath) -> bool:
         """Return whether no node has an accelerator, and take note of it then."""
         if inventory.core.accelerators():
             return False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan._core import Placements
-from rankplan.config.faults import Path
+from rankplan.config.faults import KeyPath
 from rankplan.config.models import CLUSTER, MOST_PROCESSES, NODE
 from rankplan.config.section import Config
 from rankplan.dialects.device_mapping import parse_device_mapping
@@ -39,7 +39,7 @@ class _Role:
     """A role as it is written; ``devices`` is ``None`` for one that only has a ``world_size``."""
 
     name: str
-    path: Path
+    path: KeyPath
     devices: list[int] | None
     per_worker: int
     world_size: int
@@ -164,8 +164,8 @@ def _mapping_text(devices: list[int]) -> str:
 
 
 def _candidates(
-    mapping: Mapping[Any, Any], path: Path, inside: bool = False
-) -> Iterator[tuple[Path, Mapping[Any, Any]]]:
+    mapping: Mapping[Any, Any], path: KeyPath, inside: bool = False
+) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
     """Yield what may be a role, and its path.
 
     It is a mapping that says where its workers are or, where it is not inside of another role, how many there are. In a
@@ -243,7 +243,7 @@ def _roles(reader: Reader) -> Iterator[_Role]:
         reader.add((), Diagnostic("missing-key", message, "add roles such as actor_train: {device_mapping: ...}"))
 
 
-def _devices(reader: Reader, mapping: Any, path: Path) -> list[int] | None:
+def _devices(reader: Reader, mapping: Any, path: KeyPath) -> list[int] | None:
     path = (*path, "device_mapping")
     if unresolved(mapping):
         message = f"{mapping!r} still has an interpolation in it"
@@ -260,7 +260,7 @@ def _devices(reader: Reader, mapping: Any, path: Path) -> list[int] | None:
     return devices
 
 
-def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | None:
+def _per_worker(reader: Reader, values: Mapping[Any, Any], path: KeyPath) -> int | None:
     """Return the accelerators of each worker, by ROLL's rules for its strategies."""
     inner = (*path, "strategy_args")
     strategy = reader.mapping(values, "strategy_args", path)
@@ -288,7 +288,7 @@ def _per_worker(reader: Reader, values: Mapping[Any, Any], path: Path) -> int | 
     return 1 if written is None else reader.number(written, (*path, "num_gpus_per_worker"), 1)
 
 
-def _refuse_misspelt(reader: Reader, mapping: Mapping[Any, Any], known: tuple[str, ...], path: Path) -> None:
+def _refuse_misspelt(reader: Reader, mapping: Mapping[Any, Any], known: tuple[str, ...], path: KeyPath) -> None:
     missing = [key for key in known if key not in mapping]
     for key in mapping:
         if key not in known:
