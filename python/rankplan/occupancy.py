@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 from rankplan._core import Placements, RankSet
 from rankplan.inventory import Inventory
 
-ACCELERATOR, NODE = "accelerator", "node"
-
 Columns: TypeAlias = tuple[int, int, bytes, bytes]
 """Index of the node group, number of processes, resources of each process (32 bits), local indices (16 bits)."""
 

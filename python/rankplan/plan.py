@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from rankplan._core import Placement, Placements, RankSet
-from rankplan.config.models import ClusterSection
+from rankplan.config.models import ACCELERATOR, WHOLE_NODE, ClusterSection
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
 from rankplan.inventory import Inventory
-from rankplan.occupancy import ACCELERATOR, NODE, NodeKind, node_kinds, runs
+from rankplan.occupancy import NodeKind, node_kinds, runs
 from rankplan.words import did_you_mean
 
 FORMAT = 1
@@ -281,7 +281,7 @@ def _restored(inventory: Inventory, state: dict[str, Any]) -> Placements:
     isolate = state["isolate_accelerator"]
     counted = inventory.pool(tuple(label for label, _ in groups)).groups
     # A process by node stands in whichever group it was selected through, whatever that group has.
-    fits = all(kind in ("node", known) for (_, kind), (_, known) in zip(groups, counted, strict=True))
+    fits = all(kind in (WHOLE_NODE, known) for (_, kind), (_, known) in zip(groups, counted, strict=True))
     if not isinstance(isolate, bool) or not fits:
         raise ValueError("a component does not fit the node groups")
     columns = (
@@ -308,7 +308,7 @@ def _outside(inventory: Inventory, rows: Placements) -> str | None:
         group, kind = configured[index]
         if group and node not in group.node_ranks:
             return f"a process is on node {node}, which node group `{group.label}` does not have"
-        if kind not in (ACCELERATOR, NODE) and max(array("H", held)) >= pieces[index].get(node, 0):
+        if kind not in (ACCELERATOR, WHOLE_NODE) and max(array("H", held)) >= pieces[index].get(node, 0):
             return f"a process has a {kind} that is not there"
     return None
 

@@ -38,6 +38,9 @@ NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
 """Set one of them on every node before ``ray start``; the first one set on a node counts."""
 
 CLUSTER, NODE = "cluster", "node"
+"""Labels of the node groups that are always there."""
+ACCELERATOR, WHOLE_NODE = "accelerator", "node"
+"""What a placement counts: these types of resources, or one that is configured."""
 MOST_NODES = MOST_PROCESSES = 1 << 24
 LARGEST_RANK = (1 << 32) - 2
 """What the core can count: nodes of a cluster, processes of a component, ranks."""
@@ -91,7 +94,7 @@ def _label(value: Any) -> Any:
 
 
 _ONE_KEY = 'write one-key entries: - NAME: "value"'
-_COUNTED = {NODE, "accelerator", *TYPES}
+_COUNTED = {ACCELERATOR, WHOLE_NODE, *TYPES}
 
 _TEXT_OR_NUMBER = {"type": ["string", "integer"]}
 _VALUES = {"additionalProperties": {"type": ["string", "number"]}}

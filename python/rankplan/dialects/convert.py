@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import eq
 from typing import Any
 
 from rankplan._core import Placement, Placements
+from rankplan.config.models import WHOLE_NODE
 from rankplan.dialects import DIALECTS, dialect_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
@@ -64,13 +66,13 @@ def _different(said: Mapping[str, Placements], to: str, config: Any, inventory: 
 
 
 def _same(rows: Placements, others: Placements) -> bool:
-    return len(rows) == len(others) and all(map(_equal, rows, others))
+    return len(rows) == len(others) and all(map(eq, map(_place, rows), map(_place, others)))
 
 
-def _equal(row: Placement, other: Placement) -> bool:
-    """Whether two rows say the same, but for the node group that the node was selected through."""
-    mine = (row.cluster_node_rank, row.devices, row.visible_accelerators, row.resource_type == "node")
-    return mine == (other.cluster_node_rank, other.devices, other.visible_accelerators, other.resource_type == "node")
+def _place(row: Placement) -> tuple[int, list[tuple[int, int]], list[str], bool]:
+    """Return what a row says, but for the node group that the node was selected through."""
+    by_node = row.resource_type == WHOLE_NODE
+    return row.cluster_node_rank, row.devices, row.visible_accelerators, by_node
 
 
 def _lost(planned: Plan) -> list[str]:

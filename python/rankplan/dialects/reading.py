@@ -9,7 +9,7 @@ from typing import Any
 from rankplan._core import Placements
 from rankplan.config.faults import KeyPath
 from rankplan.config.load import load_config, placed
-from rankplan.config.models import as_int
+from rankplan.config.models import ACCELERATOR, WHOLE_NODE, as_int
 from rankplan.config.section import Config, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.inventory import Inventory
@@ -118,9 +118,9 @@ def resource_lists(inventory: Inventory, rows: Placements) -> list[list[int]]:
     Raises ``ValueError`` for processes with anything else, a robot say.
     """
     kinds = {row.resource_type for row in rows}
-    if kinds == {"node"}:
+    if kinds == {WHOLE_NODE}:
         return [[row.cluster_node_rank] for row in rows]
-    if kinds != {"accelerator"}:
+    if kinds != {ACCELERATOR}:
         raise ValueError(f"{' and '.join(sorted(kinds))} of a node group is not carried over")
     firsts = inventory.first_accelerators
     return [[firsts[node] + index for node, index in row.devices] for row in rows]

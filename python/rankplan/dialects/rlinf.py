@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankplan._core import RankMap, RankSet
-from rankplan.config.models import CLUSTER, NODE
+from rankplan.config.models import CLUSTER, NODE, WHOLE_NODE
 from rankplan.config.section import Config, read_config
 from rankplan.dialects.reading import ASSUMED, resource_lists
 from rankplan.inventory import Inventory
@@ -51,7 +51,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
         if lists != sorted(map(sorted, lists)):
             unsaid[name] = "its processes do not take what they use in ascending order"
             continue
-        group = NODE if rows[0].resource_type == "node" else CLUSTER
+        group = NODE if rows[0].resource_type == WHOLE_NODE else CLUSTER
         if not texts or texts[-1][:2] != (group, _text(rank_map)):
             texts.append((group, _text(rank_map), []))
         texts[-1][2].append(name)

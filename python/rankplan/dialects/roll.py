@@ -14,7 +14,7 @@ from typing import Any
 
 from rankplan._core import Placements
 from rankplan.config.faults import KeyPath
-from rankplan.config.models import CLUSTER, MOST_PROCESSES, NODE
+from rankplan.config.models import CLUSTER, MOST_PROCESSES, NODE, WHOLE_NODE
 from rankplan.config.section import Config
 from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.dialects.reading import ASSUMED, RESOLVE, Reader, misspelt, resource_lists, unresolved
@@ -123,7 +123,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             unsaid[name] = str(error)
             continue
         sizes = {len(resources) for resources in lists}
-        if rows[0].resource_type == "node":
+        if rows[0].resource_type == WHOLE_NODE:
             role: dict[str, Any] = {"world_size": len(rows)}
         elif len(sizes) == 1:
             role = {"device_mapping": _mapping_text([rank for resources in lists for rank in resources])}

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from rich.table import Table
 
 from rankplan._core import Placement, RankSet
+from rankplan.config.models import ACCELERATOR, WHOLE_NODE
 from rankplan.inventory import Inventory, NodeSpec
-from rankplan.occupancy import ACCELERATOR, NODE
 from rankplan.plan import Plan
 from rankplan.render.tables import by_nodes, ids, table
 from rankplan.words import counted, nodes_text
@@ -41,14 +41,14 @@ class Side:
     def add(self, row: Placement) -> None:
         """Take in the next process."""
         self.nodes.setdefault(row.cluster_node_rank, [])
-        if self.resource != NODE:
+        if self.resource != WHOLE_NODE:
             for node, index in row.devices:
                 self.nodes.setdefault(node, []).append(index)
         self.sees |= dict.fromkeys(row.visible_accelerators)
 
     def where(self) -> str:
         """Return the places as text; only their number if that is long."""
-        if self.resource == NODE:
+        if self.resource == WHOLE_NODE:
             text = nodes_text(RankSet(self.nodes))
             return text if len(text) <= _WIDEST else counted(len(self.nodes), "node")
         text = by_nodes({node: RankSet(indices) for node, indices in self.nodes.items()}, _WIDEST)

@@ -15,6 +15,7 @@ from typing import Any
 from rich.table import Table
 
 from rankplan._core import Placement, Placements, RankSet
+from rankplan.config.models import WHOLE_NODE
 from rankplan.inventory import Inventory
 from rankplan.occupancy import Columns, runs
 from rankplan.plan import Plan
@@ -58,7 +59,7 @@ def cells(row: Placement) -> list[str]:
 
 def _uses(row: Placement) -> str:
     """Return what a process has for itself or shares by the placement: ``accelerators 0-3``."""
-    if row.resource_type == "node":
+    if row.resource_type == WHOLE_NODE:
         return "node"
     noun = row.resource_type if len(row.devices) == 1 else f"{row.resource_type}s"
     by_node: dict[int, list[int]] = {}
@@ -140,7 +141,7 @@ def _seen(rows: list[Placement]) -> str:
 
 def _what(rows: list[Placement]) -> str:
     resource = rows[0].resource_type
-    if resource == "node":
+    if resource == WHOLE_NODE:
         return "node"
     counts = Counter(chain.from_iterable(row.local_hardware_ranks for row in rows))
     each, sharing = {len(row.local_hardware_ranks) for row in rows}, set(counts.values())

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from rankplan._core import Placement
-from rankplan.config.models import NODE
+from rankplan.config.models import ACCELERATOR, NODE, WHOLE_NODE
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.plan import Plan
 
@@ -85,9 +85,9 @@ class _Known:
         """Return what a node group counts, and how many of it its nodes have (robots; accelerators are the node's)."""
         group = self.inventory.group(label)
         if label == NODE or (group and group.ignore_hardware):
-            return "node", {}
+            return WHOLE_NODE, {}
         hardware = group and group.hardware
-        return (hardware.type, dict(hardware.counts())) if hardware else ("accelerator", {})
+        return (hardware.type, dict(hardware.counts())) if hardware else (ACCELERATOR, {})
 
     def misplaced(self, row: Placement) -> str | None:
         """Return what is wrong with where a process is and what it has, if anything."""
@@ -100,7 +100,7 @@ class _Known:
         group = self.inventory.group(label)
         if group and (strange := {node for node in nodes if node not in group.node_ranks}):
             return f"node {min(strange)} is not in node group {label!r}, which has {group.node_ranks}"
-        if row.resource_type == "node":
+        if row.resource_type == WHOLE_NODE:
             return f"it is placed by node and has devices {devices}" if devices else None
         kind, counts = self.kind_and_counts(label)
         if row.resource_type != kind:
@@ -108,7 +108,7 @@ class _Known:
         if not devices or devices[0][0] != home or len(set(devices)) < len(devices):
             return f"its devices are {devices}; it must have some, each once, the first on its own node {home}"
         for node, index in devices:
-            count = self.node(node).accelerators if kind == "accelerator" else counts.get(node, 0)
+            count = self.node(node).accelerators if kind == ACCELERATOR else counts.get(node, 0)
             if index not in range(count):
                 return f"{kind} {index} of node {node} is not there; the node has {count}"
         return None
@@ -117,7 +117,7 @@ class _Known:
 def _seen(row: Placement, node: NodeSpec) -> dict[str, Any]:
     """Return what a process on this node must be told of its devices."""
     own = [index for home, index in row.devices if home == node.rank]
-    has_its_own = row.resource_type == "accelerator"
+    has_its_own = row.resource_type == ACCELERATOR
     shown = own if has_its_own and row.isolate_accelerator else range(node.accelerators)
     return {
         "local_hardware_ranks": own,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS
-from rankplan.config.models import CLUSTER, NODE
+from rankplan.config.models import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
 from rankplan.inventory import Inventory
 from rankplan.testing.texts import range_text, texts
 
@@ -122,9 +122,9 @@ def _resources(inventory: Inventory, groups: Sequence[dict[str, Any]]) -> list[t
         return "ignore" in group or not ("robots" in group or any(accelerators[node] for node in group["nodes"]))
 
     if any(map(counts_nodes, groups)):
-        return [(node, "node", 1) for group in groups for node in group["nodes"]]
+        return [(node, WHOLE_NODE, 1) for group in groups for node in group["nodes"]]
     found = [
-        (node, group.get("type", "accelerator"), group.get("robots", accelerators)[node])
+        (node, group.get("type", ACCELERATOR), group.get("robots", accelerators)[node])
         for group in groups
         for node in group["nodes"]
     ]

@@ -7,7 +7,7 @@ from html import escape
 from rich.cells import cell_len, chop_cells
 
 from rankplan._core import RankSet
-from rankplan.occupancy import NODE
+from rankplan.config.models import WHOLE_NODE
 from rankplan.render.map.model import Band, Map, Strip, ranks_text
 
 CHARACTER, _STRONG = 6.8, 7.6
@@ -35,7 +35,7 @@ def band_data(band: Band, strip: Strip) -> str:
 def columns(picture: Map) -> tuple[int, int]:
     """Return how many cells stand side by side, and how many pixels wide one should be for what is on it."""
     across = min(max(picture.across, _LEAST_ACROSS), _MOST_ACROSS)
-    strips = (strip for node in picture.nodes for strip in node.strips if strip.resource != NODE)
+    strips = (strip for node in picture.nodes for strip in node.strips if strip.resource != WHOLE_NODE)
     bands = (band for strip in strips for lane in strip.lanes for band in lane)
     longest = (
         (cell_len(band.component.name) * CHARACTER + len(str(band.ranks)) * _STRONG) / (band.last - band.first + 1)

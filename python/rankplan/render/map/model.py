@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from rankplan._core import Placement, RankSet
+from rankplan.config.models import ACCELERATOR, WHOLE_NODE
 from rankplan.environment import planned_environment
 from rankplan.inventory import NodeSpec
-from rankplan.occupancy import ACCELERATOR, NODE, NodeKind, node_kinds
+from rankplan.occupancy import NodeKind, node_kinds
 from rankplan.plan import Plan
 from rankplan.words import counted
 
@@ -145,7 +146,7 @@ def _summary(plan: Plan) -> str:
 def _node(kind: NodeKind, spec: NodeSpec, legend: dict[str, Component]) -> Node:
     strips = [_strip(kind, ACCELERATOR, kind.accelerators, legend)] if kind.accelerators else []
     strips += [_strip(kind, resource, pieces, legend) for resource, pieces in kind.hardware.items()]
-    strips += [_strip(kind, NODE, 1, legend)] if any(stay.resource == NODE for stay in kind.stays) else []
+    strips += [_strip(kind, WHOLE_NODE, 1, legend)] if any(stay.resource == WHOLE_NODE for stay in kind.stays) else []
     what = f"{kind.accelerators} x {kind.accelerator_type}" if kind.accelerators else "no accelerators"
     facts = (what, kind.accelerator_model, spec.hostname, spec.ip)
     others = kind.nodes - RankSet([kind.nodes[0]])
@@ -167,7 +168,7 @@ def _strip(kind: NodeKind, resource: str, count: int, legend: dict[str, Componen
         if stay.resource != resource:
             continue
         cells = on_cells.setdefault(stay.component, {})
-        if resource == NODE:
+        if resource == WHOLE_NODE:
             cells.setdefault(0, []).extend(range(first, first + stay.processes))
         for rank, indices in enumerate(stay.devices, first):
             for index in indices:
@@ -205,7 +206,7 @@ def tip(plan: Plan, band: Band, strip: Strip) -> str:
     noun = "rank" if len(band.ranks) == 1 else "ranks"
     lines = [f"{band.component.name}, {noun} {ranks_text(band.ranks, 40)} of {band.component.processes}"]
     lines.append(", ".join([f"node {band.node}", *(clean(fact) for fact in (spec.hostname, spec.ip) if fact)]))
-    if strip.resource != NODE:
+    if strip.resource != WHOLE_NODE:
         cells, plural = range(band.first, band.last + 1), "s" if band.last > band.first else ""
         what = f"{strip.resource} {RankSet(cells)}"
         if strip.resource == ACCELERATOR:

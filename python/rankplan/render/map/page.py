@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from rankplan.occupancy import NODE
+from rankplan.config.models import WHOLE_NODE
 from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
 from rankplan.render.map.markup import attributes, band_data, columns
@@ -62,9 +62,9 @@ def _strip(strip: Strip, plan: Plan, across: int) -> Iterator[str]:
     for part in strip.parts(across):
         lanes = part.packed()
         yield f'<div class="strip"{attributes(style=f"--lanes:{max(len(lanes), 1)}")}>'
-        if part.resource == NODE:
+        if part.resource == WHOLE_NODE:
             yield '<span class="index wide">by node</span>'
-        for column, index in enumerate(part.cells if part.resource != NODE else (), 1):
+        for column, index in enumerate(part.cells if part.resource != WHOLE_NODE else (), 1):
             yield f'<span class="index" style="grid-column:{column}">{escape(part.name(index))}</span>'
             idle = index in part.idle
             kind, text = ("cell idle", "idle") if idle else ("cell", "")
@@ -80,7 +80,7 @@ def _band(band: Band, part: Strip, row: int, plan: Plan) -> str:
     color = _color(band.component)
     color["style"] += f";grid-row:{row}"
     color["class_"] += " band"
-    if part.resource == NODE:
+    if part.resource == WHOLE_NODE:
         color["class_"] += " wide"
     else:
         color["style"] += f";grid-column:{band.first - part.cells[0] + 1} / span {band.last - band.first + 1}"

@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from rich.cells import cell_len
 
-from rankplan.occupancy import NODE
+from rankplan.config.models import WHOLE_NODE
 from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
 from rankplan.render.map.markup import CHARACTER, attributes, band_data, columns, fitted, label
@@ -134,13 +134,13 @@ class _Drawing:
         lanes = part.packed()
         top = self._y + _INDEX
         height = max(len(lanes), 1) * _LANE + _GAP
-        for column, index in enumerate(part.cells if part.resource != NODE else ()):
+        for column, index in enumerate(part.cells if part.resource != WHOLE_NODE else ()):
             x, width = _LEFT + column * self._cell, self._cell - _GAP
             self._text(x + width / 2, top - 4, fitted(part.name(index), width), "soft", 10, "middle")
             self._rect(x, top, width, height, "idle" if index in part.idle else "cell")
             if index in part.idle:
                 self._text(x + width / 2, top + height / 2 + 4, "idle", "soft", 11, "middle")
-        if part.resource == NODE:
+        if part.resource == WHOLE_NODE:
             self._text(_LEFT, top - 4, "by node", "soft", 10)
         for row, bands in enumerate(lanes):
             for band in bands:
@@ -148,7 +148,7 @@ class _Drawing:
         self._y = top + height
 
     def _band(self, band: Band, part: Strip, y: float) -> None:
-        if part.resource == NODE:
+        if part.resource == WHOLE_NODE:
             x, width = _LEFT, self._across * self._cell - _GAP
         else:
             x = _LEFT + (band.first - part.cells[0]) * self._cell + _GAP

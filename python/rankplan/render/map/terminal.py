@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from rankplan.occupancy import NODE
+from rankplan.config.models import WHOLE_NODE
 from rankplan.render.map.colors import fill
 from rankplan.render.map.model import Band, Component, Map, Strip, ranks_text
 
@@ -27,7 +27,7 @@ def lines(picture: Map, width: int) -> Iterator[Text]:
         yield Text()
         yield Text.assemble((f"node {node.rank}", "bold"), f"  {', '.join(node.facts)}")
         for strip in node.strips:
-            if strip.resource == NODE:
+            if strip.resource == WHOLE_NODE:
                 yield from _by_node(strip, margin, width)
                 continue
             for part in strip.parts(across):
@@ -42,7 +42,7 @@ def lines(picture: Map, width: int) -> Iterator[Text]:
 
 def _columns(picture: Map, room: int) -> tuple[int, int]:
     """Return how wide a cell is, and how many stand side by side."""
-    strips = [strip for node in picture.nodes for strip in node.strips if strip.resource != NODE]
+    strips = [strip for node in picture.nodes for strip in node.strips if strip.resource != WHOLE_NODE]
     bands = [band for strip in strips for lane in strip.lanes for band in lane]
     ranks = (len(str(band.ranks)) // (band.last - band.first + 1) for band in bands)
     least = min(max(ranks, default=0), _MOST_RANKS) + len("[] ")
