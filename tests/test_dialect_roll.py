@@ -233,7 +233,7 @@ i:
 """
     assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, accelerators=8)) == [
         "1:20 invalid-value: num_gpus_per_node is 4, but node 0 has 8 accelerators",
-        "2:12 too-few-nodes: num_nodes is 3, but the cluster has 2",
+        "2:12 too-few-nodes: num_nodes is 3, but the cluster has 2 nodes",
         "3:26 syntax: this is no list of numbers: '(' was never closed",
         "5:19 not-multiple: 7 accelerators cannot be cut into workers of 2",
         "7:62 invalid-value: `num_gpus_per_worker` is 0; it must be a whole number of 1 or more",

@@ -303,12 +303,11 @@ def _optional(reader: Reader, key: str, least: int) -> int | None:
 def _fitting(reader: Reader, inventory: Inventory) -> Inventory:
     """Return the nodes that the config means, and take note of what contradicts it."""
     nodes = _optional(reader, "num_nodes", 1)
-    if nodes is not None and nodes > inventory.num_nodes:
-        message = f"num_nodes is {nodes}, but the cluster has {inventory.num_nodes}"
-        help = f"set num_nodes to {inventory.num_nodes} or less, or use a larger cluster"
-        reader.add(("num_nodes",), Diagnostic("too-few-nodes", message, help))
-    elif nodes is not None and nodes < inventory.num_nodes:
-        inventory = inventory.with_config({"num_nodes": nodes})
+    if nodes not in (None, inventory.num_nodes):
+        try:
+            inventory = inventory.with_config({"num_nodes": nodes})
+        except PlacementError as error:
+            reader.add_all(("num_nodes",), error)
     each = _optional(reader, "num_gpus_per_node", 0)
     if each:
         counts = inventory.core.by_node(inventory.core.accelerators())
