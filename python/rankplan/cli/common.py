@@ -107,12 +107,20 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def loaded(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, Dialect, Inventory, bool]:
     """Return a config, its dialect, and the inventory for it with whether it is only assumed, which is said then."""
+    config, dialect, inventory, assumed = _read(file, choice, name)
+    if assumed:
+        nodes, each = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
+        stderr.print(
+            f"{file}: assuming {nodes} with {each} each; --nodes, --inventory or --ray say what there is", style="dim"
+        )
+    return config, dialect, inventory, assumed
+
+
+def _read(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, Dialect, Inventory, bool]:
+    """Return what `loaded` does, and say nothing."""
     config = load_config(file)
     dialect = chosen_dialect(name, config)
-    inventory, assumed = choice.load(config, dialect)
-    if assumed:
-        _say_assumed(file, inventory)
-    return config, dialect, inventory, assumed
+    return config, dialect, *choice.load(config, dialect)
 
 
 def is_saved(file: str) -> bool:
@@ -163,9 +171,8 @@ class Component(click.ParamType):  # type: ignore[type-arg]
 def _components(file: str, choice: InventoryChoice, name: str | None) -> list[str]:
     if is_saved(file):
         return Plan.load(file).components
-    config = load_config(file)
-    dialect = chosen_dialect(name, config)
-    return dialect.plan(config, choice.load(config, dialect)[0]).components
+    config, dialect, inventory, _ = _read(file, choice, name)
+    return dialect.plan(config, inventory).components
 
 
 def component_of(plan: Plan, name: str | None, file: str) -> str:
@@ -186,14 +193,6 @@ isolate_option = click.option(
     default=None,
     help="Whether a process sees its own accelerators only: yes, or for a saved plan as it was saved.",
 )
-
-
-def _say_assumed(file: str, inventory: Inventory) -> None:
-    """Say on stderr that the inventory is a guess."""
-    nodes, each = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
-    stderr.print(
-        f"{file}: assuming {nodes} with {each} each; --nodes, --inventory or --ray say what there is", style="dim"
-    )
 
 
 def print_table(table: Table) -> None:
