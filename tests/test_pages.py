@@ -28,7 +28,9 @@ def test_every_public_name_is_on_the_page() -> None:
     public |= {
         f"rankplan.{name}" if hasattr(rankplan, name) else f"rankplan.runtime.{name}" for name in runtime.__all__
     }
-    public |= {f"rankplan.testing.{name}" for name in testing.__all__}
+    # What is said of a variable is found only where it stands.
+    homes = {"PLACEMENT_CODES": "rankplan.testing.faulty"}
+    public |= {f"{homes.get(name, 'rankplan.testing')}.{name}" for name in testing.__all__}
     assert public <= documented()
 
 

@@ -24,7 +24,8 @@ class Diagnostic:
 
     ``labels`` are places in ``text``, the first one is the place of the fault. ``line`` and ``column`` count from 1 and
     are those of that first place in ``file``; ``source`` is the line of the file, and ``offset`` the column (from 0) in
-    it at which ``text`` starts. All of these are ``None`` for a config that did not come from a file.
+    it at which ``text`` starts. For a config that did not come from a file these are ``None``, and ``offset`` is 0. A
+    ``warning`` refuses nothing.
     """
 
     code: str

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """What one node has. ``accelerator_ids`` are the node's own ids, by local index."""
+    """What one node has: how many accelerators, and their ``accelerator_ids``, the node's own, by local index."""
 
     rank: int
     accelerators: int
@@ -162,9 +162,9 @@ class Inventory:
         accelerator_type: str | None = None,
         accelerator_model: str | None = None,
     ) -> Inventory:
-        """Return an inventory of ``num_nodes`` equal nodes with ``accelerators`` each.
+        """Return an inventory of ``num_nodes`` equal nodes with ``accelerators`` each, ``NV_GPU`` without a type.
 
-        Raises `PlacementError` when there is no node, or more accelerators than can be.
+        Raises `PlacementError` for a number that cannot be, and for a type that is not known.
         """
         count, each = as_int(num_nodes), as_int(accelerators)
         if count is None or not 0 < count <= MOST_NODES:
@@ -194,8 +194,8 @@ class Inventory:
         """Return the inventory of a mapping: ``{"nodes": [{"ranks": "0-7", "accelerators": 8, ...}, ...]}``.
 
         Keys of an entry: ``ranks`` (range text, int or list), ``accelerators`` (number on each node),
-        ``accelerator_type`` (``NV_GPU``, ...), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by local
-        index), ``ip``, ``hostname``, ``labels``. Raises `PlacementError` with every fault.
+        ``accelerator_type`` (``NV_GPU`` without), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by
+        local index), ``ip``, ``hostname``, ``labels``. Raises `PlacementError` with every fault.
         """
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
@@ -226,7 +226,7 @@ class Inventory:
         return {"nodes": [entry.described() for entry in self._entries]}
 
     def to_yaml(self, path: str | os.PathLike[str]) -> None:
-        """Write an inventory file; the file is there whole or not at all."""
+        """Write an inventory file, whole or not at all. Raises ``OSError`` when it cannot be written."""
         write_whole(Path(path), yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False))
 
     @property

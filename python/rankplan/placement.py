@@ -74,7 +74,8 @@ class PlacementStrategy:
         """Return where each process runs on this cluster, one row a process, in rank order.
 
         ``isolate_accelerator``: each process sees its own accelerators only; otherwise all of its node. Raises
-        `PlacementError` when a resource is not there, or a process would need two nodes or two types of hardware.
+        `PlacementError` when a resource is not there, or a process would need two nodes or two types of hardware, and
+        ``TypeError`` for what is no cluster.
         """
         pool = self._pool(self.inventory_on(cluster))
         if isinstance(self._rule, Packed):
@@ -204,7 +205,7 @@ class ComponentPlacement:
 
     ``config`` is a mapping that has ``cluster`` (a dict, an OmegaConf object, what `load_config` returns), or the path
     of a YAML file. ``cluster`` is an `Inventory` or a live `Cluster`. Raises `PlacementError` with every fault of the
-    config, in the order of the file.
+    config, in the order of the file; ``OSError`` when the file cannot be read, ``TypeError`` for any other cluster.
     """
 
     def __init__(self, config: Config, cluster: Inventory | HasInventory) -> None:
@@ -269,15 +270,15 @@ class ComponentPlacement:
         return self._strategies[component]
 
     def get_world_size(self, component: str) -> int:
-        """Return the number of processes of a component."""
+        """Return the number of processes of a component. Raises like `get_strategy`."""
         return self.get_strategy(component).world_size
 
     def get_hardware_ranks(self, component: str) -> list[int]:
-        """Return the resource ranks that a component uses, ascending."""
+        """Return the resource ranks that a component uses, ascending. Raises like `get_strategy`."""
         return self.get_strategy(component).hardware_ranks
 
     def plan(self, isolate_accelerator: bool = True) -> Plan:
-        """Return the placements of all components."""
+        """Return the placements of all components; see `PlacementStrategy.get_placement` for the argument."""
         rows = {name: placements.isolated(isolate_accelerator) for name, placements in self._placements.items()}
         return Plan(self._inventory, rows)
 

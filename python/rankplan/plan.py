@@ -196,7 +196,10 @@ class Plan(Mapping[str, Placements]):
                     yield Move(name, rank, old, new)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan as JSON; the file is there whole or not at all. The same plan always gives the same bytes."""
+        """Write the plan as JSON; the file is there whole or not at all. The same plan always gives the same bytes.
+
+        Raises ``OSError`` when it cannot be written.
+        """
         section = self._inventory.section
         content = {
             "rankplan": FORMAT,

@@ -21,7 +21,7 @@ class Dialect(Protocol):
         """Return the plan of a config; raises `PlacementError` with every fault."""
 
     def assumed_inventory(self, config: Config) -> Inventory:
-        """Return what a config may be meant for, where nobody says what there is."""
+        """Return what a config may be meant for, where nobody says what there is; raises `PlacementError`."""
 
     def shares(self, config: Config, planned: Plan) -> dict[str, float | None]:
         """Return what each component reserves of its accelerators at launch; ``None`` for nothing."""

@@ -35,8 +35,8 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
     """Return the accelerators that a ``device_mapping`` names, in the order written; the first of the cluster is 0.
 
     It may be ROLL's text or a list. Raises `PlacementError`: ``syntax`` with the place in the text for anything that is
-    no list of whole numbers, ``resource-out-of-range`` for a negative one, ``too-many-processes`` for more than
-    16,777,216.
+    no list of whole numbers, ``resource-out-of-range`` for one below 0 or above 4,294,967,294,
+    ``too-many-processes`` for more than 16,777,216.
     """
     if isinstance(mapping, str):
         return _Reader(mapping).read()

@@ -1,8 +1,9 @@
 """ROLL: roles with a ``device_mapping`` over the cluster's accelerators, or with a ``world_size`` on its CPUs.
 
-A role's accelerators are cut into consecutive chunks in the order written, ``num_gpus_per_worker`` for each worker. A
-chunk may span nodes; the worker runs where its first accelerator is. A role with a ``world_size`` alone has rank r on
-node r mod the number of nodes. The name of a nested role is its dotted path.
+A role's accelerators are cut into consecutive chunks in the order written, ``num_gpus_per_worker`` for each worker; by
+its strategy it is the product of the parallel sizes (vllm), or one (all others but sglang and hf_infer). A chunk may
+span nodes; the worker runs where its first accelerator is. A role with a ``world_size`` alone has rank r on node r mod
+the number of nodes. The name of a nested role is its dotted path.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ class Worker:
         ranks = group.run().wait()
 
     What a rank knows about itself is there before ``__init__`` runs; calling ``super().__init__()`` is not needed.
+    Constructed anywhere but in a rank, it raises ``LaunchError``.
     """
 
     _context: context.RankContext
@@ -53,7 +54,8 @@ class Worker:
     def create_group(cls, *args: Any, **kwargs: Any) -> GroupSpec:
         """Return a group of this class that can be launched; every rank is constructed with these arguments.
 
-        Raises ``TypeError`` when the constructor does not take them.
+        Raises ``TypeError`` when the constructor does not take them, or the group has a method of its own by the name
+        of one of the class.
         """
         return GroupSpec(cls, args, kwargs)
 
@@ -84,7 +86,11 @@ class Worker:
 
     @property
     def hardware(self) -> list[Any]:
-        """The configs of the robots that this process was given; empty for a process without."""
+        """The configs of the robots that this process was given, in the order of ``placement.local_hardware_ranks``.
+
+        They are instances of the model that is registered for their type, else of `HardwareConfig`. Empty for a process
+        without.
+        """
         return list(self._context.hardware)
 
     def log_debug(self, message: object) -> None:
@@ -92,15 +98,15 @@ class Worker:
         self._log(logging.DEBUG, message)
 
     def log_info(self, message: object) -> None:
-        """Log to the worker's output, which Ray brings to the driver."""
+        """Log to the worker's output, which Ray brings to the driver, unless its ``rankplan`` logger was above INFO."""
         self._log(logging.INFO, message)
 
     def log_warning(self, message: object) -> None:
-        """Log a warning to the worker's output, which Ray brings to the driver."""
+        """Log a warning, like `log_info`, unless the driver's logger was above WARNING."""
         self._log(logging.WARNING, message)
 
     def log_error(self, message: object) -> None:
-        """Log an error to the worker's output, which Ray brings to the driver."""
+        """Log an error, like `log_info`, unless the driver's logger was above ERROR."""
         self._log(logging.ERROR, message)
 
     def _log(self, level: int, message: object) -> None:

@@ -17,7 +17,10 @@ from rankplan.testing.texts import range_text, texts
 
 @st.composite
 def inventories(draw: st.DrawFn, max_nodes: int = 5, max_accelerators: int = 8) -> Inventory:
-    """Clusters of one to ``max_nodes`` nodes, uneven and of several types, some with ids, addresses and labels."""
+    """Clusters of one to ``max_nodes`` nodes with up to ``max_accelerators`` accelerators each.
+
+    They are uneven and of several types, some with ids, addresses and labels.
+    """
     entries: list[dict[str, Any]] = []
     node = 0
     while node < max_nodes and (not entries or draw(st.booleans())):
