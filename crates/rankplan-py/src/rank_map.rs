@@ -15,6 +15,8 @@ pub struct RankMap(pub rankplan_core::RankMap);
 #[pymethods]
 impl RankMap {
     /// Read and check a placement text against a number of resources, if it is known.
+    ///
+    /// Raises `PlacementError` with every fault of the text.
     #[staticmethod]
     #[pyo3(signature = (text, num_resources = None))]
     fn parse(py: Python<'_>, text: &Bound<'_, PyString>, num_resources: Option<u32>) -> PyResult<Self> {
@@ -25,6 +27,8 @@ impl RankMap {
     }
 
     /// Return the map in which each process uses one of these lists of ranks.
+    ///
+    /// Ranks are sorted inside a process, and processes by their first. Raises `PlacementError`.
     #[staticmethod]
     fn from_lists(py: Python<'_>, lists: Vec<Vec<u32>>) -> PyResult<Self> {
         rankplan_core::RankMap::from_lists(lists).map(RankMap).map_err(|fault| refuse(py, None, vec![fault]))

@@ -7,7 +7,9 @@ use rankplan_core::syntax::parse_rank_set;
 
 use crate::errors::{refuse, text_of};
 
-/// A set of ranks, kept as ranges; with `|`, `&` and `-`, and `[i]` for the i-th rank.
+/// A set of ranks, kept as ranges, from a text (`0-3,7`) or numbers; with `|`, `&` and `-`, and `[i]` for the i-th rank.
+///
+/// Raises `PlacementError` for a text that is none, `ValueError` for numbers that are no ranks.
 #[pyclass(frozen, eq, hash, from_py_object, module = "rankplan._core")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RankSet(pub rankplan_core::RankSet);

@@ -117,8 +117,8 @@ class Call:
     def wait(self, timeout: float | None = None) -> list[Any]:
         """Return what the ranks returned, in rank order; may be called again.
 
-        Raises ``WorkerError`` as soon as one rank has failed or died (the others are left to finish), and
-        ``TimeoutError`` when some have not answered after ``timeout`` seconds; the call goes on then.
+        Raises ``WorkerError`` as soon as one rank has failed or died (the others are left to finish) or the cluster was
+        closed, and ``TimeoutError`` when some have not answered after ``timeout`` seconds; the call goes on then.
         """
         try:
             with session.used():

@@ -108,8 +108,8 @@ class Cluster:
         not on this machine are replaced by this one, with a warning. Takes about 3 seconds, and one second and 135 MiB
         for each node.
 
-        Raises ``PlacementError`` for a faulty section, before anything is started, and ``ClusterError`` when this
-        process is connected to Ray already.
+        Raises ``PlacementError`` for a faulty size or section, before anything is started, and ``ClusterError`` when
+        this process is connected to Ray already, or when it is not the main thread that asks.
         """
         inventory = Inventory.of_size(nodes) if isinstance(nodes, str) else nodes
         if not isinstance(inventory, Inventory):

@@ -108,7 +108,10 @@ class WorkerGroup(RankSelection):
         return [rank.expected.placement for rank in self._ranks]
 
     def execute_on(self, *ranks: int) -> RankSelection:
-        """Return some ranks, to call methods on; raises ``ValueError`` for a rank that is not there, or named twice."""
+        """Return some ranks, to call methods on.
+
+        Raises ``ValueError`` for a rank that is not there, or named twice, and ``WorkerError`` after the shutdown.
+        """
         self._running("execute_on")
         unknown = [rank for rank in ranks if as_int(rank) not in range(self.world_size)]
         if unknown or not ranks or len(set(ranks)) < len(ranks):
@@ -134,10 +137,10 @@ class WorkerGroup(RankSelection):
     def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
         """Find, for every rank, ``count`` consecutive ports that are free on its node, and return them in rank order.
 
-        They are found by the ranks themselves, below the system's ephemeral ports and clear of Ray's, and are handed
-        out to nobody else of this program until the group is shut down. A rank answers when the calls that it was sent
-        before are done. Raises ``LaunchError`` when a node has not so many, ``WorkerError`` and ``TimeoutError`` as
-        other calls do.
+        They are found by the ranks themselves, clear of the ports of Ray's workers and, where there is room, of the
+        system's ephemeral ones, and are handed out to nobody else of this program until the group is shut down. A rank
+        answers when the calls that it was sent before are done. Raises ``LaunchError`` when a node has not so many,
+        ``ValueError`` for a ``count`` below 1, ``WorkerError`` and ``TimeoutError`` as other calls do.
         """
         if (as_int(count) or 0) < 1:
             raise ValueError(f"count is {count!r}; it must be a whole number of 1 or more")
@@ -221,17 +224,19 @@ class GroupSpec:
         ``placement_strategy`` may also be rows of a plan for this cluster (``plan["actor"]``). Without one there is a
         process for each accelerator of the cluster, or for each node of a cluster that has no accelerators. ``name``
         is the component's (the name of the class without). ``max_concurrency`` is how many calls a rank works on
-        at a time, in threads (1 without). ``isolate_accelerator`` narrows a process to its own accelerators.
+        at a time, in threads (1 without). ``isolate_accelerator`` narrows a process to its own accelerators; rows of
+        a plan have it decided.
 
-        Without ``reserve`` Ray is asked for nothing, and components share accelerators freely. A share above 0 and up
-        to 1 reserves that much of each of its accelerators, and of one CPU, for each process, in one placement group a
-        node; the rows and the environment are the same. What is reserved comes back with the shutdown.
+        Without ``reserve`` Ray is asked for nothing, and components share accelerators freely. A share from 0.0001 to
+        1, in such steps, reserves that much of each of its accelerators, and of one CPU, for each process, in one
+        placement group a node; the rows and the environment are the same. The shutdown gives it back.
 
         All ranks must have constructed their worker within ``timeout`` seconds.
 
         All or nothing: raises ``LaunchError`` naming component, rank and node, and leaves no process behind, when any
         rank does not come up or is not as planned, or, at once, when what is to be reserved is not free.
-        ``PlacementError`` when the strategy does not fit the cluster.
+        ``PlacementError`` when the strategy does not fit the cluster, ``ValueError`` and ``TypeError`` for an argument
+        that makes no sense.
         """
         if not hasattr(cluster, "check_open"):
             raise TypeError(f"{type(cluster).__name__} is no rankplan.Cluster; a group is launched on a live one")
