@@ -221,6 +221,19 @@ def test_what_is_free_in_pieces_is_not_blamed_on_others(cluster: Cluster) -> Non
     assert "0     all                        enough is free, but in pieces" in str(error)
 
 
+def test_where_others_leave_no_room_to_fill_nothing_is_in_the_way(cluster: Cluster) -> None:
+    """Exact halves on node 0 are kept apart by what is larger than a half, and what would fill node 1 does not fit."""
+    pin = {"ray.io/node-id": cluster.node_ids[1]}
+    trainer = placement_group([{"GPU": 0.5}], name="trainer", bundle_label_selector=[pin])
+    assert trainer.wait(60)
+    try:
+        rows = FlexiblePlacementStrategy([[0], [0], [1], [1], [4], [5]])
+        with Reader.create_group().launch(cluster, rows, reserve=0.25) as group:
+            assert group.world_size == 6
+    finally:
+        remove_placement_group(trainer)
+
+
 def test_what_was_shut_down_can_be_reserved_at_once(cluster: Cluster) -> None:
     for _ in range(3):
         with Reader.create_group().launch(cluster, SIX, reserve=1.0) as group:

@@ -143,10 +143,11 @@ def _filled(component: str, demands: Sequence[Demand], holders: Mapping[str, Seq
             for demand in demands:
                 take(fillers, demand, [half - 1 for half in halves[demand.node_id]])
             there = _all_there(fillers)
-            _empty(wedges)
-            time.sleep(_VIEW_SECONDS)
         if not there:
             _empty(fillers)
+        if wedges or not there:
+            _empty(wedges)
+            time.sleep(_VIEW_SECONDS)
         yield bool(fillers)
     finally:
         _empty(fillers)
