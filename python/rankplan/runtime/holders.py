@@ -19,6 +19,7 @@ from rankplan.runtime.shares import UNIT, Demand, amount
 
 _PREFIX = "rankplan"
 _MOST_ROWS = 20
+_ROUNDING = 10  # units that Ray's own sums may be off by
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,20 @@ def shortage(waiting: Sequence[Demand], holders: Mapping[str, Sequence[Holder]])
         if len(rows) > before:
             short.append(demand)
     return Short(short, rows), sure
+
+
+def on_its_way(demands: Sequence[Demand]) -> bool:
+    """Whether some accelerators are taken in Ray's count that no placement group holds: given back, or others' own."""
+    holders = node_holders()
+    present = {entry["NodeID"]: entry["Resources"] for entry in ray.nodes() if entry["Alive"]}
+    free = available_resources_per_node()
+    for demand in demands:
+        resource, node_id = str(demand.resource), demand.node_id
+        there, left = (round(count.get(node_id, {}).get(resource, 0) * UNIT) for count in (present, free))
+        held = sum(holder.totals.get(resource, 0) for holder in holders.get(node_id, ()))
+        if there - held - left > _ROUNDING:
+            return True
+    return False
 
 
 def _taken(takers: Iterable[tuple[str, int]]) -> str:

@@ -14,7 +14,16 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from rankplan.errors import LaunchError
-from rankplan.runtime.holders import Holder, Short, check_shares, group_name, in_pieces, node_holders, shortage
+from rankplan.runtime.holders import (
+    Holder,
+    Short,
+    check_shares,
+    group_name,
+    in_pieces,
+    node_holders,
+    on_its_way,
+    shortage,
+)
 from rankplan.runtime.probe import pinned
 from rankplan.runtime.seats import Seat
 from rankplan.runtime.shares import UNIT, Demand, accelerators_of, demands_of
@@ -27,7 +36,7 @@ SchedulingStrategy: TypeAlias = NodeAffinitySchedulingStrategy | PlacementGroupS
 _SETTLE_SECONDS = 1.0
 _RETURN_SECONDS = 5.0  # what nobody is known to hold may have been given back, and be on its way
 _ANSWER_SECONDS = 10.0
-_VIEW_SECONDS = 0.15  # until what was given back is in Ray's view, which would try again later only
+_VIEW_SECONDS = 0.5  # at most, until what was given back is in Ray's view: some of it may be others' own
 _POLL_SECONDS = 0.02
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -89,7 +98,7 @@ def _placed(component: str, demands: Sequence[Demand], holders: Mapping[str, Seq
             if not filled:
                 raise
     # what filled was in the way, or is named as a holder
-    time.sleep(_VIEW_SECONDS)
+    _await_view(demands)
     return _reserved(component, demands, _RETURN_SECONDS - (time.monotonic() - started))
 
 
@@ -131,6 +140,7 @@ def _filled(component: str, demands: Sequence[Demand], holders: Mapping[str, Seq
             groups.append(_pinned_group(bundles, group_name(component, ()), demand.node_id))
 
     halves = {}
+    _await_view(demands)
     try:
         for demand in demands:
             rests = _rests(demand, holders.get(demand.node_id, ()))
@@ -147,11 +157,18 @@ def _filled(component: str, demands: Sequence[Demand], holders: Mapping[str, Seq
             _empty(fillers)
         if wedges or not there:
             _empty(wedges)
-            time.sleep(_VIEW_SECONDS)
+            _await_view(demands)
         yield bool(fillers)
     finally:
         _empty(fillers)
         _empty(wedges)
+
+
+def _await_view(demands: Sequence[Demand]) -> None:
+    """Wait until Ray's view has all that no placement group holds; what it refuses before, it tries again later."""
+    started = time.monotonic()
+    while time.monotonic() - started < _VIEW_SECONDS and on_its_way(demands):
+        time.sleep(_POLL_SECONDS)
 
 
 def _rests(demand: Demand, holders: Iterable[Holder]) -> list[tuple[int, int]]:
