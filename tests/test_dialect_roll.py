@@ -435,7 +435,7 @@ def test_roles_are_no_list(tmp_path: Path) -> None:
     [
         (
             "{world_size: 1000000000000}",
-            "1:17 too-many-processes: 1000000000000 workers; a component has at most 16777216",
+            "1:17 too-many-processes: 1,000,000,000,000 workers; a component has at most 16,777,216",
         ),
         ('{device_mapping: "[5000000000]"}', "1:23 resource-out-of-range: there is no accelerator 5000000000"),
         ("{device_mapping: [5000000000]}", "1:5 resource-out-of-range: there is no accelerator 5000000000"),

@@ -201,6 +201,11 @@ def test_a_call_goes_on_after_a_timeout(callers: WorkerGroup) -> None:
     message = r"Caller.first_waits\(\): 2 of 2 ranks have not answered after 0.1 s: rank 0,2"
     with pytest.raises(TimeoutError, match=message):
         call.wait(timeout=0.1)
+    with pytest.raises(TimeoutError, match="after 0 s"):
+        call.wait(0)
+    for timeout in (-1, float("nan"), "5"):
+        with pytest.raises(ValueError, match="it must be a number of seconds above 0"):
+            call.wait(timeout)  # type: ignore[arg-type]
     some.second_comes().wait()
     assert call.wait() == [True, True]
 

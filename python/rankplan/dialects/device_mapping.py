@@ -60,7 +60,7 @@ def _not_there(device: int) -> Diagnostic:
 
 
 def _too_many(count: int) -> Diagnostic:
-    message = f"{count} accelerators; a component has at most {MOST_PROCESSES}"
+    message = f"{count:,} accelerators; a component has at most {MOST_PROCESSES:,} processes"
     return Diagnostic("too-many-processes", message, "split the component")
 
 

@@ -223,7 +223,7 @@ def _roles(reader: Reader) -> Iterator[_Role]:
         if mapping is None:
             workers = reader.number(world_size, (*path, "world_size"), 1)
             if workers is not None and workers > MOST_PROCESSES:
-                message = f"{workers} workers; a component has at most {MOST_PROCESSES}"
+                message = f"{workers:,} workers; a component has at most {MOST_PROCESSES:,}"
                 reader.add((*path, "world_size"), Diagnostic("too-many-processes", message, "split the role"))
             elif workers is not None:
                 yield _Role(name, path, None, 1, workers)

@@ -119,7 +119,10 @@ class Call:
 
         Raises ``WorkerError`` as soon as one rank has failed or died (the others are left to finish) or the cluster was
         closed, and ``TimeoutError`` when some have not answered after ``timeout`` seconds; the call goes on then.
+        ``ValueError`` for a timeout that is no number of seconds.
         """
+        if timeout:  # with 0 it only looks
+            timeout = as_timeout(timeout)
         try:
             with session.used():
                 self._check_open()

@@ -73,7 +73,7 @@ class Fault:
         if isinstance(error, RayTaskError):
             if isinstance(error.cause, RankFailure):
                 return cls(f"raised {error.cause.summary}", error.cause.remote_traceback, error.cause.cause())
-            return cls(f"failed: {type(error.cause).__name__}: {error.cause}", str(error), error.cause)
+            return cls(f"failed: {_summary(error)}", str(error), error.cause)
         if isinstance(error, (ActorUnschedulableError, TaskUnschedulableError)):
             return cls("found no node: the one it is planned on has left the cluster", cause=error)
         if isinstance(error, ActorUnavailableError):

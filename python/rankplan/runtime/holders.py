@@ -17,7 +17,7 @@ from ray.util.placement_group import placement_group_table
 from rankplan._core import RankSet
 from rankplan.runtime.shares import UNIT, Demand, amount
 
-_PREFIX = "rankplan"
+_PREFIX, _FILLER = "rankplan", "rankplan-filler"
 _MOST_ROWS = 20
 _ROUNDING = 10  # units that Ray's own sums may be off by
 
@@ -26,12 +26,14 @@ _ROUNDING = 10  # units that Ray's own sums may be off by
 class Holder:
     """A placement group that has something on a node: who, and how much of what.
 
-    ``shares`` (by local index) is known of rankplan's own.
+    ``shares`` (by local index) is known of rankplan's own. What fills accelerators while others are reserved is there
+    only ``briefly``.
     """
 
     who: str
     totals: Mapping[str, int]
     shares: Mapping[int, int]
+    briefly: bool
 
 
 def node_holders(besides: Iterable[str] = ()) -> dict[str, list[Holder]]:
@@ -49,13 +51,18 @@ def node_holders(besides: Iterable[str] = ()) -> dict[str, list[Holder]]:
                 if bundle < len(indices):
                     shares[indices[bundle]] = round(held * UNIT)
         for node_id, found in nodes.items():
-            holders.setdefault(node_id, []).append(Holder(who, *found))
+            holders.setdefault(node_id, []).append(Holder(who, *found, entry["name"].startswith(_FILLER)))
     return holders
 
 
 def group_name(component: str, indices: Iterable[int]) -> str:
     """Return a new name for a placement group of a component that is meant for these accelerators of its node."""
     return f"{_PREFIX}:{RankSet(indices)}:{uuid.uuid4().hex[:8]}:{component}"
+
+
+def filler_name(component: str) -> str:
+    """Return a new name for a placement group that fills accelerators while a component is reserved."""
+    return f"{_FILLER}:{uuid.uuid4().hex[:8]}:{component}"
 
 
 def _owner(name: str, group_id: str) -> tuple[str, list[int]]:
@@ -130,7 +137,8 @@ def shortage(waiting: Sequence[Demand], holders: Mapping[str, Sequence[Holder]])
         for resource, needed in demand.totals().items() if node_id in present else ():
             there = round(present[node_id].get(resource, 0) * UNIT)
             left = round(free.get(node_id, {}).get(resource, 0) * UNIT)
-            takers = [(holder.who, holder.totals.get(resource, 0)) for holder in holders.get(node_id, ())]
+            staying = [holder for holder in holders.get(node_id, ()) if not holder.briefly]
+            takers = [(holder.who, holder.totals.get(resource, 0)) for holder in staying]
             held = sum(taken for _, taken in takers)
             takers.append(("others", there - left - held))
             if needed > left:

@@ -18,6 +18,7 @@ from rankplan.runtime.holders import (
     Holder,
     Short,
     check_shares,
+    filler_name,
     group_name,
     in_pieces,
     node_holders,
@@ -99,7 +100,7 @@ def _placed(component: str, demands: Sequence[Demand], holders: Mapping[str, Seq
                 raise
     # what filled was in the way, or is named as a holder
     _await_view(demands)
-    return _reserved(component, demands, _RETURN_SECONDS - (time.monotonic() - started))
+    return _reserved(component, demands, max(_SETTLE_SECONDS, _RETURN_SECONDS - (time.monotonic() - started)))
 
 
 def _reserved(component: str, demands: Sequence[Demand], patience: float) -> Reservation:
@@ -137,7 +138,7 @@ def _filled(component: str, demands: Sequence[Demand], holders: Mapping[str, Seq
     def take(groups: list[PlacementGroup], demand: Demand, amounts: Iterable[int]) -> None:
         bundles = [{str(demand.resource): amount / UNIT} for amount in sorted(amounts, reverse=True)]
         if bundles:
-            groups.append(_pinned_group(bundles, group_name(component, ()), demand.node_id))
+            groups.append(_pinned_group(bundles, filler_name(component), demand.node_id))
 
     halves = {}
     _await_view(demands)
