@@ -82,6 +82,9 @@ RANKS = "write a range such as 0-7, an int, or a list of ints"
 LIST = "write a list: one `- ...` a line, or [a, b]"
 VARIABLE = 'write one-key entries: - NAME: "value"'
 QUOTED = 'write its text in quotes, e.g. "1"'
+BRACKET = "close what is opened here, or put a comma between the values"
+TOKEN = "this is not YAML: while scanning for the next token found character that cannot start any token"
+TABS = "indent with blanks: YAML takes no tabs"
 ONCE = "configure each piece once, or give them a field that tells them apart, e.g. name"
 
 # (file, "line:column code: message" of its one fault, help)
@@ -89,8 +92,70 @@ REFUSED = [
     # the file
     (
         "cluster: [1\n",
-        "2:1 invalid-yaml: this is not YAML: while parsing a flow sequence did not find expected ',' or ']'",
-        None,
+        "1:10 invalid-yaml: this is not YAML: while parsing a flow sequence did not find expected ',' or ']'",
+        BRACKET,
+    ),
+    (
+        "cluster: [1\nx: y\n",
+        "2:2 invalid-yaml: this is not YAML: while parsing a flow sequence did not find expected ',' or ']'",
+        BRACKET,
+    ),
+    (
+        placements('a: "0-3'),
+        "4:8 invalid-yaml: this is not YAML: while scanning a quoted scalar found unexpected end of stream",
+        "close the quote",
+    ),
+    (
+        "cluster:\n\tnum_nodes: 2\n",
+        f"2:1 invalid-yaml: {TOKEN}",
+        TABS,
+    ),
+    (
+        "cluster:\n  x: y\n\tnum_nodes: 2\n",
+        "3:1 invalid-yaml: this is not YAML: while scanning a plain scalar "
+        "found a tab character that violates indentation",
+        TABS,
+    ),
+    (
+        placements("a: @all"),
+        f"4:8 invalid-yaml: {TOKEN}",
+        "put the text in quotes",
+    ),
+    (
+        placements("a: 0-1 : 0-3"),
+        "4:12 invalid-yaml: this is not YAML: mapping values are not allowed in this context",
+        'put text with `: ` in quotes, e.g. "0-1 : 0-3"; keys of one mapping start in one column',
+    ),
+    (
+        "cluster:\n  a: 0\n b: 1\n",
+        "3:2 invalid-yaml: this is not YAML: while parsing a block mapping did not find expected key",
+        "start the keys of one mapping in one column; after a closing quote the value ends",
+    ),
+    (
+        "cluster:\n  - 1\n  b: 1\n",
+        "3:3 invalid-yaml: this is not YAML: while parsing a block collection did not find expected '-' indicator",
+        "start each item of a list with `- `, all in one column",
+    ),
+    (
+        placements("a: *b"),
+        "4:8 invalid-yaml: this is not YAML: found undefined alias",
+        "define the anchor (`&name`) above, or put the text in quotes",
+    ),
+    (
+        placements("a: *"),
+        "4:8 invalid-yaml: this is not YAML: while scanning an alias "
+        "did not find expected alphabetic or numeric character",
+        "put the text in quotes: `*` and `&` begin the name of an anchor",
+    ),
+    (
+        "cluster: 1\n---\ncluster: 2\n",
+        "2:1 invalid-yaml: this is not YAML: expected a single document in the stream but found another document",
+        "keep one document in a file, without `---` between",
+    ),
+    (
+        'cluster: "\\d"\n',
+        "1:11 invalid-yaml: this is not YAML: while parsing a quoted scalar found unknown escape character",
+        "use single quotes, in which a backslash is itself",
     ),
     ("cluster: {num_nodes: 2, x: &x [*x]}\n", "1:28 invalid-yaml: an alias stands inside its own anchor", None),
     (

@@ -33,6 +33,21 @@ _DEEPEST = 200
 _LARGEST = 2_000_000
 _LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
+# Part of what the YAML library says, and what to write instead; the first that fits.
+_CURES = {
+    "found a tab": "indent with blanks: YAML takes no tabs",
+    "cannot start any token": "put the text in quotes",
+    "mapping values are not": 'put text with `: ` in quotes, e.g. "0-1 : 0-3"; keys of one mapping start in one column',
+    "did not find expected key": "start the keys of one mapping in one column; after a closing quote the value ends",
+    "expected '-' indicator": "start each item of a list with `- `, all in one column",
+    "did not find expected ','": "close what is opened here, or put a comma between the values",
+    "unexpected end of stream": "close the quote",
+    "undefined alias": "define the anchor (`&name`) above, or put the text in quotes",
+    "alphabetic or numeric": "put the text in quotes: `*` and `&` begin the name of an anchor",
+    "another document": "keep one document in a file, without `---` between",
+    "escape character": "use single quotes, in which a backslash is itself",
+}
+
 
 class _Composer(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Text to nodes with places; it is not used to make Python values."""
@@ -114,14 +129,24 @@ class Document:
             self._check_depth(text)
             self.root = _Composer(text).get_single_node()
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            message = " ".join(part for part in (error.context, error.problem) if part)
-            raise PlacementError([self.refuse(f"this is not YAML: {message}", mark)]) from None
+            raise PlacementError([self._not_yaml(error)]) from None
         except yaml.reader.ReaderError as error:
             before = _LINE_BREAK.split(text[: text.find(chr(error.character))])
             mark = yaml.Mark(file, 0, len(before) - 1, len(before[-1]), None, 0)
             message = f"this is not YAML: the control character U+{error.character:04X} is not allowed"
             raise PlacementError([self.refuse(message, mark, help="take the character out")]) from None
+
+    def _not_yaml(self, error: yaml.MarkedYAMLError) -> Diagnostic:
+        """Return the fault of text that the composer refuses."""
+        message = " ".join(part for part in (error.context, error.problem) if part)
+        mark, problem = error.problem_mark or error.context_mark, error.problem or ""
+        rest = "".join(self.lines[mark.line :])[mark.column :] if mark is not None else ""
+        if rest.startswith("\t"):
+            problem = "found a tab"
+        elif error.context_mark is not None and not rest.strip():
+            mark = error.context_mark  # the file ends before something does: where that begins
+        help = next((cure for part, cure in _CURES.items() if part in problem), None)
+        return self.refuse(f"this is not YAML: {message}", mark, help=help)
 
     def _check_depth(self, text: str) -> None:
         """Refuse nesting that the composer, which calls itself, would run out of stack on."""
