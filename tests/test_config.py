@@ -85,6 +85,7 @@ QUOTED = 'write its text in quotes, e.g. "1"'
 BRACKET = "close what is opened here, or put a comma between the values"
 TOKEN = "this is not YAML: while scanning for the next token found character that cannot start any token"
 TABS = "indent with blanks: YAML takes no tabs"
+UNINDENTED = "write in it, further to the right than its key: num_nodes and component_placement"
 ONCE = "configure each piece once, or give them a field that tells them apart, e.g. name"
 
 # (file, "line:column code: message" of its one fault, help)
@@ -166,7 +167,18 @@ REFUSED = [
     # the section
     ("clutser: 1\n", "1:1 missing-key: the config has no `cluster` section", "rename `clutser` to `cluster`"),
     ("trainer: 1\n", "1:1 missing-key: the config has no `cluster` section", SECTION),
-    ("cluster:\n", "1:1 missing-key: the config has no `cluster` section", SECTION),
+    ("cluster:\n", "1:1 invalid-value: `cluster` is nothing; it must be a mapping", UNINDENTED),
+    ("cluster:\nnum_nodes: 2\n", "1:1 invalid-value: `cluster` is nothing; it must be a mapping", UNINDENTED),
+    (
+        section("  component_placement:\n  actor: 0-3\n"),
+        "3:3 invalid-value: `component_placement` is nothing; it must be a mapping",
+        "write in it, further to the right than its key: actor",
+    ),
+    (
+        section("  component_placement:\n  component_placment: {actor: 0-3}\n"),
+        "4:3 unknown-key: `component_placment` is not known, and no component is placed",
+        "rename it to `component_placement`",
+    ),
     (
         "cluster: [1]\n",
         "1:1 invalid-value: `cluster` is [1]; it must be a mapping",

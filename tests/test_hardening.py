@@ -62,7 +62,7 @@ LOOP["again"] = LOOP
         (section(node_groups=[{"label": "g", "node_ranks": "all", "x": 1}], num_nodes="9" * 5000), "invalid-value"),
         (section(node_groups=[{"label": "g", "node_ranks": [2**40]}]), "invalid-value"),
         (OmegaConf.create({"cluster": "${nope}"}), "invalid-value"),
-        ({"cluster": None}, "missing-key"),
+        ({"cluster": None}, "invalid-value"),
         (7, "invalid-value"),
     ],
 )

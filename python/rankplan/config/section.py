@@ -30,6 +30,8 @@ Config = Mapping[str, Any] | str | os.PathLike[str]
 
 _DEEPEST = 50
 
+_INDENTED = "write in it, further to the right than its key:"
+
 _MODELS: dict[str, type[BaseModel]] = {
     "": ClusterSection,
     "component_placement": ComponentEntry,
@@ -112,6 +114,9 @@ def read_config(config: Config) -> Reading:
         outer.finish()
     section = dict(_items(config, ["cluster"] if "cluster" in config else [], (), outer)).get("cluster")
     outer.finish()
+    if section is None and "cluster" in config:
+        outer.add(("cluster",), not_a_mapping("`cluster`", section, f"{_INDENTED} num_nodes and component_placement"))
+        outer.finish()
     if section is None:
         help = "add `cluster:` with num_nodes and component_placement"
         if "component_placement" in config:
@@ -137,9 +142,12 @@ def read_section(section: Any, document: Document | None = None, prefix: KeyPath
     raw = {key: _plain(value, (key,), reading) for key, value in items if value is not None or key == "num_nodes"}
     others = [str(key) for key in section if key not in keys]
     for key, (lack, likeness) in _LACKS.items():
-        if key not in section and (written := nearest(key, others, likeness)) is not None:
+        if key not in raw and (written := nearest(key, others, likeness)) is not None:
             message, help = f"`{written}` is not known, and {lack}", f"rename it to `{key}`"
             reading.add((written,), Diagnostic("unknown-key", message, help))
+    if others and "component_placement" in section and "component_placement" not in raw and not reading.faults:
+        nothing = not_a_mapping("`component_placement`", None, f"{_INDENTED} {', '.join(others[:3])}")
+        reading.add(("component_placement",), nothing)
     groups = list(range(len(raw["node_groups"]))) if isinstance(raw.get("node_groups"), list) else []
     components = raw.get("component_placement")
     if isinstance(components, dict):
