@@ -166,6 +166,11 @@ REFUSED = [
     ),
     # the section
     ("clutser: 1\n", "1:1 missing-key: the config has no `cluster` section", "rename `clutser` to `cluster`"),
+    (
+        "nodes: [{ranks: 0}]\n",
+        "1:1 missing-key: the config has no `cluster` section",
+        "this is an inventory: give a config, and this file with --inventory",
+    ),
     ("trainer: 1\n", "1:1 missing-key: the config has no `cluster` section", SECTION),
     ("cluster:\n", "1:1 invalid-value: `cluster` is nothing; it must be a mapping", UNINDENTED),
     ("cluster:\nnum_nodes: 2\n", "1:1 invalid-value: `cluster` is nothing; it must be a mapping", UNINDENTED),
@@ -195,6 +200,11 @@ REFUSED = [
         "add `num_nodes:` with its value",
     ),
     (section("", "two"), "2:14 invalid-value: 'two' is not a whole number", NUMBER),
+    (
+        section("", "${nodes}"),
+        "2:14 invalid-value: '${nodes}' is not a whole number",
+        "write the value, or give the config that Hydra has resolved",
+    ),
     (section("", "true"), "2:14 invalid-value: true is not a whole number", NUMBER),
     (section("", ""), "2:3 invalid-value: `num_nodes` is nothing; it must be a whole number", NUMBER),
     (section("", "[2]"), "2:3 invalid-value: `num_nodes` is [2]; it must be a whole number", NUMBER),
@@ -663,10 +673,15 @@ def test_faulty_inventory_is_refused(nodes: list[Any], code: str) -> None:
     assert refused.value.help
 
 
+NODES = "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
+
+
 @pytest.mark.parametrize(
     ("content", "help"),
     [
-        ({"cluster": {}}, "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"),
+        ({"machines": {}}, NODES),
+        ({"cluster": {}}, f"this is a config and no inventory: {NODES}"),
+        ({"rankplan": 1, "cluster": {}}, f"this is a saved plan and no inventory: {NODES}"),
         ({"node": [{"ranks": 0}]}, "rename `node` to `nodes`"),
     ],
 )
@@ -674,6 +689,12 @@ def test_what_is_no_inventory_is_told_how_one_looks(content: Any, help: str) -> 
     with pytest.raises(PlacementError, match="the inventory has no `nodes`") as refused:
         Inventory.from_dict(content)
     assert (refused.value.code, refused.value.help) == ("missing-key", help)
+
+
+def test_an_inventory_without_nodes_is_refused_in_our_words() -> None:
+    with pytest.raises(PlacementError, match="`nodes` is empty") as refused:
+        Inventory.from_dict({"nodes": []})
+    assert refused.value.help == "list at least one"
 
 
 def test_component_that_is_not_there_is_refused_with_a_guess() -> None:

@@ -200,10 +200,11 @@ class Inventory:
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
         if "nodes" not in content:
-            near = nearest("nodes", map(str, content))
-            help = (
-                f"rename `{near}` to `nodes`" if near else "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
-            )
+            help = "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
+            if (near := nearest("nodes", map(str, content))) is not None:
+                help = f"rename `{near}` to `nodes`"
+            elif "rankplan" in content or "cluster" in content:
+                help = f"this is a {'saved plan' if 'rankplan' in content else 'config'} and no inventory: {help}"
             raise refusal([placed(content, (), Diagnostic("missing-key", "the inventory has no `nodes`", help))])
         try:
             entries = _File.model_validate({"nodes": content["nodes"]}).nodes

@@ -12,6 +12,8 @@ from pydantic_core import PydanticCustomError
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import did_you_mean, nearest, path_text, shown
 
+RESOLVE = "write the value, or give the config that Hydra has resolved"
+
 KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a value of a config."""
 
@@ -23,10 +25,16 @@ def fault(code: str, message: str, help: str | None = None, path: Iterable[str |
     return PydanticCustomError(code, "{text}", context)
 
 
+def unresolved(value: Any) -> bool:
+    """Whether this is text that a config library would still have to fill in."""
+    return isinstance(value, str) and "${" in value
+
+
 def number(value: Any) -> Any:
     """Refuse what Python and pydantic would count with, and YAML would not: ``true``, and texts such as ``1_0``."""
     if isinstance(value, bool) or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value) is None):
-        raise fault("invalid-value", f"{shown(value)} is not a whole number", "write a number such as 1")
+        help = RESOLVE if unresolved(value) else "write a number such as 1"
+        raise fault("invalid-value", f"{shown(value)} is not a whole number", help)
     return value
 
 
@@ -85,6 +93,8 @@ def _invalid(kind: str, value: Any, message: str, path: KeyPath) -> Diagnostic:
     name = _name(path)
     if kind == "string_too_short":
         return Diagnostic("invalid-value", f"{name} is empty", "write its text, or leave the key out")
+    if kind == "too_short":
+        return Diagnostic("invalid-value", f"{name} is empty", "list at least one")
     if (expected := _EXPECTED.get(kind.split("_")[0])) is not None:
         return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be {expected[0]}", expected[1])
     if (bound := re.fullmatch(r"Input should be (greater|less) than or equal to (\d+)", message)) is not None:

@@ -311,6 +311,7 @@ def load_config(path: str | os.PathLike[str]) -> Section:
     document = Document(file, text)
     value = document.value()
     if not isinstance(value, Section):
-        message, help = f"the file holds {shown(value)}; it must be a mapping", "write keys and values, e.g. `cluster:`"
+        message = f"the file holds {shown(value)}; it must be a mapping"
+        help = "write keys and values, e.g. `cluster:`, or `nodes:` in an inventory"
         raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
     return value

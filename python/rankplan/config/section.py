@@ -123,6 +123,8 @@ def read_config(config: Config) -> Reading:
             help = "give the whole config, whose key `cluster` holds this mapping"
         elif (near := nearest("cluster", [str(key) for key in config if key != "cluster"], 0.8)) is not None:
             help = f"rename `{near}` to `cluster`"
+        elif "nodes" in config:
+            help = "this is an inventory: give a config, and this file with --inventory"
         outer.add((), Diagnostic("missing-key", "the config has no `cluster` section", help))
         outer.finish()
     return read_section(section, document, (*prefix, "cluster"))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rankplan._core import Placements
-from rankplan.config.faults import KeyPath
+from rankplan.config.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.load import load_config, placed
 from rankplan.config.models import ACCELERATOR, WHOLE_NODE, as_int
 from rankplan.config.section import Config, not_a_mapping, unreadable
@@ -17,8 +17,6 @@ from rankplan.words import nearest, shown
 
 ASSUMED = 8
 """Accelerators a node where neither the config nor anybody else says how many."""
-
-RESOLVE = "write the value, or give the config that Hydra has resolved"
 
 
 class Reader:
@@ -105,11 +103,6 @@ def misspelt(key: str, known: Collection[str]) -> str | None:
     # By the length alone first, in a tenth of the time: most keys of a config have nothing to do with these.
     alike = [name for name in known if min(len(key), len(name)) > 0.8 * max(len(key), len(name))]
     return nearest(key, alike, 0.9) if alike else None
-
-
-def unresolved(value: Any) -> bool:
-    """Whether this is text that a config library would still have to fill in."""
-    return isinstance(value, str) and "${" in value
 
 
 def resource_lists(inventory: Inventory, rows: Placements) -> list[list[int]]:

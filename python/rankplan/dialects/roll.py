@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan._core import Placements
-from rankplan.config.faults import KeyPath
+from rankplan.config.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.models import CLUSTER, MOST_PROCESSES, NODE, WHOLE_NODE
 from rankplan.config.section import Config
 from rankplan.dialects.device_mapping import parse_device_mapping
-from rankplan.dialects.reading import ASSUMED, RESOLVE, Reader, misspelt, resource_lists, unresolved
+from rankplan.dialects.reading import ASSUMED, Reader, misspelt, resource_lists
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
