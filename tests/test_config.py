@@ -621,6 +621,12 @@ def test_refusal_says_where_and_what_was_found_and_what_to_write(text: str, foun
     assert refused.value.render().splitlines()[1].strip().startswith(f"--> conf.yaml:{found.split()[0]}")
 
 
+def test_a_number_that_is_read_as_another_text_is_shown_as_it_is_written() -> None:
+    with pytest.raises(PlacementError) as refused:
+        loaded(placements("a: 0x7F"))
+    assert refused.value.render().splitlines()[3:5] == ["4 |     a: 0x7F", "  |        ^^^^"]
+
+
 def test_all_faults_of_a_file_are_reported_together_and_in_its_order() -> None:
     with pytest.raises(PlacementError) as refused:
         loaded(

@@ -279,7 +279,9 @@ class Document:
         line = self.lines[min(start.line, len(self.lines) - 1)]
         written = line[start.column : end.column] if end.line == start.line else ""
         fault = replace(fault, line=start.line + 1, column=start.column + 1)
-        if fault.text is None:
+        plain = end.line == start.line and isinstance(node, yaml.ScalarNode) and not node.style
+        if fault.text is None or (plain and written != fault.text):  # 0x10 is 16 to who found the fault
+            fault = replace(fault, text=None)
             length = len(written) if isinstance(node, yaml.ScalarNode) else 1
             return replace(fault, source=line, offset=start.column, labels=(Label(0, max(length, 1)),))
         quote = 1 if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"') else 0
