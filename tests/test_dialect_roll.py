@@ -51,7 +51,8 @@ DEVICES = {
 
 # (text, code, the part that is pointed at, message)
 REFUSED = [
-    ("", "syntax", "", "this is no list of numbers: invalid syntax"),
+    ("", "syntax", "", "the text is empty"),
+    (" ", "syntax", " ", "the text is empty"),
     ("[0,", "syntax", "[", "this is no list of numbers: '[' was never closed"),
     ("\n [0,\n  é]", "syntax", "é", "`é` is no whole number"),
     ("0-7", "syntax", "0-7", "`0 - 7` is no list of numbers"),
@@ -245,6 +246,14 @@ i:
         "13:21 syntax: 'list(range(0,${gpus}))' still has an interpolation in it",
         "16:80 invalid-value: `tensor_parallel_size` is 'two'; it must be a whole number of 1 or more",
     ]
+
+
+@pytest.mark.parametrize("written", [0, 4])
+def test_gpus_per_node_that_the_nodes_do_not_have_are_told_how_many_they_have(written: int) -> None:
+    config = {"num_gpus_per_node": written, "a": {"device_mapping": "[0]"}}
+    with pytest.raises(PlacementError, match=f"num_gpus_per_node is {written}, but node 0 has 8") as refused:
+        roll.plan(config, Inventory.uniform(num_nodes=1, accelerators=8))
+    assert refused.value.help == "write 8, leave it out if nodes differ, or use another cluster"
 
 
 def test_faults_are_found_together_where_nobody_says_what_there_is() -> None:

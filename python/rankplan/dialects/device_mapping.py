@@ -78,6 +78,8 @@ class _Reader:
         self._variables: dict[str, int] = {}
 
     def read(self) -> list[int]:
+        if self._start == len(self._text):
+            raise self._fault_at(0, self._start, "the text is empty")
         try:
             with warnings.catch_warnings(action="ignore"):  # Python warns of `1for`
                 tree = ast.parse(self._text[self._start :], mode="eval").body

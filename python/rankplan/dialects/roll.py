@@ -310,12 +310,12 @@ def _fitting(reader: Reader, inventory: Inventory) -> Inventory:
         except PlacementError as error:
             reader.add_all(("num_nodes",), error)
     each = _optional(reader, "num_gpus_per_node", 0)
-    if each:
+    if each is not None:
         counts = inventory.core.by_node(inventory.core.accelerators())
         for node, accelerators in counts.items():
             if len(accelerators) != each:
                 message = f"num_gpus_per_node is {each}, but node {node} has {len(accelerators)} accelerators"
-                help = "leave it out, and accelerators are counted as the nodes have them; or use another cluster"
+                help = f"write {len(accelerators)}, leave it out if nodes differ, or use another cluster"
                 reader.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
                 break
     return inventory
