@@ -41,6 +41,8 @@ class Nodes(click.ParamType):  # type: ignore[type-arg]
     """``2x8``: nodes x accelerators."""
 
     name = "nodes"
+    otherwise = ""
+    """What else may be written, in the words of a refusal."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Inventory:
         """Return the inventory of so many nodes."""
@@ -49,7 +51,7 @@ class Nodes(click.ParamType):  # type: ignore[type-arg]
         try:
             return Inventory.of_size(str(value))
         except PlacementError as error:
-            self.fail(f"{error.message}; {error.help}", param, ctx)
+            self.fail(f"{error.message}; {error.help}{self.otherwise}", param, ctx)
 
 
 dialect_option = click.option(

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 class _Nodes(Nodes):
     """``2x8``, or an inventory file."""
 
+    otherwise = ", or name an inventory file that is there"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the inventory, or the name of the file that has it."""
         return value if isinstance(value, str) and Path(value).is_file() else super().convert(value, param, ctx)
