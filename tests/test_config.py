@@ -280,8 +280,8 @@ REFUSED = [
     ),
     (
         placements("a: {node_group: 'node,', placement: 0}"),
-        "4:21 unknown-node-group: node group `` is not there",
-        "the groups are: cluster, node",
+        "4:21 unknown-node-group: a node group has no name",
+        "write one between the commas; the groups are: cluster, node",
     ),
     (placements("a: {node_group: null, placement: 0}"), "4:21 invalid-value: node_group is empty", GROUP),
     (placements("a: {node_group: '', placement: 0}"), "4:9 invalid-value: node_group is empty", GROUP),
@@ -619,6 +619,20 @@ def test_refusal_says_where_and_what_was_found_and_what_to_write(text: str, foun
     ]
     assert refused.value.help == help
     assert refused.value.render().splitlines()[1].strip().startswith(f"--> conf.yaml:{found.split()[0]}")
+
+
+@pytest.mark.parametrize(
+    "groups", ["node_groups: {label: g, node_ranks: 0}", "node_group: [{label: g, node_ranks: 0}]"]
+)
+def test_who_selects_a_group_is_not_blamed_where_no_group_could_be_read(groups: str) -> None:
+    text = placements("a: {node_group: g, placement: 7-0}\nb: {node_group: nod, placement: 0}\nc: 99") + f"  {groups}\n"
+    with pytest.raises(PlacementError) as refused:
+        loaded(text)
+    assert [(fault.line, fault.code) for fault in refused.value.diagnostics][:2] == [
+        (4, "reversed-range"),
+        (6, "resource-out-of-range"),
+    ]
+    assert len(refused.value.diagnostics) == 3
 
 
 def test_a_number_that_is_read_as_another_text_is_shown_as_it_is_written() -> None:

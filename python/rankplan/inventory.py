@@ -339,6 +339,8 @@ class Inventory:
 
     def _unknown(self, label: str) -> Diagnostic:
         help = did_you_mean(label, self.group_labels, "the groups are")
+        if not label:
+            return Diagnostic("unknown-node-group", "a node group has no name", f"write one between the commas; {help}")
         return Diagnostic("unknown-node-group", f"node group `{label}` is not there", help)
 
     def environment(self, node_rank: int, node_group_label: str) -> tuple[dict[str, str], str | None]:

@@ -223,7 +223,7 @@ class ComponentPlacement:
                 seen.add(name)
         known = reading.num_nodes_known and too_few is None
         for key, entry in reading.section.component_placement.items():
-            if not known or reading.lost_groups.intersection(entry.node_group):
+            if not known or reading.lost(entry.node_group):
                 _check_text(key, entry, reading)
             else:
                 self._place(key, entry, reading)

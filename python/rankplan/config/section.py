@@ -57,6 +57,8 @@ class Reading:
 
     section: ClusterSection
     num_nodes_known: bool = True
+    groups_known: bool = True
+    """Whether ``node_groups`` could be read, but for the groups that are lost."""
     lost_groups: set[str] = field(default_factory=set)
     """Labels of node groups that could not be read, so that who selects them is not blamed."""
     keys: dict[str, bool] = field(default_factory=dict)
@@ -69,6 +71,10 @@ class Reading:
     """The keys of the section that are ours, in its order."""
     faults: list[tuple[KeyPath, Diagnostic]] = field(default_factory=list)
     """What is wrong, by its path inside the section."""
+
+    def lost(self, labels: Iterable[str]) -> bool:
+        """Whether any node group of these labels may be one that could not be read."""
+        return any(label in self.lost_groups or not (self.groups_known or label in RESERVED_LABELS) for label in labels)
 
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Take note of a fault at a path inside the section."""
@@ -147,6 +153,7 @@ def read_section(section: Any, document: Document | None = None, prefix: KeyPath
         if key not in raw and (written := nearest(key, others, likeness)) is not None:
             message, help = f"`{written}` is not known, and {lack}", f"rename it to `{key}`"
             reading.add((written,), Diagnostic("unknown-key", message, help))
+            reading.groups_known = reading.groups_known and key != "node_groups"
     if others and "component_placement" in section and "component_placement" not in raw and not reading.faults:
         nothing = not_a_mapping("`component_placement`", None, f"{_INDENTED} {', '.join(others[:3])}")
         reading.add(("component_placement",), nothing)
@@ -184,6 +191,7 @@ def _without(raw: dict[str, Any], faulty: Iterable[KeyPath], groups: list[int], 
         elif len(path) == 1 or not isinstance(raw.get(str(path[0])), (dict, list)):
             raw.pop(str(path[0]), None)
             groups = [] if path[0] == "node_groups" else groups
+            reading.groups_known = reading.groups_known and path[0] != "node_groups"
         elif path[0] == "component_placement":
             raw["component_placement"].pop(path[1], None)
         elif path[1] in groups:
