@@ -442,6 +442,8 @@ REFUSED = [
         "9:36 invalid-value: `python_interpreter_path` is '~/venv/bin/python'; it must be an absolute path",
         "write the path on the node, e.g. /opt/venv/bin/python3",
     ),
+    (placements("a: {placment: 0}"), "4:9 unknown-key: `placment` is not known here", "did you mean `placement`?"),
+    (placements("a: {Placement: 0}"), "4:9 unknown-key: `Placement` is not known here", "did you mean `placement`?"),
     (group(ENV + "    env_var: 3"), "9:11 unknown-key: `env_var` is not known here", "did you mean `env_vars`?"),
     (group(ENV + "    env_vars: A=1"), "9:21 invalid-value: 'A=1' is not a list of variables", VARIABLE),
     (group(ENV + "    env_vars:\n      - A=1"), "10:15 invalid-value: 'A=1' is not one variable", VARIABLE),
@@ -652,7 +654,7 @@ def test_all_faults_of_a_file_are_reported_together_and_in_its_order() -> None:
     assert set(found) == {
         *((4, "reversed-range"), (5, "unknown-node-group"), (5, "syntax")),
         *((6, "not-multiple"), (6, "resource-out-of-range")),
-        *((8, "reserved-label"), (9, "missing-key"), (9, "unknown-key")),
+        *((8, "reserved-label"), (9, "unknown-key")),
     }
 
 

@@ -224,7 +224,7 @@ REASONS = {
     "list index out of range": {"no-resources"},
     "Missing mandatory value": {"syntax"},
     "Allocated hardware ranks for each process: {}": {"empty-placement"},
-    "placement must be specified": {"missing-key"},
+    "placement must be specified": {"missing-key", "unknown-key"},
     "across multiple nodes": {"spans-nodes", "resource-out-of-range"},
     "must be on the same node": {"spans-nodes"},
     "Trouble finding placement": {"spans-nodes", "mixed-hardware"},

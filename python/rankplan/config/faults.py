@@ -43,7 +43,9 @@ def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -
 
     ``models`` are those whose keys can be asked for, by the last name in the path of a mapping; ``""`` for the others.
     """
-    for found in error.errors(include_url=False):
+    everything = error.errors(include_url=False)
+    unknown = {found["loc"] for found in everything if found["type"] == "extra_forbidden"}
+    for found in everything:
         context = found.get("ctx", {})
         path: KeyPath = tuple(part for part in found["loc"] if part != "[key]")
         if "text" in context:
@@ -57,6 +59,8 @@ def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -
         elif found["type"] == "missing":
             keys = _model(path[:-1], models).model_fields
             near = nearest(str(path[-1]), [str(key) for key in found["input"] if key not in keys], 0.8)
+            if (*path[:-1], near) in unknown:
+                continue  # one slip, which is told where it stands
             help = f"rename `{near}` to `{path[-1]}`" if near else f"add `{path[-1]}:` with its value"
             yield path[:-1], Diagnostic("missing-key", f"`{path[-1]}` is missing", help)
         elif found["type"].startswith("model_"):
