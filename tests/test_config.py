@@ -24,6 +24,7 @@ from rankplan import (
     load_config,
     register_hardware,
 )
+from rankplan.dialects import rlinf
 
 TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)
 
@@ -86,6 +87,8 @@ BRACKET = "close what is opened here, or put a comma between the values"
 TOKEN = "this is not YAML: while scanning for the next token found character that cannot start any token"
 TABS = "indent with blanks: YAML takes no tabs"
 UNINDENTED = "write in it, further to the right than its key: num_nodes and component_placement"
+CUT = "within the braces of YAML a comma ends a text: put the placement in quotes"
+KEYS = "use one of: node_group, placement"
 ONCE = "configure each piece once, or give them a field that tells them apart, e.g. name"
 
 # (file, "line:column code: message" of its one fault, help)
@@ -170,6 +173,11 @@ REFUSED = [
         "nodes: [{ranks: 0}]\n",
         "1:1 missing-key: the config has no `cluster` section",
         "this is an inventory: give a config, and this file with --inventory",
+    ),
+    (
+        "defaults: [two_nodes]\n",
+        "1:1 missing-key: the config has no `cluster` section",
+        "give the config that Hydra has put together: its `defaults` are not read",
     ),
     ("trainer: 1\n", "1:1 missing-key: the config has no `cluster` section", SECTION),
     ("cluster:\n", "1:1 invalid-value: `cluster` is nothing; it must be a mapping", UNINDENTED),
@@ -444,6 +452,9 @@ REFUSED = [
     ),
     (placements("a: {placment: 0}"), "4:9 unknown-key: `placment` is not known here", "did you mean `placement`?"),
     (placements("a: {Placement: 0}"), "4:9 unknown-key: `Placement` is not known here", "did you mean `placement`?"),
+    (section("  component_placement: {a: 0-1,2-3}\n"), "3:32 invalid-value: nothing is not a placement", CUT),
+    (placements("a: {placement: 0-1,2-3: 0}"), "4:24 unknown-key: `2-3` is not known here", KEYS),
+    (placements("a: {placement: 0-1,2-3}"), "4:24 unknown-key: `2-3` is not known here", CUT),
     (group(ENV + "    env_var: 3"), "9:11 unknown-key: `env_var` is not known here", "did you mean `env_vars`?"),
     (group(ENV + "    env_vars: A=1"), "9:21 invalid-value: 'A=1' is not a list of variables", VARIABLE),
     (group(ENV + "    env_vars:\n      - A=1"), "10:15 invalid-value: 'A=1' is not one variable", VARIABLE),
@@ -641,6 +652,12 @@ def test_a_number_that_is_read_as_another_text_is_shown_as_it_is_written() -> No
     with pytest.raises(PlacementError) as refused:
         loaded(placements("a: 0x7F"))
     assert refused.value.render().splitlines()[3:5] == ["4 |     a: 0x7F", "  |        ^^^^"]
+
+
+def test_nothing_is_assumed_of_a_number_of_nodes_that_cannot_be_read() -> None:
+    with pytest.raises(PlacementError) as refused:
+        rlinf.assumed_inventory({"cluster": {"num_nodes": "two", "component_placement": {"a": "7-0"}}})
+    assert [fault.code for fault in refused.value.diagnostics] == ["invalid-value", "reversed-range"]
 
 
 def test_all_faults_of_a_file_are_reported_together_and_in_its_order() -> None:

@@ -256,6 +256,13 @@ def test_gpus_per_node_that_the_nodes_do_not_have_are_told_how_many_they_have(wr
     assert refused.value.help == "write 8, leave it out if nodes differ, or use another cluster"
 
 
+def test_an_empty_device_mapping_is_shown_where_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "roll.yaml").write_text('a: {device_mapping: ""}\n')
+    with pytest.raises(PlacementError, match="the text is empty") as refused:
+        roll.plan(tmp_path / "roll.yaml", Inventory.uniform(num_nodes=1, accelerators=8))
+    assert refused.value.render().splitlines()[3:5] == ['1 | a: {device_mapping: ""}', "  |     ^^^^^^^^^^^^^^"]
+
+
 def test_faults_are_found_together_where_nobody_says_what_there_is() -> None:
     config = {"a": {"device_mapping": "[0"}, "b": {"device_mapping": "[0, 0]", "num_gpus_per_worker": 2}}
     with pytest.raises(PlacementError) as caught:

@@ -74,7 +74,7 @@ KEYS = [row for row in test_config.REFUSED if row[1].split()[1] in ("unknown-key
 def test_a_key_that_is_refused_is_marked(text: str) -> None:
     # Beside num_nodes and `cluster` a schema knows nothing of misspellings: trainers have keys of their own there.
     beside = text.startswith(
-        ("trainer:", "nodes:", "clutser:", "component_placement:", "cluster:\n  num_nodes: 2\n  componet")
+        ("trainer:", "nodes:", "defaults:", "clutser:", "component_placement:", "cluster:\n  num_nodes: 2\n  componet")
     )
     beside = beside or "\n  node_group: [" in text or "\n  component_placment: " in text
     assert bool(errors(text)) != beside

@@ -12,10 +12,15 @@ from pydantic_core import PydanticCustomError
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import did_you_mean, nearest, path_text, shown
 
+CUT = "within the braces of YAML a comma ends a text: put the placement in quotes"
+
 RESOLVE = "write the value, or give the config that Hydra has resolved"
 
 KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a value of a config."""
+
+
+RANKS = re.compile(r"[0-9: -]+")
 
 
 def fault(code: str, message: str, help: str | None = None, path: Iterable[str | int] = ()) -> PydanticCustomError:
@@ -55,7 +60,9 @@ def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -
                 yield path, diagnostic
         elif found["type"] == "extra_forbidden":
             keys = _model(path[:-1], models).model_fields
-            yield path, Diagnostic("unknown-key", f"`{path[-1]}` is not known here", did_you_mean(str(path[-1]), keys))
+            cut = found["input"] is None and RANKS.fullmatch(str(path[-1]))
+            help = CUT if cut else did_you_mean(str(path[-1]), keys)
+            yield path, Diagnostic("unknown-key", f"`{path[-1]}` is not known here", help)
         elif found["type"] == "missing":
             keys = _model(path[:-1], models).model_fields
             near = nearest(str(path[-1]), [str(key) for key in found["input"] if key not in keys], 0.8)

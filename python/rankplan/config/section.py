@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from rankplan.config.faults import KeyPath, diagnostics
+from rankplan.config.faults import CUT, RANKS, KeyPath, diagnostics
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import Document, Section, load_config
 from rankplan.config.models import (
@@ -129,6 +129,8 @@ def read_config(config: Config) -> Reading:
             help = "give the whole config, whose key `cluster` holds this mapping"
         elif (near := nearest("cluster", [str(key) for key in config if key != "cluster"], 0.8)) is not None:
             help = f"rename `{near}` to `cluster`"
+        elif "defaults" in config:
+            help = "give the config that Hydra has put together: its `defaults` are not read"
         elif "nodes" in config:
             help = "this is an inventory: give a config, and this file with --inventory"
         outer.add((), Diagnostic("missing-key", "the config has no `cluster` section", help))
@@ -169,6 +171,9 @@ def read_section(section: Any, document: Document | None = None, prefix: KeyPath
         for path, diagnostic in diagnostics(error, _MODELS):
             if diagnostic.code == "missing-key" and path == () and (near := nearest("num_nodes", others)):
                 diagnostic = replace(diagnostic, help=f"rename `{near}` to `num_nodes`")
+            if path[:1] == ("component_placement",) and isinstance(components, dict) and len(path) > 1:
+                cut = components[str(path[1])] is None and RANKS.fullmatch(str(path[1]))
+                diagnostic = replace(diagnostic, help=CUT) if cut else diagnostic
             reading.add(path, diagnostic)
         groups = _without(raw, [item["loc"] for item in error.errors()], groups, reading)
         reading.section = ClusterSection.model_validate(raw)

@@ -25,8 +25,12 @@ def plan(config: Config, inventory: Inventory, isolate_accelerator: bool = True)
 
 
 def assumed_inventory(config: Config) -> Inventory:
-    """Return an inventory of ``num_nodes`` nodes with 8 accelerators each."""
-    return Inventory.uniform(read_config(config).section.num_nodes, ASSUMED)
+    """Return an inventory of ``num_nodes`` nodes with 8 accelerators each. Raises `PlacementError` without a number."""
+    reading = read_config(config)
+    assumed = Inventory.uniform(reading.section.num_nodes, ASSUMED)
+    if not reading.num_nodes_known:
+        plan(config, assumed)  # raises that, and with it what else is wrong
+    return assumed
 
 
 def shares(config: Config, planned: Plan) -> dict[str, float | None]:
