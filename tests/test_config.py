@@ -73,7 +73,10 @@ ARMS = "node_ranks: 0\nhardware:\n  type: Arm\n  configs:\n"
 FRANKA = ARMS.replace("Arm", "Franka")
 
 # help lines of several rows
-SECTION = "add `cluster:` with num_nodes and component_placement"
+SECTION = (
+    "add `cluster:` with num_nodes and component_placement; configs of ROLL are known by roles with a device_mapping, "
+    "those of slime by flags such as actor_num_nodes"
+)
 NUMBER = "write a number such as 1"
 TEXT = "write text such as 0-7, 0-1:0-3 or all"
 LABEL = "write a name, e.g. a800; quote it if it looks like a number"
@@ -270,7 +273,21 @@ REFUSED = [
         "5:7 unknown-key: `nodegroup` is not known here",
         "did you mean `node_group`?",
     ),
-    (placements("a: [0, 1]"), "4:5 invalid-value: [0, 1] is not a placement", TEXT),
+    (
+        placements("a: [0, 1, 3]"),
+        "4:5 invalid-value: [0, 1, 3] is not a placement",
+        "a placement is a text and no list: write 0-1,3",
+    ),
+    (
+        placements("a: [0-1:0-3, 2]"),
+        "4:5 invalid-value: ['0-1:0-3', 2] is not a placement",
+        TEXT,
+    ),
+    (
+        placements("a: [0-1, 4-5:2]"),
+        "4:5 invalid-value: ['0-1', '4-5:2'] is not a placement",
+        "a placement is a text and no list: write 0-1,4-5:2",
+    ),
     (placements("a: 1.5"), "4:8 invalid-value: 1.5 is not a placement", TEXT),
     (placements("a: true"), "4:8 invalid-value: true is not a placement", TEXT),
     (placements("a:"), "4:5 invalid-value: nothing is not a placement", TEXT),
@@ -517,6 +534,11 @@ REFUSED = [
         group("node_ranks: 0\nhardware: {type: '', configs: []}"),
         "7:18 invalid-value: '' is not a hardware type",
         "write a name, e.g. Franka",
+    ),
+    (
+        group("node_ranks: 0\nhardware: {type: franka, configs: []}"),
+        "7:24 invalid-value: `franka` is not a registered hardware type, but `Franka` is",
+        "write Franka",
     ),
     (
         group("node_ranks: 0\nhardware: {type: 7, configs: []}"),

@@ -459,6 +459,7 @@ def test_roles_are_no_list(tmp_path: Path) -> None:
             "{device_mapping: [0], strategy_args: {strategy_name: [vllm]}}",
             "1:42 invalid-value: `strategy_name` is ['vllm']; it must be text",
         ),
+        ("{world_size: '4'}", "1:17 invalid-value: `world_size` is '4'; it must be a whole number of 1 or more"),
         (
             "{device_mapping: [0], strategy_args: vllm}",
             "1:41 invalid-value: `strategy_args` is 'vllm'; it must be a mapping",

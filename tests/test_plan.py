@@ -108,6 +108,8 @@ def test_a_damaged_plan_is_refused(change: Any, tmp_path: Path) -> None:
     with pytest.raises(PlacementError) as refused:
         Plan.load(path)
     assert refused.value.code == "invalid-plan"
+    if "inventory" not in json.loads(path.read_text()):
+        assert refused.value.message == "the file is not a plan: 'inventory' is missing in its content"
     assert str(path) in str(refused.value)
 
 

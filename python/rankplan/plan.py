@@ -240,9 +240,10 @@ class Plan(Mapping[str, Placements]):
             if error.code == "invalid-plan" and error.file:
                 raise
             raise _refused(error.message, file) from None
+        except KeyError as error:
+            raise _refused(f"the file is not a plan: {error} is missing in its content", file) from None
         except (
             ValueError,
-            KeyError,
             TypeError,
             AttributeError,
             OverflowError,

@@ -12,15 +12,14 @@ from pydantic_core import PydanticCustomError
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import did_you_mean, nearest, path_text, shown
 
-CUT = "within the braces of YAML a comma ends a text: put the placement in quotes"
-
-RESOLVE = "write the value, or give the config that Hydra has resolved"
-
 KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a value of a config."""
 
-
 RANKS = re.compile(r"[0-9: -]+")
+"""What a placement looks like between two commas."""
+
+CUT = "within the braces of YAML a comma ends a text: put the placement in quotes"
+RESOLVE = "write the value, or give the config that Hydra has resolved"
 
 
 def fault(code: str, message: str, help: str | None = None, path: Iterable[str | int] = ()) -> PydanticCustomError:

@@ -6,7 +6,7 @@ import json
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -28,8 +28,8 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from rankplan._core import RankSet
 from rankplan.accelerators import TYPES
-from rankplan.config.faults import KeyPath, diagnostics, fault, number
-from rankplan.config.hardware import HardwareConfig, hardware_model
+from rankplan.config.faults import RANKS, KeyPath, diagnostics, fault, number
+from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
 from rankplan.environment import RESERVED_VARIABLES
 from rankplan.errors import PlacementError, refusal
 from rankplan.words import nodes_text, shown
@@ -165,8 +165,19 @@ class ComponentEntry(Model):
     def _text(cls, value: Any) -> Any:
         number = as_int(value)
         if number is None and not isinstance(value, str):
-            raise fault("invalid-value", f"{shown(value)} is not a placement", "write text such as 0-7, 0-1:0-3 or all")
+            help = "write text such as 0-7, 0-1:0-3 or all"
+            if isinstance(value, (list, tuple)) and (ranks := _listed(value)):
+                help = f"a placement is a text and no list: write {ranks}"
+            raise fault("invalid-value", f"{shown(value)} is not a placement", help)
         return value if number is None else str(number)
+
+
+def _listed(parts: Sequence[Any]) -> str | None:
+    """Return ranks, or ranges as text, as one text; ``None`` when these are others."""
+    if all(isinstance(part, str) and RANKS.fullmatch(part) for part in parts):
+        return ",".join(parts)
+    numbers = [n for part in parts if (n := as_int(part)) is not None and 0 <= n <= LARGEST_RANK]
+    return str(RankSet(numbers)) if len(numbers) == len(parts) else None
 
 
 class EnvConfig(Model):
@@ -249,6 +260,10 @@ class Hardware(Model):
     def _a_name_of_its_own(cls, value: str) -> str:
         if not value.strip() or not value.isprintable():
             raise fault("invalid-value", f"{shown(value)} is not a hardware type", "write a name, e.g. Franka")
+        near = [known for known in hardware_types() if known.casefold() == value.casefold()]
+        if near and value not in near:
+            message = f"`{value}` is not a registered hardware type, but `{near[0]}` is"
+            raise fault("invalid-value", message, f"write {near[0]}")
         if value in _COUNTED:
             message = f"`{value}` is not a hardware type that can be configured: rankplan finds those by itself"
             raise fault("invalid-value", message, "leave `hardware` out to place on them, or use another name")

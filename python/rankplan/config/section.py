@@ -124,7 +124,10 @@ def read_config(config: Config) -> Reading:
         outer.add(("cluster",), not_a_mapping("`cluster`", section, f"{_INDENTED} num_nodes and component_placement"))
         outer.finish()
     if section is None:
-        help = "add `cluster:` with num_nodes and component_placement"
+        help = (
+            "add `cluster:` with num_nodes and component_placement; configs of ROLL are known by roles with a "
+            "device_mapping, those of slime by flags such as actor_num_nodes"
+        )
         if "component_placement" in config:
             help = "give the whole config, whose key `cluster` holds this mapping"
         elif (near := nearest("cluster", [str(key) for key in config if key != "cluster"], 0.8)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -69,6 +70,8 @@ class Reader:
         if number is None or number < least:
             message = f"`{path[-1]}` is {shown(value)}; it must be a whole number of {least} or more"
             help = RESOLVE if unresolved(value) else f"write a number such as {max(least, 1)}"
+            if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):
+                help = "write it without quotes"
             self.add(path, Diagnostic("invalid-value", message, help))
             return None
         return number
