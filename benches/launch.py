@@ -100,7 +100,7 @@ def main() -> None:
             f"Ray {ray.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, "
             f"{options.nodes} raylets; median of {options.repetitions}, least and most in brackets"
         )
-        print(f"{'n':>4}" + "".join(f"{kind:>24}" for kind in [*kinds, "launch/bare"]))
+        print(f"{'n':>4}" + "".join(f"{kind:>28}" for kind in [*kinds, "launch/bare"]))
         for size in map(int, options.sizes.split(",")):
             rows = NodePlacementStrategy([rank * options.nodes // size for rank in range(size)]).get_placement(cluster)
             times: dict[str, list[float]] = {kind: [] for kind in kinds}
@@ -116,7 +116,7 @@ def main() -> None:
                         times[kind].append(seconds)
             ratios = [ours / theirs for ours, theirs in zip(times["launch"], times["bare"], strict=True)]
             cells = [*(spread(some, " s") for some in times.values()), spread(ratios)]
-            print(f"{size:>4}" + "".join(f"{cell:>24}" for cell in cells), flush=True)
+            print(f"{size:>4}" + "".join(f"{cell:>28}" for cell in cells), flush=True)
 
 
 if __name__ == "__main__":
