@@ -128,10 +128,11 @@ def _run(
     timeout: float,
     report: Report,
 ) -> list[RankReport]:
+    reservation = cluster.reserve(planned) if any(shares.values()) else None
     groups = {}
     for component, rows in planned.items():
         report(f"launching {component}")
-        groups[component] = spec.launch(cluster, rows, component, reserve=shares[component], timeout=timeout)
+        groups[component] = spec.launch(cluster, rows, component, reservation=reservation, timeout=timeout)
     report(f"running {method}()")
     for call in [getattr(group, method)() for group in groups.values()]:
         call.wait()

@@ -1,10 +1,10 @@
-"""A method call on many ranks: sent to all at once, waited for together."""
+"""Calls on many ranks: sent to all at once and awaited together."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -14,21 +14,19 @@ from ray.exceptions import GetTimeoutError, RayError
 from rankplan._core import RankSet
 from rankplan.errors import WorkerError
 from rankplan.placement import Placement
-from rankplan.runtime import session
+from rankplan.runtime import session, timeouts
 from rankplan.runtime.faults import Fault
-
-_TICK_SECONDS = 0.5
 
 
 def as_timeout(value: Any) -> float:
-    """Return a number of seconds, of any kind, that can be waited for; raises ``ValueError`` for what is none."""
+    """Return a finite number of seconds above 0 as a float; raises ``ValueError`` for anything else."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ValueError(f"timeout is {value!r}; it must be a number of seconds above 0")
+        raise ValueError(f"timeout is {value!r}; it must be a finite number of seconds above 0")
     return float(value)
 
 
 class Unanswered(Exception):
-    """Some answers did not come in time; ``pending`` are their indices."""
+    """Some answers did not arrive in time; ``pending`` has their indices."""
 
     def __init__(self, pending: list[int]) -> None:
         super().__init__(pending)
@@ -36,36 +34,35 @@ class Unanswered(Exception):
 
 
 class Failed(Exception):
-    """Some answers are exceptions; ``faults`` has those that are known so far by index, at least one."""
+    """Some answers are exceptions; ``faults`` has at least one, by index, and the others that have arrived so far."""
 
     def __init__(self, faults: dict[int, Fault]) -> None:
         super().__init__(faults)
         self.faults = faults
 
     def culprit(self, placements: Sequence[Placement]) -> tuple[Placement, Fault, str]:
-        """Return the first rank that failed, its fault, and half a sentence on the others.
+        """Return the row of the first rank that failed, its fault, and a note on the other ranks that failed.
 
         ``placements`` has the row of each answer.
         """
         first = min(self.faults)
         ranks = {placements[index].rank for index in self.faults} - {placements[first].rank}
-        also = f" (rank {RankSet(ranks)} failed too)" if ranks else ""
+        also = f" ({ranks_text(ranks)} failed too)" if ranks else ""
         return placements[first], self.faults[first], also
 
 
 def collect(
     answers: Sequence[ray.ObjectRef[Any]], timeout: float | None, on_tick: Callable[[int], None] | None = None
 ) -> list[Any]:
-    """Wait for all answers and return them in order; ``on_tick`` is told now and then how many have come.
+    """Wait for all answers and return them in order; ``on_tick`` is called regularly with the number of answers.
 
-    Raises ``Failed`` as soon as one has failed, whatever the others are doing, and ``Unanswered`` after ``timeout``
-    seconds.
+    Raises ``Failed`` as soon as one answer is an exception, and ``Unanswered`` after ``timeout`` seconds.
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     while True:
         left = max(0.0, deadline - time.monotonic())
-        # without ticks in one go: Ray starts to fetch large answers anew each time
-        patience = left if on_tick is None else min(_TICK_SECONDS, left)
+        # without ticks wait once: Ray fetches large answers anew for each ray.get
+        patience = left if on_tick is None else min(timeouts.TICK, left)
         try:
             return list(ray.get(list(answers), timeout=None if patience == math.inf else patience))
         except GetTimeoutError:
@@ -78,10 +75,18 @@ def collect(
             raise Failed(_faults(answers) or {0: Fault.of(error)}) from None
 
 
+def outcomes(answers: Sequence[ray.ObjectRef[Any]], timeout: float) -> list[Any]:
+    """Wait at most ``timeout`` seconds; return each answer, its ``Fault`` if it is an exception, or else ``None``."""
+    ray.wait(list(answers), num_returns=len(answers), timeout=timeout)
+    done = set(_done(answers))
+    faults = _faults(answers)
+    return [faults.get(index) or (ray.get(answer) if index in done else None) for index, answer in enumerate(answers)]
+
+
 def _done(answers: Sequence[ray.ObjectRef[Any]]) -> list[int]:
     ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=0)
-    there = set(ready)
-    return [index for index, answer in enumerate(answers) if answer in there]
+    arrived = set(ready)
+    return [index for index, answer in enumerate(answers) if answer in arrived]
 
 
 def _faults(answers: Sequence[ray.ObjectRef[Any]]) -> dict[int, Fault]:
@@ -94,8 +99,14 @@ def _faults(answers: Sequence[ray.ObjectRef[Any]]) -> dict[int, Fault]:
     return faults
 
 
+def ranks_text(ranks: Iterable[int]) -> str:
+    """Return ranks as a message names them: ``rank 3``, ``ranks 0-3``."""
+    found = RankSet(ranks)
+    return f"rank{'s' if len(found) > 1 else ''} {found}"
+
+
 class Call:
-    """A call that was sent to some ranks of a group; ``wait`` brings the answers."""
+    """A call that was sent to some ranks of a group; ``wait`` returns the answers."""
 
     def __init__(
         self, component: str, method: str, placements: Sequence[Placement], answers: Sequence[ray.ObjectRef[Any]]
@@ -109,7 +120,7 @@ class Call:
         return f"<{self._component}.{self._method}() on {len(self._answers)} ranks, {state}>"
 
     def done(self) -> bool:
-        """Whether every rank has answered or failed. Raises ``WorkerError`` when the cluster was closed."""
+        """Whether every rank has answered or failed. Raises ``WorkerError`` if the cluster was closed."""
         with session.used():
             self._check_open()
             return len(_done(self._answers)) == len(self._answers)
@@ -117,21 +128,21 @@ class Call:
     def wait(self, timeout: float | None = None) -> list[Any]:
         """Return what the ranks returned, in rank order; may be called again.
 
-        Raises ``WorkerError`` as soon as one rank has failed or died (the others are left to finish) or the cluster was
-        closed, and ``TimeoutError`` when some have not answered after ``timeout`` seconds; the call goes on then.
-        ``ValueError`` for a timeout that is no number of seconds.
+        Raises ``WorkerError`` as soon as one rank has failed or died (the others continue), or if the cluster was
+        closed; ``TimeoutError`` if some ranks have not answered after ``timeout`` seconds (the call continues; 0 only
+        checks); ``ValueError`` for an invalid timeout.
         """
-        if timeout:  # with 0 it only looks
+        if timeout:
             timeout = as_timeout(timeout)
         try:
             with session.used():
                 self._check_open()
                 return collect(self._answers, timeout)
         except Unanswered as unanswered:
-            ranks = RankSet([self._placements[index].rank for index in unanswered.pending])
+            late = [self._placements[index].rank for index in unanswered.pending]
             raise TimeoutError(
-                f"{self._component}.{self._method}(): {len(ranks)} of {len(self._answers)} ranks have not answered "
-                f"after {timeout:g} s: rank {ranks}"
+                f"{self._component}.{self._method}(): {len(late)} of {len(self._answers)} ranks have not answered "
+                f"after {timeout:g} s: {ranks_text(late)}"
             ) from None
         except Failed as failed:
             row, fault, also = failed.culprit(self._placements)
@@ -148,4 +159,4 @@ class Call:
     def _check_open(self) -> None:
         if self._session != session.current():
             where = f"{self._component}.{self._method}()"
-            raise WorkerError(f"{where}: the cluster was closed, and the answers with it", self._component)
+            raise WorkerError(f"{where}: the cluster was closed before the answers were fetched", self._component)

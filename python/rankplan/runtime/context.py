@@ -1,4 +1,4 @@
-"""What a process knows about itself when it is a rank of a group."""
+"""The rank that this process is, if it is one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rankplan.placement import Placement
 
 @dataclass(frozen=True, slots=True)
 class RankContext:
-    """The place of this process: its component, its row of the plan, the configs of its robots (empty without)."""
+    """A rank: its component, its row of the plan, and the configs of its robots, if any."""
 
     component: str
     placement: Placement
@@ -21,11 +21,11 @@ _current: RankContext | None = None
 
 
 def enter(context: RankContext) -> None:
-    """Make this process the rank of that context; it stays so for as long as the process lives."""
+    """Make this process the rank of that context, for good."""
     global _current
     _current = context
 
 
 def current() -> RankContext | None:
-    """Return the context of this process, or ``None`` where it is no rank of a group (in the driver, say)."""
+    """Return the context of this process, or ``None`` if it is not a rank of a group (but the driver, say)."""
     return _current

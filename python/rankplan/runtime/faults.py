@@ -1,9 +1,8 @@
-"""What went wrong in a rank, in words: from the exceptions of users' code and of Ray to rankplan's own."""
+"""Failures of ranks: from the exceptions of the user's code and of Ray to one sentence."""
 
 from __future__ import annotations
 
 import pickle
-import re
 import traceback
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,6 +19,8 @@ from ray.exceptions import (
     TaskUnschedulableError,
 )
 
+from rankplan.runtime.ray_internals import death, memory_shortage, unloadable
+
 _Error = TypeVar("_Error", bound=Exception)
 
 _LONGEST_LINE = 1000  # characters; more is in the traceback
@@ -29,7 +30,7 @@ _LONGEST_TRACEBACK = 50_000
 class RankFailure(Exception):
     """An exception of the user's code on its way from a rank to the driver.
 
-    It carries texts, and the exception itself only as bytes: one that the driver cannot load spoils nothing then.
+    It carries text, and the exception itself as bytes: an exception the driver cannot unpickle is harmless.
     """
 
     def __init__(self, summary: str, remote_traceback: str, pickled: bytes | None) -> None:
@@ -51,7 +52,7 @@ class RankFailure(Exception):
         return cls(_summary(error), _sendable("".join(lines)), pickled)
 
     def cause(self) -> BaseException | None:
-        """Return the exception, where it can be loaded here."""
+        """Return the exception, or ``None`` if it cannot be loaded in this process."""
         try:
             error = None if self.pickled is None else pickle.loads(self.pickled)
         except Exception:
@@ -61,7 +62,7 @@ class RankFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a rank gave no answer: in one sentence, with the traceback of its process and the exception where known."""
+    """Why a rank gave no answer: one sentence, and the remote traceback and the exception if known."""
 
     reason: str
     remote_traceback: str | None = None
@@ -69,87 +70,60 @@ class Fault:
 
     @classmethod
     def of(cls, error: Exception) -> Fault:
-        """Read an exception that Ray raised in place of an answer."""
+        """Describe an exception that Ray raised instead of returning an answer."""
         if isinstance(error, RayTaskError):
             if isinstance(error.cause, RankFailure):
                 return cls(f"raised {error.cause.summary}", error.cause.remote_traceback, error.cause.cause())
             return cls(f"failed: {_summary(error)}", str(error), error.cause)
         if isinstance(error, (ActorUnschedulableError, TaskUnschedulableError)):
-            return cls("found no node: the one it is planned on has left the cluster", cause=error)
+            return cls("could not start: its node has left the cluster", cause=error)
         if isinstance(error, ActorUnavailableError):
-            # the process broke off and Ray does not know why: it takes some 15 s to declare a node dead
+            # the connection broke, and Ray does not know why: it takes about 15 s to declare a node dead
             return cls(
-                "gave no answer, its process cannot be reached: it, its node or the network is down", cause=error
+                "gave no answer, its process cannot be reached: the process, its node or the network is down",
+                cause=error,
             )
         if isinstance(error, OutOfMemoryError):
-            return cls(f"gave no answer, Ray has killed its process: {_shortage(str(error))}", cause=error)
+            return cls(f"gave no answer, Ray has killed its process: {memory_shortage(error)}", cause=error)
         if isinstance(error, RayActorError):
-            return cls(f"gave no answer, its process is gone: {_death(str(error))}", cause=error)
+            return cls(f"gave no answer, its process is gone: {death(error)}", cause=error)
         if isinstance(error, ObjectLostError):
             return cls("gave an answer that is lost: the node that held it died before it was fetched", cause=error)
-        if isinstance(error, RaySystemError) and isinstance(error.client_exc, Exception):
-            unloadable = error.client_exc
-            return cls(f"gave an answer that cannot be loaded here: {_summary(unloadable)}", cause=unloadable)
+        if isinstance(error, RaySystemError) and (cause := unloadable(error)) is not None:
+            return cls(f"gave an answer that cannot be unpickled by the driver: {_summary(cause)}", cause=cause)
         return cls(f"gave no answer: {_summary(error)}", cause=error)
 
     def noted(self, error: _Error) -> _Error:
-        """Return the error with the remote traceback, where there is one, as a note that Python prints below it."""
+        """Add the remote traceback to an error, as a note that Python prints below it, and return the error."""
         if self.remote_traceback is not None:
             error.add_note(self.remote_traceback)
         return error
 
 
 def _summary(error: BaseException) -> str:
-    """Return the type and the first line of an exception's text, as far as a line goes."""
+    """Return the type and the first line of the text of an exception."""
     if isinstance(error, RayTaskError):
-        error = error.cause  # its own first line names Ray's task, in colours
+        error = error.cause  # the first line of the error itself names Ray's task, in colour
     try:
         text = str(error).strip()
     except Exception:
-        text = "its text cannot be had"
+        text = "its text cannot be read"
     line, name = plain(text.partition("\n")[0]), type(error).__name__
     return f"{name}: {line}" if line else name
 
 
 def plain(line: str) -> str:
-    """Return a line that harms no terminal, cut where it is too long to be read."""
+    """Return a line without control characters, shortened if it is very long."""
     kept = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in kept)
 
 
 def _sendable(text: str) -> str:
-    """Return a traceback, its middle left out where it is very long, without halves of characters.
+    """Return a traceback without lone surrogates, and without its middle if it is very long.
 
-    Ray would end the process for these, which are in the names of files.
+    Ray ends a process that sends lone surrogates, which occur in the names of files.
     """
     if (left_out := len(text) - _LONGEST_TRACEBACK) > 0:
         half = _LONGEST_TRACEBACK // 2
         text = f"{text[:half]}\n... {left_out} characters left out ...\n{text[-half:]}"
     return text.encode(errors="backslashreplace").decode()
-
-
-_DEATH_HEADER = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:", "name:")
-
-
-def _death(text: str) -> str:
-    """Return what Ray's message on a dead actor says about the cause, on one line."""
-    lines = [line.strip() for line in text.splitlines()[1:]]
-    reason = " ".join(line for line in lines if line and not line.startswith(_DEATH_HEADER)) or text
-    if "its node has died" in reason:
-        why = re.search(r"terminated \w+: (.*?)( The actor never ran|$)", reason)
-        return f"its node has died ({why[1]})" if why else "its node has died"
-    if "ray.kill" in reason:
-        return "it was ended, with its group or by ray.kill"
-    if "SIGTERM" in reason:
-        return "it was ended by SIGTERM"
-    if exited := re.search(r"exit code (.+?)\.( exit_actor\(\) is called\.)?$", reason):
-        return f"it exited (code {exited[1]})"
-    if "End of file" in reason:
-        return "it ended without a word (killed, out of memory, or a crash)"
-    return reason.rsplit("Worker exit detail:", 1)[-1].split(" Some common causes")[0].strip()
-
-
-def _shortage(text: str) -> str:
-    """Return what Ray's report on a node without memory says about the node."""
-    used = re.search(r"was (\S+ used / \S+) limit", text)
-    return f"its node ran low on memory ({used[1]})" if used else "its node ran low on memory"

@@ -1,9 +1,9 @@
-"""The actor that a rank lives in.
+"""The actor that a rank runs in.
 
-It comes up bare, gets the environment of its rank, and only then loads the user's class: the module of that class
-already sees ``RANK`` and its devices when it is imported, and Ray needs no ``runtime_env`` (which doubles the time of a
-launch). ``OMP_NUM_THREADS=1``, which Ray sets in processes without reserved CPUs (as torchrun does), stays unless the
-node group's ``env_vars`` say otherwise.
+It starts without the user's code, sets the environment of its rank, and then loads the user's class. The module of the
+class therefore sees ``RANK`` and its devices when it is imported, and Ray needs no ``runtime_env``, which would double
+the launch time. ``OMP_NUM_THREADS=1``, which Ray sets in processes without reserved CPUs (as torchrun does), stays
+unless the node group's ``env_vars`` set it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,19 @@ import ray
 from rankplan.environment import expanded, rank_environment, start_variables
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
-from rankplan.runtime import context
+from rankplan.runtime import context, timeouts
 from rankplan.runtime.faults import RankFailure
 from rankplan.runtime.ports import free_block
+from rankplan.runtime.ray_internals import is_termination
 from rankplan.runtime.verify import Sighting
-
-_LEAVE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class RankSetup:
-    """What makes a host a rank: who it is, where its component meets, the variables of its node group.
+    """What makes a host a rank: its row, the address of rank 0's node, the variables of its node group.
 
-    ``hardware`` is pickled, for the modules of its models are found and may be imported only when the rank has its
-    environment. ``import_path`` are the driver's own folders of modules, in its order; what the worker logs from
-    ``log_level`` on is shown.
+    ``hardware`` is pickled, because the modules of its models must be imported after the environment is set.
+    ``import_path`` has the driver's own module folders. The worker's log is shown from ``log_level`` on.
     """
 
     component: str
@@ -61,17 +59,17 @@ class Host:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
-        return self._name  # Ray puts it before each line that this process prints
+        return self._name  # Ray prefixes it to each line that this process prints
 
     def free_block(self, choice: range, count: int) -> int | None:
-        """Return the first port of a free block here, or ``None`` where there is none; see `ports.free_block`."""
+        """Return the first port of a free block on this machine, or ``None``; see `ports.free_block`."""
         return free_block(choice, count)
 
     def start(self, setup: RankSetup, master_port: int | None, payload: bytes) -> Sighting:
         """Become the rank: ``payload`` is the pickled class with its positional and keyword arguments."""
         placement, address = setup.placement, setup.master_addr
         if master_port is None:
-            raise RankFailure.of(LaunchError(f"no port of those that were looked at is free on {address}"))
+            raise RankFailure.of(LaunchError(f"none of the ports tried is free on {address}"))
         at_start = start_variables(setup.env_vars)  # Ray has set and expanded them
         late = {name: value for name, value in setup.env_vars.items() if name not in at_start}
         env_vars = expanded(late, os.environ)
@@ -84,17 +82,17 @@ class Host:
             worker_class, args, kwargs = pickle.loads(payload)
             self._worker = worker_class(*args, **kwargs)
         except BaseException as error:
-            if hasattr(error, "ray_terminate_msg"):
-                raise  # this is how SIGTERM arrives
+            if is_termination(error):
+                raise
             raise RankFailure.of(error) from None
         return Sighting.here()
 
     def look(self) -> Sighting:
-        """Return where this process is and what it sees."""
+        """Return where this process runs and what it sees."""
         return Sighting.here()
 
     def call(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Run a method of the worker. One that is ``async`` runs to its end in the event loop of the process."""
+        """Run a method of the worker; an ``async`` one runs to completion in the event loop of the process."""
         try:
             value = getattr(self._worker, method)(*args, **kwargs)
             if inspect.iscoroutine(value):
@@ -108,7 +106,7 @@ class Host:
             raise RankFailure.of(error) from None
 
     def _event_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the one loop of this process, so that what an ``async`` method starts is there for the next."""
+        """Return the one event loop of this process: tasks of one ``async`` method continue during the next."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -121,17 +119,17 @@ HostActor: Any = ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)(Host
 
 
 def _end_after_main_thread() -> None:
-    """End this process when it does not come to its end by itself, for a thread or an exit handler that hangs.
+    """End this process if a thread or an exit handler keeps it from exiting.
 
-    Ray takes a rank that exits for dead, and would leave such a process behind.
+    Ray counts a rank that exits as dead, and would leave such a process behind.
     """
     threading.main_thread().join()
-    time.sleep(_LEAVE_SECONDS)
+    time.sleep(timeouts.EXIT)
     os._exit(1)
 
 
 def _show_logs(level: int) -> None:
-    """Bring what the worker logs from that level on to its output, whatever else is set up to log in this process."""
+    """Write the worker's log from this level on to stderr, however logging is configured in this process."""
     logger = logging.getLogger("rankplan.worker")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))

@@ -1,4 +1,4 @@
-"""Bringing up the ranks of a component, all or none."""
+"""Starting the ranks of a component, all or none."""
 
 from __future__ import annotations
 
@@ -6,38 +6,29 @@ import logging
 import sys
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 from ray import cloudpickle
-from ray._private.state import actors
 
 from rankplan._core import RankSet
 from rankplan.errors import LaunchError
-from rankplan.placement import Placement
-from rankplan.render.progress import Report
 from rankplan.runtime import session
-from rankplan.runtime.calls import Failed, Unanswered, collect
+from rankplan.runtime.calls import Failed, Unanswered, collect, ranks_text
+from rankplan.runtime.crew import Crew, LiveRank
 from rankplan.runtime.host import HostActor, RankSetup
-from rankplan.runtime.ports import PORTS
-from rankplan.runtime.reserve import NOTHING, Reservation, SchedulingStrategy, reserve
-from rankplan.runtime.seats import Seat, find_seats
-from rankplan.runtime.verify import Expectation, check
-
-if TYPE_CHECKING:
-    from ray.actor import ActorHandle
-
-    from rankplan.inventory import Inventory
-    from rankplan.runtime.cluster import Cluster
-
-_GONE_SECONDS = 10.0
+from rankplan.runtime.nodes import pinned
+from rankplan.runtime.ray_internals import has_process
+from rankplan.runtime.seats import Seat
+from rankplan.runtime.verify import check
+from rankplan.words import nodes_text
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What the ranks of a group are made of: the class, its arguments, and how many calls a rank works on at a time."""
+    """What the ranks of a group run: the class, its arguments, and how many calls a rank works on at a time."""
 
     worker_class: type
     args: tuple[Any, ...]
@@ -45,119 +36,68 @@ class Recipe:
     max_concurrency: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRank:
-    """A rank that is up, and what the plan says about it."""
+def bring_up(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) -> None:
+    """Start a rank of the crew for each seat, and verify them.
 
-    host: ActorHandle[Any]
-    expected: Expectation
-
-    def in_process(self, pid: int) -> LiveRank:
-        """Return the rank, expected in that process from now on."""
-        return replace(self, expected=replace(self.expected, pid=pid))
-
-
-@dataclass(frozen=True, slots=True)
-class Crew:
-    """The ranks of a component that are up, in rank order, what it has reserved, and its ports by machine."""
-
-    ranks: list[LiveRank]
-    reservation: Reservation
-    ports: dict[str, set[int]] = field(default_factory=dict)
-
-    def end(self) -> None:
-        """Kill the ranks, and give back what was reserved."""
-        _destroy([rank.host for rank in self.ranks])
-        self.reservation.release()
-        for machine, ports in self.ports.items():
-            PORTS.give_back(machine, ports)
-
-    def choice(self, machine: str, count: int) -> range:
-        """Take ports of a machine to find a block of ``count`` in; they are given back at the end."""
-        choice = PORTS.choice(machine, count)
-        self.ports.setdefault(machine, set()).update(choice)
-        return choice
-
-    def keep(self, machine: str, choice: range, block: range) -> None:
-        """Give all but this block of a choice back."""
-        rest = set(choice) - set(block)
-        self.ports[machine] -= rest
-        PORTS.give_back(machine, rest)
-
-
-def bring_up(
-    cluster: Cluster,
-    inventory: Inventory,
-    component: str,
-    recipe: Recipe,
-    placements: Sequence[Placement],
-    share: float | None,
-    timeout: float,
-) -> Crew:
-    """Start a rank for each row, verify them, and return them. ``inventory`` knows their node groups.
-
-    ``share`` is what each rank reserves of its accelerators; ``None`` reserves nothing. Raises ``LaunchError`` when a
-    rank does not come up within ``timeout`` seconds, or not as planned; the others are gone by then.
+    Raises ``LaunchError`` if a rank does not come up within ``timeout`` seconds, or differs from its plan. No rank is
+    left then, and the crew has ended.
     """
-    cluster.check_alive()
-    seats = find_seats(cluster, inventory, component, placements)
-    # the first answer is rank 0's too: the free port that the others wait for
-    rows = [placements[0], *placements]
-    try:
-        with session.used(), cluster.progress() as report:
-            cluster.check_open()
-            return _start(cluster, component, recipe, seats, share, timeout, report)
-    except Failed as failed:
-        row, fault, also = failed.culprit(rows)
-        error = LaunchError(
-            f"{component} rank {row.rank} (node {row.cluster_node_rank}) did not come up, so the group is not "
-            f"launched: it {fault.reason}{also}",
-            component,
-            row.rank,
-            row.cluster_node_rank,
-        )
-        raise fault.noted(error) from fault.cause
+    with session.used():
+        try:
+            _start(crew, recipe, seats, timeout)
+        except BaseException as error:
+            try:
+                if isinstance(error, Failed):
+                    crew.check_open()  # the ranks may have failed because the cluster was closed
+                    _raise_failure(crew.component, seats, error)
+                raise
+            finally:
+                crew.end()
 
 
-def _destroy(hosts: Sequence[ActorHandle[Any]]) -> None:
-    """Kill these actors, and wait until Ray says that they are dead."""
-    if not hosts or not ray.is_initialized():
-        return
-    for host in hosts:
-        ray.kill(host)
-    last_words: list[Any] = [host.look.remote() for host in hosts]
-    ray.wait(last_words, num_returns=len(last_words), timeout=_GONE_SECONDS, fetch_local=False)
+def _raise_failure(component: str, seats: Sequence[Seat], failed: Failed) -> None:
+    # the first answer is the free port, also from rank 0
+    row, fault, also = failed.culprit([seats[0].placement, *(seat.placement for seat in seats)])
+    error = LaunchError(
+        f"{component} rank {row.rank} (node {row.cluster_node_rank}) did not come up, so the group is not launched: "
+        f"it {fault.reason}{also}",
+        component,
+        row.rank,
+        row.cluster_node_rank,
+    )
+    raise fault.noted(error) from fault.cause
 
 
-def _start(
-    cluster: Cluster,
-    component: str,
-    recipe: Recipe,
-    seats: Sequence[Seat],
-    share: float | None,
-    timeout: float,
-    report: Report,
-) -> Crew:
-    """Submit everything at once, wait for it together, compare with the plan; on any error leave nothing behind."""
+def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) -> None:
+    """Submit everything at once, wait for it together, and compare it with the plan."""
+    component, first = crew.component, seats[0].placement.cluster_node_rank
+    address, machine = crew.nodes.address(first), crew.nodes.machine(first)
     name = recipe.worker_class.__name__
     parts = recipe.worker_class, recipe.args, recipe.kwargs
-    advice = "let the constructor open files, locks and connections itself"
+    advice = "open files, locks and connections in the constructor"
     payload = ray.put(_pickled(component, f"{name} or its arguments", parts, advice))
-    advice = "define the model of its type in a module, outside of any function"
+    advice = "define its model at the top level of a module"
     hardware = [_pickled(component, "the hardware of a rank", seat.hardware, advice) for seat in seats]
-    node = cluster.inventory.node(seats[0].placement.cluster_node_rank)
-    address, machine = node.ip, str(node.hostname)
+    strategies = [
+        crew.reservation.strategy(component, seat.placement) if crew.reservation else pinned(seat.node_id)
+        for seat in seats
+    ]
     import_path, log_level = _import_path(), logging.getLogger("rankplan").level or logging.INFO
-    crew = Crew([], NOTHING if share is None else reserve(cluster, component, seats, share))
 
-    def tell(done: int) -> None:
-        cluster.check_open()  # another thread may have closed it meanwhile
-        report(f"{component}: {max(0, done - 1)} of {len(seats)} ranks are up")
+    with crew.connection.progress() as report:
 
-    try:
-        for seat in seats:
-            host = _host(component, seat, crew.reservation.strategy(seat), recipe.max_concurrency)
-            crew.ranks.append(LiveRank(host, seat.expectation()))
+        def tell(done: int) -> None:
+            crew.check_open()  # another thread may have closed the cluster
+            report(f"{component}: {max(0, done - 1)} of {len(seats)} ranks are up")
+
+        for seat, strategy in zip(seats, strategies, strict=True):
+            options = {
+                "scheduling_strategy": strategy,
+                "runtime_env": seat.runtime_env(),
+                "max_concurrency": recipe.max_concurrency,
+            }
+            actor = HostActor.options(**{key: value for key, value in options.items() if value is not None})
+            crew.add(LiveRank(actor.remote(f"{component}:{seat.placement.rank}"), seat.expectation()))
         choice = crew.choice(machine, 1)
         port: ray.ObjectRef[int | None] = crew.ranks[0].host.free_block.remote(choice, 1)
         starts = []
@@ -169,45 +109,31 @@ def _start(
         except Unanswered as unanswered:
             late = {max(0, index - 1) for index in unanswered.pending}
             raise _not_up(component, crew.ranks, late, timeout) from None
-        crew.keep(machine, choice, range(master_port, master_port + 1))
-        reports = check(component, [rank.expected for rank in crew.ranks], sightings)
-        crew.ranks[:] = [rank.in_process(found.pid) for rank, found in zip(crew.ranks, reports, strict=True)]
-    except BaseException:
-        crew.end()
-        raise
-    return crew
+    crew.keep(machine, choice, range(master_port, master_port + 1))
+    reports = check(component, [rank.expected for rank in crew.ranks], sightings)
+    crew.ranks[:] = [rank.in_process(found.pid) for rank, found in zip(crew.ranks, reports, strict=True)]
+    crew.check_open()
 
 
 def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], timeout: float) -> LaunchError:
-    """Return the error that says which ranks are late, and what they are at; they must not have been killed yet."""
-    bare = {index for index in late if actors(ranks[index].host._actor_id.hex())["State"] != "ALIVE"}
+    """Return the error that names the late ranks and what they are doing; they must not have been killed yet."""
+    bare = {index for index in late if not has_process(ranks[index].host)}
     if 0 in bare:
-        late = bare  # the others wait for its port
+        late = bare  # the others wait for the port of rank 0
     states = []
-    for indices, what in ((bare, "has no process yet"), (late - bare, "is still importing or in its constructor")):
+    for indices, what in ((bare, "no process yet"), (late - bare, "still importing or constructing")):
         rows = [ranks[index].expected.placement for index in indices]
         if rows:
-            nodes = RankSet({row.cluster_node_rank for row in rows})
-            states.append(f"rank {RankSet({row.rank for row in rows})} on node {nodes} {what}")
+            nodes = nodes_text(RankSet({row.cluster_node_rank for row in rows}))
+            states.append(f"{ranks_text({row.rank for row in rows})} on {nodes}: {what}")
     first = ranks[min(late)].expected.placement
     return LaunchError(
         f"{component}: {len(late)} of {len(ranks)} ranks did not come up within {timeout:g} s, so the group is not "
-        f"launched: {', '.join(states)}; see what it waits for, or allow more time (timeout)",
+        f"launched ({'; '.join(states)}); check what blocks them, or allow more time (timeout)",
         component,
         first.rank,
         first.cluster_node_rank,
     )
-
-
-def _host(component: str, seat: Seat, strategy: SchedulingStrategy, max_concurrency: int | None) -> ActorHandle[Any]:
-    options = {
-        "scheduling_strategy": strategy,
-        "runtime_env": seat.runtime_env(),
-        "max_concurrency": max_concurrency,
-    }
-    actor = HostActor.options(**{name: value for name, value in options.items() if value is not None})
-    host: ActorHandle[Any] = actor.remote(f"{component}:{seat.placement.rank}")
-    return host
 
 
 def _pickled(component: str, what: str, parts: Any, advice: str) -> bytes:
@@ -218,7 +144,7 @@ def _pickled(component: str, what: str, parts: Any, advice: str) -> bytes:
 
 
 def _import_path() -> list[str]:
-    """Return the folders that this driver imports its own modules from: all but those of the installation itself."""
+    """Return the folders from which this driver imports its own modules, not those of the installation."""
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     folders = (Path(entry).absolute() for entry in sys.path)
     return [str(folder) for folder in folders if not any(folder.is_relative_to(path) for path in installed)]

@@ -4,67 +4,91 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+from rankplan._core import RankSet
 from rankplan.addresses import Key, Name, address_key, natural
-from rankplan.config.models import NODE_RANK_VARIABLES as NODE_RANK_VARIABLES
+from rankplan.config.models import LARGEST_RANK, NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"
-"""The Ray node label that says the same."""
+"""The Ray node label with a node's rank."""
+
+BY_ADDRESS = "the node addresses"
+"""What nodes without ranks are ordered by."""
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """What is known of a live node. ``node_id`` is Ray's; ``rank_variable`` and ``rank_label`` are as found there."""
+class FoundNode:
+    """A live node: Ray's id, what orders it, and either its entry in an inventory or the reason not to use it.
+
+    ``rank_variable`` and ``rank_label`` are as found. ``started`` is when its raylet did, by ``time.monotonic``.
+    """
 
     node_id: str
     ip: str
     hostname: str
-    rank_variable: str | None
-    rank_label: str | None
-    accelerator_type: str
-    accelerator_model: str | None
-    accelerator_ids: tuple[str, ...]
-    labels: dict[str, str]
+    rank_variable: str | None = None
+    rank_label: str | None = None
+    entry: dict[str, Any] = field(default_factory=dict)
+    fault: ClusterError | None = None
+    started: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.ip} ({self.hostname})"
 
 
-def in_order(nodes: Sequence[NodeFacts]) -> tuple[list[NodeFacts], str]:
-    """Return the nodes by node rank, and what the order was taken from.
+class MissingRanks(ClusterError):
+    """No node has some of the required node ranks yet; such a node may still join."""
 
-    Raises ``ClusterError`` when node ranks are set on some nodes only, or are not 0 to n-1, each once.
+
+def in_order(nodes: Sequence[FoundNode], num_nodes: int | None) -> tuple[list[FoundNode], str]:
+    """Return the nodes by node rank, those to use first, and what orders them.
+
+    ``num_nodes`` is how many are used, all if ``None``. Raises ``ClusterError`` if node ranks are set on some nodes
+    only, are invalid or occur twice, and ``MissingRanks`` if some of 0 to ``num_nodes - 1`` are missing. Nodes that
+    cannot be used have no known rank variable, and come last if the others have one.
     """
-    variables = [node.rank_variable for node in nodes]
-    if any(rank is not None for rank in variables):
-        return _by_rank(nodes, variables, " or ".join(NODE_RANK_VARIABLES)), "the node rank variables"
-    labels = [node.rank_label for node in nodes]
-    if any(rank is not None for rank in labels):
-        return _by_rank(nodes, labels, f"the Ray label {NODE_RANK_LABEL}"), f"the Ray label {NODE_RANK_LABEL}"
-    return sorted(nodes, key=_address_key), "the node addresses"
+    usable = [node for node in nodes if node.fault is None]
+    if any(node.rank_variable is not None for node in usable):
+        source, unusable = " or ".join(NODE_RANK_VARIABLES), [node for node in nodes if node.fault is not None]
+        ranked = _by_rank([(node, node.rank_variable) for node in usable], source, num_nodes)
+        return ranked + unusable, "the node rank variables"
+    if any(node.rank_label is not None for node in nodes):
+        source = f"the Ray label {NODE_RANK_LABEL}"
+        return _by_rank([(node, node.rank_label) for node in nodes], source, num_nodes), source
+    return sorted(nodes, key=_address_key), BY_ADDRESS
 
 
-def _by_rank(nodes: Sequence[NodeFacts], ranks: Sequence[str | None], source: str) -> list[NodeFacts]:
-    missing = [str(node) for node, rank in zip(nodes, ranks, strict=True) if rank is None]
-    if missing:
+def _by_rank(nodes: Sequence[tuple[FoundNode, str | None]], source: str, num_nodes: int | None) -> list[FoundNode]:
+    unset = [str(node) for node, rank in nodes if rank is None]
+    if unset:
         raise ClusterError(
-            f"{source} is set on {len(nodes) - len(missing)} of {len(nodes)} nodes, but not on {_few(missing)}; "
-            "set it on every node before its ray start, or on none"
+            f"{source} is set on {len(nodes) - len(unset)} of {len(nodes)} nodes, but not on {_few(unset)}; "
+            "set it on every node before its `ray start`, or on none"
         )
-    wanted = {str(rank) for rank in range(len(nodes))}
-    counts = Counter(ranks)
-    if set(counts) != wanted:
-        doubtful = {rank for rank, count in counts.items() if count > 1 or rank not in wanted}
-        wrong = [f"{node} has {rank!r}" for node, rank in zip(nodes, ranks, strict=True) if rank in doubtful]
-        due = f"{len(nodes)} nodes the ranks 0-{len(nodes) - 1}, each once" if len(nodes) > 1 else "one node the rank 0"
-        raise ClusterError(f"{source} must give the {due}, but {_few(wrong)}")
-    by_rank = {str(rank): node for node, rank in zip(nodes, ranks, strict=True)}
-    return [by_rank[str(rank)] for rank in range(len(nodes))]
+    counts = Counter(rank for _, rank in nodes)
+    wrong = [f"{node} has {text!r}" for node, text in nodes if _rank(text) is None or counts[text] > 1]
+    if wrong:
+        raise ClusterError(f"{source} must be a rank from 0 on, different on every node, but {_few(wrong)}")
+    by_rank = {_rank(text): node for node, text in nodes}
+    present = RankSet(rank for rank in by_rank if rank is not None)
+    last = present[-1] if num_nodes is None else num_nodes - 1
+    if missing := RankSet(f"0-{last}") - present:
+        raise MissingRanks(f"{source}: no node has rank {missing}; the ranks are {present}")
+    return [by_rank[rank] for rank in present]
 
 
-def _address_key(node: NodeFacts) -> tuple[Key, Name, str]:
+def _rank(text: str | None) -> int | None:
+    """Return the rank that this text is, in decimal digits without leading zeros."""
+    if text is None or not (text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_RANK))):
+        return None
+    rank = int(text)
+    return rank if str(rank) == text and rank <= LARGEST_RANK else None
+
+
+def _address_key(node: FoundNode) -> tuple[Key, Name, str]:
     return (address_key(node.ip), natural(node.hostname), node.node_id)
 
 

@@ -1,121 +1,174 @@
-"""What a live Ray cluster consists of: waits for its nodes, and looks at each one on the spot."""
+"""Finding the nodes of a live Ray cluster: waits for them to join, and looks at each one from a process there."""
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private.accelerators import get_accelerator_manager_for_resource
-from ray.exceptions import TaskUnschedulableError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, vendor
+from rankplan.config.models import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.render.progress import Report
-from rankplan.runtime.calls import Failed, Unanswered, collect
-from rankplan.runtime.node_order import NODE_RANK_LABEL, NODE_RANK_VARIABLES, NodeFacts
+from rankplan.runtime import timeouts
+from rankplan.runtime.calls import outcomes
+from rankplan.runtime.faults import Fault
+from rankplan.runtime.node_order import (
+    BY_ADDRESS,
+    NODE_RANK_LABEL,
+    FoundNode,
+    MissingRanks,
+    in_order,
+)
+from rankplan.runtime.nodes import pinned
+from rankplan.runtime.processes import age
+from rankplan.runtime.ray_internals import accelerator_managers
+from rankplan.words import counted
 
 TYPE_LABEL = "rankplan.io/accelerator-type"
-"""The Ray node label that names the accelerator type. Needed where Ray itself cannot tell (MUSA_GPU, KUNLUN_XPU)."""
+"""The Ray node label that names the accelerator type; required for types that Ray cannot detect."""
 
 MODEL_LABEL = "ray.io/accelerator-type"
-"""The Ray node label with the model, which Ray sets where it knows it."""
+"""The Ray node label with the accelerator model, which Ray sets if it knows it."""
 
-_POLL_SECONDS = 0.25
 _SOURCES = "set before `ray start`, or by the job's runtime_env"
 
+_logger = logging.getLogger("rankplan")
 
-def wait_for_nodes(num_nodes: int | None, timeout: float, report: Report) -> list[dict[str, Any]]:
-    """Return Ray's entries of the live nodes, when there are at least ``num_nodes``.
 
-    Raises ``ClusterError`` with a table of the nodes that are there after ``timeout`` seconds.
+def find_nodes(num_nodes: int | None, timeout: float, report: Report, starting: bool = True) -> list[FoundNode]:
+    """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` of them.
+
+    ``starting``: other nodes may be about to join, so nodes ordered by address are used only once no node has joined
+    for `timeouts.LAST_JOIN` seconds. Raises ``ClusterError`` if too few nodes join within ``timeout`` seconds, if their
+    ranks are contradictory, or if a node to use cannot run rankplan.
     """
     deadline = time.monotonic() + timeout
+    known: dict[str, FoundNode] = {}
     while True:
-        entries = [entry for entry in ray.nodes() if entry["Alive"]]
-        if len(entries) >= (num_nodes or 1):
-            return entries
-        if time.monotonic() >= deadline:
-            break
-        report(f"waiting for nodes: {len(entries)} of {num_nodes} are there")
-        time.sleep(_POLL_SECONDS)
+        entries = {entry["NodeID"]: entry for entry in ray.nodes() if entry["Alive"]}
+        late = time.monotonic() >= deadline
+        if len(entries) < (num_nodes or 1):
+            if late:
+                raise _too_few(num_nodes, timeout, list(entries.values()))
+            report(f"waiting for nodes: {len(entries)} of {num_nodes} have joined")
+        elif new := [entry for node_id, entry in entries.items() if node_id not in known]:
+            report(f"probing {counted(len(new), 'node')}")
+            known |= {node.node_id: node for node in _probed(new, timeout)}
+            continue
+        else:
+            nodes = [known[node_id] for node_id in entries]
+            try:
+                ordered, source = in_order(nodes, num_nodes)
+            except MissingRanks as missing:
+                if late:
+                    raise _missing(missing, nodes, timeout) from None
+                report(f"waiting for nodes: {missing}")
+            else:
+                quiet = time.monotonic() - max(node.started for node in nodes)
+                if late or not (starting and num_nodes and source == BY_ADDRESS and quiet < timeouts.LAST_JOIN):
+                    return _chosen(ordered, source, num_nodes)
+                report(f"waiting for nodes: more than {num_nodes} may be joining")
+        time.sleep(timeouts.JOIN_POLL)
+
+
+def _too_few(num_nodes: int | None, timeout: float, entries: Sequence[Mapping[str, Any]]) -> ClusterError:
     rows = "".join(f"\n  {_describe(entry)}" for entry in entries) or " none"
-    raise ClusterError(
-        f"{num_nodes} nodes are asked for (num_nodes), but after {timeout:g} s {len(entries)} are there:{rows}"
+    verb = "has" if len(entries) == 1 else "have"
+    return ClusterError(
+        f"num_nodes is {num_nodes}, but only {counted(len(entries), 'node')} {verb} joined within {timeout:g} s:{rows}"
         "\njoin the others with `ray start --address=...`, or lower num_nodes"
     )
 
 
+def _missing(missing: MissingRanks, nodes: Sequence[FoundNode], timeout: float) -> ClusterError:
+    """Return the error for ranks that are missing at the end: maybe those of nodes that cannot be used."""
+    unusable = [node.fault for node in nodes if node.fault is not None]
+    return unusable[0] if unusable else ClusterError(f"after {timeout:g} s, {missing}; start the missing nodes")
+
+
+def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None) -> list[FoundNode]:
+    """Return the first nodes of an order; raises ``ClusterError`` if one of them cannot be used."""
+    used = list(ordered[:num_nodes])
+    unused = ordered[len(used) :]
+    for node in used:
+        if node.fault is not None:
+            raise node.fault
+    _logger.info("%s, in the order of %s: %s", counted(len(used), "node"), source, ", ".join(map(str, used)))
+    if unused:
+        names = ", ".join(map(str, unused))
+        _logger.warning("using %d of %d nodes (num_nodes); not used: %s", len(used), len(ordered), names)
+    for node in unused:
+        if node.fault is not None:
+            _logger.warning("an unused node cannot run rankplan: %s", node.fault)
+    return used
+
+
 def _describe(entry: Mapping[str, Any]) -> str:
-    counts = [f"{count:g} {name}" for name, count in sorted(entry["Resources"].items()) if name in _counted()]
+    shown = {"CPU"} | {row.resource for row in VENDORS}
+    counts = [f"{count:g} {name}" for name, count in sorted(entry["Resources"].items()) if name in shown]
     return "  ".join([entry["NodeManagerAddress"], entry["NodeManagerHostname"], ", ".join(counts)])
 
 
-def _counted() -> set[str]:
-    return {"CPU"} | {row.resource for row in VENDORS}
-
-
-def look_at(entries: list[dict[str, Any]], timeout: float) -> list[NodeFacts]:
-    """Look at each of these nodes from a process there, all at once.
-
-    Raises ``ClusterError`` for a node that cannot run rankplan, or does not answer within ``timeout`` seconds.
-    """
+def _probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]:
+    """Look at each of these nodes from a process there, all at once."""
     looks = [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry) for entry in entries]
-    try:
-        facts: list[NodeFacts] = collect(looks, timeout)
-    except Failed as failed:
-        index = min(failed.faults)
-        fault, place = failed.faults[index], _describe(entries[index])
-        if isinstance(fault.cause, ClusterError):
-            raise ClusterError(f"node {place}: {fault.cause}") from None
-        if isinstance(fault.cause, TaskUnschedulableError):
-            raise ClusterError(f"node {place} has left the cluster while it was looked at") from fault.cause
-        raise ClusterError(
-            f"node {place}: looking at it {fault.reason}; rankplan must be installed on every node, in the same version"
-        ) from fault.cause
-    except Unanswered as unanswered:
-        silent = "".join(f"\n  {_describe(entries[index])}" for index in unanswered.pending)
-        raise ClusterError(f"these nodes start no process for rankplan within {timeout:g} s:{silent}") from None
-    return facts
+    nodes = []
+    for entry, found in zip(entries, outcomes(looks, timeout), strict=True):
+        node = FoundNode(
+            entry["NodeID"],
+            entry["NodeManagerAddress"],
+            entry["NodeManagerHostname"],
+            rank_label=entry["Labels"].get(NODE_RANK_LABEL),
+        )
+        if isinstance(found, dict):
+            started = time.monotonic() - found.pop("age")
+            nodes.append(replace(node, started=started, **found))
+        else:
+            nodes.append(replace(node, fault=_fault(_describe(entry), found, timeout)))
+    return nodes
 
 
-def pinned(node_id: str) -> NodeAffinitySchedulingStrategy:
-    """Return what makes Ray run a task or an actor on this node or, when the node is gone, refuse it."""
-    return NodeAffinitySchedulingStrategy(node_id, soft=False)
+def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
+    if fault is None:
+        return ClusterError(f"node {place}: it did not start a process for rankplan within {timeout:g} s")
+    if isinstance(fault.cause, ClusterError):
+        return ClusterError(f"node {place}: {fault.cause}")
+    error = ClusterError(f"node {place}: the probe {fault.reason}; install the same version of rankplan on every node")
+    error.__cause__ = fault.cause
+    return error
 
 
 @ray.remote(num_cpus=0)
-def _look(entry: dict[str, Any]) -> NodeFacts:
+def _look(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what `FoundNode` says about this node beyond Ray's own entry, and the age of its raylet."""
     resources, labels, environment = entry["Resources"], entry["Labels"], _inherited()
     row = _vendor_here(resources, labels)
-    return NodeFacts(
-        node_id=entry["NodeID"],
-        ip=entry["NodeManagerAddress"],
-        hostname=entry["NodeManagerHostname"],
-        rank_variable=next((environment[name] for name in NODE_RANK_VARIABLES if name in environment), None),
-        rank_label=labels.get(NODE_RANK_LABEL),
-        accelerator_type=row.accelerator_type if row else NO_ACCEL,
-        accelerator_model=labels.get(MODEL_LABEL) if row else None,
-        accelerator_ids=_ids(row, int(resources[row.resource]), environment) if row else (),
-        labels={name: value for name, value in labels.items() if not name.startswith(("ray.io/", "rankplan.io/"))},
-    )
+    kept = {name: value for name, value in labels.items() if not name.startswith(("ray.io/", "rankplan.io/"))}
+    found = {"ip": entry["NodeManagerAddress"], "hostname": entry["NodeManagerHostname"], "labels": kept}
+    found["accelerator_type"] = row.accelerator_type if row else NO_ACCEL
+    if row and (ids := _ids(row, int(resources[row.resource]), environment)):
+        found |= {"accelerator_model": labels.get(MODEL_LABEL), "accelerator_ids": list(ids)}
+    variable = next((environment[name] for name in NODE_RANK_VARIABLES if name in environment), None)
+    return {"rank_variable": variable, "entry": found, "age": age(os.getppid())}
 
 
 def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> Vendor | None:
-    """Return whose accelerators this node has: what its label says, else what Ray found here."""
+    """Return the vendor of this node's accelerators: from its label, or else as Ray detected it."""
     if TYPE_LABEL in labels:
         return _declared(labels[TYPE_LABEL], resources)
-    counted = {row.resource for row in VENDORS if resources.get(row.resource)}
-    managers: set[Any] = {get_accelerator_manager_for_resource(resource) for resource in counted} - {None}
-    found = [row for row in VENDORS if row.manager in {manager.__name__ for manager in managers}]
+    managers = accelerator_managers({row.resource: resources.get(row.resource, 0) for row in VENDORS})
+    found = [row for row in VENDORS if row.manager in managers]
     if len(found) > 1:
         counts = " and ".join(f"{resources[row.resource]:g} {row.resource}" for row in found)
         types = " or ".join(f"--labels={TYPE_LABEL}={row.accelerator_type}" for row in found)
-        raise ClusterError(f"it has {counts}, and a node has one type for rankplan; start Ray there with {types}")
+        raise ClusterError(f"it has {counts}, but a node must have one accelerator type; start Ray there with {types}")
     return found[0] if found else None
 
 
@@ -126,24 +179,24 @@ def _declared(accelerator_type: str, resources: Mapping[str, float]) -> Vendor |
         raise ClusterError(f"the Ray label {TYPE_LABEL}: {unknown}") from None
     if row is not None and not resources.get(row.resource):
         raise ClusterError(
-            f"the Ray label {TYPE_LABEL} says {accelerator_type}, but Ray counts no {row.resource} there; start Ray "
+            f"the Ray label {TYPE_LABEL} is {accelerator_type}, but Ray counts no {row.resource} there; start Ray "
             f"with their number, e.g. {_counting(row, 8)}, or without the label"
         )
     return row
 
 
 def _counting(row: Vendor, number: int) -> str:
-    """Return the option that makes `ray start` count so many of them."""
+    """Return the option of ``ray start`` that declares this many accelerators."""
     return f"--num-gpus={number}" if row.resource == "GPU" else f"--resources='{{\"{row.resource}\": {number}}}'"
 
 
 def _ids(row: Vendor, count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the node's own ids of its accelerators: those of the mask that Ray was started under, else from 0 on."""
-    if spoilt := row.disturbed(environment):
-        others = " ".join(f"{name}={value}" for name, value in spoilt.items())
+    """Return the node's own ids of its accelerators: those in the mask that Ray was started under, or else 0, 1, ..."""
+    if disturbing := row.disturbed(environment):
+        others = " ".join(f"{name}={value}" for name, value in disturbing.items())
         raise ClusterError(
-            f"its processes start with {others} ({_SOURCES}), which has a say in the devices that they see; leave it "
-            f"out, and choose {row.maker} devices by {row.visibility} alone"
+            f"its processes start with {others} ({_SOURCES}), which changes the devices they see; unset it, and "
+            f"select {row.maker} devices with {row.visibility} only"
         )
     ids = row.shown(environment)
     if ids is None:
@@ -151,14 +204,14 @@ def _ids(row: Vendor, count: int, environment: Mapping[str, str]) -> tuple[str, 
     if len(ids) < count:
         raise ClusterError(
             f"its processes start with {row.visibility}={environment[row.visibility]} ({_SOURCES}), which names "
-            f"{len(ids)} device(s), but Ray counts {count} {row.resource}; name each device once, with commas between, "
-            f"or start Ray with {_counting(row, len(ids))}"
+            f"{counted(len(ids), 'device')}, but Ray counts {count} {row.resource}; name each device once, separated "
+            f"by commas, or start Ray with {_counting(row, len(ids))}"
         )
     return ids[:count]
 
 
 def _inherited() -> dict[str, str]:
-    """Return the environment that this process was started with: Ray may have changed it for the task since."""
+    """Return the environment that this process was started with: Ray may have changed it for the task."""
     try:
         block = Path("/proc/self/environ").read_bytes()
     except OSError:

@@ -1,7 +1,8 @@
-"""The processes of this machine, as /proc shows them; on a system without it none are found."""
+"""The processes of this machine, read from /proc; none are found on a system without it."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -9,23 +10,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankplan.runtime import timeouts
+
 _PROC = Path("/proc")
-_POLL_SECONDS = 0.02
-_KILLED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process. ``started`` (in clock ticks) tells it from a later one that got the same ``pid``."""
+    """A process. ``started`` (in clock ticks since boot) distinguishes it from a later process with the same pid."""
 
     pid: int
     started: int
 
 
 def family(variable: str) -> set[Process]:
-    """Return the processes that were started with this ``NAME=value`` in their environment, and all below them.
+    """Return the processes that were started with this ``NAME=value`` in their environment, and their descendants.
 
-    Those below count because a process that sets its title, as Ray's do, may overwrite what shows its environment.
+    A process that sets its title, as Ray's do, may overwrite the environment that /proc shows.
     """
     running = _running()
     found = {process for process in running if _started_with(process.pid, variable.encode())}
@@ -38,32 +39,47 @@ def family(variable: str) -> set[Process]:
 
 
 def end(processes: set[Process], patience: float) -> None:
-    """Wait ``patience`` seconds for these processes to end by themselves, and kill those that are left."""
+    """Wait ``patience`` seconds for these processes to end by themselves, then kill the others."""
     left = left_after(processes, patience)
     for process in left:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
-    left_after(left, _KILLED_SECONDS)
+    left_after(left, timeouts.PROCESS_KILL)
 
 
 def left_after(processes: set[Process], seconds: float) -> set[Process]:
-    """Wait until these processes have ended, but not longer than ``seconds``; return those that have not."""
+    """Wait at most ``seconds`` until these processes have ended; return those that have not."""
     deadline = time.monotonic() + seconds
     while (left := _running().keys() & processes) and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS)
+        time.sleep(timeouts.PROCESS_POLL)
     return left
 
 
 def _running() -> dict[Process, int]:
-    """Return the processes that have not ended, each with the process id of its parent."""
+    """Return the running processes, each with the process id of its parent."""
     running = {}
     for stat in _PROC.glob("[0-9]*/stat"):
         with suppress(OSError):
-            # the name before the last ")" may hold anything
-            state, parent, *rest = stat.read_text().rpartition(")")[2].split()
+            state, parent, started = _stat(stat)
             if state not in "ZX":
-                running[Process(int(stat.parent.name), int(rest[17]))] = int(parent)
+                running[Process(int(stat.parent.name), started)] = parent
     return running
+
+
+def _stat(file: Path) -> tuple[str, int, int]:
+    """Return the state, the parent and the start of a process."""
+    # the name in parentheses may contain anything
+    state, parent, *rest = file.read_text().rpartition(")")[2].split()
+    return state, int(parent), int(rest[17])
+
+
+def age(pid: int) -> float:
+    """Return the seconds since a process started, infinity if unknown."""
+    try:
+        uptime = float((_PROC / "uptime").read_text().split()[0])
+        return uptime - _stat(_PROC / str(pid) / "stat")[2] / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return math.inf
 
 
 def _started_with(pid: int, variable: bytes) -> bool:

@@ -1,231 +1,302 @@
-"""What a component reserves with Ray: shares of its accelerators and CPUs, in one placement group a node."""
+"""Reservations: whole accelerators and CPUs that Ray keeps for some components, in one placement group per node."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from rankplan.accelerators import vendor
 from rankplan.errors import LaunchError
-from rankplan.runtime.holders import (
-    Holder,
-    Short,
-    check_shares,
-    filler_name,
-    group_name,
-    in_pieces,
-    node_holders,
-    on_its_way,
-    shortage,
-)
-from rankplan.runtime.probe import pinned
-from rankplan.runtime.seats import Seat
-from rankplan.runtime.shares import UNIT, Demand, accelerators_of, demands_of
+from rankplan.placement import Placement
+from rankplan.runtime import session, timeouts
+from rankplan.runtime.connection import Connection, Owner
+from rankplan.runtime.faults import plain
+from rankplan.runtime.nodes import Nodes
+from rankplan.runtime.ray_internals import available_resources, granted
 
-if TYPE_CHECKING:
-    from rankplan.runtime.cluster import Cluster
+_MOST_ROWS = 20
+_ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
 
-SchedulingStrategy: TypeAlias = NodeAffinitySchedulingStrategy | PlacementGroupSchedulingStrategy
-
-_SETTLE_SECONDS = 1.0
-_RETURN_SECONDS = 5.0  # what nobody is known to hold may have been given back, and be on its way
-_ANSWER_SECONDS = 10.0
-_VIEW_SECONDS = 0.5  # at most, until what was given back is in Ray's view: some of it may be others' own
-_POLL_SECONDS = 0.02
-_ONE_AT_A_TIME = threading.Lock()
+_claimed: dict[tuple[str, int], str] = {}  # accelerators (Ray's node id, local index) that this program has reserved
+_claiming = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """The placement groups of a component, by Ray's id of their node; without any, nothing is reserved."""
+@dataclass(slots=True)
+class Need:
+    """What a reservation takes of one node.
 
-    groups: Mapping[str, tuple[PlacementGroup, Demand]]
+    ``processes`` is, for each accelerator (by local index), the number of processes whose first accelerator it is; for
+    ``None``, the number of processes without an accelerator of their own. ``resource`` is Ray's name of an accelerator.
+    """
 
-    def strategy(self, seat: Seat) -> SchedulingStrategy:
-        """Return what makes Ray start a rank on its node: in the bundle of its first accelerator, if it holds one."""
-        if seat.node_id not in self.groups:
-            return pinned(seat.node_id)
-        group, demand = self.groups[seat.node_id]
-        own = accelerators_of(seat)
-        index = sorted(demand.shares).index(own[0][1]) if own else len(demand.shares)
-        return PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
+    resource: str | None
+    processes: dict[int | None, int] = field(default_factory=dict)
+
+    @property
+    def accelerators(self) -> list[int]:
+        """Local indices of the accelerators, ascending."""
+        return sorted(index for index in self.processes if index is not None)
+
+    def bundles(self) -> list[dict[str, float]]:
+        """Return a bundle for each accelerator, and then one for the processes without."""
+        bundles = [{str(self.resource): 1, "CPU": self.processes[index]} for index in self.accelerators]
+        bundles += [{"CPU": self.processes[None]}] if None in self.processes else []
+        return [{name: count for name, count in bundle.items() if count} for bundle in bundles]
+
+    def bundle(self, accelerator: int | None) -> int:
+        """Return the index of the bundle of this accelerator."""
+        return len(self.accelerators) if accelerator is None else self.accelerators.index(accelerator)
+
+    def totals(self) -> dict[str, float]:
+        """Return the amount of each of Ray's resources."""
+        accelerators = {str(self.resource): float(len(self.accelerators))} if self.accelerators else {}
+        return {**accelerators, "CPU": float(sum(self.processes.values()))}
+
+
+class Reservation(Owner):
+    """Whole accelerators, and a CPU per process, that Ray keeps for some components; made by ``Cluster.reserve``.
+
+    Groups are launched in it with ``launch(..., reservation=...)``, and leave it unchanged when they are shut down.
+    ``release()``, leaving ``with``, or closing the cluster shuts down the groups that still run in it, then returns
+    everything to Ray.
+    """
+
+    def __init__(self, connection: Connection, nodes: Nodes, components: Mapping[str, Sequence[Placement]]) -> None:
+        super().__init__()
+        self.connection = connection
+        self._nodes = nodes
+        self._needs = _needs(nodes, components)
+        self._groups: dict[int, PlacementGroup] = {}
+        self._claims: list[tuple[str, int]] = []
+        self.components = tuple(components)
+        """Names of the components that it was made for."""
+
+    def __repr__(self) -> str:
+        state = "released" if self._ended else f"on {len(self._groups)} nodes"
+        return f"<Reservation for {self._who}, {state}>"
+
+    @property
+    def _who(self) -> str:
+        more = [f"{len(self.components) - 4} more"] if len(self.components) > 4 else []
+        return " + ".join([*self.components[:4], *more])
+
+    def check_open(self) -> None:
+        """Raise ``LaunchError`` if it was released, or the cluster was closed."""
+        self.connection.check_open()
+        if self._ended:
+            raise LaunchError(
+                f"the reservation for {self._who} was released; launch before release(), inside its `with`"
+            )
 
     def release(self) -> None:
-        """Give everything back; the ranks must have ended."""
-        if ray.is_initialized():
-            for group, _ in self.groups.values():
+        """Shut down the groups that run in it and return everything to Ray; may be called again."""
+        self.end_owned()
+        self.connection.disown(self)
+        groups, self._groups = self._groups, {}
+        if self.connection.is_current:
+            for group in groups.values():
                 remove_placement_group(group)
+        with _claiming:
+            while self._claims:
+                del _claimed[self._claims.pop()]
+
+    end = release
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def strategy(self, component: str, row: Placement) -> PlacementGroupSchedulingStrategy:
+        """Return the strategy that starts a rank in the bundle of its first accelerator.
+
+        Raises ``LaunchError`` if the component or the row is outside of the reservation.
+        """
+        if component not in self.components:
+            raise LaunchError(
+                f"{component} is outside of the reservation, which was made for {self._who}; launch it under one of "
+                "these names, or reserve it too",
+                component,
+            )
+        own = _accelerators(row)
+        first = own[0][1] if own else None
+        need = self._needs.get(row.cluster_node_rank)
+        outside = [
+            f"accelerator {index} of node {node}"
+            for node, index in own
+            if node not in self._needs or index not in self._needs[node].processes
+        ]
+        if outside or need is None or first not in need.processes:
+            what = ", ".join(outside) or f"a process of node {row.cluster_node_rank} without an accelerator of its own"
+            raise LaunchError(
+                f"{component} rank {row.rank} (node {row.cluster_node_rank}) needs {what}, which is outside of the "
+                f"reservation for {self._who}; launch the component of the plan that was reserved",
+                component,
+                row.rank,
+                row.cluster_node_rank,
+            )
+        group = self._groups[row.cluster_node_rank]
+        return PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=need.bundle(first))
+
+    def fill(self) -> None:
+        """Ask Ray for everything, node after node; raises ``LaunchError`` if something does not fit.
+
+        All drivers ask for nodes in the same order, so of several that want the same nodes, the one that gets the first
+        contested node is not held up by the others on any later one.
+        """
+        self._claim()
+        total = _total_resources()
+        for rank, need in self._needs.items():
+            there = total.get(self._nodes.ids[rank], {})
+            if any(count > there.get(name, 0) for name, count in need.totals().items()):
+                raise self._refused(rank)
+        for rank in self._needs:
+            self._ask(rank)
+        self.check_open()
+
+    def _claim(self) -> None:
+        """Claim the accelerators within this program: Ray counts those of a node, but does not tell them apart."""
+        with _claiming:
+            for rank, need in self._needs.items():
+                for index in need.accelerators:
+                    place = self._nodes.ids[rank], index
+                    if place in _claimed:
+                        raise self._error(
+                            rank,
+                            f"accelerator {index} of node {rank} is reserved by this program for {_claimed[place]}; "
+                            "reserve these components together, or release the other reservation first",
+                        )
+                    _claimed[place] = self._who
+                    self._claims.append(place)
+
+    def _ask(self, rank: int) -> None:
+        """Reserve what is needed of a node."""
+        started = time.monotonic()
+        while True:
+            self.check_open()
+            self._groups[rank] = self._requested(rank)
+            while (answer := granted(self._groups[rank])) is None:
+                if time.monotonic() - started > timeouts.GRANT:
+                    place = f"node {rank} ({self._nodes.address(rank)})"
+                    raise self._error(rank, f"{place} did not answer within {timeouts.GRANT:g} s")
+                time.sleep(timeouts.GRANT_POLL)
+            if answer:
+                return
+            remove_placement_group(self._groups.pop(rank))
+            if time.monotonic() - started > timeouts.SETTLE:
+                raise self._refused(rank)
+            time.sleep(timeouts.RETRY)
+
+    def _requested(self, rank: int) -> PlacementGroup:
+        bundles = self._needs[rank].bundles()
+        pins = [{"ray.io/node-id": self._nodes.ids[rank]}] * len(bundles)
+        name = f"{self._who} (rankplan {uuid.uuid4().hex[:8]})"  # unique, as Ray requires
+        group: PlacementGroup = placement_group(bundles, name=name, bundle_label_selector=pins)
+        return group
+
+    def _refused(self, refused: int) -> LaunchError:
+        """Return the error with a table of what is missing on this node and on those not yet asked."""
+        total, available, holders = _total_resources(), available_resources(), _holders()
+        rows: list[tuple[str, ...]] = [("node", "resource", "needed", "available", "total", "held by")]
+        for rank in (rank for rank in self._needs if rank not in self._groups):
+            node_id, totals = self._nodes.ids[rank], self._needs[rank].totals()
+            if node_id not in total:
+                rows.append((str(rank), "all", "", "", "", "the node has left the cluster"))
+                continue
+            free, there, held = available.get(node_id, {}), total[node_id], holders.get(node_id, {})
+            short = [name for name, needed in totals.items() if needed > free.get(name, 0)]
+            for name in short or (list(totals)[:1] if rank == refused else ()):
+                counts = totals[name], free.get(name, 0), there.get(name, 0)
+                taken = {who: found[name] for who, found in held.items() if name in found}
+                taken["others"] = round(counts[2] - counts[1] - sum(taken.values()), 4)
+                most = sorted((item for item in taken.items() if item[1] > 0), key=lambda item: -item[1])
+                who = ", ".join(f"{count:g} by {name}" for name, count in most)
+                who += "" if short else " (what is available is not whole)"
+                rows.append((str(rank), name, *(f"{count:g}" for count in counts), who))
+        return self._error(refused, f"too little is available\n{_table(rows)}\n{_ADVICE}")
+
+    def _error(self, node: int, why: str) -> LaunchError:
+        component = self.components[0] if len(self.components) == 1 else None
+        return LaunchError(f"cannot reserve {self._who}: {why}", component, node=node)
 
 
-NOTHING = Reservation({})
+def make_reservation(
+    connection: Connection, nodes: Nodes, components: Mapping[str, Sequence[Placement]]
+) -> Reservation:
+    """Reserve the accelerators of these components, by their rows, and a CPU for each process.
 
-
-def reserve(cluster: Cluster, component: str, seats: Sequence[Seat], share: float) -> Reservation:
-    """Reserve, for each rank, this share of each of its accelerators and of one CPU.
-
-    All or nothing, and at once: raises ``LaunchError`` with a table, node by node, when it does not fit.
+    All or nothing: raises ``LaunchError`` within about a second if it does not fit.
     """
-    demands = demands_of(cluster, component, seats, round(share * UNIT))
-    firsts = {seat.node_id: seat.placement for seat in reversed(seats)}
-    try:
-        with _ONE_AT_A_TIME:
-            holders = node_holders()
-            check_shares(demands, holders)
-            return _placed(component, demands, holders)
-    except Short as short:
-        first = firsts.get(short.demands[0].node_id, seats[0].placement)
-        raise LaunchError(
-            f"{component} cannot reserve its shares (reserve={share:g}), so the group is not launched:\n"
-            f"{short.table()}\nreserve less, end what holds the rest, place it elsewhere, or launch without reserve",
-            component,
-            first.rank,
-            short.demands[0].node_rank,
-        ) from None
-
-
-def _placed(component: str, demands: Sequence[Demand], holders: Mapping[str, Sequence[Holder]]) -> Reservation:
-    started = time.monotonic()
-    with _filled(component, demands, holders) as filled:
+    connection.check_alive()
+    reservation = Reservation(connection, nodes, components)
+    with session.used(), connection.progress() as report:
+        connection.own(reservation)
         try:
-            return _reserved(component, demands, _SETTLE_SECONDS if filled else _RETURN_SECONDS)
-        except Short:
-            if not filled:
-                raise
-    # what filled was in the way, or is named as a holder
-    _await_view(demands)
-    return _reserved(component, demands, max(_SETTLE_SECONDS, _RETURN_SECONDS - (time.monotonic() - started)))
-
-
-def _reserved(component: str, demands: Sequence[Demand], patience: float) -> Reservation:
-    groups: dict[str, tuple[PlacementGroup, Demand]] = {}
-    reservation = Reservation(groups)
-    try:
-        for demand in demands:
-            group = _pinned_group(demand.bundles(), group_name(component, demand.shares), demand.node_id)
-            groups[demand.node_id] = (group, demand)
-        _await(groups, patience)
-        # another driver may have looked at the same moment
-        check_shares(demands, node_holders({group.id.hex() for group, _ in groups.values()}))
-    except BaseException:
-        reservation.release()
-        raise
+            report(f"reserving {len(reservation._needs)} nodes")
+            reservation.fill()
+        except BaseException:
+            reservation.release()
+            raise
     return reservation
 
 
-def _pinned_group(bundles: list[dict[str, float]], name: str, node_id: str) -> PlacementGroup:
-    pins = [{"ray.io/node-id": node_id}] * len(bundles)
-    group: PlacementGroup = placement_group(bundles, name=name, bundle_label_selector=pins)
-    return group
+def _needs(nodes: Nodes, components: Mapping[str, Sequence[Placement]]) -> dict[int, Need]:
+    """Return what the components need of each node, in node order."""
+    needs: dict[int, Need] = {}
+
+    def count(node: int, accelerator: int | None, processes: int) -> None:
+        if node not in needs:
+            row = vendor(nodes.inventory.node(node).accelerator_type)
+            needs[node] = Need(row.resource if row else None)
+        held = needs[node].processes
+        held[accelerator] = held.get(accelerator, 0) + processes
+
+    for rows in components.values():
+        for row in rows:
+            own = _accelerators(row)
+            if not own:
+                count(row.cluster_node_rank, None, 1)
+            for place, (node, index) in enumerate(own):
+                count(node, index, int(place == 0))
+    return dict(sorted(needs.items()))
 
 
-@contextmanager
-def _filled(component: str, demands: Sequence[Demand], holders: Mapping[str, Sequence[Holder]]) -> Iterator[bool]:
-    """Take for a moment what accelerators have beside their shares: Ray would put shares of several on one.
-
-    It takes the accelerator where the least is left. No two rests that are larger than their shares go on one; exact
-    halves would, and wedges that are a little larger keep these apart. Yields whether something is taken.
-    """
-    fillers: list[PlacementGroup] = []
-    wedges: list[PlacementGroup] = []
-
-    def take(groups: list[PlacementGroup], demand: Demand, amounts: Iterable[int]) -> None:
-        bundles = [{str(demand.resource): amount / UNIT} for amount in sorted(amounts, reverse=True)]
-        if bundles:
-            groups.append(_pinned_group(bundles, filler_name(component), demand.node_id))
-
-    halves = {}
-    _await_view(demands)
-    try:
-        for demand in demands:
-            rests = _rests(demand, holders.get(demand.node_id, ()))
-            take(fillers, demand, [rest for rest, share in rests if rest > share])
-            same = [rest for rest, share in rests if rest == share > 1]
-            halves[demand.node_id] = same if len(same) > 1 else []
-            take(wedges, demand, [half + 1 for half in halves[demand.node_id]])
-        there = _all_there([*fillers, *wedges])
-        if there and wedges:
-            for demand in demands:
-                take(fillers, demand, [half - 1 for half in halves[demand.node_id]])
-            there = _all_there(fillers)
-        if not there:
-            _empty(fillers)
-        if wedges or not there:
-            _empty(wedges)
-            _await_view(demands)
-        yield bool(fillers)
-    finally:
-        _empty(fillers)
-        _empty(wedges)
+def _accelerators(row: Placement) -> list[tuple[int, int]]:
+    """Return the accelerators of a process's own, as (node rank, local index)."""
+    return row.devices if row.num_accelerators else []
 
 
-def _await_view(demands: Sequence[Demand]) -> None:
-    """Wait until Ray's view has all that no placement group holds; what it refuses before, it tries again later."""
-    started = time.monotonic()
-    while time.monotonic() - started < _VIEW_SECONDS and on_its_way(demands):
-        time.sleep(_POLL_SECONDS)
+def _total_resources() -> dict[str, dict[str, float]]:
+    return {entry["NodeID"]: entry["Resources"] for entry in ray.nodes() if entry["Alive"]}
 
 
-def _rests(demand: Demand, holders: Iterable[Holder]) -> list[tuple[int, int]]:
-    """Return, for each accelerator that is shared, what it has beside the share that is needed, and this share."""
-    taken: dict[int, int] = {}
-    for holder in holders:
-        for index, share in holder.shares.items():
-            taken[index] = taken.get(index, 0) + share
-    shares = {index: demand.shares.get(index, 0) for index in {*taken, *demand.shares}}
-    return [(UNIT - taken.get(index, 0) - share, share) for index, share in shares.items()]
+def _holders() -> dict[str, dict[str, dict[str, float]]]:
+    """Return what placement groups hold: by node id, name of the group and resource. Names may be anything."""
+    holders: dict[str, dict[str, dict[str, float]]] = {}
+    for group_id, entry in placement_group_table().items():
+        for bundle, node_id in entry["bundles_to_node_id"].items() if entry["state"] == "CREATED" else ():
+            who = plain(entry["name"]) or f"placement group {group_id[:8]}"
+            held = holders.setdefault(node_id, {}).setdefault(who, {})
+            for resource, amount in entry["bundles"][bundle].items():
+                held[resource] = held.get(resource, 0) + amount
+    return holders
 
 
-def _all_there(groups: Iterable[PlacementGroup]) -> bool:
-    return all(group.wait(_SETTLE_SECONDS) for group in groups)
-
-
-def _empty(groups: list[PlacementGroup]) -> None:
-    while groups:
-        remove_placement_group(groups.pop())
-
-
-def _await(groups: Mapping[str, tuple[PlacementGroup, Demand]], patience: float) -> None:
-    """Wait until every placement group is there; raises ``Short`` as soon as it is sure that some cannot be.
-
-    Where it is not sure, after ``patience`` seconds.
-    """
-    own = {group.id.hex() for group, _ in groups.values()}
-    started = time.monotonic()
-    while True:
-        table = placement_group_table()
-        entries = [(table[group.id.hex()], demand) for group, demand in groups.values()]
-        waiting = [(entry, demand) for entry, demand in entries if entry["state"] != "CREATED"]
-        if not waiting:
-            return
-        states = {entry["stats"]["scheduling_state"] for entry, _ in waiting}
-        hopeless = "INFEASIBLE" in states and states <= {"INFEASIBLE", "NO_RESOURCES"}
-        waited = time.monotonic() - started
-        if hopeless or waited > _SETTLE_SECONDS:
-            short, sure = shortage([demand for _, demand in waiting], node_holders(own))
-            if short.rows and sure:
-                raise short
-            if short.rows and waited > patience:
-                raise _without(groups, [demand for _, demand in waiting])
-        if waited > _ANSWER_SECONDS:
-            raise in_pieces([demand for _, demand in waiting], ", or the node does not answer")
-        time.sleep(_POLL_SECONDS)
-
-
-def _without(groups: Mapping[str, tuple[PlacementGroup, Demand]], waiting: Sequence[Demand]) -> Short:
-    """Give these groups back and return what was missing without them: Ray counts what it tries to place as taken."""
-    Reservation(groups).release()
-    started = time.monotonic()
-    while True:
-        short, _ = shortage(waiting, node_holders())
-        if not short.rows:
-            return in_pieces(waiting)
-        if time.monotonic() - started > _SETTLE_SECONDS:
-            return short
-        time.sleep(_POLL_SECONDS)
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    shown = rows[: 1 + _MOST_ROWS]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+    more = [f"and {len(rows) - len(shown)} more rows"] if len(rows) > len(shown) else []
+    return "\n".join(f"  {line}" for line in [*lines, *more])

@@ -1,4 +1,4 @@
-"""The worker of ``rankplan run`` when no other is given."""
+"""The default worker of ``rankplan run``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rankplan.runtime.worker import Worker
 
 
 class RollCall(Worker):
-    """Answers when it is called, and does nothing else."""
+    """Reports its process id."""
 
     def run(self) -> int:
         """Return the process id."""

@@ -1,4 +1,4 @@
-"""Is every rank where the plan says, and does it see what the plan says? Asked of the processes themselves."""
+"""Verification: each rank reports where it runs and what it sees, and that is compared with the plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankplan.placement import Placement
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What a rank finds when it looks at itself: Ray's id of its node, its process id, its environment."""
+    """What a rank reports about itself: Ray's id of its node, its process id, its environment."""
 
     node_id: str
     pid: int
@@ -24,14 +24,14 @@ class Sighting:
 
     @classmethod
     def here(cls) -> Sighting:
-        """Look at this process."""
+        """Return the report of this process."""
         environment = {name: os.environ[name] for name in RESERVED_VARIABLES if name in os.environ}
         return cls(ray.get_runtime_context().get_node_id(), os.getpid(), environment)
 
 
 @dataclass(frozen=True, slots=True)
 class RankReport:
-    """A rank that was found as planned: where it runs, and the ids of the devices it sees (those of its node)."""
+    """A rank that matches its plan: where it runs, and the devices it sees, by the ids of its node."""
 
     component: str
     rank: int
@@ -42,9 +42,9 @@ class RankReport:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the plan says about a rank: Ray's id of its node, and the variables that the plan decides.
+    """What the plan says about a rank: Ray's id of its node, and its environment variables.
 
-    ``pid`` is the process that the rank was launched in, once it is.
+    ``pid`` is the process that the rank was launched in, ``None`` before the launch is complete.
     """
 
     placement: Placement
@@ -53,26 +53,26 @@ class Expectation:
     pid: int | None = None
 
     def differences(self, found: Sighting) -> list[str]:
-        """Return each difference between plan and process in words."""
+        """Return a description of each difference between plan and process."""
         differences = []
         if found.node_id != self.node_id:
-            differences.append(f"runs on Ray node {found.node_id}, planned is {self.node_id}")
+            differences.append(f"runs on Ray node {found.node_id}, expected {self.node_id}")
         if self.pid not in (None, found.pid):
-            differences.append(f"is not the process that was launched, which is {self.pid}")
+            differences.append(f"is not the process that was launched, which had pid {self.pid}")
         for name, planned in self.environment.items():
             value = found.environment.get(name)
             if value != planned:
-                differences.append(f"{name} is {'not set' if value is None else repr(value)}, planned is {planned!r}")
+                differences.append(f"{name} is {'not set' if value is None else repr(value)}, expected {planned!r}")
         if (row := vendor(self.placement.accelerator_type)) is not None:
-            spoilt = row.disturbed(found.environment).items()
-            differences += [f"{name} is {value!r}, which spoils what {row.visibility} says" for name, value in spoilt]
+            others = row.disturbed(found.environment).items()
+            differences += [f"{name} is {value!r}, which overrides {row.visibility}" for name, value in others]
         return differences
 
 
 def check(component: str, expectations: Sequence[Expectation], sightings: Sequence[Sighting]) -> list[RankReport]:
     """Compare plan and processes, rank by rank, and return the reports.
 
-    Raises ``LaunchError`` with every difference.
+    Raises ``LaunchError`` with the differences, the first ten in full.
     """
     reports, lines, first = [], [], None
     for expected, found in zip(expectations, sightings, strict=True):
@@ -88,7 +88,7 @@ def check(component: str, expectations: Sequence[Expectation], sightings: Sequen
     if first is not None:
         more = f"\n  and {len(lines) - 10} more" if len(lines) > 10 else ""
         raise LaunchError(
-            f"{component} is not as planned:\n  " + "\n  ".join(lines[:10]) + more,
+            f"{component} differs from its plan:\n  " + "\n  ".join(lines[:10]) + more,
             component,
             first.rank,
             first.cluster_node_rank,

@@ -1,16 +1,14 @@
-"""The base class of the classes that users run in the ranks of a group."""
+"""The base class of user classes that run in the ranks of a group."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from rankplan.errors import LaunchError
+from rankplan.placement import Placement
 from rankplan.runtime import context
-from rankplan.runtime.group import GroupSpec
-
-if TYPE_CHECKING:
-    from rankplan.placement import Placement
+from rankplan.runtime.spec import GroupSpec
 
 _logger = logging.getLogger("rankplan.worker")
 
@@ -25,8 +23,8 @@ class Worker:
         group = Actor.create_group().launch(cluster, placement_strategy=placement.get_strategy("actor"))
         ranks = group.run().wait()
 
-    What a rank knows about itself is there before ``__init__`` runs; calling ``super().__init__()`` is not needed.
-    Constructed anywhere but in a rank, it raises ``LaunchError``.
+    The properties of a rank are set before ``__init__`` runs; calling ``super().__init__()`` is not required.
+    Constructing a worker outside a rank raises ``LaunchError``.
     """
 
     _context: context.RankContext
@@ -37,8 +35,8 @@ class Worker:
         here = context.current()
         if here is None:
             raise LaunchError(
-                f"{cls.__name__} is constructed in the ranks of a group, not by hand: use {cls.__name__}.create_group"
-                "(...).launch(cluster, placement_strategy=...), with the arguments of the constructor in create_group"
+                f"{cls.__name__} can only be constructed in the ranks of a group: use {cls.__name__}.create_group(...)"
+                ".launch(cluster, placement_strategy=...), and pass the arguments of the constructor to create_group"
             )
         worker = super().__new__(cls)
         worker._context = here
@@ -47,26 +45,26 @@ class Worker:
         return worker
 
     def __init__(self) -> None:
-        """Take no arguments; a subclass that takes some need not call this one."""
+        """Take no arguments; a subclass with arguments need not call this."""
         super().__init__()
 
     @classmethod
     def create_group(cls, *args: Any, **kwargs: Any) -> GroupSpec:
-        """Return a group of this class that can be launched; every rank is constructed with these arguments.
+        """Return a group of this class to launch; every rank is constructed with these arguments.
 
-        Raises ``TypeError`` when the constructor does not take them, or the group has a method of its own by the name
-        of one of the class.
+        Raises ``TypeError`` if the constructor does not accept them, or if a method of the class has the name of one of
+        the group's own.
         """
         return GroupSpec(cls, args, kwargs)
 
     @property
     def component(self) -> str:
-        """The name of the component that this rank belongs to."""
+        """The name of this rank's component."""
         return self._context.component
 
     @property
     def rank(self) -> int:
-        """The process rank in the component, ``0`` to ``world_size - 1``."""
+        """The process rank within the component, ``0`` to ``world_size - 1``."""
         return self._rank
 
     @property
@@ -81,24 +79,23 @@ class Worker:
 
     @property
     def placement(self) -> Placement:
-        """The row of the plan that this process was started from."""
+        """The row of the plan for this process."""
         return self._context.placement
 
     @property
     def hardware(self) -> list[Any]:
-        """The configs of the robots that this process was given, in the order of ``placement.local_hardware_ranks``.
+        """The configs of this process's robots, in the order of ``placement.local_hardware_ranks``; often empty.
 
-        They are instances of the model that is registered for their type, else of `HardwareConfig`. Empty for a process
-        without.
+        They are instances of the model registered for their type, or else of `HardwareConfig`.
         """
         return list(self._context.hardware)
 
     def log_debug(self, message: object) -> None:
-        """Log to the worker's output when the driver's ``rankplan`` logger was at DEBUG as the group was launched."""
+        """Log to the worker's output if the driver's ``rankplan`` logger was at DEBUG when the group was launched."""
         self._log(logging.DEBUG, message)
 
     def log_info(self, message: object) -> None:
-        """Log to the worker's output, which Ray brings to the driver, unless its ``rankplan`` logger was above INFO."""
+        """Log to the worker's output, which Ray shows in the driver, unless its ``rankplan`` logger was above INFO."""
         self._log(logging.INFO, message)
 
     def log_warning(self, message: object) -> None:

@@ -1,0 +1,108 @@
+"""The ranks of a component, from their first process on, and the ports that they were given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import ray
+
+from rankplan.errors import WorkerError
+from rankplan.runtime import timeouts
+from rankplan.runtime.connection import Connection
+from rankplan.runtime.nodes import Nodes
+from rankplan.runtime.ports import PORTS
+from rankplan.runtime.reserve import Reservation
+from rankplan.runtime.verify import Expectation
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRank:
+    """A rank and what the plan says about it."""
+
+    host: ActorHandle[Any]
+    expected: Expectation
+
+    def in_process(self, pid: int) -> LiveRank:
+        """Return the rank, expected to stay in this process."""
+        return replace(self, expected=replace(self.expected, pid=pid))
+
+
+class Crew:
+    """The ranks of a component in rank order; ended by its reservation or its connection, if not before.
+
+    It is owned before its first rank starts, so that closing the cluster at any moment leaves no rank behind.
+    ``private``: the reservation is for this crew alone, and ends with it.
+    """
+
+    def __init__(
+        self, component: str, connection: Connection, nodes: Nodes, reservation: Reservation | None, private: bool
+    ) -> None:
+        self.component, self.connection, self.nodes, self.reservation = component, connection, nodes, reservation
+        self.ranks: list[LiveRank] = []
+        self.ports: dict[str, set[int]] = {}
+        self.ended = False
+        self._owner = reservation or connection
+        self._private = private
+        self._lock = threading.Lock()
+        self._owner.own(self)
+        connection.has_launched = True
+
+    def check_open(self) -> None:
+        """Raise ``LaunchError`` if the cluster was closed or the reservation was released."""
+        self._owner.check_open()
+
+    def add(self, rank: LiveRank) -> None:
+        """Add a rank that was just created; raises ``LaunchError``, and kills it, if the crew has ended."""
+        with self._lock:
+            if not self.ended:
+                self.ranks.append(rank)
+                return
+        _kill([rank])
+        self.check_open()
+
+    def end(self) -> None:
+        """Kill the ranks and return ports and a private reservation; returns only when all ranks are dead."""
+        with self._lock:
+            if self.ended:
+                return
+            self.ended = True
+            if self.connection.is_current:
+                _kill(self.ranks)
+            for machine, ports in self.ports.items():
+                PORTS.give_back(machine, ports)
+            self.ports.clear()
+        self._owner.disown(self)
+        if self._private and self.reservation is not None:
+            self.reservation.release()
+
+    def choice(self, machine: str, count: int) -> range:
+        """Take ports of a machine in which to find a block of ``count`` free ones."""
+        with self._lock:
+            if self.ended:
+                raise WorkerError(f"{self.component}: the group was shut down", self.component)
+            choice = PORTS.choice(machine, count)
+            self.ports.setdefault(machine, set()).update(choice)
+        return choice
+
+    def keep(self, machine: str, choice: range, block: range) -> None:
+        """Return all ports of a choice but this block."""
+        with self._lock:
+            mine = self.ports.get(machine, set())
+            rest = mine & (set(choice) - set(block))
+            mine -= rest
+            PORTS.give_back(machine, rest)
+
+
+def _kill(ranks: Sequence[LiveRank]) -> None:
+    """Kill these ranks and wait until Ray reports them dead."""
+    for rank in ranks:
+        ray.kill(rank.host)
+    last_words: list[Any] = [rank.host.look.remote() for rank in ranks]
+    if last_words:
+        ray.wait(last_words, num_returns=len(last_words), timeout=timeouts.KILL, fetch_local=False)

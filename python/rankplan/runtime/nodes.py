@@ -1,0 +1,31 @@
+"""The nodes of a live cluster, as everything that launches or reserves sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from rankplan.inventory import Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Ray's ids of the nodes by node rank, and what the nodes have; ``simulated`` if all are raylets started here."""
+
+    ids: tuple[str, ...]
+    inventory: Inventory
+    simulated: bool = False
+
+    def address(self, rank: int) -> str:
+        """Return the address of a node."""
+        return str(self.inventory.node(rank).ip)
+
+    def machine(self, rank: int) -> str:
+        """Return the name of the machine that a node runs on: simulated nodes share one."""
+        return str(self.inventory.node(rank).hostname)
+
+
+def pinned(node_id: str) -> NodeAffinitySchedulingStrategy:
+    """Return the strategy that runs a task or an actor on this node, or fails if the node has left the cluster."""
+    return NodeAffinitySchedulingStrategy(node_id, soft=False)

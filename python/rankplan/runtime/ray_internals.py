@@ -1,0 +1,193 @@
+"""The only file that depends on Ray's private modules, message texts, command lines or undocumented state.
+
+Each function is exercised on a real cluster by ``tests/test_runtime_internals.py``, which fails when a new version of
+Ray changes what it relies on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
+from logging import CRITICAL, getLogger
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ray._private import accelerators, services, state, worker
+from ray.exceptions import OutOfMemoryError, RayActorError, RaySystemError
+from ray.util.placement_group import PlacementGroup, placement_group_table
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+# Ray would print every failed answer that nobody fetched, with its pickled bytes; a call reports the first one itself.
+os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
+
+SIMULATED_HEAD = {"include_dashboard": False, "no_monitor": True}
+"""Options of ``cluster_utils`` for a head without services that nobody uses."""
+
+SIMULATED_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # The nodes share the cores of one machine: start a few processes at a time, and do not warn of many.
+    "RAY_worker_maximum_startup_concurrency": str(4 * (os.cpu_count() or 1)),
+    # Ray would start one process for each declared CPU at once.
+    "RAY_prestart_worker_first_driver": "0",
+}
+"""Environment of the processes of a simulated cluster."""
+
+LONGEST_FOLDER = 17
+"""Characters of the parent of ``RAY_TMPDIR``: Ray's socket in there adds 90, and the system allows 107."""
+
+_SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
+
+
+# ------------------------------------------------------------------------------------------------------- connections
+
+
+def running_cluster(address: str | None) -> str | None:
+    """Return host:port of the cluster that ``ray.init(address)`` would join, or ``None`` if it would start one."""
+    found: str | None = services.canonicalize_bootstrap_address(address)  # type: ignore[arg-type]  # None is fine
+    return found
+
+
+def greet(address: str, timeout: float) -> None:
+    """Raise ``OSError`` unless a gRPC server, such as a Ray head, answers at host:port."""
+    with _connected(address, timeout) as head:
+        if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+            return
+        head.sendall(_GREETING)
+        answer = head.recv(len(_SETTINGS_FRAME))
+        if answer[3:4] != _SETTINGS_FRAME[3:4]:
+            raise OSError("the server there is not a Ray head, whose port is 6379 unless set otherwise")
+
+
+def lost_connection(timeout: float) -> str | None:
+    """Return which part of Ray has ended under this driver, if any.
+
+    Ray ends the driver for it when the next large object is sent: within a minute, or at once and silently.
+    """
+    node: Any = worker.global_worker.node
+    if node is None:
+        return None  # inside a Ray task or actor, which ends with its raylet
+    try:
+        with socket.socket(socket.AF_UNIX) as raylet:
+            raylet.settimeout(timeout)
+            raylet.connect(node.raylet_socket_name)
+    except OSError:
+        return "Ray has ended on this machine"
+    try:
+        _connected(node.gcs_address, timeout).close()
+    except OSError as error:
+        return f"the Ray head at {node.gcs_address} does not answer ({error})"
+    return None
+
+
+def _connected(address: str, timeout: float) -> socket.socket:
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=timeout)
+
+
+# ------------------------------------------------------------------------------------------------------------- nodes
+
+
+def accelerator_managers(resources: Mapping[str, float]) -> set[str]:
+    """Return the names of Ray's classes that found accelerators on this node, given the node's resources."""
+    managers: set[Any] = {
+        accelerators.get_accelerator_manager_for_resource(name) for name, count in resources.items() if count
+    }
+    return {manager.__name__ for manager in managers - {None}}
+
+
+@contextmanager
+def quiet_detection() -> Iterator[None]:
+    """Silence Ray's search for the models of declared accelerators, which reports that they do not exist."""
+    logger = getLogger("ray._private.accelerators")
+    level = logger.level
+    logger.setLevel(CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def available_resources() -> dict[str, dict[str, float]]:
+    """Return the available resources of each live node, by Ray's node id."""
+    available: dict[str, dict[str, float]] = state.available_resources_per_node()
+    return available
+
+
+def worker_ports() -> Container[int]:
+    """Return the ports that the raylet of this process gives to workers, read from the raylet's command line."""
+    try:
+        command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ()
+    if listed := re.search(r"--worker_port_list=([\d,]+)", command):  # takes precedence over the bounds
+        return {int(port) for port in listed[1].split(",") if port}
+    bounds = [re.search(rf"--{name}_worker_port=(\d+)", command) for name in ("min", "max")]
+    first, last = (int(bound[1]) if bound else 0 for bound in bounds)
+    return range(first, last + 1) if first else ()
+
+
+# ------------------------------------------------------------------------------------------ placement groups, actors
+
+
+def granted(group: PlacementGroup) -> bool | None:
+    """Whether Ray has placed this group, or refused it for now; ``None`` while it has not tried."""
+    entry = placement_group_table(group)
+    if entry["state"] == "CREATED":
+        return True
+    return False if entry["stats"]["scheduling_state"] in ("NO_RESOURCES", "INFEASIBLE") else None
+
+
+def has_process(actor: ActorHandle[Any]) -> bool:
+    """Whether an actor has a process that runs its code."""
+    return bool(state.actors(actor._actor_id.hex())["State"] == "ALIVE")
+
+
+def is_termination(error: BaseException) -> bool:
+    """Whether this is the exception by which Ray ends an actor that was sent SIGTERM."""
+    return hasattr(error, "ray_terminate_msg")
+
+
+# ---------------------------------------------------------------------------------------------------------- failures
+
+_DEATH_HEADER = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:", "name:")
+
+
+def death(error: RayActorError) -> str:
+    """Return why an actor has died, on one line."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines()[1:]]
+    reason = " ".join(line for line in lines if line and not line.startswith(_DEATH_HEADER)) or text
+    if "its node has died" in reason:
+        why = re.search(r"terminated \w+: (.*?)( The actor never ran|$)", reason)
+        return f"its node has died ({why[1]})" if why else "its node has died"
+    if "ray.kill" in reason:
+        return "it was ended, with its group or by ray.kill"
+    if "SIGTERM" in reason:
+        return "it was ended by SIGTERM"
+    if exited := re.search(r"exit code (.+?)\.( exit_actor\(\) is called\.)?$", reason):
+        return f"it exited (code {exited[1]})"
+    if "End of file" in reason:
+        return "it exited without reporting an error (killed, out of memory, or a crash)"
+    return reason.rsplit("Worker exit detail:", 1)[-1].split(" Some common causes")[0].strip()
+
+
+def memory_shortage(error: OutOfMemoryError) -> str:
+    """Return how much memory a node used when Ray killed a process there."""
+    used = re.search(r"was (\S+ used / \S+) limit", str(error))
+    return f"its node ran low on memory ({used[1]})" if used else "its node ran low on memory"
+
+
+def unloadable(error: RaySystemError) -> Exception | None:
+    """Return the exception that loading an answer raised, if that is what this error reports."""
+    return error.client_exc if isinstance(error.client_exc, Exception) else None
+
+
+def sending_fault(error: TypeError) -> BaseException:
+    """Return why an argument cannot be pickled, without Ray's report of many lines."""
+    return error.__cause__ or error

@@ -1,0 +1,124 @@
+"""A worker class with its arguments, before the launch."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import Any
+
+from rankplan.config.models import as_int
+from rankplan.inventory import Inventory
+from rankplan.placement import NodePlacementStrategy, PackedPlacementStrategy, Placements, PlacementStrategy
+from rankplan.runtime import timeouts
+from rankplan.runtime.calls import as_timeout
+from rankplan.runtime.cluster import Cluster
+from rankplan.runtime.crew import Crew
+from rankplan.runtime.group import WorkerGroup, is_method, methods
+from rankplan.runtime.launch import Recipe, bring_up
+from rankplan.runtime.reserve import Reservation, make_reservation
+from rankplan.runtime.seats import find_seats
+
+
+class GroupSpec:
+    """A worker class and the arguments that every rank constructs it with; ``launch`` makes it a running group.
+
+    Raises ``TypeError`` if the constructor does not accept these arguments, or if one of the group's own methods would
+    hide a method of the class.
+    """
+
+    def __init__(self, worker_class: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        name = worker_class.__name__
+        try:
+            inspect.signature(worker_class.__init__).bind(None, *args, **kwargs)  # type: ignore[misc]
+        except TypeError as error:
+            raise TypeError(f"{name}.create_group(): the constructor of {name} does not accept this: {error}") from None
+        hidden = [method for method in methods(worker_class) if hasattr(WorkerGroup, method)]
+        if hidden:
+            raise TypeError(f"WorkerGroup.{hidden[0]} would hide {name}.{hidden[0]}(); rename the method")
+        self._recipe = Recipe(worker_class, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<group of {self._recipe.worker_class.__name__}, not launched>"
+
+    def has_method(self, name: str) -> bool:
+        """Whether this can be called on the group."""
+        return is_method(self._recipe.worker_class, name)
+
+    def launch(
+        self,
+        cluster: Cluster,
+        placement_strategy: PlacementStrategy | Placements | None = None,
+        name: str | None = None,
+        max_concurrency: int | None = None,
+        isolate_accelerator: bool = True,
+        reservation: Reservation | None = None,
+        reserve: bool = False,
+        timeout: float = timeouts.LAUNCH,
+    ) -> WorkerGroup:
+        """Start a rank for each process of the strategy, verify them, and return the running group.
+
+        ``placement_strategy`` may also be a component of a plan that fits this cluster (``plan["actor"]``). The default
+        is one process per accelerator of the cluster, or per node of a cluster without accelerators. ``name`` is the
+        component's name (default: that of the component of a plan, else of the class). ``max_concurrency`` is how many
+        calls a rank works on at a time, in threads (default: 1). ``isolate_accelerator`` shows a process only its own
+        accelerators; for a component of a plan this is already decided.
+
+        By default nothing is requested from Ray, and components share accelerators freely. With a ``reservation`` (see
+        ``Cluster.reserve``) each rank starts in the bundle of its first accelerator. ``reserve=True`` reserves for this
+        component alone, until the group is shut down. Rows and environment are the same in all cases.
+
+        All ranks must have constructed their worker within ``timeout`` seconds. All or nothing: raises ``LaunchError``
+        naming component, rank and node, and leaves no process behind, if a rank does not come up or differs from its
+        plan, or, within about a second, if the reservation does not fit. Raises ``PlacementError`` if the strategy does
+        not fit the cluster (``plan-mismatch`` for a plan), ``ValueError`` and ``TypeError`` for an invalid argument.
+        """
+        if not isinstance(cluster, Cluster):
+            raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
+        cluster.connection.check_alive()
+        if max_concurrency is not None and (as_int(max_concurrency) or 0) < 1:
+            raise ValueError(f"max_concurrency is {max_concurrency!r}; it must be a whole number of 1 or more")
+        _check_reservation(cluster, reservation, reserve)
+        seconds = as_timeout(timeout)
+        if name is not None and not (isinstance(name, str) and name and name.isprintable()):
+            raise ValueError(f"name is {name!r}; it must be a non-empty printable string")
+        component = name or self._recipe.worker_class.__name__
+        if placement_strategy is None:
+            placement_strategy = _one_process_each(cluster.inventory)
+        if isinstance(placement_strategy, Placements):
+            rows, inventory = placement_strategy, cluster.inventory
+        elif isinstance(placement_strategy, PlacementStrategy):
+            rows = placement_strategy.get_placement(cluster, isolate_accelerator)
+            inventory = placement_strategy.inventory_on(cluster)
+        else:
+            raise TypeError(
+                f"placement_strategy is of type {type(placement_strategy).__name__}; pass a strategy, such as "
+                "placement.get_strategy(name), or a component of a plan, such as plan[name]"
+            )
+        seats = find_seats(cluster.nodes, inventory, component, list(rows))
+        if reserve:
+            reservation = make_reservation(cluster.connection, cluster.nodes, {component: rows})
+        crew = Crew(component, cluster.connection, cluster.nodes, reservation, private=reserve)
+        bring_up(crew, replace(self._recipe, max_concurrency=as_int(max_concurrency)), seats, seconds)
+        return WorkerGroup(crew, self._recipe.worker_class)
+
+
+def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserve: bool) -> None:
+    if not isinstance(reserve, bool):
+        raise TypeError(f"reserve is {reserve!r}; pass True or False: the share of a component is part of its plan")
+    if reservation is None:
+        return
+    if not isinstance(reservation, Reservation):
+        raise TypeError(
+            f"reservation is of type {type(reservation).__name__}; pass what cluster.reserve(plan) returned"
+        )
+    if reserve:
+        raise ValueError("reserve=True makes a reservation of its own; pass either reserve or reservation")
+    if reservation.connection is not cluster.connection:
+        raise ValueError("the reservation belongs to another Cluster; reserve on the one that is launched on")
+    reservation.check_open()
+
+
+def _one_process_each(inventory: Inventory) -> PlacementStrategy:
+    if accelerators := len(inventory.core.accelerators()):
+        return PackedPlacementStrategy(0, accelerators - 1)
+    return NodePlacementStrategy(range(inventory.num_nodes))

@@ -1,0 +1,30 @@
+"""Every timeout and polling interval of the runtime, in seconds, each with its reason."""
+
+# Defaults of public arguments.
+JOIN = 60.0  # Cluster(timeout): machines of a job boot and run `ray start` within a minute
+LAUNCH = 300.0  # launch(timeout): importing a training framework from a network drive takes minutes
+
+# Connecting to a cluster.
+ANSWER = 5.0  # a live Ray head or raylet accepts a connection in milliseconds; Ray itself would try for minutes
+JOIN_POLL = 0.25  # listing the nodes takes 0.5 ms, and nodes take seconds to start
+LAST_JOIN = 3.0  # nodes started together join within seconds; the node ranks must not depend on who was first
+
+# Reserving.
+GRANT_POLL = 0.005  # Ray grants or refuses a placement group within 3 ms
+RETRY = 0.05  # Ray reports returned resources every 0.1 s, and by itself retries only after up to 1 s
+SETTLE = 1.0  # resources of a killed process return after 0.1 s; ten times that on a busy machine
+GRANT = 10.0  # a node that neither grants nor refuses: its raylet is overloaded, or dead but not yet declared so
+
+# Launching.
+INTERPRETER = 30.0  # importing Ray with the interpreter of a node group, from a slow network drive
+INTERPRETER_TASK = 2 * INTERPRETER  # the same, plus starting the process that tries it
+TICK = 0.5  # how often a launch reports progress and notices that the cluster was closed
+
+# Ending.
+KILL = 10.0  # Ray confirms a kill in 0.1 s; a node that went down meanwhile never does
+EXIT = 5.0  # a rank whose threads or exit handlers hang is ended after this; Ray already counts it as dead
+THREADS = 5.0  # threads that wait for ranks of a closed cluster notice within one tick
+LAST_LINES = 0.5  # Ray forwards the last lines of the ranks to the driver late, and drops them at shutdown
+RAYLETS = 5.0  # simulated nodes end within a second of losing their head
+PROCESS_POLL = 0.02  # reading /proc takes milliseconds
+PROCESS_KILL = 1.0  # SIGKILL takes effect within milliseconds
