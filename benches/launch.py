@@ -18,7 +18,7 @@ from typing import Any
 import ray
 from rankplan import Cluster, NodePlacementStrategy, Placements
 from rankplan.runtime.host import HostActor
-from rankplan.runtime.probe import pinned
+from rankplan.runtime.nodes import pinned
 from rankplan.runtime.roll_call import RollCall
 
 QUIET_SECONDS = 2.0

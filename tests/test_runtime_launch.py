@@ -24,7 +24,7 @@ from rankplan import (
     WorkerGroup,
 )
 from rankplan.environment import planned_environment
-from rankplan.runtime.probe import pinned
+from rankplan.runtime.nodes import pinned
 from rankplan.runtime.reserve import Reservation
 from rankplan.runtime.verify import Expectation, Sighting
 from runtime_workers import NAMES, Caller, Early, FailsToStart, Reader

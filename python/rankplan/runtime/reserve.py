@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-import ray
-from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rankplan.accelerators import vendor
@@ -19,11 +18,10 @@ from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.runtime import session, timeouts
 from rankplan.runtime.connection import Connection, Owner
-from rankplan.runtime.faults import plain
 from rankplan.runtime.nodes import Nodes
 from rankplan.runtime.ray_internals import available_resources, granted
+from rankplan.runtime.shortage import Amounts, shortage, total_resources
 
-_MOST_ROWS = 20
 _ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
 
 _claimed: dict[tuple[str, int], str] = {}  # accelerators (Ray's node id, local index) that this program has reserved
@@ -157,13 +155,13 @@ class Reservation(Owner):
         contested node is not held up by the others on any later one.
         """
         self._claim()
-        total = _total_resources()
+        total, before = total_resources(), available_resources()
         for rank, need in self._needs.items():
             there = total.get(self._nodes.ids[rank], {})
             if any(count > there.get(name, 0) for name, count in need.totals().items()):
-                raise self._refused(rank)
+                raise self._refused(rank, before)
         for rank in self._needs:
-            self._ask(rank)
+            self._ask(rank, before)
         self.check_open()
 
     def _claim(self) -> None:
@@ -181,7 +179,7 @@ class Reservation(Owner):
                     _claimed[place] = self._who
                     self._claims.append(place)
 
-    def _ask(self, rank: int) -> None:
+    def _ask(self, rank: int, before: Amounts) -> None:
         """Reserve what is needed of a node."""
         started = time.monotonic()
         while True:
@@ -196,7 +194,7 @@ class Reservation(Owner):
                 return
             remove_placement_group(self._groups.pop(rank))
             if time.monotonic() - started > timeouts.SETTLE:
-                raise self._refused(rank)
+                raise self._refused(rank, before)
             time.sleep(timeouts.RETRY)
 
     def _requested(self, rank: int) -> PlacementGroup:
@@ -206,26 +204,11 @@ class Reservation(Owner):
         group: PlacementGroup = placement_group(bundles, name=name, bundle_label_selector=pins)
         return group
 
-    def _refused(self, refused: int) -> LaunchError:
-        """Return the error with a table of what is missing on this node and on those not yet asked."""
-        total, available, holders = _total_resources(), available_resources(), _holders()
-        rows: list[tuple[str, ...]] = [("node", "resource", "needed", "available", "total", "held by")]
-        for rank in (rank for rank in self._needs if rank not in self._groups):
-            node_id, totals = self._nodes.ids[rank], self._needs[rank].totals()
-            if node_id not in total:
-                rows.append((str(rank), "all", "", "", "", "the node has left the cluster"))
-                continue
-            free, there, held = available.get(node_id, {}), total[node_id], holders.get(node_id, {})
-            short = [name for name, needed in totals.items() if needed > free.get(name, 0)]
-            for name in short or (list(totals)[:1] if rank == refused else ()):
-                counts = totals[name], free.get(name, 0), there.get(name, 0)
-                taken = {who: found[name] for who, found in held.items() if name in found}
-                taken["others"] = round(counts[2] - counts[1] - sum(taken.values()), 4)
-                most = sorted((item for item in taken.items() if item[1] > 0), key=lambda item: -item[1])
-                who = ", ".join(f"{count:g} by {name}" for name, count in most)
-                who += "" if short else " (what is available is not whole)"
-                rows.append((str(rank), name, *(f"{count:g}" for count in counts), who))
-        return self._error(refused, f"too little is available\n{_table(rows)}\n{_ADVICE}")
+    def _refused(self, rank: int, before: Amounts) -> LaunchError:
+        """Return the error with a table of what is missing on this node and on those not yet granted."""
+        waiting = {rank: need.totals() for rank, need in self._needs.items() if rank not in self._groups}
+        rows = shortage({self._nodes.ids[rank]: (rank, totals) for rank, totals in waiting.items()}, rank, before)
+        return self._error(rank, f"too little is available\n{rows}\n{_ADVICE}")
 
     def _error(self, node: int, why: str) -> LaunchError:
         component = self.components[0] if len(self.components) == 1 else None
@@ -276,27 +259,3 @@ def _needs(nodes: Nodes, components: Mapping[str, Sequence[Placement]]) -> dict[
 def _accelerators(row: Placement) -> list[tuple[int, int]]:
     """Return the accelerators of a process's own, as (node rank, local index)."""
     return row.devices if row.num_accelerators else []
-
-
-def _total_resources() -> dict[str, dict[str, float]]:
-    return {entry["NodeID"]: entry["Resources"] for entry in ray.nodes() if entry["Alive"]}
-
-
-def _holders() -> dict[str, dict[str, dict[str, float]]]:
-    """Return what placement groups hold: by node id, name of the group and resource. Names may be anything."""
-    holders: dict[str, dict[str, dict[str, float]]] = {}
-    for group_id, entry in placement_group_table().items():
-        for bundle, node_id in entry["bundles_to_node_id"].items() if entry["state"] == "CREATED" else ():
-            who = plain(entry["name"]) or f"placement group {group_id[:8]}"
-            held = holders.setdefault(node_id, {}).setdefault(who, {})
-            for resource, amount in entry["bundles"][bundle].items():
-                held[resource] = held.get(resource, 0) + amount
-    return holders
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    shown = rows[: 1 + _MOST_ROWS]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
-    more = [f"and {len(rows) - len(shown)} more rows"] if len(rows) > len(shown) else []
-    return "\n".join(f"  {line}" for line in [*lines, *more])
