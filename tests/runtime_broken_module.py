@@ -7,7 +7,7 @@ import os
 from rankplan import Worker
 
 if os.environ.get("RANK") == "1":
-    raise ImportError("libmodel.so.2 is not there")
+    raise ImportError("libmodel.so.2: cannot open shared object file")
 
 
 class Broken(Worker):

@@ -1,4 +1,4 @@
-"""A real Ray cluster of four unlike nodes: what is found there, and drivers in other processes that use it."""
+"""A real Ray cluster of four different nodes: what is found there, and drivers in other processes that use it."""
 
 from __future__ import annotations
 
@@ -81,35 +81,35 @@ def test_another_driver_finds_the_cluster_in_the_same_order(cluster: Cluster) ->
     assert done.stdout.splitlines()[-1] == str([f"127.0.0.{index}" for index in range(2, 6)]), done.stderr
 
 
-def test_more_nodes_than_asked_for(cluster: Cluster) -> None:
+def test_more_nodes_than_num_nodes(cluster: Cluster) -> None:
     code = (
         "import logging; logging.basicConfig(level=logging.INFO)\n"
         "from rankplan import Cluster; print(Cluster(num_nodes=3).num_nodes)"
     )
     done = drive(cluster, code)
     assert done.stdout.splitlines()[-1] == "3", done.stderr
-    assert "3 of 4 nodes are used (num_nodes), all but: 127.0.0.5" in done.stderr
-    assert "3 node(s), in the order of the node rank variables: 127.0.0.2" in done.stderr
+    assert "using 3 of 4 nodes (num_nodes); not used: 127.0.0.5" in done.stderr
+    assert "3 nodes, in the order of the node rank variables: 127.0.0.2" in done.stderr
 
 
-def test_fewer_nodes_than_asked_for(cluster: Cluster) -> None:
+def test_fewer_nodes_than_num_nodes(cluster: Cluster) -> None:
     told: list[str] = []
     with pytest.raises(ClusterError) as caught:
         Cluster(num_nodes=5, timeout=0.5, on_progress=told.append)
-    assert "5 nodes are asked for (num_nodes), but after 0.5 s 4 are there:" in str(caught.value)
+    assert "num_nodes is 5, but only 4 nodes have joined within 0.5 s:" in str(caught.value)
     for rank in range(4):
         assert f"\n  127.0.0.{rank + 2}  " in str(caught.value)
-    assert told[0] == "waiting for nodes: 4 of 5 are there"
+    assert told[0] == "waiting for nodes: 4 of 5 have joined"
     assert ray.is_initialized()
 
 
-def test_a_connection_that_was_there_is_kept(cluster: Cluster) -> None:
+def test_an_existing_connection_is_kept(cluster: Cluster) -> None:
     with Cluster(address=cluster.address) as again:
         assert again.inventory == cluster.inventory
     assert ray.is_initialized()
     with pytest.raises(ClusterError, match=f"connected to the Ray cluster at {cluster.address}, not to 10.0.0.1:6379"):
         Cluster(address="10.0.0.1:6379")
-    with pytest.raises(ClusterError, match="connected to a Ray cluster already"):
+    with pytest.raises(ClusterError, match="already connected to a Ray cluster"):
         Cluster.simulate("1x1")
 
 
@@ -119,11 +119,11 @@ def test_a_connection_that_was_there_is_kept(cluster: Cluster) -> None:
         ("", "127.0.0.2:1", "no Ray cluster answers at 127.0.0.2:1 ("),
         ("address='127.0.0.3:1'", "", "no Ray cluster answers at 127.0.0.3:1 ("),
         ("address='nowhere'", "", "cannot connect to a Ray cluster: "),
-        ("address='ray://127.0.0.2:10001'", "", "ray://127.0.0.2:10001 is an address of Ray Client, which cannot"),
-        ("num_nodes=3", "", "no running Ray cluster was found, and 3 nodes are asked for (num_nodes); run `ray start"),
+        ("address='ray://127.0.0.2:10001'", "", "ray://127.0.0.2:10001 is a Ray Client address, which cannot"),
+        ("num_nodes=3", "", "num_nodes is 3, but no running Ray cluster was found; run `ray start"),
     ],
 )
-def test_no_cluster_where_one_should_be(cluster: Cluster, arguments: str, address: str, message: str) -> None:
+def test_no_cluster_at_the_address(cluster: Cluster, arguments: str, address: str, message: str) -> None:
     code = (
         "from rankplan import Cluster, ClusterError\n"
         f"try: Cluster({arguments})\n"
@@ -135,12 +135,12 @@ def test_no_cluster_where_one_should_be(cluster: Cluster, arguments: str, addres
     assert time.monotonic() - started < 20
 
 
-def test_what_answers_is_no_ray(cluster: Cluster) -> None:
+def test_another_server_is_not_a_ray_head(cluster: Cluster) -> None:
     with HTTPServer(("127.0.0.2", 0), BaseHTTPRequestHandler) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
         address = f"127.0.0.2:{server.server_port}"
         done = drive(cluster, "from rankplan import Cluster; Cluster()", RAY_ADDRESS=address)
-    assert f"no Ray cluster answers at {address} (what answers is no Ray head" in done.stderr
+    assert f"no Ray cluster answers at {address} (the server there is not a Ray head" in done.stderr
 
 
 def test_without_a_running_cluster_a_local_one_is_started(cluster: Cluster) -> None:
@@ -184,7 +184,7 @@ def test_the_program_of_the_reference_document_runs_with_its_import_line_changed
 ) -> None:
     document = EXAMPLES.parent.parent / "shared" / "references" / "rlinf-worker-placement.rst.txt"
     if not document.is_file():
-        pytest.skip("the reference documents are not there")
+        pytest.skip("no reference documents")
     lines = document.read_text().expandtabs(4).splitlines()
     for start, name in (("    import hydra", "program.py"), ("The ``conf.yaml`` file is as follows:", "conf.yaml")):
         block = takewhile(lambda line: not line or line.startswith((" ", ".. ")), lines[lines.index(start) + 1 :])
@@ -201,7 +201,7 @@ def test_the_program_of_the_reference_document_runs_with_its_import_line_changed
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    """The example program beside its config, in a folder of its own: hydra writes there."""
+    """The example program and its config, in a separate folder: hydra writes there."""
     for name in ("hello.py", "conf.yaml"):
         shutil.copy(EXAMPLES / name, tmp_path)
     return tmp_path / "hello.py"
@@ -263,9 +263,9 @@ def test_a_terminal_shows_what_a_slow_launch_waits_for(cluster: Cluster) -> None
 
 
 def read_all(terminal: int) -> str:
-    """What is written to a terminal until its last writer is gone."""
+    """Return what is written to a terminal until its last writer is gone."""
     parts = []
-    with contextlib.suppress(OSError):  # that is how a terminal ends
+    with contextlib.suppress(OSError):  # the end of a terminal
         while part := os.read(terminal, 4096):
             parts.append(part)
     os.close(terminal)
@@ -284,7 +284,7 @@ def test_a_group_can_be_launched_from_inside_of_a_ray_task(cluster: Cluster) -> 
 
 
 def test_a_node_that_dies(cluster: Cluster) -> None:
-    """The last test of the module: the cluster has a node less from here on."""
+    """The last test of the module: the cluster loses a node."""
     strategy = NodePlacementStrategy(range(4))
     group = Faulty.create_group().launch(cluster, strategy, name="mortal")
     call = group.fail_while_others_wait(-1)
@@ -296,7 +296,9 @@ def test_a_node_that_dies(cluster: Cluster) -> None:
         call.wait(30)
     assert (caught.value.rank, caught.value.node) == (3, 3)
     group.shutdown()
-    with pytest.raises(LaunchError, match=r"Reader rank 3 \(node 3\) did not come up.*has left the cluster") as refused:
+    with pytest.raises(
+        LaunchError, match=r"Reader rank 3 \(node 3\) did not come up.*its node has left the cluster"
+    ) as refused:
         Reader.create_group().launch(cluster, strategy)
     assert (refused.value.rank, refused.value.node) == (3, 3)
     with Reader.create_group().launch(cluster, NodePlacementStrategy(range(3))) as rest:

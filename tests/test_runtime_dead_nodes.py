@@ -1,6 +1,6 @@
-"""Nodes that die without a word: their raylets are killed hard. Ray is set to notice within 2 seconds, not 15.
+"""Nodes that die suddenly: their raylets are killed. Ray is configured to notice within 2 seconds, not 15.
 
-Each test takes a node of its own from the cluster.
+Each test removes one node from the cluster.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 import ray
-from rankplan import Cluster, ClusterError, LaunchError, NodePlacementStrategy, WorkerError
+from rankplan import Cluster, ClusterError, ComponentPlacement, LaunchError, NodePlacementStrategy, WorkerError
 from ray import cluster_utils
+from ray.util.placement_group import placement_group_table
 from runtime_workers import Caller, Reader, Stuck, has_ended, stuck
 
 SOON = {
@@ -25,12 +26,12 @@ SOON = {
 
 
 class Raylets(cluster_utils.Cluster):
-    """Five nodes, of which all but the first can be killed."""
+    """Six nodes, of which all but the first can be killed."""
 
     def __init__(self) -> None:
         super().__init__()
         head = {"_system_config": SOON, "include_dashboard": False, "no_monitor": True}
-        for rank in range(5):
+        for rank in range(6):
             self.add_node(
                 num_cpus=2,
                 node_ip_address=f"127.0.0.{rank + 2}",
@@ -84,7 +85,9 @@ def test_during_a_call(raylets: Raylets, cluster: Cluster) -> None:
     with pytest.raises(WorkerError, match=r"rank 1 \(node 1\): echo\(\) gave an answer that is lost: the node that"):
         unfetched.wait(60)
     group.shutdown()
-    with pytest.raises(LaunchError, match=r"did not come up.*: it found no node: .* has left the cluster") as refused:
+    with pytest.raises(
+        LaunchError, match=r"did not come up.*: it could not start: its node has left the cluster"
+    ) as refused:
         Reader.create_group().launch(cluster, NodePlacementStrategy([0, 1]), name="actor")
     assert who(refused.value) == ("actor", 1, 1)
     with Reader.create_group().launch(cluster, NodePlacementStrategy([0])) as again:
@@ -115,8 +118,22 @@ def test_right_before_a_launch(raylets: Raylets, cluster: Cluster) -> None:
     assert who(caught.value) == ("actor", 1, 3)
 
 
-def test_right_before_the_nodes_are_looked_at(raylets: Raylets, cluster: Cluster) -> None:
+def test_right_before_a_reservation(raylets: Raylets, cluster: Cluster) -> None:
+    section = {"num_nodes": 6, "component_placement": {"env": {"node_group": "node", "placement": "0,5"}}}
+    plan = ComponentPlacement({"cluster": section}, cluster).plan()
+    raylets.kill(5)
+    assert not known_dead(cluster, 5)
+    with pytest.raises(
+        LaunchError, match=r"cannot reserve env: (node 5 .* did not answer|.*\n.*\n  5 .* has left the)"
+    ):
+        cluster.reserve(plan)
+    assert all(entry["state"] == "REMOVED" for entry in placement_group_table().values())
+
+
+def test_right_before_the_nodes_are_probed(raylets: Raylets, cluster: Cluster) -> None:
     raylets.kill(4)
     assert not known_dead(cluster, 4)
-    with pytest.raises(ClusterError, match=r"node 127\.0\.0\.6 .* has left the cluster while it was looked at"):
-        Cluster(address=raylets.address)
+    with pytest.raises(ClusterError, match="num_nodes is 2, but only 1 node has joined within 10 s"):
+        Cluster(address=raylets.address, num_nodes=2, timeout=10)
+    with Cluster(address=raylets.address) as rest:
+        assert rest.num_nodes == 1

@@ -1,4 +1,4 @@
-"""The examples of the other dialects, launched through reservations on simulated clusters, and verified."""
+"""The examples of the other dialects, reserved and launched on simulated clusters, and verified."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ def test_a_colocated_rollout_shares_the_actors_gpus_and_meets_by_engine(cluster:
     plan = slime.plan(flags, cluster.inventory)
     shares = slime.shares(flags, plan)
     assert shares == {"actor": 0.8, "rollout": 0.2}
-    groups = {
-        name: Reader.create_group().launch(cluster, rows, name=name, reserve=shares[name])
-        for name, rows in plan.items()
-    }
-    held = [entry["bundles"] for entry in placement_group_table().values() if entry["state"] == "CREATED"]
-    gpus = sorted(bundle["GPU"] for bundles in held for bundle in bundles.values() if "GPU" in bundle)
-    assert gpus == [0.2] * 8 + [0.8] * 8
-    processes = slime.engines(flags, plan)
-    assert [(process.engine, process.node_rank, process.first_node) for process in processes] == [(0, 0, 0), (0, 1, 0)]
-    ports = groups["rollout"].free_ports(4)
-    assert slime.dist_init_addrs(processes, cluster.inventory, ports) == [f"127.0.0.2:{ports[0][0]}"] * 2
-    masks = [mask for (mask,) in groups["rollout"].environment("CUDA_VISIBLE_DEVICES").wait()]
-    assert masks == ["0,1,2,3", "0,1,2,3"]
-    for group in groups.values():
-        group.shutdown()
+    with cluster.reserve(plan) as reserved:
+        groups = {
+            name: Reader.create_group().launch(cluster, rows, name=name, reservation=reserved)
+            for name, rows in plan.items()
+        }
+        held = [entry["bundles"] for entry in placement_group_table().values() if entry["state"] == "CREATED"]
+        gpus = sorted(bundle["GPU"] for bundles in held for bundle in bundles.values() if "GPU" in bundle)
+        assert gpus == [1.0] * 8
+        processes = slime.engines(flags, plan)
+        found = [(process.engine, process.node_rank, process.first_node) for process in processes]
+        assert found == [(0, 0, 0), (0, 1, 0)]
+        ports = groups["rollout"].free_ports(4)
+        assert slime.dist_init_addrs(processes, cluster.inventory, ports) == [f"127.0.0.2:{ports[0][0]}"] * 2
+        masks = [mask for (mask,) in groups["rollout"].environment("CUDA_VISIBLE_DEVICES").wait()]
+        assert masks == ["0,1,2,3", "0,1,2,3"]
 
 
 def test_a_worker_that_spans_nodes_holds_what_it_uses_on_both(cluster: Cluster) -> None:
     plan = roll.plan({"judge": {"device_mapping": "[3, 4, 2, 5]", "num_gpus_per_worker": 4}}, cluster.inventory)
-    with Reader.create_group().launch(cluster, plan["judge"], name="judge", reserve=1.0) as group:
+    with Reader.create_group().launch(cluster, plan["judge"], name="judge", reserve=True) as group:
         assert group.environment("CUDA_VISIBLE_DEVICES", "LOCAL_RANK").wait() == [("3,2", "0")]
         held = [entry for entry in placement_group_table().values() if entry["state"] == "CREATED"]
         where = {next(iter(entry["bundles_to_node_id"].values())): entry["bundles"] for entry in held}
-        assert list(where[cluster.node_ids[0]].values()) == [{"GPU": 1.0}, {"GPU": 1.0}, {"CPU": 1.0}]
+        assert list(where[cluster.node_ids[0]].values()) == [{"GPU": 1.0}, {"CPU": 1.0, "GPU": 1.0}]
         assert list(where[cluster.node_ids[1]].values()) == [{"GPU": 1.0}, {"GPU": 1.0}]
         assert ray.cluster_resources()["GPU"] == 12
 

@@ -24,8 +24,8 @@ from rankplan import (
     WorkerGroup,
 )
 from rankplan.environment import planned_environment
+from rankplan.runtime import launch
 from rankplan.runtime.nodes import pinned
-from rankplan.runtime.reserve import Reservation
 from rankplan.runtime.verify import Expectation, Sighting
 from runtime_workers import NAMES, Caller, Early, FailsToStart, Reader
 
@@ -115,8 +115,8 @@ def test_the_rows_of_a_plan_can_be_launched(two_nodes: Cluster) -> None:
         assert group.environment("LOCAL_RANK").wait() == [("1",), ("1",)]
 
 
-def test_what_is_no_strategy_is_refused(two_nodes: Cluster) -> None:
-    with pytest.raises(TypeError, match=r"placement_strategy is a str; give a strategy, such as"):
+def test_a_text_is_not_a_strategy(two_nodes: Cluster) -> None:
+    with pytest.raises(TypeError, match=r"placement_strategy is of type str; pass a strategy, such as"):
         Reader.create_group().launch(two_nodes, "0-3")  # type: ignore[arg-type]
 
 
@@ -170,7 +170,7 @@ def test_object_refs_are_replaced_by_their_values(callers: WorkerGroup) -> None:
     assert callers.length(ray.put(bytes(3_000_000))).wait() == [3_000_000] * 3
 
 
-def test_an_argument_that_cannot_travel_is_told_in_a_line(callers: WorkerGroup) -> None:
+def test_an_argument_that_cannot_be_pickled_is_reported_on_one_line(callers: WorkerGroup) -> None:
     with pytest.raises(
         TypeError, match=r"^Caller.echo\(\): an argument cannot be sent to the ranks: cannot pickle '_thr"
     ) as e:
@@ -181,7 +181,7 @@ def test_an_argument_that_cannot_travel_is_told_in_a_line(callers: WorkerGroup) 
 def test_some_ranks_only(callers: WorkerGroup) -> None:
     assert callers.execute_on(2, 0).echo("b").wait() == [(0, "b", None), (2, "b", None)]
     for ranks in [(), (3,), (-1,), (1, 1)]:
-        with pytest.raises(ValueError, match="Caller has the ranks 0-2"):
+        with pytest.raises(ValueError, match="Caller has ranks 0-2; pass some of them to execute_on"):
             callers.execute_on(*ranks)
 
 
@@ -198,13 +198,13 @@ def test_max_concurrency_lets_calls_overlap(callers: WorkerGroup) -> None:
 def test_a_call_goes_on_after_a_timeout(callers: WorkerGroup) -> None:
     some = callers.execute_on(0, 2)
     call = some.first_waits()
-    message = r"Caller.first_waits\(\): 2 of 2 ranks have not answered after 0.1 s: rank 0,2"
+    message = r"Caller.first_waits\(\): 2 of 2 ranks have not answered after 0.1 s: ranks 0,2"
     with pytest.raises(TimeoutError, match=message):
         call.wait(timeout=0.1)
     with pytest.raises(TimeoutError, match="after 0 s"):
         call.wait(0)
     for timeout in (-1, float("nan"), "5"):
-        with pytest.raises(ValueError, match="it must be a number of seconds above 0"):
+        with pytest.raises(ValueError, match="it must be a finite number of seconds above 0"):
             call.wait(timeout)  # type: ignore[arg-type]
     some.second_comes().wait()
     assert call.wait() == [True, True]
@@ -222,7 +222,7 @@ def test_a_call_goes_on_after_a_timeout(callers: WorkerGroup) -> None:
         ("__array__", "object has no attribute '__array__'"),
     ],
 )
-def test_what_is_no_method_is_refused_here(callers: WorkerGroup, name: str, message: str) -> None:
+def test_a_wrong_method_name_is_refused_in_the_driver(callers: WorkerGroup, name: str, message: str) -> None:
     with pytest.raises(AttributeError, match=message):
         getattr(callers, name)
     assert not hasattr(callers.execute_on(0), name)
@@ -230,7 +230,7 @@ def test_what_is_no_method_is_refused_here(callers: WorkerGroup, name: str, mess
 
 def test_a_group_can_be_copied_and_shown(callers: WorkerGroup) -> None:
     assert copy.copy(callers).world_size == 3
-    assert repr(callers) == "<Caller: Caller on rank 0-2>"
+    assert repr(callers) == "<Caller: Caller on ranks 0-2>"
     assert repr(callers.echo(1)).startswith("<Caller.echo() on 3 ranks, ")
 
 
@@ -249,46 +249,43 @@ def test_verify_finds_what_changed(two_nodes: Cluster) -> None:
         with pytest.raises(LaunchError) as caught:
             group.verify()
         assert (caught.value.component, caught.value.rank, caught.value.node) == ("actor", 1, 1)
-        assert "CUDA_VISIBLE_DEVICES is '6', planned is '0'" in str(caught.value)
-        assert "LOCAL_RANK is '5', planned is '0'" in str(caught.value)
+        assert "CUDA_VISIBLE_DEVICES is '6', expected '0'" in str(caught.value)
+        assert "LOCAL_RANK is '5', expected '0'" in str(caught.value)
 
 
 @pytest.mark.usefixtures("nothing_stays")
-@pytest.mark.parametrize("reserve", [None, 0.5])
-def test_a_rank_that_ray_starts_on_another_node_is_caught(
-    two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch, reserve: float | None
-) -> None:
+def test_a_rank_that_ray_starts_on_another_node_is_caught(two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     here, elsewhere = two_nodes.node_ids
-    monkeypatch.setattr(Reservation, "strategy", lambda reservation, seat: pinned(elsewhere))
-    with pytest.raises(LaunchError, match=rf"runs on Ray node {elsewhere}, planned is {here}") as caught:
-        Reader.create_group().launch(two_nodes, PackedPlacementStrategy(3, 4), name="actor", reserve=reserve)
+    monkeypatch.setattr(launch, "pinned", lambda node_id: pinned(elsewhere))
+    with pytest.raises(LaunchError, match=rf"runs on Ray node {elsewhere}, expected {here}") as caught:
+        Reader.create_group().launch(two_nodes, PackedPlacementStrategy(3, 4), name="actor")
     assert (caught.value.component, caught.value.rank, caught.value.node) == ("actor", 0, 0)
     assert len(str(caught.value).splitlines()) == 2, "rank 1 is where it should be"
 
 
-def test_verify_finds_a_variable_that_spoils_the_mask() -> None:
+def test_verify_finds_a_variable_that_overrides_the_mask() -> None:
     amd = Inventory.uniform(num_nodes=1, accelerators=4, accelerator_type="AMD_GPU")
     row = PackedPlacementStrategy(3, 3).get_placement(amd)[0]
     expected = Expectation(row, "here", planned_environment(row))
     found = Sighting("here", 1, planned_environment(row))
     assert expected.differences(found) == []
     found.environment["ROCR_VISIBLE_DEVICES"] = "1"
-    assert expected.differences(found) == ["ROCR_VISIBLE_DEVICES is '1', which spoils what HIP_VISIBLE_DEVICES says"]
+    assert expected.differences(found) == ["ROCR_VISIBLE_DEVICES is '1', which overrides HIP_VISIBLE_DEVICES"]
 
 
 def test_verify_finds_another_process_in_place_of_a_rank(two_nodes: Cluster) -> None:
     with Reader.create_group().launch(two_nodes, PackedPlacementStrategy(3, 4), name="actor") as group:
         pid = group.pid().wait()[1]
-        group._ranks[1] = group._ranks[1].in_process(1)
+        group._crew.ranks[1] = group._crew.ranks[1].in_process(1)
         with pytest.raises(
-            LaunchError, match=rf"rank 1 \(node 1, pid {pid}\): is not the process that was launched, which is 1"
+            LaunchError, match=rf"rank 1 \(node 1, pid {pid}\): is not the process that was launched, which had pid 1"
         ):
             group.verify()
 
 
 @pytest.mark.parametrize(
     ("how", "found"),
-    [("wrong rank", "RANK is '99', planned is '1'"), ("wrong devices", "CUDA_VISIBLE_DEVICES is '7', planned is '1'")],
+    [("wrong rank", "RANK is '99', expected '1'"), ("wrong devices", "CUDA_VISIBLE_DEVICES is '7', expected '1'")],
 )
 def test_a_launch_is_verified(two_nodes: Cluster, how: str, found: str) -> None:
     with pytest.raises(LaunchError, match=found) as caught:
@@ -306,7 +303,7 @@ def test_a_group_is_shut_down_once(two_nodes: Cluster) -> None:
             use()
 
 
-def test_a_worker_is_not_constructed_by_hand() -> None:
+def test_a_worker_is_constructed_only_in_a_rank() -> None:
     with pytest.raises(LaunchError, match=r"use Reader.create_group\(...\).launch\(cluster"):
         Reader()
 
@@ -314,9 +311,9 @@ def test_a_worker_is_not_constructed_by_hand() -> None:
 @pytest.mark.parametrize(
     ("worker", "args", "message"),
     [
-        (Early, (), "the constructor of Early does not take this: missing a required argument: 'base'"),
-        (Early, (1, 2), "the constructor of Early does not take this: too many positional arguments"),
-        (Reader, (1,), "the constructor of Reader does not take this: too many positional arguments"),
+        (Early, (), "the constructor of Early does not accept this: missing a required argument: 'base'"),
+        (Early, (1, 2), "the constructor of Early does not accept this: too many positional arguments"),
+        (Reader, (1,), "the constructor of Reader does not accept this: too many positional arguments"),
     ],
 )
 def test_constructor_arguments_are_checked_here(worker: type[Worker], args: tuple[Any, ...], message: str) -> None:
@@ -324,13 +321,11 @@ def test_constructor_arguments_are_checked_here(worker: type[Worker], args: tupl
         worker.create_group(*args)
 
 
-def test_a_method_that_the_group_would_hide_is_refused() -> None:
+def test_a_method_hidden_by_the_group_is_refused() -> None:
     class Hidden(Worker):
         def verify(self) -> None: ...
 
-    with pytest.raises(
-        TypeError, match=r"Hidden.verify\(\) would be hidden by WorkerGroup.verify; give it another name"
-    ):
+    with pytest.raises(TypeError, match=r"WorkerGroup.verify would hide Hidden.verify\(\); rename the method"):
         Hidden.create_group()
 
 

@@ -1,4 +1,4 @@
-"""A live cluster used as it is not meant to be: each is one error in words, and no second Ray is started."""
+"""Misuse of a live cluster: each mistake raises one clear error, and no second Ray is started."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from rankplan import (
     WorkerError,
     WorkerGroup,
 )
-from rankplan.runtime import calls
+from rankplan.runtime import RankReport, launch, timeouts, verify
+from ray.util.placement_group import placement_group_table
 from runtime_workers import Stuck, has_ended, stuck
 
 STRATEGY = FlexiblePlacementStrategy([[0], [1]])
 
 
 class Odd(Worker):
-    """Returns what cannot be sent, and fails in odd ways."""
+    """Returns values that cannot be sent, and fails in odd ways."""
 
     def generator(self) -> Any:
         yield self.rank
@@ -59,12 +60,17 @@ class Odd(Worker):
 
 
 @pytest.fixture(scope="module")
-def group() -> Iterator[WorkerGroup]:
+def cluster() -> Iterator[Cluster]:
     with Cluster.simulate("1x2") as cluster:
-        yield Odd.create_group().launch(cluster, STRATEGY, name="odd")
+        yield cluster
 
 
-def test_a_generator_is_refused_and_not_cut_to_its_first_item(group: WorkerGroup) -> None:
+@pytest.fixture(scope="module")
+def group(cluster: Cluster) -> WorkerGroup:
+    return Odd.create_group().launch(cluster, STRATEGY, name="odd")
+
+
+def test_a_generator_is_refused(group: WorkerGroup) -> None:
     with pytest.raises(WorkerError, match=r"generator\(\) returns a generator, .* return a list"):
         group.generator().wait()
 
@@ -83,7 +89,7 @@ def test_a_fault_is_named_by_its_type_and_first_line(group: WorkerGroup) -> None
 
 @pytest.mark.parametrize("ranks", [(1.0,), (True,), ("0",), (), (0, 0), (2,)])
 def test_execute_on_takes_ranks(group: WorkerGroup, ranks: tuple[Any, ...]) -> None:
-    with pytest.raises(ValueError, match="odd has the ranks 0-1; execute_on"):
+    with pytest.raises(ValueError, match="odd has ranks 0-1; pass some of them to execute_on"):
         group.execute_on(*ranks)
 
 
@@ -100,19 +106,19 @@ def test_execute_on_takes_ranks(group: WorkerGroup, ranks: tuple[Any, ...]) -> N
         {"name": "a\x1b[31m"},
     ],
 )
-def test_launch_refuses_options_that_make_no_sense(group: WorkerGroup, options: dict[str, Any]) -> None:
+def test_launch_refuses_invalid_options(cluster: Cluster, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(options))} is "):
-        Odd.create_group().launch(group._cluster, STRATEGY, **options)
+        Odd.create_group().launch(cluster, STRATEGY, **options)
 
 
-def test_numbers_may_be_those_of_numpy(group: WorkerGroup) -> None:
-    options = {"timeout": np.int64(600), "max_concurrency": np.int64(2), "reserve": np.float32(0.8)}
-    with Odd.create_group().launch(group._cluster, STRATEGY, name="counted", **options) as counted:
+def test_numbers_may_come_from_numpy(cluster: Cluster) -> None:
+    options = {"timeout": np.int64(600), "max_concurrency": np.int64(2)}
+    with Odd.create_group().launch(cluster, STRATEGY, name="counted", **options) as counted:
         assert counted.rest().wait() == [0, 1]
 
 
 def test_only_a_live_cluster_can_be_launched_on() -> None:
-    with pytest.raises(TypeError, match=r"Inventory is no rankplan\.Cluster"):
+    with pytest.raises(TypeError, match=r"cluster is of type Inventory; pass a live rankplan\.Cluster"):
         Odd.create_group().launch(Inventory.uniform(1, 1))  # type: ignore[arg-type]
 
 
@@ -128,12 +134,12 @@ def test_a_cluster_is_simulated_from_the_main_thread() -> None:
     thread = threading.Thread(target=simulate)
     thread.start()
     thread.join()
-    assert "from the main thread" in str(errors[0])
+    assert "only the main thread can simulate a cluster" in str(errors[0])
 
 
-def test_what_outlives_its_cluster_starts_no_other(group: WorkerGroup) -> None:
+def test_nothing_that_outlives_its_cluster_starts_another(cluster: Cluster, group: WorkerGroup) -> None:
     """The last test of the module: the cluster is closed here."""
-    cluster, done, running, some = group._cluster, group.rest(), group.rest(), group.execute_on(1)
+    done, running, some = group.rest(), group.rest(), group.execute_on(1)
     done.wait()
     address = cluster.address
     inner = Cluster()
@@ -151,9 +157,37 @@ def test_what_outlives_its_cluster_starts_no_other(group: WorkerGroup) -> None:
     assert not ray.is_initialized()
 
 
+@pytest.mark.parametrize("reserve", [False, True])
+def test_a_cluster_that_is_closed_right_after_the_last_tick_of_a_launch(
+    monkeypatch: pytest.MonkeyPatch, reserve: bool
+) -> None:
+    """All ranks are up, and the group is about to be returned; the connection to Ray stays, for it is borrowed."""
+    checking, closed = threading.Event(), threading.Event()
+
+    def check(*arguments: Any) -> list[RankReport]:
+        checking.set()
+        assert closed.wait(60)
+        return verify.check(*arguments)
+
+    monkeypatch.setattr(launch, "check", check)
+    with Cluster.simulate("1x2") as cluster, ThreadPoolExecutor() as threads:
+        borrowing = Cluster()
+        launching = threads.submit(Odd.create_group().launch, borrowing, STRATEGY, name="late", reserve=reserve)
+        assert checking.wait(60)
+        borrowing.close()
+        closed.set()
+        with pytest.raises(LaunchError, match="the cluster was closed"):
+            launching.result(20)
+        assert ray.is_initialized()
+        assert cluster._raylets is not None
+        processes = {process.pid for process in cluster._raylets.processes()}
+        assert not any(b"ray::Host" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes)
+        assert all(entry["state"] == "REMOVED" for entry in placement_group_table().values())
+
+
 def test_a_cluster_that_is_closed_while_a_thread_launches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The thread must not go on without its cluster: Ray would start another one for it."""
-    monkeypatch.setattr(calls, "_TICK_SECONDS", 2.0)
+    monkeypatch.setattr(timeouts, "TICK", 2.0)
     cluster = Cluster.simulate("1x2")
     with ThreadPoolExecutor() as threads:
         launching = threads.submit(Stuck.create_group(tmp_path).launch, cluster, STRATEGY, name="stuck")
@@ -165,7 +199,7 @@ def test_a_cluster_that_is_closed_while_a_thread_launches(monkeypatch: pytest.Mo
 
 
 def test_ray_that_ended_under_the_program() -> None:
-    """As ``ray stop`` does it. Ray would end this process too, without a word, at the next launch."""
+    """Like ``ray stop``. Ray would silently end this process too, at the next launch."""
     with Cluster.simulate("1x2") as cluster:
         raylets = cluster._raylets
         assert raylets is not None
@@ -178,7 +212,7 @@ def test_ray_that_ended_under_the_program() -> None:
             Odd.create_group().launch(cluster, STRATEGY)
 
 
-def test_the_handler_of_a_program_is_there_again() -> None:
+def test_the_signal_handler_of_a_program_is_restored() -> None:
     def mine(number: int, frame: object) -> None:
         raise AssertionError
 
@@ -206,7 +240,7 @@ class Fine(Worker):
     ("arguments", "message", "code"),
     [
         (["--worker", "mistakes:NeedsArgument"], "missing a required argument: 'size'", 2),
-        (["--worker", "mistakes:Hides"], "would be hidden by WorkerGroup.verify", 2),
+        (["--worker", "mistakes:Hides"], "WorkerGroup.verify would hide Hides.verify()", 2),
         (["--method", "create_group"], "has no method 'create_group'", 2),
         (["--method", "mro"], "has no method 'mro'", 2),
         (["--worker", "leaves:X"], "importing leaves failed: SystemExit: no way", 1),
@@ -234,7 +268,7 @@ def test_without_a_terminal_there_is_no_colour(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_ended_from_outside_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_run_that_is_interrupted_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("cluster: {num_nodes: 1, component_placement: {actor: 0}}\n")
     (tmp_path / "slow.py").write_text(
         "import os, pathlib, time\n"

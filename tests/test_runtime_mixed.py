@@ -1,4 +1,4 @@
-"""One real Ray cluster of five unlike nodes: node groups of every kind, and what the ranks in them see."""
+"""One real Ray cluster of five different nodes: node groups of every kind, and what the ranks in them see."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another interpreter of this machine, which finds the packages of this one; its path has a blank."""
+    """Another interpreter with the packages of this one; its path contains a space."""
     folder = tmp_path_factory.mktemp("a venv")
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
@@ -110,7 +110,7 @@ def launched(cluster: Cluster, section: dict[str, Any], component: str, isolate:
 
 
 def variables(row: oracle.Row) -> tuple[str | None, ...]:
-    """What a rank must see, as the oracle places it, in the order of ``NAMES``, and then the mask of AMD."""
+    """What a rank must see, by the oracle, in the order of ``NAMES``, and then the mask of AMD."""
     own = bool(row["devices"]) and row["node_group_label"] != "arms"
     local_rank, local_world_size = row["local_rank"], row["local_world_size"]
     if own:
@@ -227,7 +227,7 @@ def lamps(model: type[HardwareConfig]) -> dict[str, Any]:
     }
 
 
-def test_a_hardware_model_in_a_module_is_imported_when_the_rank_has_its_environment(cluster: Cluster) -> None:
+def test_a_hardware_model_is_imported_after_the_environment_is_set(cluster: Cluster) -> None:
     section = lamps(Lamp)
     with Cluster(cluster_cfg=section) as same:
         strategy = ComponentPlacement({"cluster": section}, same).get_strategy("light")
@@ -237,25 +237,26 @@ def test_a_hardware_model_in_a_module_is_imported_when_the_rank_has_its_environm
 
 def test_a_hardware_model_that_cannot_be_sent_is_a_launch_error(cluster: Cluster) -> None:
     class Lock(HardwareConfig):
-        """pydantic keeps the variables of the function that it is defined in, the cluster among them."""
+        """pydantic keeps the variables of the enclosing function, including the cluster."""
 
         watts: int
 
     section = lamps(Lock)
-    message = r"^light: the hardware of a rank cannot be sent to the ranks: .* define the model of its type in a module"
+    message = (
+        r"^light: the hardware of a rank cannot be sent to the ranks: .* define its model at the top level of a module"
+    )
     with Cluster(cluster_cfg=section) as same, pytest.raises(LaunchError, match=message):
         launched(same, section, "light")
 
 
-def test_an_interpreter_that_is_not_on_the_machine_is_simulated_too(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_interpreter_that_does_not_exist_is_simulated(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     with launched(cluster, SECTION, "guest") as group:
         assert group.interpreter().wait() == [sys.executable] * 2
-    assert [message.partition(", where ")[0] for message in caplog.messages] == [
-        f"guest: simulated with {sys.executable} on node 3-4"
+    assert caplog.messages == [
+        f"guest: simulated nodes 3-4 of node group 'elsewhere' with {sys.executable}, because its interpreter "
+        "/opt/nowhere/bin/python does not exist on this machine"
     ]
-    message = r"the interpreter /opt/nowhere/bin/python of node group 'elsewhere' is no executable file on that node"
+    message = r"the interpreter /opt/nowhere/bin/python of node group 'elsewhere' cannot run a rank: it is not an exec"
     with (
         Cluster(cluster_cfg=SECTION) as same,
         pytest.raises(LaunchError, match=rf"^guest rank 0 \(node 3\): {message}"),
@@ -297,8 +298,8 @@ def test_an_omegaconf_section_and_a_saved_plan_give_the_same_group(cluster: Clus
     assert (type(cameras), type(cameras[0]), cameras) == (list, dict, [{"serial": "0322", "rate": 30}])
 
 
-def test_a_strategy_brings_the_node_groups_of_its_config(cluster: Cluster) -> None:
-    """The cluster that it is launched on knows no groups, or others of the same name."""
+def test_a_strategy_uses_the_node_groups_of_its_config(cluster: Cluster) -> None:
+    """The cluster has no groups, or others of the same name."""
     others = [{"label": "arms", "node_ranks": "2-4", "hardware": {"type": "Arm", "configs": ARMS[:1]}}]
     plan = ComponentPlacement({"cluster": SECTION}, cluster).plan()
     for section in (None, {"num_nodes": 5, "node_groups": others}):
@@ -309,14 +310,14 @@ def test_a_strategy_brings_the_node_groups_of_its_config(cluster: Cluster) -> No
         Reader.create_group().launch(bare, plan["pair"])
 
 
-def test_strategies_made_by_hand_know_the_groups_of_the_cluster(cluster: Cluster) -> None:
+def test_strategies_made_by_hand_use_the_groups_of_the_cluster(cluster: Cluster) -> None:
     strategy = FlexiblePlacementStrategy([[2, 3], [0]], "arms")
     with Reader.create_group().launch(cluster, strategy) as group:
         assert [[robot.name for robot in held] for held in group.robots().wait()] == [["a"], ["d", "c"]]
 
 
-def test_the_example_tells_what_each_rank_has() -> None:
-    """It starts a cluster of its own. Beside the node: is it the interpreter of the driver?"""
+def test_the_example_shows_what_each_rank_has() -> None:
+    """It starts its own cluster. Next to the node: whether the interpreter is that of the driver."""
     program = Path(__file__).parent.parent / "examples" / "mixed" / "run.py"
     done = subprocess.run([sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr

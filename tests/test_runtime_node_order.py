@@ -1,11 +1,11 @@
-"""Which node is node 0: as a function of what is known of the nodes, and on raylets that are started by hand."""
+"""Node order: as a function of what is known about the nodes, and on raylets that are started by hand."""
 
 from __future__ import annotations
 
 import logging
 import random
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
 from typing import Any
@@ -13,44 +13,50 @@ from typing import Any
 import pytest
 import ray
 from rankplan import Cluster, ClusterError, Inventory
-from rankplan.runtime import simulate
-from rankplan.runtime.node_order import NodeFacts, in_order
+from rankplan.runtime import ray_internals, simulate, timeouts
+from rankplan.runtime.node_order import FoundNode, MissingRanks, in_order
 
 
-def node(ip: str, hostname: str = "host", variable: str | None = None, label: str | None = None) -> NodeFacts:
-    return NodeFacts(f"{ip}-{hostname}", ip, hostname, variable, label, "NO_ACCEL", None, (), {})
+def node(
+    ip: str, hostname: str = "host", variable: str | None = None, label: str | None = None, fault: str | None = None
+) -> FoundNode:
+    error = None if fault is None else ClusterError(fault)
+    return FoundNode(f"{ip}-{hostname}", ip, hostname, variable, label, fault=error)
 
 
-def addresses(nodes: list[NodeFacts]) -> list[str]:
-    return [node.ip for node in nodes]
+def ordered(nodes: list[FoundNode], num_nodes: int | None = None) -> tuple[list[str], str]:
+    found, source = in_order(nodes, num_nodes)
+    return [node.ip for node in found], source
 
 
 def test_rank_variables_come_first() -> None:
-    nodes, source = in_order([node("10.0.0.1", variable="1", label="0"), node("10.0.0.2", variable="0", label="1")])
-    assert (addresses(nodes), source) == (["10.0.0.2", "10.0.0.1"], "the node rank variables")
+    nodes = [node("10.0.0.1", variable="1", label="0"), node("10.0.0.2", variable="0", label="1")]
+    assert ordered(nodes) == (["10.0.0.2", "10.0.0.1"], "the node rank variables")
 
 
 def test_labels_come_second() -> None:
-    nodes, source = in_order([node("10.0.0.1", label="1"), node("10.0.0.2", label="0")])
-    assert (addresses(nodes), source) == (["10.0.0.2", "10.0.0.1"], "the Ray label rankplan.io/node-rank")
+    nodes = [node("10.0.0.1", label="1"), node("10.0.0.2", label="0")]
+    assert ordered(nodes) == (["10.0.0.2", "10.0.0.1"], "the Ray label rankplan.io/node-rank")
 
 
-def test_addresses_are_numbers() -> None:
-    ordered = ["10.0.0.2", "10.0.0.9", "10.0.0.10", "10.0.1.1", "fe80::9", "fe80::10", "fe80:0:0:1::"]
-    shuffled = random.Random(1).sample(ordered, len(ordered))
-    nodes, source = in_order([node(ip) for ip in shuffled])
-    assert (addresses(nodes), source) == (ordered, "the node addresses")
+def test_addresses_are_compared_as_numbers() -> None:
+    expected = ["10.0.0.2", "10.0.0.9", "10.0.0.10", "10.0.1.1", "fe80::9", "fe80::10", "fe80:0:0:1::"]
+    shuffled = random.Random(1).sample(expected, len(expected))
+    assert ordered([node(ip) for ip in shuffled]) == (expected, "the node addresses")
 
 
 def test_hostnames_are_in_natural_order() -> None:
     names = ["a2-rack1", "a10-rack1", "a10-rack2", "a10-rack11", "b"]
-    nodes, _ = in_order([node("10.0.0.1", name) for name in reversed(names)])
+    nodes, _ = in_order([node("10.0.0.1", name) for name in reversed(names)], None)
     assert [item.hostname for item in nodes] == names
 
 
 def test_addresses_that_are_names_come_last() -> None:
-    nodes, _ = in_order([node("node10"), node("node9"), node("10.0.0.1")])
-    assert addresses(nodes) == ["10.0.0.1", "node9", "node10"]
+    assert ordered([node("node10"), node("node9"), node("10.0.0.1")])[0] == ["10.0.0.1", "node9", "node10"]
+
+
+def ranked(kind: str, ranks: list[str | None]) -> list[FoundNode]:
+    return [node(f"10.0.0.{index}", **{kind: rank}) for index, rank in enumerate(ranks)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -60,25 +66,56 @@ def test_addresses_that_are_names_come_last() -> None:
             ["0", None, None],
             r"is set on 1 of 3 nodes, but not on 10.0.0.1 \(host\), 10.0.0.2 \(host\); set it on every",
         ),
-        (["0", "1", "1"], r"the ranks 0-2, each once, but 10.0.0.1 \(host\) has '1', 10.0.0.2 \(host\) has '1'"),
-        (["0", "1", "3"], r"the ranks 0-2, each once, but 10.0.0.2 \(host\) has '3'"),
-        (["1"], r"must give the one node the rank 0, but 10.0.0.0 \(host\) has '1'"),
-        (["0", "1", "two"], r"but 10.0.0.2 \(host\) has 'two'"),
-        (["0", "1", "02"], r"but 10.0.0.2 \(host\) has '02'"),
-        (["0", "1", ""], r"but 10.0.0.2 \(host\) has ''"),
+        (["0", "1", "1"], r"different on every node, but 10.0.0.1 \(host\) has '1', 10.0.0.2 \(host\) has '1'$"),
+        (["0", "1", "two"], r"must be a rank from 0 on, different on every node, but 10.0.0.2 \(host\) has 'two'$"),
+        (["0", "1", "02"], r"but 10.0.0.2 \(host\) has '02'$"),
+        (["0", "1", "-2"], r"but 10.0.0.2 \(host\) has '-2'$"),
+        (["0", "1", "9" * 5000], r"but 10.0.0.2 \(host\) has '9+'$"),
+        (["0", "1", ""], r"but 10.0.0.2 \(host\) has ''$"),
     ],
 )
 @pytest.mark.parametrize("kind", ["variable", "label"])
-def test_node_ranks_are_all_or_none_and_each_once(kind: str, ranks: list[str | None], message: str) -> None:
-    nodes = [node(f"10.0.0.{index}", **{kind: rank}) for index, rank in enumerate(ranks)]  # type: ignore[arg-type]
-    with pytest.raises(ClusterError, match=message):
-        in_order(nodes)
+def test_node_ranks_are_set_on_all_nodes_and_unique(kind: str, ranks: list[str | None], message: str) -> None:
+    for num_nodes in (None, 1, 3):
+        with pytest.raises(ClusterError, match=message) as caught:
+            in_order(ranked(kind, ranks), num_nodes)
+        assert not isinstance(caught.value, MissingRanks), "waiting for more nodes would not help"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "num_nodes", "missing"),
+    [
+        (["0", "1", "3"], 3, "no node has rank 2; the ranks are 0-1,3"),
+        (["0", "1", "3"], None, "no node has rank 2; the ranks are 0-1,3"),
+        (["1"], None, "no node has rank 0; the ranks are 1"),
+        (["3", "4"], 3, "no node has rank 0-2; the ranks are 3-4"),
+        (["4294967294"], None, "no node has rank 0-4294967293; the ranks are 4294967294"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["variable", "label"])
+def test_a_missing_rank_may_still_join(kind: str, ranks: list[str | None], num_nodes: int | None, missing: str) -> None:
+    with pytest.raises(MissingRanks, match=missing):
+        in_order(ranked(kind, ranks), num_nodes)
+
+
+@pytest.mark.parametrize("kind", ["variable", "label"])
+def test_ranks_beyond_the_number_of_nodes_do_not_matter(kind: str) -> None:
+    assert ordered(ranked(kind, ["7", "1", "0"]), 2)[0] == ["10.0.0.2", "10.0.0.1", "10.0.0.0"]
+
+
+def test_nodes_that_cannot_be_used_have_their_place() -> None:
+    by_address = [node("10.0.0.3"), node("10.0.0.2", fault="no rankplan"), node("10.0.0.1")]
+    assert ordered(by_address)[0] == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    by_label = [node("10.0.0.3", label="1"), node("10.0.0.2", label="0", fault="no rankplan")]
+    assert ordered(by_label)[0] == ["10.0.0.2", "10.0.0.3"]
+    by_variable = [node("10.0.0.2", fault="no rankplan"), node("10.0.0.3", variable="0")]
+    assert ordered(by_variable)[0] == ["10.0.0.3", "10.0.0.2"]
 
 
 def test_a_large_cluster_gets_a_short_message() -> None:
     nodes = [node(f"10.0.0.{index}", variable="0" if index == 0 else None) for index in range(200)]
     with pytest.raises(ClusterError, match=r"on 1 of 200 nodes, .* and 195 more") as caught:
-        in_order(nodes)
+        in_order(nodes, None)
     assert len(str(caught.value)) < 400
 
 
@@ -90,12 +127,29 @@ class Started:
 
     def __init__(self, raylets: simulate.Raylets) -> None:
         self.raylets = raylets
+        self.told: list[str] = []
         ray.init(address=raylets.address, logging_level=logging.WARNING)
 
     def add(self, host: int, **options: Any) -> None:
         """Let another node join."""
         with simulate._environment(self.raylets._start_environment()):
             self.raylets._cluster.add_node(**by_hand(host, **options))
+
+    @contextmanager
+    def late(self, **arguments: Any) -> Iterator[Future[list[int]]]:
+        """Begin `hosts` in a thread, and continue when it waits."""
+        waiting = Event()
+        self.told = []
+
+        def on_progress(message: str) -> None:
+            self.told.append(message)
+            if message.startswith("waiting"):
+                waiting.set()
+
+        with ThreadPoolExecutor(1) as threads:
+            found = threads.submit(self.hosts, on_progress=on_progress, **arguments)
+            assert waiting.wait(60)
+            yield found
 
     def hosts(self, **arguments: Any) -> list[int]:
         """The last numbers of the addresses, by node rank, as a driver that connects finds them."""
@@ -111,7 +165,7 @@ def by_hand(host: int, **options: Any) -> dict[str, Any]:
 def started(*nodes: dict[str, Any]) -> Iterator[Started]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            simulate, "_node_options", lambda _, rank: nodes[rank] | (simulate._HEAD_OPTIONS if not rank else {})
+            simulate, "_node_options", lambda _, rank: nodes[rank] | (ray_internals.SIMULATED_HEAD if not rank else {})
         )
         raylets = simulate.Raylets(Inventory.uniform(len(nodes), 0), lambda _: None)
     try:
@@ -126,27 +180,19 @@ def test_raylets_without_ranks_are_in_the_order_of_their_addresses(caplog: pytes
     caplog.set_level(logging.INFO, "rankplan")
     with started(by_hand(100), by_hand(10), by_hand(9)) as nodes:
         assert [nodes.hosts() for _ in range(2)] == [[9, 10, 100]] * 2
-        ordered = "3 node(s), in the order of the node addresses: 127.0.0.9 ("
-        assert [message.startswith(ordered) for message in caplog.messages] == [True, True]
+        logged = "3 nodes, in the order of the node addresses: 127.0.0.9 ("
+        assert [message.startswith(logged) for message in caplog.messages] == [True, True]
 
         assert nodes.hosts(num_nodes=2) == nodes.hosts(cluster_cfg={"num_nodes": 2}) == [9, 10]
         warning = caplog.records[-1]
         assert warning.levelno == logging.WARNING
-        assert warning.getMessage().startswith("2 of 3 nodes are used (num_nodes), all but: 127.0.0.100 (")
+        assert warning.getMessage().startswith("using 2 of 3 nodes (num_nodes); not used: 127.0.0.100 (")
 
-        waiting, told = Event(), []
-
-        def on_progress(message: str) -> None:
-            told.append(message)
-            waiting.set()
-
-        with ThreadPoolExecutor(1) as threads:
-            late = threads.submit(nodes.hosts, num_nodes=4, on_progress=on_progress)
-            assert waiting.wait(60)
+        with nodes.late(num_nodes=4) as late:
             nodes.add(2)
             assert late.result(60) == [2, 9, 10, 100]
-        assert told[0] == "waiting for nodes: 3 of 4 are there"
-        assert set(told[1:-1]) <= {told[0]} and told[-1] == "looking at 4 nodes"
+        assert nodes.told[0] == "waiting for nodes: 3 of 4 have joined"
+        assert "probing 4 nodes" in nodes.told
 
         nodes.add(3, env_vars={"RLINF_NODE_RANK": "0"})
         with pytest.raises(ClusterError) as refused:
@@ -154,7 +200,7 @@ def test_raylets_without_ranks_are_in_the_order_of_their_addresses(caplog: pytes
         first, rest = str(refused.value).split(", but not on ")
         assert first == "RANKPLAN_NODE_RANK or RLINF_NODE_RANK is set on 1 of 5 nodes"
         assert [f"127.0.0.{host} (" in rest for host in (2, 3, 9, 10, 100)] == [True, False, True, True, True]
-        assert rest.endswith("; set it on every node before its ray start, or on none")
+        assert rest.endswith("; set it on every node before its `ray start`, or on none")
 
 
 def test_raylets_with_a_rank_label_are_in_its_order(caplog: pytest.LogCaptureFixture) -> None:
@@ -162,13 +208,65 @@ def test_raylets_with_a_rank_label_are_in_its_order(caplog: pytest.LogCaptureFix
     label = "rankplan.io/node-rank"
     with started(by_hand(5, labels={label: "1", "rack": "r1"}), by_hand(6, labels={label: "0"})) as nodes:
         assert nodes.hosts() == [6, 5]
-        assert caplog.messages[-1].startswith(f"2 node(s), in the order of the Ray label {label}: 127.0.0.6 (")
+        assert caplog.messages[-1].startswith(f"2 nodes, in the order of the Ray label {label}: 127.0.0.6 (")
         with Cluster() as cluster:
             assert [cluster.inventory.node(rank).labels for rank in range(2)] == [{}, {"rack": "r1"}]
         nodes.add(7, labels={label: "1"})
         with pytest.raises(
-            ClusterError, match=rf"{label} must give the 3 nodes the ranks 0-2, each once, but 127.0.0"
+            ClusterError, match=rf"{label} must be a rank from 0 on, different on every node, but 127.0.0"
         ) as refused:
             nodes.hosts()
         assert "127.0.0.5 (" in str(refused.value) and "127.0.0.7 (" in str(refused.value)
         assert "127.0.0.6 (" not in str(refused.value)
+
+
+def test_the_order_does_not_depend_on_who_joined_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four nodes start, and two are used: those with the lowest addresses, which join last."""
+    monkeypatch.setattr(timeouts, "LAST_JOIN", 10.0)
+    with started(by_hand(100), by_hand(9)) as nodes:
+        with nodes.late(num_nodes=2) as late:
+            nodes.add(3)
+            nodes.add(2)
+            assert late.result(60) == [2, 3]
+        assert "waiting for nodes: more than 2 may be joining" in nodes.told
+        monkeypatch.setattr(timeouts, "LAST_JOIN", 1.0)  # all nodes are older by now
+        told: list[str] = []
+        assert nodes.hosts(num_nodes=2, on_progress=told.append) == [2, 3]
+        assert told == ["probing 4 nodes"]
+
+
+def test_a_rank_that_is_missing_is_waited_for() -> None:
+    """Three of four nodes have joined, and the fourth has one of the three ranks that are used."""
+    ranks = [{"env_vars": {"RANKPLAN_NODE_RANK": str(rank)}} for rank in range(4)]
+    with started(by_hand(10, **ranks[0]), by_hand(11, **ranks[3]), by_hand(12, **ranks[1])) as nodes:
+        with pytest.raises(ClusterError, match=r"^after 5 s, .*: no node has rank 2; the ranks are 0-1,3; start the"):
+            nodes.hosts(num_nodes=3, timeout=5)
+        with nodes.late(num_nodes=3) as late:
+            nodes.add(2, **ranks[2])
+            assert late.result(60) == [10, 12, 2]
+        assert "waiting for nodes: RANKPLAN_NODE_RANK or RLINF_NODE_RANK: no node has rank 2; the ranks are 0-1,3" in (
+            nodes.told
+        )
+
+
+def test_a_broken_node_is_skipped_if_it_is_not_needed(caplog: pytest.LogCaptureFixture) -> None:
+    broken = {"labels": {"rankplan.io/accelerator-type": "GPU"}}
+    with started(by_hand(10), by_hand(11), by_hand(12, **broken)) as nodes:
+        assert nodes.hosts(num_nodes=2) == [10, 11]
+        warning = "an unused node cannot run rankplan: node 127.0.0.12 "
+        assert [message.startswith(warning) for message in caplog.messages] == [False, True]
+        for arguments in ({}, {"num_nodes": 3}):
+            with pytest.raises(ClusterError, match=r"^node 127.0.0.12 .*: unknown accelerator type 'GPU'"):
+                nodes.hosts(**arguments)
+        nodes.add(9, **broken)
+        with pytest.raises(ClusterError, match=r"^node 127.0.0.9 .*: unknown accelerator type 'GPU'"):
+            nodes.hosts(num_nodes=2)
+
+
+def test_a_broken_node_may_be_the_one_with_the_missing_rank() -> None:
+    variables = [{"env_vars": {"RANKPLAN_NODE_RANK": str(rank)}} for rank in range(3)]
+    broken = {**variables[1], "labels": {"rankplan.io/accelerator-type": "GPU"}}
+    with started(by_hand(10, **variables[0]), by_hand(11, **broken), by_hand(12, **variables[2])) as nodes:
+        assert nodes.hosts(num_nodes=1) == [10]
+        with pytest.raises(ClusterError, match=r"^node 127.0.0.11 .*: unknown accelerator type 'GPU'"):
+            nodes.hosts(num_nodes=2, timeout=5)

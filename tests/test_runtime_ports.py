@@ -1,4 +1,4 @@
-"""Ports: what a run hands out once, and what is free on a machine, with real sockets held open."""
+"""Ports: each is handed out once, and only if free on its machine; with real sockets held open."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from contextlib import ExitStack, suppress
 from itertools import chain
 
 import pytest
-from rankplan import Cluster, LaunchError, NodePlacementStrategy
-from rankplan.runtime import launch, ports
+from rankplan import Cluster, LaunchError, NodePlacementStrategy, WorkerError
+from rankplan.runtime import crew, ports
 from rankplan.runtime.ports import FIRST, LAST, PORTS, Ports, free_block
-from runtime_workers import Reader
+from runtime_workers import Caller, Reader
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_block_is_consecutive_and_free(held: ExitStack) -> None:
         ("--min_worker_port=0 --max_worker_port=0", "24000"),
     ],
 )
-def test_a_block_is_clear_of_the_ports_that_the_parents_command_gives_to_workers(options: str, expected: str) -> None:
+def test_a_block_avoids_the_ports_of_rays_workers(options: str, expected: str) -> None:
     child = "from rankplan.runtime.ports import free_block; print(free_block(range(24_000, 24_100), 3))"
     parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
     command = [sys.executable, "-c", parent, child, *options.split()]
@@ -66,7 +66,7 @@ def every_choice(ports: Ports) -> Iterator[range]:
             yield ports.choice("node-1", 500)
 
 
-def test_a_block_is_below_the_ephemeral_ports_where_that_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_is_below_the_ephemeral_ports_if_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_ephemeral", lambda: range(24_010, 61_000))
     assert free_block(range(24_006, 24_050), 4) == 24_006
     assert free_block(range(24_006, 24_050), 5) is None
@@ -98,7 +98,7 @@ def test_nothing_is_handed_out_twice() -> None:
         assert FIRST <= min(mine) <= max(mine) <= LAST
 
 
-def test_programs_that_are_started_together_begin_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_started_together_begin_at_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     found: set[int] = set()
     for pid in range(4000, 4008):
         monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
@@ -106,7 +106,7 @@ def test_programs_that_are_started_together_begin_apart(monkeypatch: pytest.Monk
     assert len(found) == 8 * 64
 
 
-def test_what_is_given_back_can_be_had_again_and_there_is_an_end() -> None:
+def test_returned_ports_are_handed_out_again_and_there_is_an_end() -> None:
     handed_out = Ports()
     choices = list(every_choice(handed_out))
     assert len(choices) >= 11
@@ -119,8 +119,8 @@ def test_what_is_given_back_can_be_had_again_and_there_is_an_end() -> None:
     assert len(handed_out.choice("node-2", 500)) == 1000
 
 
-def test_many_engines_ask_at_once_and_each_gets_its_own(two_nodes: Cluster, held: ExitStack) -> None:
-    """Both nodes are this machine, so that their ports must differ too; some are held by others."""
+def test_engines_that_ask_at_the_same_time_get_different_ports(two_nodes: Cluster, held: ExitStack) -> None:
+    """Both nodes are this machine, so their ports must differ too; some ports are held by others."""
     taken: dict[str, set[int]] = {}
     with Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 0, 1, 1]), name="engine") as group:
         for port in group.free_ports(2)[0]:
@@ -154,14 +154,31 @@ def test_a_block_of_ports_has_at_least_one(two_nodes: Cluster) -> None:
         group.free_ports(0)
 
 
-def test_ranks_are_asked_in_turns_where_ports_are_few(two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two choices of ports fit between the bounds, for four ranks of one machine."""
+def test_ranks_are_asked_in_turns_if_ports_are_few(two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only two choices of ports fit between the bounds, for four ranks on one machine."""
     with Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 0, 1, 1])) as group:
         monkeypatch.setattr(ports, "PORTS", fresh := Ports())
-        monkeypatch.setattr(launch, "PORTS", fresh)
+        monkeypatch.setattr(crew, "PORTS", fresh)
         monkeypatch.setattr(ports, "LAST", FIRST + 150)
-        group._crew.ports.clear()
         blocks = group.free_ports(4)
         assert len({port for block in blocks for port in block}) == 16
         with pytest.raises(LaunchError, match="no 128 ports in a row are left"):
             group.free_ports(64)
+
+
+def test_a_search_that_times_out_returns_its_ports(two_nodes: Cluster) -> None:
+    with Caller.create_group().launch(two_nodes, NodePlacementStrategy([0, 1])) as group:
+        before = taken()
+        busy = group.execute_on(1).first_waits()
+        for _ in range(3):
+            with pytest.raises(TimeoutError, match=r"1 of 2 ranks have not answered after 0\.2 s: rank 1"):
+                group.free_ports(4, timeout=0.2)
+        assert taken() == before
+        group.shutdown()
+        with pytest.raises(WorkerError):
+            busy.wait(30)
+    assert taken() < before
+
+
+def taken() -> set[int]:
+    return set().union(*PORTS._taken.values())

@@ -1,4 +1,4 @@
-"""Simulated clusters come up as declared, and leave nothing behind, however they end."""
+"""Simulated clusters start as declared, and leave nothing behind, however they end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of the simulated clusters' folders; hold that none of these is left, and no process either."""
+    """The parent of the simulated clusters' folders; check that no folder and no process is left."""
     base = Path(os.environ["RAY_TMPDIR"])
     monkeypatch.setattr(tempfile, "tempdir", str(base))
     monkeypatch.setenv("TMPDIR", str(base))
@@ -61,8 +61,8 @@ def test_a_cluster_is_closed_twice() -> None:
     cluster.close()
     cluster.close()
     group.shutdown()
-    assert told[:2] == ["starting node 1 of 1", "looking at 1 nodes"]
-    assert repr(cluster) == "<Cluster of 1 nodes, closed>"
+    assert told[:2] == ["starting node 1 of 1", "probing 1 node"]
+    assert repr(cluster) == "<Cluster of 1 node, closed>"
     with pytest.raises(LaunchError, match="the cluster was closed"):
         Reader.create_group().launch(cluster)
 
@@ -93,7 +93,7 @@ def test_a_start_that_fails_half_way(monkeypatch: pytest.MonkeyPatch, error: Bas
 
 
 def test_a_probe_that_fails_takes_the_raylets_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankplan.runtime.cluster.look_at", lambda *_: 1 / 0)
+    monkeypatch.setattr("rankplan.runtime.cluster.find_nodes", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         Cluster.simulate("1x2")
 
@@ -127,21 +127,21 @@ def test_a_faulty_section_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
             Cluster.simulate("2x2", section)
     with pytest.raises(PlacementError):
         Cluster(cluster_cfg={"num_nodes": 0})
-    with pytest.raises(ClusterError, match="num_nodes is 3, but 2 in cluster_cfg"):
+    with pytest.raises(ClusterError, match="num_nodes is 3, but cluster_cfg has 2"):
         Cluster(cluster_cfg={"num_nodes": 2}, num_nodes=3)
 
 
 @pytest.mark.parametrize(
     "options", [{"num_nodes": number} for number in (0, -1, True, 2.0, "2")] + [{"timeout": -1}, {"timeout": math.nan}]
 )
-def test_numbers_that_are_none_start_nothing(options: dict[str, Any]) -> None:
+def test_invalid_numbers_start_nothing(options: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(ValueError, match=f"^{name} is .*; it must be a"):
         Cluster(**options)
 
 
 @pytest.mark.parametrize("text", ["2", "x8", "2x", "0x8", "2*8", "2x-1", "2x8x1", "٢x8"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not nodes x accelerators\\nhelp: write 2x8"):
         Cluster.simulate(text)
 
@@ -162,7 +162,7 @@ def test_a_driver_that_does_not_close(base: Path, how: signal.Signals | None) ->
 
 
 def test_a_driver_that_is_killed(base: Path) -> None:
-    """No hand is left to remove the folder. Ray's processes go, but its agents, which take a minute for it."""
+    """Nobody removes the folder. Ray's processes end, except its agents, which take a minute."""
     with driver() as process:
         folder = simulated(base)
         processes = family(f"RAY_TMPDIR={folder}")
@@ -176,7 +176,7 @@ def test_a_driver_that_is_killed(base: Path) -> None:
 
 @contextmanager
 def driver() -> Iterator[subprocess.Popen[str]]:
-    """A program that has simulated a cluster, and comes to its end when it is left."""
+    """A program that has simulated a cluster, and ends with the context."""
     command, pipe = [sys.executable, "-c", SIMULATING], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
@@ -185,6 +185,6 @@ def driver() -> Iterator[subprocess.Popen[str]]:
 
 
 def simulated(base: Path) -> Path:
-    """The folder of the one simulated cluster that there is."""
+    """The folder of the only simulated cluster."""
     (folder,) = base.glob("rankplan-*")
     return folder

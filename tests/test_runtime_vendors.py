@@ -1,4 +1,4 @@
-"""Every vendor: the table beside the installed Ray, and real raylets and ranks of all types in one cluster."""
+"""Every vendor: the table compared with the installed Ray, and real raylets and ranks of all types in one cluster."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_every_manager_of_ray_has_its_row() -> None:
     assert set(rows) == set(MANAGERS) - set(WITHOUT_A_ROW)
 
 
-def test_types_are_apart() -> None:
+def test_types_are_different() -> None:
     types = [row.accelerator_type for row in VENDORS]
     assert len(types) == len({*types, NO_ACCEL}) - 1
 
 
 @pytest.mark.parametrize("name", sorted(VARIABLES))
-def test_env_vars_have_no_say_in_devices(name: str) -> None:
+def test_env_vars_cannot_change_devices(name: str) -> None:
     group = {"label": "all", "node_ranks": 0, "env_configs": [{"node_ranks": 0, "env_vars": [{name: "0"}]}]}
     with pytest.raises(PlacementError) as caught:
         Inventory.uniform(1, 2).with_config({"num_nodes": 1, "node_groups": [group]})
@@ -156,12 +156,12 @@ def test_a_mask_with_fewer_devices_than_ray_counts(mask: str, count: int, number
         probe._ids(of("NV_GPU"), count, {"CUDA_VISIBLE_DEVICES": mask})
     assert str(caught.value) == (
         f"its processes start with CUDA_VISIBLE_DEVICES={mask} (set before `ray start`, or by the job's runtime_env), "
-        f"which names {number} device(s), but Ray counts {count} GPU; name each device once, with commas between, or "
-        f"start Ray with --num-gpus={number}"
+        f"which names {number} device{'' if number == 1 else 's'}, but Ray counts {count} GPU; name each device once, "
+        f"separated by commas, or start Ray with --num-gpus={number}"
     )
 
 
-def test_ids_in_a_form_of_their_own() -> None:
+def test_ids_with_a_prefix_or_parts() -> None:
     environment = {"FURIOSA_DEVICES": "npu:2, 3,npu:4:0-3", "ZE_AFFINITY_MASK": "0.1,1.0"}
     assert probe._ids(of("FURIOSA"), 3, environment) == ("2", "3", "4:0-3")
     assert of("FURIOSA").showing(["2", "npu:4:0-3"])["FURIOSA_DEVICES"] == "npu:2,npu:4:0-3"
@@ -192,17 +192,17 @@ def test_ids_in_a_form_of_their_own() -> None:
         ("TTNPU", {"TT_METAL_VISIBLE_DEVICES": "0"}, "TT_METAL_VISIBLE_DEVICES=0"),
     ],
 )
-def test_variables_that_spoil_the_mask(accelerator_type: str, environment: dict[str, str], blamed: str) -> None:
+def test_variables_that_disturb_the_mask(accelerator_type: str, environment: dict[str, str], blamed: str) -> None:
     row = of(accelerator_type)
     with pytest.raises(ClusterError) as caught:
         probe._ids(row, 1, environment)
     assert str(caught.value) == (
-        f"its processes start with {blamed} (set before `ray start`, or by the job's runtime_env), which has a say in "
-        f"the devices that they see; leave it out, and choose {row.maker} devices by {row.visibility} alone"
+        f"its processes start with {blamed} (set before `ray start`, or by the job's runtime_env), which changes the "
+        f"devices they see; unset it, and select {row.maker} devices with {row.visibility} only"
     )
 
 
-def test_variables_of_others_do_no_harm() -> None:
+def test_variables_of_other_vendors_are_ignored() -> None:
     environment = {"ROCR_VISIBLE_DEVICES": "1", "ONEAPI_DEVICE_SELECTOR": "level_zero:gpu", "ZE_AFFINITY_MASK": "5"}
     assert probe._ids(of("NV_GPU"), 1, environment) == ("0",)
     assert probe._ids(of("INTEL_GPU"), 1, environment) == ("5",)
@@ -211,22 +211,26 @@ def test_variables_of_others_do_no_harm() -> None:
 @pytest.mark.parametrize(
     ("resources", "labels", "message"),
     [
-        ({"GPU": 2.0, "NPU": 4.0}, {}, "it has 2 GPU and 4 NPU, and a node has one type for rankplan; start Ray there"),
+        (
+            {"GPU": 2.0, "NPU": 4.0},
+            {},
+            "it has 2 GPU and 4 NPU, but a node must have one accelerator type; start Ray there",
+        ),
         (
             {"CPU": 8.0},
             {probe.TYPE_LABEL: "MUSA_GPU"},
-            "says MUSA_GPU, but Ray counts no GPU .*, e.g. --num-gpus=8, or",
+            "is MUSA_GPU, but Ray counts no GPU .*, e.g. --num-gpus=8, or",
         ),
-        ({"GPU": 8.0}, {probe.TYPE_LABEL: "NPU"}, "says NPU, but Ray counts no NPU .* --resources='{\"NPU\": 8}', or"),
+        ({"GPU": 8.0}, {probe.TYPE_LABEL: "NPU"}, "is NPU, but Ray counts no NPU .* --resources='{\"NPU\": 8}', or"),
         ({"GPU": 8.0}, {probe.TYPE_LABEL: "CUDA"}, "unknown accelerator type 'CUDA'; the types are NV_GPU,"),
     ],
 )
-def test_nodes_whose_type_cannot_be_told(resources: dict[str, float], labels: dict[str, str], message: str) -> None:
+def test_nodes_of_unclear_type(resources: dict[str, float], labels: dict[str, str], message: str) -> None:
     with pytest.raises(ClusterError, match=message):
         probe._vendor_here(resources, labels)
 
 
-def test_a_label_decides_among_types_and_may_say_none() -> None:
+def test_a_label_selects_a_type_or_none() -> None:
     both = {"GPU": 2.0, "NPU": 4.0}
     for accelerator_type in ("NV_GPU", "KUNLUN_XPU", "NPU"):
         assert probe._vendor_here(both, {probe.TYPE_LABEL: accelerator_type}) == of(accelerator_type)
@@ -235,7 +239,7 @@ def test_a_label_decides_among_types_and_may_say_none() -> None:
 
 # ------------------------------------------------------------------- a cluster with a node of every type, one a raylet
 
-# What a process sees that has the second of the two devices of its node for itself, and what one that is not isolated.
+# What a process sees that has the second of two devices of its node: isolated, and not isolated.
 SEEN: dict[str, dict[str, tuple[str, str]]] = {
     "NV_GPU": {"CUDA_VISIBLE_DEVICES": ("GPU-5e1f", "MIG-c3d2,GPU-5e1f")},
     "AMD_GPU": {"HIP_VISIBLE_DEVICES": ("2", "3,2")},
@@ -335,9 +339,9 @@ def test_a_saved_inventory_keeps_the_ids(cluster: Cluster, tmp_path: Path) -> No
     assert Inventory.from_yaml(tmp_path / "inventory.yaml") == cluster.inventory
 
 
-@pytest.mark.parametrize(("isolate", "reserve"), [(True, 0.5), (False, None)])
+@pytest.mark.parametrize(("isolate", "reserve"), [(True, True), (False, False)])
 def test_each_rank_sees_its_devices_by_the_variables_of_the_vendor(
-    cluster: Cluster, isolate: bool, reserve: float | None
+    cluster: Cluster, isolate: bool, reserve: bool
 ) -> None:
     strategy = FlexiblePlacementStrategy([[2 * node + 1] for node in range(cluster.num_nodes)])
     names = sorted(VARIABLES | {"LOCAL_RANK"})

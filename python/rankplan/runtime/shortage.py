@@ -27,7 +27,7 @@ def shortage(needs: Mapping[str, tuple[int, Mapping[str, float]]], refused: int,
     total, available, holders = total_resources(), available_resources(), _holders()
     rows: list[tuple[str, ...]] = [("node", "resource", "needed", "available", "total", "held by")]
     for node_id, (rank, needed) in needs.items():
-        if node_id not in total:
+        if node_id not in total or node_id not in available:
             rows.append((str(rank), "all", "", "", "", "the node has left the cluster"))
             continue
         free = {name: available.get(node_id, {}).get(name, 0.0) for name in needed}

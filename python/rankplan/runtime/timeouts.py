@@ -7,7 +7,7 @@ LAUNCH = 300.0  # launch(timeout): importing a training framework from a network
 # Connecting to a cluster.
 ANSWER = 5.0  # a live Ray head or raylet accepts a connection in milliseconds; Ray itself would try for minutes
 JOIN_POLL = 0.25  # listing the nodes takes 0.5 ms, and nodes take seconds to start
-LAST_JOIN = 3.0  # nodes started together join within seconds; the node ranks must not depend on who was first
+LAST_JOIN = 5.0  # nodes started together join within seconds; the node ranks must not depend on who was first
 
 # Reserving.
 GRANT_POLL = 0.005  # Ray grants or refuses a placement group within 3 ms
