@@ -54,7 +54,7 @@ REFUSED: list[tuple[Any, str, str | None, str]] = [
     ({"rollout_num_gpus": -1}, "invalid-value", "rollout_num_gpus", "`rollout_num_gpus` is -1; it must be a whole"),
     ({"colocate": True, "rollout_num_gpus_per_engine": 0}, "invalid-value", "rollout_num_gpus_per_engine", ""),
     ({"colocate": True, "num_gpus_per_node": 0}, "invalid-value", "num_gpus_per_node", "`num_gpus_per_node` is 0; it"),
-    ({"colocate": None}, "invalid-value", "colocate", "`colocate` is nothing; it must be true or false"),
+    ({"colocate": None}, "invalid-value", "colocate", "`colocate` is null; it must be true or false"),
     ({"--colocate": "true"}, "invalid-value", "--colocate", "`--colocate` is 'true'; it must be true or false"),
     (
         {"debug_train_only": True, "debug_rollout_only": True},
@@ -157,7 +157,7 @@ lr: 1.0e-6
         "4:19 invalid-value: `rollout-num-gpus` is 1.5; it must be a whole number of 0 or more",
         "5:1 unknown-key: `rollout_num_gpu_per_engine` is not one of slime's flags",
         "6:20 invalid-value: `num_gpus_per_node` is 0; it must be a whole number of 1 or more",
-        "7:1 invalid-value: `colocate` is nothing; it must be true or false",
+        "7:1 invalid-value: `colocate` is null; it must be true or false",
         "8:13 invalid-value: `use-critic` is 1; it must be true or false",
     ]
     text = "actor_num_gpus_per_node: 6\nrollout_num_gpus: 18\nrollout_num_gpus_per_engine: 4\n"
