@@ -60,7 +60,7 @@ def test_a_fine_file_is_one_line(folder: Path) -> None:
 def test_idle_accelerators_are_a_warning(folder: Path) -> None:
     done = rankplan(folder, "check", "fine.yaml", "--nodes", "2x8")
     assert done.returncode == 0
-    assert "warning[idle-accelerators]: 4 of 16 accelerators are used by no component: node 1: 4-7" in done.stdout
+    assert "warning[idle-accelerators]: no component uses 4 of 16 accelerators: node 1: 4-7" in done.stdout
     assert done.stderr == ""
 
 
@@ -256,8 +256,8 @@ def test_a_folded_table_says_how_many_only_where_it_is_one_number(folder: Path) 
     (folder / "ids.yaml").write_text("nodes: [{ranks: 0-19, accelerator_ids: [8, 9, 10, 11, 12, 13, 14, 15]}]\n")
     done = rankplan(folder, "plan", "uneven.yaml", "--inventory", "ids.yaml")
     assert [" ".join(line.split()) for line in done.stdout.splitlines()[1:3]] == [
-        "actor 0-99 0-19 5 accelerators 0-7, 1-4 a rank NV_GPU 8-15, each its own cluster",
-        "share 0-2 0 3 accelerator 0, 3 ranks on each NV_GPU 8 cluster",
+        "actor 0-99 0-19 5 accelerators 0-7, 1-4 per rank NV_GPU 8-15, each rank its own cluster",
+        "share 0-2 0 3 accelerator 0, 3 ranks per accelerator NV_GPU 8 cluster",
     ]
 
 
@@ -271,8 +271,8 @@ def test_a_folded_table_keeps_groups_apart_and_serial_numbers_whole(folder: Path
     (folder / "ids.yaml").write_text('nodes: [{ranks: 0, accelerator_ids: ["99999999999"]}]\n')
     done = rankplan(folder, "plan", "mixed.yaml", "--inventory", "ids.yaml")
     assert [" ".join(line.split()) for line in done.stdout.splitlines()[1:3]] == [
-        "w 0-39 0 40 accelerator 0, 40 ranks on each NV_GPU 99999999999 gpu",
-        "w 40-79 0 40 Arm 0, 40 ranks on each NV_GPU 99999999999 arm",
+        "w 0-39 0 40 accelerator 0, 40 ranks per accelerator NV_GPU 99999999999 gpu",
+        "w 40-79 0 40 Arm 0, 40 ranks per Arm NV_GPU 99999999999 arm",
     ]
 
 
@@ -342,9 +342,9 @@ def test_a_folded_table_follows_ranks_that_come_back_to_a_node_and_reach_over_it
     )
     done = rankplan(folder, "plan", "roll.yaml", "--inventory", "ids.yaml")
     assert [" ".join(line.split()) for line in done.stdout.splitlines()[1:]] == [
-        "actor 0-1 0 2 accelerators 0-3, 1-3 a rank, 2 more on other nodes NV_GPU 0-3, each its own cluster",
-        "actor 2 1 1 accelerators 2-3, 2 a rank, 1 more on other nodes NV_GPU 2-3 cluster",
-        "actor 3 2 1 accelerators 1-3, 3 a rank NV_GPU 5-7 cluster",
+        "actor 0-1 0 2 accelerators 0-3, 1-3 per rank, 2 more on other nodes NV_GPU 0-3, each rank its own cluster",
+        "actor 2 1 1 accelerators 2-3, 2 per rank, 1 more on other nodes NV_GPU 2-3 cluster",
+        "actor 3 2 1 accelerators 1-3, 3 per rank NV_GPU 5-7 cluster",
         "reward 0-69, not all 0 24 node NV_GPU 0-3 node",
         "reward 1-67, not all 1 23 node NV_GPU 0-3 node",
         "reward 2-68, not all 2 23 node NV_GPU 4-7 node",

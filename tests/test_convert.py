@@ -201,8 +201,8 @@ def test_the_command_writes_yaml_that_is_read_again(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["convert", example, "--to", "rlinf", "--nodes", "3x8", "-o", str(path)])
     assert result.exit_code == 1
     assert [line.split(":")[:2] for line in result.stderr.splitlines()] == [
-        ["not in rlinf", " reward_model"],
-        ["not in rlinf", " rewards.code_sandbox"],
+        ["omitted in rlinf", " reward_model"],
+        ["omitted in rlinf", " rewards.code_sandbox"],
     ]
     assert yaml.safe_load(path.read_text())["cluster"]["component_placement"] == {
         "actor_train": "0-15:0-15",

@@ -172,7 +172,7 @@ def test_another_sight_and_another_node_group_are_changes_of_a_process() -> None
         ComponentPlacement({"cluster": cluster}, Inventory.uniform(1, 8)).plan(isolate) for isolate in (True, False)
     )
     (block,) = changes(apart, all_of_them).blocks
-    assert block.cells() == ("sees NV_GPU 0-3, each its own", "sees NV_GPU 0-7")
+    assert block.cells() == ("sees NV_GPU 0-3, each rank its own", "sees NV_GPU 0-7")
     (block,) = changes(apart, plan(grouped)).blocks
     assert block.cells() == ("node group cluster", "node group g")
     assert [(move.rank, move.before is None) for move in apart.diff(plan(grouped)).moved] == [
@@ -184,7 +184,7 @@ def test_wrong_usage_and_faults() -> None:
     written("two.yaml", TWO)
     assert CliRunner().invoke(main, ["plan", "two.yaml", "--save", "plan.json"]).exit_code == 0
     done = diff("plan.json", "plan.json", "--nodes", "2x8")
-    assert done.exit_code == 2 and "plan.json is a saved plan: it needs no --nodes" in done.stderr
+    assert done.exit_code == 2 and "plan.json is a saved plan with its own nodes; remove --nodes" in done.stderr
     Path("cut.json").write_text(Path("plan.json").read_text()[:300])
     done = diff("plan.json", "cut.json")
     assert done.exit_code == 2 and "error[invalid-plan]" in done.stderr

@@ -219,8 +219,8 @@ def test_a_saved_plan_has_its_own_nodes_and_its_own_isolation() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--component", "acto", "--rank", "0"], "component `acto` is not in conf.yaml; did you mean `actor`?"),
-        (["--rank", "0"], "conf.yaml has 2 components; the components are: actor, rollout"),
+        (["--component", "acto", "--rank", "0"], "unknown component `acto` in conf.yaml; did you mean `actor`?"),
+        (["--rank", "0"], "conf.yaml has 2 components; choose one: actor, rollout"),
         (["--component", "actor", "--rank", "4"], "actor has ranks 0-3"),
         (["--component", "actor", "--rank", "-1"], "actor has ranks 0-3"),
         (["--component", "actor"], "Missing option '--rank'"),

@@ -97,7 +97,7 @@ def test_bash_takes_the_completion() -> None:
         ("plan --nodes 8 conf.yaml", "'8' is not nodes x accelerators; write 2x8 for 2 nodes"),
         (
             "run --simulate nodse.yaml conf.yaml",
-            "nodes with 8 accelerators each, or name an inventory file that is there",
+            "nodes with 8 accelerators each, or the path of an inventory file",
         ),
         ("plan one.yaml two.yaml", "Got unexpected extra argument (two.yaml)"),
         ("diff conf.yaml", "Missing argument 'B'"),

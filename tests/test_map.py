@@ -207,7 +207,7 @@ def test_what_is_scattered_over_very_many_nodes_is_counted() -> None:
     plan = plan_of({"actor": text, "rollout": text}, Inventory.uniform(2_000, 8))
     assert sharing_lines(plan) == [
         "collocated",
-        "  actor and rollout share 1,333 on 1,333 nodes, 2 processes on each",
+        "  actor and rollout share 1,333 on 1,333 nodes, 2 processes per accelerator",
         "idle: 14,667 on 2,000 nodes",
     ]
 
@@ -234,7 +234,7 @@ def test_many_kinds_of_nodes_are_not_dumped() -> None:
     plan = plan_of(
         {"actor": "all", "env": {"node_group": "node", "placement": "all"}}, Inventory.from_dict({"nodes": sizes})
     )
-    assert terminal(plan)[-1].endswith("and 36 more nodes, on which other things run")
+    assert terminal(plan)[-1].endswith("and 36 more nodes with other processes")
     assert len(plan._repr_html_()) < 500_000
 
 
@@ -330,7 +330,7 @@ def test_show_takes_configs_and_saved_plans_and_writes_files(tmp_path: Path) -> 
     saved = rankplan(tmp_path, "show", "plan.json")
     assert (first.returncode, first.stdout, first.stderr) == (0, saved.stdout, "") and "\x1b" not in first.stdout
     assert first.stdout.startswith("\n".join(terminal(plan)))
-    assert "rollout and reward share node 1: 6-7, 3 processes on each, 2 of reward" in first.stdout
+    assert "rollout and reward share node 1: 6-7, 3 processes per accelerator (1 rollout, 2 reward)" in first.stdout
     done = rankplan(tmp_path, "show", "plan.json", "-o", "map.HTML")
     assert (done.returncode, done.stdout) == (0, "")
     assert (tmp_path / "map.HTML").read_text() == page(plan, "plan.json")
@@ -346,9 +346,9 @@ def test_a_terminal_that_says_it_has_no_columns_has_some(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["conf.yaml", "-o", "map.png"], "map.png ends in neither .svg nor .html"),
-        (["plan.json", "--nodes", "2x8"], "plan.json is a saved plan: it needs no --nodes"),
-        (["plan.json", "--dialect", "roll"], "plan.json is a saved plan: it needs no --nodes"),
+        (["conf.yaml", "-o", "map.png"], "map.png must end in .svg or .html"),
+        (["plan.json", "--nodes", "2x8"], "plan.json is a saved plan with its own nodes; remove --nodes"),
+        (["plan.json", "--dialect", "roll"], "plan.json is a saved plan with its own nodes; remove --nodes"),
     ],
 )
 def test_wrong_usage_of_show(arguments: list[str], message: str, tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_wrong_usage_of_show(arguments: list[str], message: str, tmp_path: Path)
 def test_one_component_alone_can_be_several_on_an_accelerator(tmp_path: Path) -> None:
     (tmp_path / "conf.yaml").write_text("cluster: {num_nodes: 1, component_placement: {actor: '0:0-1'}}\n")
     done = rankplan(tmp_path, "plan", "conf.yaml", "--nodes", "1x2")
-    last = ["  processes of actor share node 0: 0, 2 processes on each", "idle: node 0: 1"]
+    last = ["  processes of actor share node 0: 0, 2 processes per accelerator", "idle: node 0: 1"]
     assert done.stdout.splitlines()[-2:] == last
 
 

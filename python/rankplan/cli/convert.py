@@ -1,4 +1,4 @@
-"""``rankplan convert``: the same plan, written as another system reads it."""
+"""``rankplan convert``: the same plan as a config of another system."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from rankplan.files import write_whole
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@click.option("--to", required=True, type=click.Choice(list(DIALECTS)), help="What to write.")
+@click.option("--to", required=True, type=click.Choice(list(DIALECTS)), help="Dialect to write.")
 @inventory_options
 @dialect_option
-@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write there, and not to the standard output.")
+@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write to this file instead of stdout.")
 def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | None, output: str | None) -> None:
     """Write the placements of a config in another dialect.
 
-    What that dialect cannot say is left out and named; the exit code is 1 then.
+    Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1.
     """
     with faults_end_it():
         config, dialect, inventory, _ = loaded(file, choice, dialect_name)
@@ -44,5 +44,5 @@ def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | Non
         if dialect is slime and any(process.node_rank for process in slime.engines(config, planned)):
             missing.append("rollout: which of its processes are one engine")
         for what in missing:
-            click.echo(f"not in {to}: {what}", err=True)
+            click.echo(f"omitted in {to}: {what}", err=True)
         sys.exit(1 if missing else 0)

@@ -60,8 +60,8 @@ def env(
     MASTER_ADDR is the ip or hostname of rank 0's node in the inventory. A launch picks a free port for MASTER_PORT;
     this command only prints the port that you pass.
 
-    dotenv lists only values that bash, dash, docker --env-file and python-dotenv read alike: values without blanks,
-    quotes, backslashes, $ and the like. A comment names each omitted variable (json: a line on stderr).
+    dotenv omits values that bash, dash, docker --env-file and python-dotenv would read differently, such as values with
+    blanks, quotes, backslashes or $. A comment names each omitted variable (json: a line on stderr).
     """
     with faults_end_it():
         plan = planned(file, choice, dialect_name, isolate)

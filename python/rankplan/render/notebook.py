@@ -1,4 +1,4 @@
-"""What a notebook shows of a plan and of its rows: a picture or a table of bounded size."""
+"""A plan or its rows in a notebook: a picture or a table of limited size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankplan.render.map.terminal import lines
 from rankplan.render.tables import COLUMNS, MOST_ROWS, cells
 
 _MOST_BANDS, _MOST_TEXT = 512, 1_000_000
-"""A notebook keeps what it shows: a picture with too much on one node is written instead."""
+"""A notebook stores its output, so a larger picture is replaced by text."""
 _WIDTH = 120
 
 

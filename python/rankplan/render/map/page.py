@@ -1,4 +1,4 @@
-"""The map as one HTML file that needs no other: tooltips, and a filter of components that works by keyboard."""
+"""The map as one self-contained HTML file, with tooltips and a component filter that works by keyboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The map as one SVG file: light and dark, with a tooltip for each band."""
+"""The map as one SVG file, for light and dark pages, with a tooltip for each band."""
 
 from __future__ import annotations
 
