@@ -54,7 +54,7 @@ def rankplan(folder: Path, *arguments: str, prelude: str = "") -> subprocess.Com
 def test_a_fine_file_is_one_line(folder: Path) -> None:
     done = rankplan(folder, "check", "fine.yaml")
     assert (done.returncode, done.stdout) == (0, "fine.yaml: fine, 2 components, 10 processes on 2 nodes\n")
-    assert done.stderr.startswith("fine.yaml: assuming 2 nodes with 8 accelerators each; --nodes")
+    assert done.stderr.startswith("fine.yaml: assuming 2 nodes with 8 accelerators each; set other nodes with --nodes")
 
 
 def test_idle_accelerators_are_a_warning(folder: Path) -> None:
@@ -165,9 +165,37 @@ def test_a_large_plan_is_folded(folder: Path) -> None:
     done = rankplan(folder, "plan", "large.yaml", "--nodes", "128x8")
     rows = [line.split() for line in done.stdout.splitlines()[1:5]]
     assert rows == [
-        ["actor", "0-1015", "0-126", "8", "accelerators", "0-7", "NV_GPU", "0-7,", "each", "its", "own", "cluster"],
-        ["actor", "1016-1019", "127", "4", "accelerators", "0-3", "NV_GPU", "0-3,", "each", "its", "own", "cluster"],
-        ["rollout", "0-127", "0-127", "1", "accelerators", "0-7,", "8", "a", "rank", "NV_GPU", "0-7", "cluster"],
+        [
+            "actor",
+            "0-1015",
+            "0-126",
+            "8",
+            "accelerators",
+            "0-7",
+            "NV_GPU",
+            "0-7,",
+            "each",
+            "rank",
+            "its",
+            "own",
+            "cluster",
+        ],
+        [
+            "actor",
+            "1016-1019",
+            "127",
+            "4",
+            "accelerators",
+            "0-3",
+            "NV_GPU",
+            "0-3,",
+            "each",
+            "rank",
+            "its",
+            "own",
+            "cluster",
+        ],
+        ["rollout", "0-127", "0-127", "1", "accelerators", "0-7,", "8", "per", "rank", "NV_GPU", "0-7", "cluster"],
         ["agent", "0-127", "0-127", "1", "node", "NV_GPU", "0-7", "node"],
     ]
 
@@ -192,7 +220,7 @@ def test_save_follows_links_and_leaves_devices_alone(folder: Path) -> None:
 
 def test_nodes_that_are_left_out_are_a_warning(folder: Path) -> None:
     done = rankplan(folder, "check", "fine.yaml", "--nodes", "3x8")
-    assert done.returncode == 0 and "warning[idle-nodes]: num_nodes leaves 1 of 3 nodes out" in done.stdout
+    assert done.returncode == 0 and "warning[idle-nodes]: num_nodes is 2, but the inventory has 3 nodes" in done.stdout
 
 
 def test_a_misspelt_section_is_not_fine(folder: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_hostfile_that_is_filled_in_order_is_the_plan(component: str) -> None:
 def test_a_hostfile_cannot_come_back_to_a_host_and_needs_addresses() -> None:
     done = plan("--format", "hostfile", "--component", "back", "-o", "hosts")
     assert done.exit_code == 1 and "ranks of back on host b are not consecutive" in done.stderr
-    assert "write a rankfile" in done.stderr and not Path("hosts").exists()
+    assert "use a rankfile" in done.stderr and not Path("hosts").exists()
     done = plan("--format", "hostfile", "--component", "actor", nodes="--nodes=3x8")
     assert done.exit_code == 1 and "node 0 has no address" in done.stderr and "`ip` or a `hostname`" in done.stderr
 

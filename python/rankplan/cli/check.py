@@ -64,8 +64,8 @@ def _check(file: str, choice: InventoryChoice, dialect_name: str | None) -> None
 
 def warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
     """Yield warnings about unused nodes and accelerators."""
-    if (left := inventory.num_nodes - plan.inventory.num_nodes) > 0:
-        message = f"num_nodes is {plan.inventory.num_nodes}: {left} of {inventory.num_nodes} nodes are unused"
+    if inventory.num_nodes > plan.inventory.num_nodes:
+        message = f"num_nodes is {plan.inventory.num_nodes}, but the inventory has {inventory.num_nodes} nodes"
         help = f"set num_nodes to {inventory.num_nodes} to use all nodes"
         yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
     if idle := plan.idle():
