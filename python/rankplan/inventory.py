@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -238,7 +239,11 @@ class Inventory:
     @cached_property
     def core(self) -> _core.Inventory:
         """The compiled core's view of it."""
-        return _core.Inventory([(entry.ranks, entry.type, list(entry.ids)) for entry in self._entries])
+        nodes: list[Any] = [
+            SimpleNamespace(ranks=entry.ranks, accelerator_type=entry.type, accelerator_ids=entry.ids)
+            for entry in self._entries
+        ]
+        return _core.Inventory(nodes)
 
     @cached_property
     def first_accelerators(self) -> list[int]:

@@ -78,9 +78,7 @@ class PlacementStrategy:
         ``TypeError`` for what is no cluster.
         """
         pool = self._pool(self.inventory_on(cluster))
-        if isinstance(self._rule, Packed):
-            return pool.place_packed(self._rule, isolate_accelerator)
-        return pool.place_map(self._rule, self._text, isolate_accelerator)
+        return pool.apply(self._rule, isolate_accelerator)
 
     def inventory_on(self, cluster: Inventory | HasInventory) -> Inventory:
         """Return what this cluster has, with the node groups of the config that the strategy came from, if any.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankplan._core import Placements
+from rankplan._core import Chunks, Placements
 from rankplan.config.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.models import CLUSTER, MOST_PROCESSES, NODE, WHOLE_NODE
 from rankplan.config.section import Config
@@ -71,7 +71,7 @@ def plan(config: Config, inventory: Inventory, isolate_accelerator: bool = True)
         pool = inventory.pool((NODE if by_node else CLUSTER,))
         nodes = [rank % inventory.num_nodes for rank in range(role.world_size)] if by_node else []
         try:
-            components[role.name] = pool.place_chunks(role.devices or nodes, role.per_worker, isolate_accelerator)
+            components[role.name] = pool.apply(Chunks(role.devices or nodes, role.per_worker), isolate_accelerator)
         except PlacementError as error:
             reader.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
     reader.finish()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from rankplan._core import Placement, Placements
+from rankplan._core import Chunks, Placement, Placements
 from rankplan.addresses import address_key
 from rankplan.config.models import CLUSTER
 from rankplan.config.section import Config
@@ -158,7 +158,7 @@ def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) 
         ("rollout", sides.rollout_offset, sides.rollout, per_process),
     ):
         if count:
-            components[name] = pool.place_chunks(gpus[start : start + count], each, isolate_accelerator)
+            components[name] = pool.apply(Chunks(gpus[start : start + count], each), isolate_accelerator)
     return Plan(inventory, components)
 
 
