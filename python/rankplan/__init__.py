@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rankplan._core import RankMap, RankSet, error_codes
+from rankplan._core import Chunks, Packed, RankMap, RankSet, error_codes
+from rankplan.component import Component, Parallel
 from rankplan.config.hardware import Franka, HardwareConfig, register_hardware
 from rankplan.config.load import load_config
 from rankplan.errors import (
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from rankplan.runtime import WorkerGroup as WorkerGroup
 
 __all__ = [
+    "Chunks",
     "ClusterError",
+    "Component",
     "ComponentPlacement",
     "Diagnostic",
     "FlexiblePlacementStrategy",
@@ -51,7 +54,9 @@ __all__ = [
     "LaunchError",
     "NodePlacementStrategy",
     "NodeSpec",
+    "Packed",
     "PackedPlacementStrategy",
+    "Parallel",
     "Placement",
     "PlacementError",
     "PlacementStrategy",

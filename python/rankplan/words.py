@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -56,3 +57,13 @@ def shown(value: Any) -> str:
     if len(text) <= 60:
         return text
     return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), f"a {type(value).__name__}")
+
+
+def as_int(value: Any) -> int | None:
+    """Return an int of any type (NumPy's too) as a Python int; ``None`` for anything else, booleans included."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
