@@ -114,7 +114,7 @@ def save(path: Path, inventory: Inventory, components: Iterable[Component]) -> N
 def load(file: str) -> tuple[Inventory, list[Component]]:
     """Read a plan: its inventory with node groups, and its components.
 
-    Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason, ``OSError`` if the file is unreadable.
+    Raises `PlacementError` (``invalid-plan``) with each wrong key and its reason, ``OSError`` for an unreadable file.
     """
     data = Path(file).read_bytes()
     try:
