@@ -1,8 +1,8 @@
-"""Write what is made from the code: docs/rules.md, the table of rules in docs/language.md, and tests/help."""
+"""Generate docs/rules.md, the tables in docs/language.md and docs/differences.md, and tests/help."""
 
 from __future__ import annotations
 
-import re
+import json
 import textwrap
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +13,8 @@ from rankplan.cli import main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
 
 ROOT = Path(__file__).resolve().parent.parent
-RULES, LANGUAGE, HELP = ROOT / "docs" / "rules.md", ROOT / "docs" / "language.md", ROOT / "tests" / "help"
+RULES, LANGUAGE, DIFFERENCES = (ROOT / "docs" / name for name in ("rules.md", "language.md", "differences.md"))
+HELP, GOLDEN = ROOT / "tests" / "help", ROOT / "tests" / "golden" / "differences.json"
 
 INTRODUCTION = """\
 # The rules
@@ -25,7 +26,8 @@ Every fault has a code that never changes its meaning; the list is closed (`rank
 
 def generated() -> dict[Path, str]:
     """Return the text of each file that is generated."""
-    return {RULES: rules_page(), LANGUAGE: language_page(), **dict(help_pages())}
+    pages = {RULES: rules_page(), LANGUAGE: language_page(), DIFFERENCES: differences_page()}
+    return pages | help_pages()
 
 
 def rules_page() -> str:
@@ -53,12 +55,27 @@ def block(example: Example) -> str:
 
 
 def language_page() -> str:
-    """Return the page of the language with its table of rules as it should be."""
+    """Return the language page with an up-to-date table of rules."""
     first = next(iter(rules().values())).part
-    table = "\n".join(row(rule) for rule in rules().values() if rule.part == first)
-    begin, end = "<!-- from the rules -->\n", "<!-- end -->\n"
-    table = f"{begin}| code | given when | wrong | right |\n|---|---|---|---|\n{table}\n{end}"
-    return re.sub(f"{begin}.*?{end}", lambda _: table, LANGUAGE.read_text(), count=1, flags=re.DOTALL)
+    table = [row(rule) for rule in rules().values() if rule.part == first]
+    return with_table(LANGUAGE, "the rules", ["| code | given when | wrong | right |", "|---|---|---|---|", *table])
+
+
+def differences_page() -> str:
+    """Return the page of differences with an up-to-date table."""
+    table = []
+    for number, row in enumerate(json.loads(GOLDEN.read_text()), 1):
+        peer = "" if row["peer"] == "RLinf" else f"{row['peer']}: "
+        table.append(f"| {peer}{'; '.join(row['does'].values())} | {row['rankplan']} | {number} |")
+    head = ["| RLinf, unless another system is named | rankplan | |", "|---|---|--:|"]
+    return with_table(DIFFERENCES, "tests/golden/differences.json", head + table)
+
+
+def with_table(page: Path, source: str, lines: list[str]) -> str:
+    """Return the text of a page with the table from this source replaced."""
+    begin, end = f"<!-- from {source} -->\n", "<!-- end -->\n"
+    before, _, after = page.read_text().partition(begin)
+    return before + begin + "".join(f"{line}\n" for line in lines) + end + after.split(end, 1)[1]
 
 
 def row(rule: Rule) -> str:

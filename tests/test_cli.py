@@ -102,7 +102,7 @@ def test_an_inventory_file_decides(folder: Path) -> None:
         ),
         (b"a: !!int abc\n", "the tag `tag:yaml.org,2002:int` does not fit"),
         (b"a: !!python/object:os.system {}\n", "the tag `tag:yaml.org,2002:python/object:os.system` does not fit"),
-        (b"", "the file holds nothing; it must be a mapping"),
+        (b"", "the file holds null; it must be a mapping"),
         (b"- 1\n", "the file holds [1]; it must be a mapping"),
         (b"0x1F\n", "the file holds 31; it must be a mapping"),
         (b"cluster: 3\n", "`cluster` is 3; it must be a mapping"),

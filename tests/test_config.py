@@ -183,11 +183,11 @@ REFUSED = [
         "give the config that Hydra has put together: its `defaults` are not read",
     ),
     ("trainer: 1\n", "1:1 missing-key: the config has no `cluster` section", SECTION),
-    ("cluster:\n", "1:1 invalid-value: `cluster` is nothing; it must be a mapping", UNINDENTED),
-    ("cluster:\nnum_nodes: 2\n", "1:1 invalid-value: `cluster` is nothing; it must be a mapping", UNINDENTED),
+    ("cluster:\n", "1:1 invalid-value: `cluster` is null; it must be a mapping", UNINDENTED),
+    ("cluster:\nnum_nodes: 2\n", "1:1 invalid-value: `cluster` is null; it must be a mapping", UNINDENTED),
     (
         section("  component_placement:\n  actor: 0-3\n"),
-        "3:3 invalid-value: `component_placement` is nothing; it must be a mapping",
+        "3:3 invalid-value: `component_placement` is null; it must be a mapping",
         "write in it, further to the right than its key: actor",
     ),
     (
@@ -217,7 +217,7 @@ REFUSED = [
         "write the value, or give the config that Hydra has resolved",
     ),
     (section("", "true"), "2:14 invalid-value: true is not a whole number", NUMBER),
-    (section("", ""), "2:3 invalid-value: `num_nodes` is nothing; it must be a whole number", NUMBER),
+    (section("", ""), "2:3 invalid-value: `num_nodes` is null; it must be a whole number", NUMBER),
     (section("", "[2]"), "2:3 invalid-value: `num_nodes` is [2]; it must be a whole number", NUMBER),
     (section("", "1_0"), "2:14 invalid-value: '1_0' is not a whole number", NUMBER),
     (section("", 1.5), "2:14 invalid-value: `num_nodes` is 1.5; it must be a whole number", NUMBER),
@@ -290,7 +290,7 @@ REFUSED = [
     ),
     (placements("a: 1.5"), "4:8 invalid-value: 1.5 is not a placement", TEXT),
     (placements("a: true"), "4:8 invalid-value: true is not a placement", TEXT),
-    (placements("a:"), "4:5 invalid-value: nothing is not a placement", TEXT),
+    (placements("a:"), "4:5 invalid-value: null is not a placement", TEXT),
     (placements("a: ''"), "4:5 empty-placement: the placement is empty", "write resource ranks such as 0-7, or all"),
     (
         placements("a: {placement: {node_group: node}}"),
@@ -312,7 +312,7 @@ REFUSED = [
     (placements("a: {node_group: '', placement: 0}"), "4:9 invalid-value: node_group is empty", GROUP),
     (placements("a: {node_group: [], placement: 0}"), "4:9 invalid-value: node_group is empty", GROUP),
     (placements("a: {node_group: 4.5, placement: 0}"), "4:9 invalid-value: 4.5 is not a label", LABEL),
-    (placements("a: {node_group: [node, null], placement: 0}"), "4:28 invalid-value: nothing is not a label", LABEL),
+    (placements("a: {node_group: [node, null], placement: 0}"), "4:28 invalid-value: null is not a label", LABEL),
     # several groups
     (
         two_groups("node_ranks: 0-1", "node_ranks: 1"),
@@ -355,7 +355,7 @@ REFUSED = [
         "3:25 reserved-label: the label `cluster` is reserved: it always means all nodes",
         "give the group another label",
     ),
-    (labelled("null"), "3:25 invalid-value: nothing is not a label", LABEL),
+    (labelled("null"), "3:25 invalid-value: null is not a label", LABEL),
     (labelled("''"), "3:18 empty-name: a node group has no label", "give it a label, e.g. a800"),
     (labelled("4.5"), "3:25 invalid-value: 4.5 is not a label", LABEL),
     (labelled("[a800]"), "3:18 invalid-value: ['a800'] is not a label", LABEL),
@@ -391,7 +391,7 @@ REFUSED = [
     (group("node_ranks: all,0"), "6:19 syntax: `all` cannot stand here", "write the ranks, e.g. 0-7"),
     (group("node_ranks: ''"), "6:7 invalid-value: node_ranks is empty", "name at least one node, e.g. 0"),
     (group("node_ranks: []"), "6:7 invalid-value: node_ranks is empty", "name at least one node, e.g. 0"),
-    (group("node_ranks:"), "6:7 invalid-value: nothing is not a set of ranks", RANKS),
+    (group("node_ranks:"), "6:7 invalid-value: null is not a set of ranks", RANKS),
     (group("node_ranks: true"), "6:19 invalid-value: true is not a set of ranks", RANKS),
     (group("node_ranks: 0.5"), "6:19 invalid-value: 0.5 is not a set of ranks", RANKS),
     (group("node_ranks: {first: 0}"), "6:7 invalid-value: {'first': 0} is not a set of ranks", RANKS),
@@ -403,7 +403,7 @@ REFUSED = [
     ),
     (
         group("node_ranks: [0, null]"),
-        "6:7 invalid-value: nothing is not a rank",
+        "6:7 invalid-value: null is not a rank",
         "write a list of ints, or a range such as 0-7",
     ),
     (
@@ -469,7 +469,7 @@ REFUSED = [
     ),
     (placements("a: {placment: 0}"), "4:9 unknown-key: `placment` is not known here", "did you mean `placement`?"),
     (placements("a: {Placement: 0}"), "4:9 unknown-key: `Placement` is not known here", "did you mean `placement`?"),
-    (section("  component_placement: {a: 0-1,2-3}\n"), "3:32 invalid-value: nothing is not a placement", CUT),
+    (section("  component_placement: {a: 0-1,2-3}\n"), "3:32 invalid-value: null is not a placement", CUT),
     (placements("a: {placement: 0-1,2-3: 0}"), "4:24 unknown-key: `2-3` is not known here", KEYS),
     (placements("a: {placement: 0-1,2-3}"), "4:24 unknown-key: `2-3` is not known here", CUT),
     (group(ENV + "    env_var: 3"), "9:11 unknown-key: `env_var` is not known here", "did you mean `env_vars`?"),
@@ -487,7 +487,7 @@ REFUSED = [
         "10:15 invalid-value: 'export A' is not the name of an environment variable",
         "write a name such as GLOO_SOCKET_IFNAME",
     ),
-    (group(ENV + "    env_vars:\n      - A:"), "10:15 invalid-value: variable `A` is nothing; it must be text", QUOTED),
+    (group(ENV + "    env_vars:\n      - A:"), "10:15 invalid-value: variable `A` is null; it must be text", QUOTED),
     (
         group(ENV + "    env_vars:\n      - A: true"),
         "10:18 invalid-value: variable `A` is true; it must be text",
@@ -616,7 +616,7 @@ REFUSED = [
     ),
     (
         group(FRANKA + "    - {node_rank: 0, robot_ip: }"),
-        "10:28 invalid-value: `robot_ip` is nothing; it must be text",
+        "10:28 invalid-value: `robot_ip` is null; it must be text",
         "write text; quote it if it looks like something else",
     ),
     (

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from goldens import lines, named
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan
 from rankplan.dialects import roll, slime
-from test_differences import named
-
-GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
 
 EXAMPLE = """
 num_gpus_per_node: 8
@@ -342,29 +338,22 @@ def described(row: dict[str, Any]) -> dict[str, Any]:
     return {"actor": role}
 
 
-def golden(name: str) -> list[dict[str, Any]]:
-    if not GOLDEN.is_dir():
-        pytest.skip("the peers' outputs are not beside the repository")
-    with gzip.open(GOLDEN / f"{name}.jsonl.gz", "rt") as lines:
-        return [json.loads(line) for line in lines]
-
-
 # Where ROLL answers with workers and we refuse, or the other way round: the code we refuse with, and the lines.
 DIFFERENCES: dict[str, tuple[str | None, Callable[[dict[str, Any]], bool]]] = {
-    named("ROLL: `eval`"): (
+    named("roll-eval"): (
         "syntax",
         lambda line: re.search(r"True|sorted|\{|''|\.", line["device_mapping"]) is not None,
     ),
-    named("ROLL: lists refused"): (None, lambda line: isinstance(line["device_mapping"], list)),
-    named("ROLL: a GPU twice in one worker"): (
+    named("roll-lists"): (None, lambda line: isinstance(line["device_mapping"], list)),
+    named("roll-gpu-twice"): (
         "duplicate-resource",
         lambda line: "same-device-twice-in-worker" in line["quirks"],
     ),
-    named("ROLL: an empty mapping is a role without workers"): (
+    named("roll-empty-mapping"): (
         "empty-placement",
         lambda line: line["result"]["workers"] == [],
     ),
-    named("ROLL: a `world_size` of 0 is a role without workers"): (
+    named("roll-world-size-0"): (
         "invalid-value",
         lambda line: line["device_mapping"] is None and line["world_size"] == 0,
     ),
@@ -373,7 +362,7 @@ DIFFERENCES: dict[str, tuple[str | None, Callable[[dict[str, Any]], bool]]] = {
 
 def test_rolls_own_answers() -> None:
     needed = set()
-    for line in golden("roll"):
+    for line in lines("roll"):
         expected = line["result"].get("workers")
         found, code = None, None
         try:
@@ -393,9 +382,7 @@ def test_rolls_own_answers() -> None:
 
 
 def test_the_shipped_configs_plan_on_a_fitting_cluster() -> None:
-    lines = golden("roll_configs")
-    assert len(lines) == 67
-    for line in lines:
+    for line in lines("roll_configs"):
         config: dict[str, Any] = {"num_gpus_per_node": line["num_gpus_per_node"], "exp_name": "x"}
         for name, role in line["roles"].items():
             *sections, last = name.split(".")

@@ -1,34 +1,21 @@
-"""What RLinf answered (in ``shared/golden``), line by line: rankplan agrees, or a named difference says why not."""
+"""RLinf's recorded answers, line by line: rankplan agrees, or a named difference explains why not."""
 
 from __future__ import annotations
 
-import functools
-import gzip
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import answers
 import oracle
 import pytest
-import yaml
+from goldens import as_yaml, lines, named
 from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, load_config
-from test_differences import named
-
-GOLDEN = Path(__file__).parents[2] / "shared" / "golden"
-pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden data (../shared/golden) is not here")
 
 Line = dict[str, Any]
 Rows = list[oracle.Row]
 Answer = dict[str, Rows] | list[str]  # the rows of every component, or the codes of a refusal
-
-
-@functools.cache
-def lines(name: str) -> list[Line]:
-    with gzip.open(GOLDEN / f"{name}.jsonl.gz", "rt") as file:
-        return [json.loads(line) for line in file]
 
 
 # --------------------------------------------------------------------------------------------- what a line is about
@@ -124,63 +111,57 @@ def arguments_have(condition: Callable[[dict[str, Any]], bool]) -> Callable[[Lin
 
 
 ANY_START = Difference(
-    named("process ranks may start anywhere (`0-3:4-7` runs as 0-3)"),
+    named("process-ranks-start-anywhere"),
     has_quirk("process-ranks-not-from-0"),
     ("process-start",),
 )
-LISTS = Difference(named("`a-b,c-d:p-q` refused or misread, though documented"), text_has(r"[0-9]\s*,.*:"))
-GROUP_LIST = Difference(named("`node_group: [a, b]` and `node_ranks: [0, 1]` fail, though documented"), group_is_a_list)
-ORDER = Difference(named("groups not in node order parse, then fail"), message_has("must be sorted by node_id"))
-OVERLAP = Difference(
-    named("overlapping groups hand out one device twice"), groups_overlap, ("overlapping-groups", "duplicate-hardware")
-)
+LISTS = Difference(named("resource-lists"), text_has(r"[0-9]\s*,.*:"))
+GROUP_LIST = Difference(named("lists-of-groups-and-nodes"), group_is_a_list)
+ORDER = Difference(named("groups-out-of-node-order"), message_has("must be sorted by node_id"))
+OVERLAP = Difference(named("overlapping-groups"), groups_overlap, ("overlapping-groups", "duplicate-hardware"))
 NUMBERINGS = Difference(
-    named("groups with and without hardware together use two numberings"),
+    named("two-numberings"),
     groups_of_two_numberings,
     ("resource-out-of-range",),
 )
 DIGITS = Difference(
-    named("numbers take `0_1`, `+3`, other scripts' digits, leading zeros"),
+    named("lenient-numbers"),
     text_has(r"_|\+|[^\x00-\x7f]|(?<![0-9])0[0-9]"),
     ("syntax",),
 )
 SEXAGESIMAL = Difference(
-    named("unquoted `1:0` in YAML becomes rank 60"),
+    named("sexagesimal"),
     lambda line: as_written(line) != placements(line),
     ("syntax", "process-start"),
 )
-NO_NAME = Difference(
-    named('`actor,` makes a component named ""'), lambda line: "empty-name" in line["tags"], ("empty-name",)
-)
+NO_NAME = Difference(named("empty-name"), lambda line: "empty-name" in line["tags"], ("empty-name",))
 PAST_NODE = Difference(
-    named("Packed puts a process on a GPU that is not there (one past the node)"),
+    named("packed-past-node"),
     has_quirk("device-not-on-node"),
     ("spans-nodes",),
 )
-NEVER_ENDS = Difference(
-    named("Packed never ends for a negative count"), message_has("no result within"), ("invalid-value",)
-)
+NEVER_ENDS = Difference(named("packed-never-terminates"), message_has("no result within"), ("invalid-value",))
 IGNORING = Difference(
-    named("a group that ignores its hardware counts it all the same"),
+    named("ignored-hardware"),
     group_ignores_its_hardware,
     ("resource-out-of-range",),
 )
 UNKNOWN_KEY = Difference(
-    named("unknown keys in a component entry are let pass"),
+    named("unknown-keys"),
     lambda line: "extra-keys" in line["tags"],
     ("unknown-key",),
 )
 COMES_AGAIN = Difference(
-    named("on a node that comes up again in a later group, local ranks start again"),
+    named("local-ranks-restart"),
     has_quirk("node-and-local-rank-repeat"),
 )
 BAD_ARGUMENTS = Difference(
-    named("Packed takes a negative stride, and a bool for a rank"),
+    named("packed-bad-arguments"),
     arguments_have(lambda args: args["stride"] < 0 or isinstance(args["start"], bool)),
     ("invalid-value",),
 )
 GROUP_TEXT = Difference(
-    named("Packed knows no `a,b` for several groups"),
+    named("packed-group-text"),
     arguments_have(lambda args: args["node_group"] == "a,b"),
     ("spans-nodes",),
 )
@@ -192,8 +173,8 @@ DIFFERENCES = [
 ]
 
 # These two are about one field, and lines that differ in nothing else agree.
-NOT_ITS_OWN = named("not isolated: every process gets local accelerator rank 0")
-A_TEXT = named('placed by node: that rank is the text "0"')
+NOT_ITS_OWN = named("not-its-own-device")
+A_TEXT = named("rank-is-text")
 
 
 def corrected(rows: Rows, line: Line) -> Rows:
@@ -356,24 +337,14 @@ def test_every_line_agrees_or_differs_by_a_row_and_every_row_is_needed(name: str
 # --------------------------------------------------------------------------------------- the configs RLinf ships
 
 
-class Unquoted(yaml.SafeDumper):
-    """Writes every text as a plain scalar, as the configs have them (in the golden data all scalars are text)."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
-
 FAULTY = "examples/embodiment/config/realworld_dual_franka_dagger_openpi.yaml"
 
 
-def configs() -> list[Line]:
-    return lines("rlinf_configs") if GOLDEN.is_dir() else []
-
-
-@pytest.mark.parametrize("line", configs(), ids=lambda line: Path(line["config"]).stem)
+@pytest.mark.parametrize("line", lines("rlinf_configs"), ids=lambda line: Path(line["config"]).stem)
 def test_every_shipped_config_plans_on_a_fitting_inventory(line: Line, tmp_path: Path) -> None:
     """All of them but one: its robot is on node 0, its group is nodes 1-2."""
     path = tmp_path / "conf.yaml"
-    path.write_text(yaml.dump({"cluster": line["cluster"]}, Dumper=Unquoted, sort_keys=False))
+    path.write_text(as_yaml({"cluster": line["cluster"]}))
     inventory = Inventory.uniform(num_nodes=int(line["cluster"]["num_nodes"]), accelerators=8)
     if line["config"] == FAULTY:
         with pytest.raises(PlacementError) as refused:

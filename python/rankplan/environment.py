@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rankplan.accelerators import VARIABLES, vendor
 
 if TYPE_CHECKING:
-    from rankplan.placement import Placement
+    from rankplan._core import Placement
 
 RANK_VARIABLES = (
     "RANK",
