@@ -77,14 +77,15 @@ Sequence.register(Placements)
 Collection.register(RankSet)
 
 
-def _html(self: Plan | Placements) -> str:
-    """Return what a notebook shows: drawn by a room that plans know nothing of, and that is imported only then."""
+def _html(self: Plan | Component | Placements) -> str:
+    """Return what a notebook shows. Plans do not depend on `render`, which is imported only here."""
     from rankplan.render.notebook import html
 
     return html(self)
 
 
-Plan._repr_html_ = Placements._repr_html_ = _html  # type: ignore[attr-defined]
+for _shown in (Plan, Component, Placements):
+    _shown._repr_html_ = _html  # type: ignore[attr-defined]
 
 # Not in __all__: `from rankplan import *` must not import Ray.
 _RUNTIME = {"Cluster", "Worker", "WorkerGroup"}

@@ -38,7 +38,10 @@ class Component(Sequence[Placement]):
 
     ``rule`` says which resource ranks of ``node_groups`` each process uses; applied to ``inventory`` it gives ``rows``.
     ``share`` is the fraction of each of its accelerators that a reservation counts for the component; ``None`` counts
-    nothing. ``engines`` is the number of processes per engine.
+    nothing. ``engines`` is the number of processes per engine. Components are equal if they are placed alike, whatever
+    their names.
+
+    Raises ``ValueError`` for a slice of rows.
     """
 
     name: str
@@ -49,6 +52,10 @@ class Component(Sequence[Placement]):
     parallel: Parallel = Parallel()
     share: float | None = None
     engines: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.rows.whole:
+            raise ValueError(f"component {self.name!r} needs all its rows, not a slice of them")
 
     @classmethod
     def place(
@@ -117,7 +124,7 @@ class Component(Sequence[Placement]):
         return f"<Component {self.name}: {counted(len(self.rows), 'process', 'processes')}, rule {self.rule!r}>"
 
     def _decisions(self) -> tuple[Any, ...]:
-        return self.name, self.node_groups, self.rule, self.parallel, self.share, self.engines
+        return self.node_groups, self.rule, self.parallel, self.share, self.engines
 
     def __reduce__(self) -> tuple[Any, ...]:
         more = {"parallel": self.parallel, "share": self.share, "engines": self.engines}

@@ -196,7 +196,7 @@ def _component_of_version_1(name: str, state: Any, inventory: Inventory) -> Comp
     )
     rows = Placements.from_state(inventory.core, isolate, columns)
     ranks = pool.ranks_of(rows)
-    if ranks == sorted(map(sorted, ranks)):
+    if ranks == sorted(map(sorted, ranks)) and not state.get("elsewhere"):
         rule: Rule = RankMap.parse(merged(RankMap.from_lists(ranks)))
     else:
         rule = Chunks([rank for each in ranks for rank in each], len(ranks[0]))

@@ -243,10 +243,12 @@ def read_config(config: Config | Reading) -> Reading:
         raise outer.refusal()
     section = dict(outer._items(config, ["cluster"] if "cluster" in config else [], ())).get("cluster")
     outer.finish()
-    if section is None and "cluster" in config:
-        outer.add(("cluster",), not_a_mapping("`cluster`", section, f"{_INDENTED} {' and '.join(_OWN_KEYS)}"))
-    elif section is None:
+    if "cluster" not in config:
         outer.add((), Diagnostic("missing-key", "the config has no `cluster` section", _no_section(config)))
+    elif section is None:
+        outer.add(("cluster",), not_a_mapping("`cluster`", section, f"{_INDENTED} {' and '.join(_OWN_KEYS)}"))
+    elif not isinstance(section, Mapping):
+        outer.add(("cluster",), not_a_mapping("`cluster`", section))
     outer.finish()
     return read_section(section)
 

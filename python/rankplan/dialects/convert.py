@@ -48,7 +48,7 @@ def convert(planned: Plan, to: str) -> Conversion:
     missing = [f"{name}: {reasons[name]}" for name in planned if name in reasons]
     for component in wanted:
         if again is not None and component.engines != again[component.name].engines:
-            missing.append(f"{component.name}: its engines of {component.engines} processes")
+            missing.append(f"{component.name}: its engines of {component.engines} processes each")
     return Conversion(config if wanted else {}, tuple(_lost(planned) + missing))
 
 

@@ -63,11 +63,11 @@ class KeyReader(Reader):
             return None
         return number
 
-    def reject_misspelt(self, key: str, known: Collection[str], path: KeyPath, what: str) -> bool:
+    def reject_misspelt(self, key: str, known: Collection[str], path: KeyPath) -> bool:
         """Record a fault if a key looks like a typo of one of these, and return whether it does."""
         if (near := misspelt(key, known)) is None:
             return False
-        self.add(path, Diagnostic("unknown-key", f"unknown key `{path[-1]}` of {what}", f"did you mean `{near}`?"))
+        self.add(path, Diagnostic("unknown-key", f"unknown key `{path[-1]}`", f"did you mean `{near}`?"))
         return True
 
     def assumed(self, num_nodes: int, accelerators: int) -> Inventory:

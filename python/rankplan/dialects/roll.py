@@ -311,7 +311,7 @@ def _reject_misspelt(reader: KeyReader, mapping: Mapping[Any, Any], known: tuple
     missing = [key for key in known if key not in mapping]
     for key in mapping:
         if key not in known:
-            reader.reject_misspelt(str(key), missing, (*path, str(key)), "ROLL's keys")
+            reader.reject_misspelt(str(key), missing, (*path, str(key)))
 
 
 def _optional(reader: KeyReader, key: str, least: int) -> int | None:

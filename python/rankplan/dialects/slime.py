@@ -363,7 +363,7 @@ class _Reading(KeyReader):
         """Record likely typos of flags that are not given: slime ignores them silently."""
         missing = sorted(_PLACING - self._written.keys())
         for key in keys:
-            if self.reject_misspelt(_flag(key), missing, (key,), "slime"):
+            if self.reject_misspelt(_flag(key), missing, (key,)):
                 self._doubtful = True
 
 
