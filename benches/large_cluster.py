@@ -115,22 +115,24 @@ def ten_components(size: int, placement: str = "all") -> dict[str, Any]:
 
 
 VALID = [
-    of_text("all, one process each", lambda size: {"actor": "all"}),
-    of_text("blocks of 8 for each process", lambda size: {"actor": f"all:0-{size // 8 - 1}"}),
-    of_text("4 processes on each", lambda size: {"actor": f"all:0-{4 * size - 1}"}),
-    of_text("by node, 8 processes on each", by_node),
-    of_text("one segment for each", lambda size: {"actor": ",".join(map(str, range(size)))}),
-    of_packed("packed, 2 each, stride 2", lambda size: (0, size - 1)),
-    of_text("ten components over four groups", ten_components),
+    of_text("all, 1 process per accelerator", lambda size: {"actor": "all"}),
+    of_text("8 accelerators per process", lambda size: {"actor": f"all:0-{size // 8 - 1}"}),
+    of_text("4 processes per accelerator", lambda size: {"actor": f"all:0-{4 * size - 1}"}),
+    of_text("by node, 8 processes per node", by_node),
+    of_text("1 segment per accelerator", lambda size: {"actor": ",".join(map(str, range(size)))}),
+    of_packed("packed, 2 per process, stride 2", lambda size: (0, size - 1)),
+    of_text("10 components over 4 groups", ten_components),
 ]
 REFUSED = [
-    of_text("all, one process too many", lambda size: {"actor": f"all:0-{size}"}),
-    of_text("blocks of 8 that start in mid-node", lambda size: {"actor": f"4-{size - 5}:0-{size // 8 - 2}"}, 1_024),
-    of_text("4 processes on each, counted from 1", lambda size: {"actor": f"all:1-{4 * size}"}),
-    of_text("by node, one node too many", lambda size: by_node(size, past=1)),
-    of_text("one segment for each, descending", lambda size: {"actor": ",".join(map(str, reversed(range(size))))}),
-    of_packed("packed, 2 each, stride 2, in mid-node", lambda size: (2, size - 3), 1_024),
-    of_text("ten components, each out of range", lambda size: ten_components(size, f"0-{size}")),
+    of_text("all, 1 process too many", lambda size: {"actor": f"all:0-{size}"}),
+    of_text(
+        "8 accelerators per process, from mid-node", lambda size: {"actor": f"4-{size - 5}:0-{size // 8 - 2}"}, 1_024
+    ),
+    of_text("4 processes per accelerator, from rank 1", lambda size: {"actor": f"all:1-{4 * size}"}),
+    of_text("by node, 1 node too many", lambda size: by_node(size, past=1)),
+    of_text("1 segment per accelerator, descending", lambda size: {"actor": ",".join(map(str, reversed(range(size))))}),
+    of_packed("packed, 2 per process, stride 2, from mid-node", lambda size: (2, size - 3), 1_024),
+    of_text("10 components, all out of range", lambda size: ten_components(size, f"0-{size}")),
 ]
 
 
@@ -179,7 +181,7 @@ def duration(seconds: float) -> str:
 
 def table(results: list[Measured], sizes: list[int], with_bytes: bool) -> list[list[str]]:
     """Return the cells of a table: the time at each size, the ratio to the oracle, bytes per row and growth."""
-    head = ["", *(f"{size:,}" for size in sizes), "the oracle takes", "growth"]
+    head = ["", *(f"{size:,}" for size in sizes), "oracle time", "growth"]
     rows = [head + (["bytes per row"] if with_bytes else [])]
     for found in results:
         times = [duration(found.ours[size]) if size in found.ours else "" for size in sizes]
@@ -234,23 +236,23 @@ def beside_planning(size: int, seconds: float) -> list[list[str]]:
         loading = best(lambda: Plan.load(plan_file), 0)
     return [
         ["", "time", ""],
-        ["an inventory", duration(best(lambda: Inventory.uniform(nodes, EACH), seconds)), ""],
-        ["a field of every row", duration(reading), f"{1e9 * reading / len(rows):.0f} ns a row"],
+        ["creating the inventory", duration(best(lambda: Inventory.uniform(nodes, EACH), seconds)), ""],
+        ["reading one field of every row", duration(reading), f"{1e9 * reading / len(rows):.0f} ns per row"],
         [
             "all columns as NumPy arrays",
             duration(best(rows.to_numpy, seconds)),
-            f"copying such arrays takes {duration(copying)}",
+            f"copying the arrays takes {duration(copying)}",
         ],
-        ["which accelerators are idle", duration(best(plan.idle, seconds)), ""],
+        ["finding idle accelerators", duration(best(plan.idle, seconds)), ""],
         ["saving the plan", duration(saving), ""],
-        ["loading it", duration(loading), ""],
+        ["loading the plan", duration(loading), ""],
         ["Python objects of the whole plan", "", f"{python_bytes:,} bytes"],
         [
             "`import rankplan`",
             duration(ran("-c", "import rankplan") - bare),
-            f"an interpreter alone takes {duration(bare)}",
+            f"an empty interpreter takes {duration(bare)}",
         ],
-        ["`rankplan check` of a small file", duration(check), "the whole process"],
+        ["`rankplan check` of a small file", duration(check), "including the interpreter"],
     ]
 
 
@@ -272,7 +274,7 @@ def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
     style = {"svg.fonttype": "none", "svg.hashsalt": "rankplan", "font.size": 9, "savefig.transparent": True}
     matplotlib.rcParams.update({**style, **grey})  # readable on light and on dark
     figure, axes = pyplot.subplots(1, 2, figsize=(9.5, 5.2), sharey=True, layout="constrained")
-    for axis, results, title in zip(axes, (valid, refused), ("planned", "refused"), strict=True):
+    for axis, results, title in zip(axes, (valid, refused), ("planned", "rejected"), strict=True):
         for index, found in enumerate(results):
             color = f"C{index}"
             axis.plot(
@@ -288,33 +290,34 @@ def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
         axis.set(xscale="log", yscale="log", xlabel="accelerators", title=title)
         axis.grid(True, which="major", lw=0.4, alpha=0.5)
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}
-        axis.legend(fontsize=7, frameon=False, title="dotted: the oracle", title_fontsize=7, **below)
+        axis.legend(fontsize=7, frameon=False, title="dotted: oracle", title_fontsize=7, **below)
     axes[0].set_ylabel("milliseconds")
     figure.savefig(path, metadata={"Date": None})
     path.write_text("".join(f"{line.rstrip()}\n" for line in path.read_text().splitlines()))
 
 
 PAGE = """\
-# How long planning takes
+# Planning time
 
-Measured on {date} on {machine}, in one run of `python benches/large_cluster.py --write`, which makes
-this page. Nodes have {each} accelerators. Each time is the shortest of several, from a config in memory to the rows of
-all components, or to the error with all its faults. The oracle is a plain reading of the same rules in Python
-(`tests/oracle.py`); growth is the exponent from 8,192 to the largest: 1 is linear.
+Measured on {date} on {machine}, in one run of `python benches/large_cluster.py --write`, which
+generates this page. Every node has {each} accelerators. Each time is the shortest of several runs. It covers everything
+from a config in memory to the rows of all components, or to the exception with all errors. The oracle is a plain Python
+implementation of the same rules (`tests/oracle.py`). Growth is the exponent of time over size, from 8,192 accelerators
+to the largest size; 1 is linear.
 
-![Time against size, for plans and refusals, with the oracle](scale.svg)
+![Time against size, for plans and rejected configs, with the oracle](scale.svg)
 
-## Planned
+## Valid configs
 
 {valid}
 
-## Refused
+## Rejected configs
 
 {refused}
 
-## Before and after
+## Before and after planning
 
-For {largest:,} processes, one on each accelerator:
+For {largest:,} processes, one per accelerator:
 
 {beside}
 """
