@@ -53,7 +53,9 @@ class Example:
 
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
-            Plan.load(path)
+            plan = Plan.load(path)
+            plan.check_shares()
+            plan.fitted(Inventory.of_size(self.nodes))
         elif self.file == "nodes.yaml":
             Inventory.from_yaml(path)
         else:
@@ -83,6 +85,8 @@ class Rule:
         """Return the heading of one of its examples."""
         if example.ask is not None:
             return f'{name}, with `get_strategy("{example.ask}")`:'
+        if example.file == "plan.json":
+            return f"{name}, launched on {example.nodes}:"
         return f"{name}, with `--nodes {example.nodes}`:" if example.file == "conf.yaml" else f"{name}:"
 
 
