@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from itertools import groupby
 from pathlib import Path
@@ -19,8 +20,8 @@ HELP, GOLDEN = ROOT / "tests" / "help", ROOT / "tests" / "golden" / "differences
 INTRODUCTION = """\
 # The rules
 
-Every fault has a code that never changes its meaning; the list is closed (`rankplan.error_codes()`). The warnings of
-`rankplan check` have one too. `rankplan explain CODE` shows on a terminal what stands here.
+Every error has a code. The list of codes is closed (`rankplan.error_codes()`), and a code never changes its meaning.
+The warnings of `rankplan check` have codes too. `rankplan explain CODE` prints the section of a code in a terminal.
 """
 
 
@@ -31,26 +32,26 @@ def generated() -> dict[Path, str]:
 
 
 def rules_page() -> str:
-    """Return the page of all rules, chapter after chapter."""
+    """Return the page of all rules, chapter by chapter."""
     text = INTRODUCTION
     for part, members in groupby(rules().values(), key=lambda rule: rule.part):
         chapter = list(members)
-        text += f"\n## {part}\n\n| code | given when |\n|---|---|\n"
+        text += f"\n## {part}\n\n| code | reported when |\n|---|---|\n"
         text += "".join(f"| [`{rule.code}`](#{rule.code}) | {rule.when} |\n" for rule in chapter)
         text += "".join(map(explained, chapter))
     return text
 
 
 def explained(rule: Rule) -> str:
-    """Return what the page says of a rule."""
+    """Return the section of a rule."""
     found = "\n\n".join(diagnostic.render() for diagnostic in rule.diagnostics())
-    why = textwrap.fill(f"Given when {rule.when}. {rule.why}", 130, break_on_hyphens=False)
+    why = textwrap.fill(f"Reported when {rule.when}. {rule.why}", 130, break_on_hyphens=False)
     shown = f"{block(rule.wrong)}\n```text\n{found}\n```\n\n{rule.heading('Right', rule.right)}\n\n{block(rule.right)}"
     return f"\n### {rule.code}\n\n{why}\n\n{rule.heading('Wrong', rule.wrong)}\n\n{shown}"
 
 
 def block(example: Example) -> str:
-    """Return an example as a block of a page."""
+    """Return an example as a Markdown block."""
     return f"```{'yaml' if example.file.endswith('.yaml') else 'text'}\n{example.text.rstrip()}\n```\n"
 
 
@@ -79,14 +80,14 @@ def with_table(page: Path, source: str, lines: list[str]) -> str:
 
 
 def row(rule: Rule) -> str:
-    """Return a line of the table; an example that needs more than a line is left to the page of the rules."""
+    """Return a row of the table; an example of several lines appears only on the page of the rules."""
     texts = [example.text.removeprefix(HEAD).strip() for example in (rule.wrong, rule.right)]
     cells = [f"`{text}`" if "\n" not in text else "" for text in texts]
     return f"| [`{rule.code}`](rules.md#{rule.code}) | {rule.when} | {cells[0]} | {cells[1]} |"
 
 
 def help_pages() -> dict[Path, str]:
-    """Return the help of every command."""
+    """Return the help text of every command."""
     pages = {}
     for words in [[], *([name] for name in main.commands)]:
         asked = CliRunner().invoke(main, [*words, "--help"], prog_name="rankplan", terminal_width=100)
@@ -94,9 +95,35 @@ def help_pages() -> dict[Path, str]:
     return pages
 
 
-if __name__ == "__main__":
-    for path, text in generated().items():
+def with_outputs() -> dict[Path, str]:
+    """Return the text of each page with the real outputs of its commands and programs."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import conftest  # noqa: F401  # keeps Ray in a private folder
+    import test_documents as documents
+
+    pages = {page: page.read_text() for page in documents.DOCUMENTS}
+    for block, command, output in documents.commands():
+        old, new = (f"$ {command}\n{text.strip()}\n" for text in (output, documents.command_output(block, command)))
+        pages[block.document] = pages[block.document].replace(old, new, 1)
+    for block, output in documents.programs():
+        if output is not None:
+            old, new = (f"```output\n{text.strip()}\n" for text in (output, documents.program_output(block)))
+            pages[block.document] = pages[block.document].replace(old, new, 1)
+    return pages
+
+
+@click.command()
+@click.option(
+    "--outputs", is_flag=True, help="Instead, run the commands and programs on the pages and refresh their outputs."
+)
+def write(outputs: bool) -> None:
+    """Write the generated files that have changed."""
+    for path, text in (with_outputs() if outputs else generated()).items():
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
             click.echo(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    write()

@@ -92,7 +92,7 @@ def test_an_npz_has_the_columns_of_every_component() -> None:
     assert plan("--format", "numpy", "-o", "plan.npz").stdout == ""
     with numpy.load("plan.npz", allow_pickle=False) as columns:
         wanted = {
-            f"{name}.{key}": column for name, rows in expected().items() for key, column in rows.to_numpy().items()
+            f"{name}.{key}": column for name, one in expected().items() for key, column in one.rows.to_numpy().items()
         }
         assert set(columns.files) == set(wanted)
         assert all(numpy.array_equal(columns[name], column) for name, column in wanted.items())

@@ -126,7 +126,7 @@ def test_nodes_of_a_kind_have_the_same_and_run_the_same(case: Case) -> None:
         held += [
             rank
             for stay, first in zip(kind.stays, kind.first_ranks, strict=True)
-            for rank in range(first, first + stay.processes)
+            for rank in range(first, first + stay.pattern.processes)
         ]
         assert sorted(held) == sorted(on_all)
     assert all(pattern not in patterns[:index] for index, pattern in enumerate(patterns)), "equal nodes are apart"
@@ -267,7 +267,7 @@ def test_long_ranks_are_whole_on_a_narrow_terminal() -> None:
 
 
 def test_plans_of_nothing_are_drawn() -> None:
-    for plan in (Plan(Inventory.uniform(2, 0), {}), Plan(Inventory.uniform(2, 1), {})):
+    for plan in (Plan(Inventory.uniform(2, 0), []), Plan(Inventory.uniform(2, 1), [])):
         assert bands_of_svg(svg(plan)) == [] and "node 1" in page(plan, "") and len(terminal(plan)) > 3
 
 

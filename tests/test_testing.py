@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -136,10 +138,18 @@ TAMPERED: list[tuple[str, int, dict[str, Any], str]] = [
 
 
 class Rows(list[Any]):
-    """Rows in the shape of `Placements`."""
+    """Rows in the shape of a `Component`."""
 
-    whole = True
-    isolate_accelerator = True
+    inventory = PLAN.inventory
+    visibility = "own"
+
+    def __init__(self, name: str, rows: Iterable[Any] = ()) -> None:
+        super().__init__(rows)
+        self.name = name
+
+
+def with_rows(rows: Rows) -> Plan:
+    return Plan(PLAN.inventory, [rows if one.name == rows.name else one for one in PLAN.values()])  # type: ignore[misc]
 
 
 def test_the_plan_that_is_tampered_with_is_right() -> None:
@@ -149,16 +159,17 @@ def test_the_plan_that_is_tampered_with_is_right() -> None:
 @pytest.mark.parametrize(("component", "rank", "change", "message"), TAMPERED)
 def test_a_wrong_row_is_named(component: str, rank: int, change: dict[str, Any], message: str) -> None:
     fields = (*oracle.FIELDS, "resource_type", "num_accelerators")
-    rows = Rows(SimpleNamespace(**{field: getattr(row, field) for field in fields}) for row in PLAN[component])
-    check_plan(Plan(PLAN.inventory, {**PLAN, component: rows}))  # type: ignore[dict-item]
+    own = (SimpleNamespace(**{field: getattr(row, field) for field in fields}) for row in PLAN[component])
+    rows = Rows(component, own)
+    check_plan(with_rows(rows))
     rows[rank] = SimpleNamespace(**{**vars(rows[rank]), **change})
     with pytest.raises(AssertionError, match=f"^component '{component}', rank {rank}: .*{message}"):
-        check_plan(Plan(PLAN.inventory, {**PLAN, component: rows}))  # type: ignore[dict-item]
+        check_plan(with_rows(rows))
 
 
 def test_a_component_without_processes_is_named() -> None:
     with pytest.raises(AssertionError, match="component 'actor' has no processes"):
-        check_plan(Plan(PLAN.inventory, {"actor": Rows()}))  # type: ignore[dict-item]
+        check_plan(with_rows(Rows("actor")))
 
 
 @pytest.mark.parametrize(
@@ -175,9 +186,12 @@ def test_a_component_without_processes_is_named() -> None:
 )
 def test_a_plan_for_another_cluster_is_wrong(nodes: Any, message: str) -> None:
     section = {"num_nodes": 3, "component_placement": {"actor": "0-3:0-1,4:2-3"}}
-    rows = ComponentPlacement({"cluster": section}, INVENTORY).plan()
+    actor, other = (
+        ComponentPlacement({"cluster": section}, INVENTORY).plan()["actor"],
+        Inventory.from_dict({"nodes": nodes}),
+    )
     with pytest.raises(AssertionError, match=message):
-        check_plan(Plan(Inventory.from_dict({"nodes": nodes}), rows))
+        check_plan(Plan(other, [replace(actor, inventory=other)]))
 
 
 def test_sharing_that_was_not_asked_for_is_named(tmp_path: Path) -> None:
@@ -186,11 +200,11 @@ def test_sharing_that_was_not_asked_for_is_named(tmp_path: Path) -> None:
     ComponentPlacement({"cluster": section}, INVENTORY).plan().save(path)
     check_plan(Plan.load(path), sharing=())
     content = json.loads(path.read_text())
-    content["components"]["rollout"]["cluster_node_rank"][1] = 0
+    content["components"]["rollout"]["rule"]["map"] = "1,5-7:0-3"
     path.write_text(json.dumps(content))
     plan = Plan.load(path)
     with pytest.raises(
-        AssertionError, match="'rollout', rank 1: it may not share accelerator 1 of node 0 with rank 1 of 'actor'"
+        AssertionError, match="'rollout', rank 0: it may not share accelerator 1 of node 0 with rank 1 of 'actor'"
     ):
         check_plan(plan, sharing=[("actor", "reward")])
     check_plan(plan, sharing=[("rollout", "actor")])

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rankplan._core import RankMap, RankSet, error_codes
+from rankplan._core import Chunks, Packed, RankMap, RankSet, error_codes
+from rankplan.component import Component, Parallel
 from rankplan.config.hardware import Franka, HardwareConfig, register_hardware
 from rankplan.config.load import load_config
 from rankplan.errors import (
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from rankplan.runtime import WorkerGroup as WorkerGroup
 
 __all__ = [
+    "Chunks",
     "ClusterError",
+    "Component",
     "ComponentPlacement",
     "Diagnostic",
     "FlexiblePlacementStrategy",
@@ -51,7 +54,9 @@ __all__ = [
     "LaunchError",
     "NodePlacementStrategy",
     "NodeSpec",
+    "Packed",
     "PackedPlacementStrategy",
+    "Parallel",
     "Placement",
     "PlacementError",
     "PlacementStrategy",
@@ -72,14 +77,15 @@ Sequence.register(Placements)
 Collection.register(RankSet)
 
 
-def _html(self: Plan | Placements) -> str:
-    """Return what a notebook shows: drawn by a room that plans know nothing of, and that is imported only then."""
+def _html(self: Plan | Component | Placements) -> str:
+    """Return what a notebook shows. Plans do not depend on `render`, which is imported only here."""
     from rankplan.render.notebook import html
 
     return html(self)
 
 
-Plan._repr_html_ = Placements._repr_html_ = _html  # type: ignore[attr-defined]
+for _shown in (Plan, Component, Placements):
+    _shown._repr_html_ = _html  # type: ignore[attr-defined]
 
 # Not in __all__: `from rankplan import *` must not import Ray.
 _RUNTIME = {"Cluster", "Worker", "WorkerGroup"}

@@ -26,6 +26,9 @@ MASTER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 RESERVED_VARIABLES = frozenset({*RANK_VARIABLES, *MASTER_VARIABLES, *VARIABLES})
 """What the plan decides, ranks and devices: the ``env_vars`` of a node group may set any variable but these."""
 
+NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
+"""Set one of them on every node before ``ray start``; the first one set on a node counts."""
+
 REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 """What stands in a value for another variable: ``$NAME`` (the first group) or ``${NAME}`` (the second)."""
 

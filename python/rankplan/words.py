@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -92,3 +93,13 @@ def _pieces(value: Any) -> Iterator[str]:
         yield _BRACKETS[kind][1]
     else:
         yield repr(value)
+
+
+def as_int(value: Any) -> int | None:
+    """Return an int of any type (NumPy's too) as a Python int; ``None`` for anything else, booleans included."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

@@ -75,7 +75,7 @@ class InventoryChoice:
     nodes: Inventory | None = None
     ray: str | None = None
 
-    def load(self, config: Mapping[str, Any], dialect: Dialect) -> tuple[Inventory, bool]:
+    def load(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
         """Return the inventory for a config, and whether it is assumed."""
         if self.file is not None:
             return Inventory.from_yaml(self.file), False
@@ -125,7 +125,8 @@ def _read(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, Di
     """Return the same as `loaded`, without a note."""
     config = load_config(file)
     dialect = chosen_dialect(name, config)
-    return config, dialect, *choice.load(config, dialect)
+    reading = dialect.read(config)
+    return reading, dialect, *choice.load(reading, dialect)
 
 
 def is_saved(file: str) -> bool:
@@ -151,7 +152,7 @@ def planned(file: str, choice: InventoryChoice, name: str | None, isolate: bool 
     plan = Plan.load(file)
     if isolate is None:
         return plan
-    return Plan(plan.inventory, {component: rows.isolated(isolate) for component, rows in plan.items()})
+    return plan.with_visibility("own" if isolate else "node")
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]

@@ -15,7 +15,7 @@ from rankplan.cli.common import (
     inventory_options,
     loaded,
 )
-from rankplan.dialects import DIALECTS, slime
+from rankplan.dialects import DIALECTS
 from rankplan.dialects.convert import convert as converted
 from rankplan.files import write_whole
 
@@ -40,9 +40,6 @@ def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | Non
             write_whole(Path(output), text)
         else:
             click.echo(text, nl=False)
-        missing = list(conversion.missing)
-        if dialect is slime and any(process.node_rank for process in slime.engines(config, planned)):
-            missing.append("rollout: which of its processes are one engine")
-        for what in missing:
+        for what in conversion.missing:
             click.echo(f"omitted in {to}: {what}", err=True)
-        sys.exit(1 if missing else 0)
+        sys.exit(1 if conversion.missing else 0)

@@ -79,7 +79,7 @@ def plan(
             result.save(save)
         if form in _HOSTS or component is not None:
             component = component_of(result, component, file)
-            result = Plan(result.inventory, {component: result[component]})
+            result = result.only(component)
         if form == "table":
             print_table(plan_table(result))
             if component is None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from rich.table import Table
 
-from rankplan._core import Placement, RankSet
-from rankplan.config.models import ACCELERATOR, WHOLE_NODE
+from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.plan import Plan
 from rankplan.render.tables import by_nodes, ids, table
@@ -20,7 +19,7 @@ from rankplan.words import counted, nodes_text
 MOST_LINES = 64
 """How many lines of one kind, or blocks of one component, a table shows; it counts the others."""
 
-_NODE_FIELDS = [each.name for each in fields(NodeSpec) if each.name != "rank"]
+_NODE_FIELDS = [name for name in NodeSpec.model_fields if name != "ranks"]
 _WIDEST = 80
 _Key: TypeAlias = tuple[tuple[str | bool | int, ...], tuple[int, list[tuple[int, int]]]] | None
 _OWN = ("ip", "hostname")
@@ -214,7 +213,7 @@ def _specs(inventory: Inventory) -> Iterator[dict[str, Any]]:
         node = inventory.node(rank)
         spec = {name: getattr(node, name) for name in _NODE_FIELDS}
         if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
-            spec["accelerator_ids"] = None  # the number of accelerators implies them
+            spec["accelerator_ids"] = None  # implied by the number of accelerators
         yield spec
 
 

@@ -60,7 +60,9 @@ def npz(plan: Plan) -> bytes:
         import numpy
     except ImportError:
         raise RankplanError("NumPy is not installed; run pip install numpy") from None
-    columns = {f"{name}.{key}": column for name, rows in plan.items() for key, column in rows.to_numpy().items()}
+    columns = {
+        f"{name}.{key}": column for name, component in plan.items() for key, column in component.rows.to_numpy().items()
+    }
     file = io.BytesIO()
     numpy.savez(file, **columns)
     return file.getvalue()

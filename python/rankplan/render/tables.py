@@ -14,10 +14,8 @@ from typing import Any
 
 from rich.table import Table
 
-from rankplan._core import Placement, Placements, RankSet
-from rankplan.config.models import WHOLE_NODE
+from rankplan._core import WHOLE_NODE, Pattern, Placement, Placements, RankSet
 from rankplan.inventory import Inventory
-from rankplan.occupancy import Columns, runs
 from rankplan.plan import Plan
 from rankplan.words import counted, nodes_text
 
@@ -98,7 +96,7 @@ class _Use:
 def _folded(plan: Plan) -> Table:
     result = table("component", "ranks", "nodes", "ranks per node#", "uses", "see", "node group")
     for component, rows in plan.items():
-        folds = [(use, list(nodes)) for use, nodes in groupby(_nodes(plan.inventory, rows), key=itemgetter(0))]
+        folds = [(use, list(nodes)) for use, nodes in groupby(_nodes(plan.inventory, rows.rows), key=itemgetter(0))]
         for use, nodes in folds[:MOST_ROWS]:
             ranks = RankSet(chain.from_iterable(chain.from_iterable(here for _, _, here in nodes)))
             shown = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
@@ -116,15 +114,19 @@ def _nodes(inventory: Inventory, rows: Placements) -> Iterator[tuple[_Use, int, 
     for stretch, spec in inventory.stretches():
         kind = kinds.setdefault((spec.accelerator_type, spec.accelerator_ids), len(kinds))
         kind_of.extend(repeat(kind, len(stretch)))
-    *_, elsewhere = rows.state()
-    by_group: dict[tuple[int, int], list[tuple[int, Columns]]] = {}
-    for node, first, columns in runs(rows, at_home=True):
-        by_group.setdefault((node, columns[0]), []).append((first, columns))
+    by_group: dict[tuple[int, str], list[tuple[int, Pattern]]] = {}
+    runs = rows.runs(at_home=True)
+    for run in runs:
+        pattern = run.pattern
+        for offset in range(run.nodes):
+            first = run.first_rank + offset * pattern.processes
+            by_group.setdefault((run.node + offset, pattern.node_group), []).append((first, pattern))
+    away = rows.runs() != runs
     uses: dict[Any, _Use] = {}
     for (node, _), parts in by_group.items():
-        ranks = [range(first, first + columns[1]) for first, columns in parts]
-        # columns do not contain the other node of a resource
-        key = ranks[0].start if elsewhere else (kind_of[node], *(columns for _, columns in parts))
+        ranks = [range(first, first + pattern.processes) for first, pattern in parts]
+        # a pattern does not contain the other node of a device
+        key = ranks[0].start if away else (kind_of[node], *(pattern for _, pattern in parts))
         if key not in uses:
             here = [rows[rank] for rank in chain.from_iterable(ranks)]
             uses[key] = _Use(len(here), _what(here), _seen(here), here[0].node_group_label)
@@ -175,7 +177,7 @@ def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
 
 def sharing_lines(plan: Plan) -> list[str]:
     """Return lines on which components share accelerators, with how many processes, and on idle ones."""
-    lines = [plan.sharing().kind] if sum(bool(rows.accelerators()) for rows in plan.values()) > 1 else []
+    lines = [plan.sharing().kind] if sum(bool(component.rows.accelerators()) for component in plan.values()) > 1 else []
     crowds = plan.oversubscribed()
     for crowd in crowds[:MOST_CROWDS]:
         names, counts = zip(*crowd.processes.items(), strict=True)

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from rankplan._core import Placement
-from rankplan.config.models import ACCELERATOR, NODE, WHOLE_NODE
+from rankplan._core import ACCELERATOR, NODE, WHOLE_NODE, Placement
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.plan import Plan
 
@@ -46,7 +45,7 @@ def check_plan(plan: Plan, sharing: Iterable[tuple[str, str]] | None = None) -> 
                 "placement_node_rank": order[home],
                 "local_rank": before[home],
                 "local_world_size": on_node[home],
-                "isolate_accelerator": rows.isolate_accelerator,
+                "isolate_accelerator": rows.visibility == "own",
                 **_seen(row, known.node(home)),
             }
             for name, value in expected.items():

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from rankplan.config.models import CLUSTER, LARGEST_RANK, MOST_PROCESSES
+from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK
 from rankplan.inventory import Inventory
 from rankplan.testing.texts import draw_joined, draw_parts, draw_segments, range_text, texts
 
@@ -97,8 +97,8 @@ def _faulty(draw: st.DrawFn, code: str, blocks: Sequence[int]) -> str:
             return draw_joined(draw, [*parts, draw(st.sampled_from([backwards, f"{last}:{backwards}"]))])
         case "resource-out-of-range":
             parts, _ = _start(draw, blocks, last + 1)
-            first = draw(st.sampled_from([*range(last + 1, last + 9), LARGEST_RANK]))
-            return draw_joined(draw, [*parts, range_text(first, min(first + draw(st.integers(0, 3)), LARGEST_RANK))])
+            first = draw(st.sampled_from([*range(last + 1, last + 9), MAX_RANK]))
+            return draw_joined(draw, [*parts, range_text(first, min(first + draw(st.integers(0, 3)), MAX_RANK))])
         case "duplicate-resource":
             segments = draw_segments(draw, blocks)
             used = [rank for segment in segments for first, end in segment.ranges for rank in range(first, end + 1)]
@@ -134,8 +134,8 @@ def _faulty(draw: st.DrawFn, code: str, blocks: Sequence[int]) -> str:
             return draw_joined(draw, [*parts, f"{range_text(first, end)}:{shared}"])
         case "too-many-processes":
             parts, process = _start(draw, blocks, last)
-            more = draw(st.sampled_from([0, 1, LARGEST_RANK - MOST_PROCESSES - process]))
-            return draw_joined(draw, [*parts, f"{last}:{range_text(process, process + MOST_PROCESSES + more)}"])
+            more = draw(st.sampled_from([0, 1, MAX_RANK - MAX_PROCESSES - process]))
+            return draw_joined(draw, [*parts, f"{last}:{range_text(process, process + MAX_PROCESSES + more)}"])
         case _:  # one process on both sides of the end of a node, or of the last one and the robots
             end = blocks[0] if code == "spans-nodes" else last + 1
             first = draw(st.integers(0, end - 1)) if code == "spans-nodes" else last

@@ -8,9 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rankplan._core import RankSet
+from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE, RankSet
 from rankplan.accelerators import VENDORS
-from rankplan.config.models import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
 from rankplan.inventory import Inventory
 from rankplan.testing.texts import range_text, texts
 

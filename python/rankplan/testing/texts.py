@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from rankplan._core import RankSet
-from rankplan.config.models import LARGEST_RANK
+from rankplan._core import MAX_RANK, RankSet
 from rankplan.inventory import Inventory
 
 
-def rank_sets(max_rank: int = LARGEST_RANK) -> st.SearchStrategy[RankSet]:
+def rank_sets(max_rank: int = MAX_RANK) -> st.SearchStrategy[RankSet]:
     """Sets of up to some 80 ranks, near 0 and near ``max_rank``, from none to several ranges that may touch."""
     firsts = st.integers(0, min(63, max_rank)) | st.integers(max(0, max_rank - 63), max_rank)
     ranges = st.lists(st.tuples(firsts, st.integers(0, 9)), max_size=8)

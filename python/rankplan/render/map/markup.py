@@ -6,8 +6,7 @@ from html import escape
 
 from rich.cells import cell_len, chop_cells
 
-from rankplan._core import RankSet
-from rankplan.config.models import WHOLE_NODE
+from rankplan._core import WHOLE_NODE, RankSet
 from rankplan.render.map.model import Band, Map, Strip, ranks_text
 
 CHARACTER, _STRONG = 6.8, 7.6

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
-from rankplan._core import Placement, RankSet
-from rankplan.config.models import ACCELERATOR, WHOLE_NODE
+from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.environment import planned_environment
 from rankplan.inventory import NodeSpec
 from rankplan.occupancy import NodeKind, node_kinds
@@ -145,7 +144,11 @@ def _summary(plan: Plan) -> str:
 def _node(kind: NodeKind, spec: NodeSpec, legend: dict[str, Component]) -> Node:
     strips = [_strip(kind, ACCELERATOR, kind.accelerators, legend)] if kind.accelerators else []
     strips += [_strip(kind, resource, pieces, legend) for resource, pieces in kind.hardware.items()]
-    strips += [_strip(kind, WHOLE_NODE, 1, legend)] if any(stay.resource == WHOLE_NODE for stay in kind.stays) else []
+    strips += (
+        [_strip(kind, WHOLE_NODE, 1, legend)]
+        if any(stay.pattern.resource_type == WHOLE_NODE for stay in kind.stays)
+        else []
+    )
     what = f"{kind.accelerators} x {kind.accelerator_type}" if kind.accelerators else "no accelerators"
     facts = (what, kind.accelerator_model, spec.hostname, spec.ip)
     others = kind.nodes - RankSet([kind.nodes[0]])
@@ -164,12 +167,13 @@ def _strip(kind: NodeKind, resource: str, count: int, legend: dict[str, Componen
     """Return the strip of one resource on the first node of a kind."""
     on_cells: dict[str, dict[int, list[int]]] = {}
     for stay, first in zip(kind.stays, kind.first_ranks, strict=True):
-        if stay.resource != resource:
+        pattern = stay.pattern
+        if pattern.resource_type != resource:
             continue
         cells = on_cells.setdefault(stay.component, {})
         if resource == WHOLE_NODE:
-            cells.setdefault(0, []).extend(range(first, first + stay.processes))
-        for rank, indices in enumerate(stay.devices, first):
+            cells.setdefault(0, []).extend(range(first, first + pattern.processes))
+        for rank, indices in enumerate(pattern.devices, first):
             for index in indices:
                 cells.setdefault(index, []).append(rank)
     used = {index for cells in on_cells.values() for index in cells}

@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from rankplan.config.models import WHOLE_NODE
+from rankplan._core import WHOLE_NODE
 from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
 from rankplan.render.map.markup import attributes, band_data, columns

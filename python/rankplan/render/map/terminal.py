@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from rankplan.config.models import WHOLE_NODE
+from rankplan._core import WHOLE_NODE
 from rankplan.render.map.colors import fill
 from rankplan.render.map.model import Band, Component, Map, Strip, ranks_text
 
