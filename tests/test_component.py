@@ -181,7 +181,7 @@ STATED = nodes(
 MISFITS: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     "other ids": (
         [{}, {"accelerator_ids": ["0", "1", "2", "3"]}],
-        ["node 1: the plan has accelerator ids 4,5,6,7, the cluster has 0,1,2,3"],
+        ["node 1 (b): the plan has accelerator ids 4,5,6,7, the cluster has 0,1,2,3"],
     ),
     "another vendor": (
         [{"accelerator_type": "NPU"}, {"accelerator_type": "NPU"}],
@@ -189,19 +189,19 @@ MISFITS: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     ),
     "fewer accelerators": (
         [{}, {"accelerator_ids": ["4", "5", "6"]}],
-        ["node 1: the plan has 4 NV_GPU, the cluster has 3 NV_GPU"],
+        ["node 1 (b): the plan has 4 NV_GPU, the cluster has 3 NV_GPU"],
     ),
     "no accelerators": (
         [{"accelerator_ids": []}, {}],
-        ["node 0: the plan has 4 NV_GPU, the cluster has no accelerators"],
+        ["node 0 (a): the plan has 4 NV_GPU, the cluster has no accelerators"],
     ),
     "another order": (
         [{"hostname": "b", "ip": "10.0.0.2"}, {"hostname": "a", "ip": "10.0.0.1"}],
         [
-            "node 0: the plan has hostname a, the cluster has b",
-            "node 0: the plan has ip 10.0.0.1, the cluster has 10.0.0.2",
-            "node 1: the plan has hostname b, the cluster has a",
-            "node 1: the plan has ip 10.0.0.2, the cluster has 10.0.0.1",
+            "node 0 (b): the plan has hostname a, the cluster has b",
+            "node 0 (b): the plan has ip 10.0.0.1, the cluster has 10.0.0.2",
+            "node 1 (a): the plan has hostname b, the cluster has a",
+            "node 1 (a): the plan has ip 10.0.0.2, the cluster has 10.0.0.1",
         ],
     ),
     "no names": ([{"hostname": None}, {}], ["node 0: the plan has hostname a, the cluster has none"]),

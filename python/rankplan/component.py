@@ -168,7 +168,7 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
             for difference in _differences(planned, found):
                 different[difference] = different.get(difference, RankSet()) | here
     if different:
-        raise PlacementError(_mismatches(different))
+        raise PlacementError(_mismatches(different, cluster))
     return [replace(one, inventory=cluster, rows=one.rows.on(cluster.core)) for one in components]
 
 
@@ -200,10 +200,17 @@ def _differences(planned: NodeSpec, found: NodeSpec | None) -> Iterator[str]:
             yield f"the plan has {name} {wanted}, the cluster has {here or 'none'}"
 
 
-def _mismatches(different: Mapping[str, RankSet]) -> list[Diagnostic]:
+def _named(nodes: RankSet, cluster: Inventory) -> str:
+    """Return nodes as a message names them; a single node with the name that the cluster knows it by."""
+    if len(nodes) > 1 or nodes[0] >= cluster.num_nodes or cluster.node(nodes[0]).hostname is None:
+        return nodes_text(nodes)
+    return f"{nodes_text(nodes)} ({cluster.node(nodes[0]).name})"
+
+
+def _mismatches(different: Mapping[str, RankSet], cluster: Inventory) -> list[Diagnostic]:
     help = "plan on this cluster (`rankplan plan --ray ADDRESS`, or its Cluster.inventory)"
     faults = [
-        Diagnostic("plan-mismatch", f"{nodes_text(nodes)}: {difference}", help)
+        Diagnostic("plan-mismatch", f"{_named(nodes, cluster)}: {difference}", help)
         for difference, nodes in islice(different.items(), _MOST_MISMATCHES)
     ]
     if (more := len(different) - len(faults)) > 0:

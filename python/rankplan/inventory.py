@@ -74,7 +74,9 @@ class NodeSpec(Model):
     def _without_nulls(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
-        given = {key: item for key, item in value.items() if item is not None or key not in _NULLABLE}
+        given = value
+        if any(value.get(key, ...) is None for key in _NULLABLE):
+            given = {key: item for key, item in value.items() if item is not None or key not in _NULLABLE}
         if isinstance(given.get("accelerator_ids"), (list, tuple)):
             return {"accelerators": len(given["accelerator_ids"]), **given}
         return given
@@ -85,8 +87,9 @@ class NodeSpec(Model):
         if stated and len(ids) != self.accelerators:
             message = f"{self.accelerators} accelerators, but {counted(len(ids), 'accelerator id')}"
             raise fault("invalid-inventory", message, "list one id per accelerator, or remove `accelerators`")
-        if twice := [item for item, count in Counter(ids).items() if count > 1]:
-            message = f"accelerator id {twice[0]} is listed twice for one node"
+        if len(set(ids)) < len(ids):
+            twice = next(item for item, count in Counter(ids).items() if count > 1)
+            message = f"accelerator id {twice} is listed twice for one node"
             raise fault("invalid-inventory", message, "list each accelerator once")
         if self.accelerators and self.states("accelerator_type") and self.accelerator_type == NO_ACCEL:
             message = f"{counted(self.accelerators, 'accelerator')} of type {NO_ACCEL}"
