@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from rich.table import Table
 from rankplan._core import RankSet
 from rankplan.cli.common import Nodes, chosen_dialect, dialect_option, faults_end_it, print_table, stdout
 from rankplan.config.load import load_config
-from rankplan.config.section import read_config
 from rankplan.dialects import rlinf
 from rankplan.errors import RankplanError
 from rankplan.inventory import Inventory
@@ -87,12 +85,11 @@ def run(
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
         dialect = chosen_dialect(dialect_name, config)
         # Report faults before anything starts.
-        if inventory is not None:
-            dialect.plan(config, inventory)
-        elif dialect is not rlinf:
-            dialect.assumed_inventory(config)
+        reading = dialect.read(config)
+        if inventory is None:
+            reading.finish()
         else:
-            read_config(config).finish()
+            dialect.plan(reading, inventory, isolate)
         if not stdout.is_terminal:
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
@@ -109,37 +106,32 @@ def run(
             raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
         with told(None) as report:
             options: dict[str, Any] = {
-                "cluster_cfg": config["cluster"] if dialect is rlinf else None,
+                "cluster_cfg": reading if dialect is rlinf else None,
                 "on_progress": report,
             }
             cluster = Cluster(address=ray, **options) if inventory is None else Cluster.simulate(inventory, **options)
             with cluster:
                 # Ray's own handler would end the process without shutting down, and Ray changes an exit code.
                 signal.signal(signal.SIGTERM, signal.default_int_handler)
-                planned = dialect.plan(config, cluster.inventory, isolate)
-                shares = dialect.shares(config, planned)
-                reports = _run(cluster, planned, shares, spec, method, timeout, report)
+                planned = dialect.plan(reading, cluster.inventory, isolate)
+                reports = _run(cluster, planned, spec, method, timeout, report)
         print_table(_table(reports))
 
 
 def _run(
-    cluster: Cluster,
-    planned: Plan,
-    shares: Mapping[str, float | None],
-    spec: GroupSpec,
-    method: str,
-    timeout: float,
-    report: Report,
+    cluster: Cluster, planned: Plan, spec: GroupSpec, method: str, timeout: float, report: Report
 ) -> list[RankReport]:
-    groups = {}
-    for component, rows in planned.items():
-        report(f"launching {component}")
-        groups[component] = spec.launch(cluster, rows, component, reserve=shares[component], timeout=timeout)
+    shared = any(component.share for component in planned.values())
+    reservation = cluster.reserve(planned) if shared else None
+    groups = []
+    for name, component in planned.items():
+        report(f"launching {name}")
+        groups.append(spec.launch(cluster, component, name, reservation=reservation, timeout=timeout))
     report(f"running {method}()")
-    for call in [getattr(group, method)() for group in groups.values()]:
+    for call in [getattr(group, method)() for group in groups]:
         call.wait()
     report("verifying")
-    return [found for group in groups.values() for found in group.verify()]
+    return [found for group in groups for found in group.verify()]
 
 
 def _worker(name: str) -> type[Worker]:
