@@ -69,7 +69,7 @@ def test_valid_sections_plan_and_share_what_they_ask_for(data: st.DataObject, is
     plan = ComponentPlacement({"cluster": section}, inventory).plan(isolate)
     check_plan(plan, sharing=asked)
     for pair in asked:
-        with pytest.raises(AssertionError, match="may not share"):
+        with pytest.raises(AssertionError, match="must not share"):
             check_plan(plan, sharing=asked - {pair, pair[::-1]})
 
 
@@ -80,9 +80,9 @@ def _devices(row: oracle.Row, section: dict[str, Any]) -> list[Any]:
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(ValueError, match="no valid placement on 0 resources"):
+    with pytest.raises(ValueError, match="no placement is valid on 0 resources"):
         placements(0)
-    with pytest.raises(ValueError, match="no placement is refused with 'invalid-plan'; the codes are syntax"):
+    with pytest.raises(ValueError, match="no placement is rejected with 'invalid-plan'; the codes are syntax"):
         invalid_placements(["syntax", "invalid-plan"])
     rank_sets(max_rank=0).validate()
 
@@ -108,22 +108,22 @@ SHARED = {("actor", "actor")}
 TAMPERED: list[tuple[str, int, dict[str, Any], str]] = [
     ("actor", 1, {"rank": 2}, "rank is 2; it must be 1"),
     ("actor", 1, {"world_size": 5}, "world_size is 5; it must be 4"),
-    ("actor", 0, {"cluster_node_rank": 3}, "node 3 is not there; the cluster has 3"),
+    ("actor", 0, {"cluster_node_rank": 3}, "node 3 does not exist; the cluster has 3 nodes"),
     ("actor", 3, {"placement_node_rank": 0}, "placement_node_rank is 0; it must be 1"),
     ("actor", 3, {"local_rank": 0}, "local_rank is 0; it must be 1"),
     ("actor", 3, {"local_world_size": 4}, "local_world_size is 4; it must be 2"),
-    ("actor", 0, {"node_group_label": "back"}, "node group 'back' is not there"),
+    ("actor", 0, {"node_group_label": "back"}, "unknown node group 'back'"),
     ("actor", 0, {"node_group_label": "arms"}, "node 0 is not in node group 'arms', which has 1"),
-    ("actor", 3, {"node_group_label": "arms"}, "it is placed by accelerator in node group 'arms', which counts Arm"),
-    ("actor", 0, {"node_group_label": "node"}, "it is placed by accelerator in node group 'node', which counts node"),
-    ("actor", 0, {"resource_type": "node"}, r"it is placed by node and has devices \[\(0, 0\), \(0, 1\)\]"),
-    ("actor", 0, {"devices": []}, r"its devices are \[\]; it must have some"),
-    ("actor", 0, {"devices": [(0, 1), (0, 1)]}, r"its devices are \[\(0, 1\), \(0, 1\)\]; .* each once"),
-    ("actor", 0, {"devices": [(1, 0), (0, 0)]}, "the first on its own node 0"),
-    ("actor", 0, {"devices": [(0, 0), (9, 0)]}, "node 9 is not there"),
+    ("actor", 3, {"node_group_label": "arms"}, "placed by accelerator in node group 'arms', which counts Arm"),
+    ("actor", 0, {"node_group_label": "node"}, "placed by accelerator in node group 'node', which counts node"),
+    ("actor", 0, {"resource_type": "node"}, r"placed by node, but has devices \[\(0, 0\), \(0, 1\)\]"),
+    ("actor", 0, {"devices": []}, r"devices are \[\]; there must be one or more"),
+    ("actor", 0, {"devices": [(0, 1), (0, 1)]}, r"devices are \[\(0, 1\), \(0, 1\)\]; .* each once"),
+    ("actor", 0, {"devices": [(1, 0), (0, 0)]}, "the first on node 0"),
+    ("actor", 0, {"devices": [(0, 0), (9, 0)]}, "node 9 does not exist"),
     ("actor", 0, {"devices": [(0, 0), (2, 0)]}, "node 2 is not in node group 'front', which has 0-1"),
-    ("actor", 0, {"devices": [(0, 0), (0, 4)]}, "accelerator 4 of node 0 is not there; the node has 4"),
-    ("env", 0, {"devices": [(1, 1)]}, "Arm 1 of node 1 is not there; the node has 1"),
+    ("actor", 0, {"devices": [(0, 0), (0, 4)]}, "accelerator 4 of node 0 does not exist; the node has 4"),
+    ("env", 0, {"devices": [(1, 1)]}, "Arm 1 of node 1 does not exist; the node has 1"),
     ("actor", 0, {"local_hardware_ranks": [0]}, r"local_hardware_ranks is \[0\]; it must be \[0, 1\]"),
     ("actor", 0, {"num_accelerators": 1}, "num_accelerators is 1; it must be 2"),
     ("actor", 0, {"accelerator_type": "NPU"}, "accelerator_type is 'NPU'; it must be 'NV_GPU'"),
@@ -175,8 +175,8 @@ def test_a_component_without_processes_is_named() -> None:
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        ([NODES[0]], "rank 2: node 1 is not there; the cluster has 1"),
-        ([{"ranks": "0-2", "accelerators": 1}], "rank 0: accelerator 1 of node 0 is not there; the node has 1"),
+        ([NODES[0]], "rank 2: node 1 does not exist; the cluster has 1 node"),
+        ([{"ranks": "0-2", "accelerators": 1}], "rank 0: accelerator 1 of node 0 does not exist; the node has 1"),
         (
             [{"ranks": "0-2", "accelerators": 4}],
             r"rank 0: visible_accelerators is \['4', '5'\]; it must be \['0', '1'\]",
@@ -204,18 +204,18 @@ def test_sharing_that_was_not_asked_for_is_named(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     plan = Plan.load(path)
     with pytest.raises(
-        AssertionError, match="'rollout', rank 0: it may not share accelerator 1 of node 0 with rank 1 of 'actor'"
+        AssertionError, match="'rollout', rank 0: must not share accelerator 1 of node 0 with rank 1 of 'actor'"
     ):
         check_plan(plan, sharing=[("actor", "reward")])
     check_plan(plan, sharing=[("rollout", "actor")])
     with pytest.raises(
-        AssertionError, match="'actor', rank 3: it may not share accelerator 0 of node 1 with rank 2 of 'actor'"
+        AssertionError, match="'actor', rank 3: must not share accelerator 0 of node 1 with rank 2 of 'actor'"
     ):
         check_plan(PLAN, sharing=())
 
 
 def test_one_pair_is_not_taken_for_pairs() -> None:
-    with pytest.raises(ValueError, match=r"sharing is pairs of components, .*; 'actor' is no pair"):
+    with pytest.raises(ValueError, match=r"sharing must be pairs of components, .*; 'actor' is not a pair"):
         check_plan(PLAN, sharing=("actor", "actor"))  # type: ignore[arg-type]
 
 
@@ -241,4 +241,4 @@ def test_plans_of_other_dialects() -> None:
 def test_without_hypothesis_the_import_says_what_to_install() -> None:
     program = "import sys; sys.modules['hypothesis'] = None; import rankplan.testing"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stderr.endswith("ImportError: rankplan.testing needs Hypothesis: pip install 'rankplan[testing]'\n")
+    assert done.stderr.endswith("ImportError: rankplan.testing requires Hypothesis: pip install 'rankplan[testing]'\n")
