@@ -1,4 +1,4 @@
-"""The command line: what it prints, how it ends, and that nothing is left of a run."""
+"""The command line: its output, its exit codes, and that a run leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rankplan(folder: Path, *arguments: str, prelude: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own; a traceback on the way is a failure."""
+    """Run the command line in its own process; a traceback fails the test."""
     program = ["-m", "rankplan"] if not prelude else ["-c", f"{prelude}; from rankplan.cli import main; main()"]
     done = subprocess.run([sys.executable, *program, *arguments], cwd=folder, text=True, capture_output=True)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
 
-def test_a_fine_file_is_one_line(folder: Path) -> None:
+def test_a_valid_file_prints_one_line(folder: Path) -> None:
     done = rankplan(folder, "check", "fine.yaml")
     assert (done.returncode, done.stdout) == (0, "fine.yaml: fine, 2 components, 10 processes on 2 nodes\n")
     assert done.stderr.startswith("fine.yaml: assuming 2 nodes with 8 accelerators each; set other nodes with --nodes")
@@ -75,7 +75,7 @@ def test_every_fault_of_every_file_is_shown(folder: Path) -> None:
     assert "fine.yaml: fine" in done.stdout
 
 
-def test_an_inventory_file_decides(folder: Path) -> None:
+def test_check_uses_an_inventory_file(folder: Path) -> None:
     (folder / "inventory.yaml").write_text("nodes:\n  - {ranks: 0, accelerators: 8}\n  - {ranks: 1, accelerators: 3}\n")
     done = rankplan(folder, "check", "fine.yaml", "--inventory", "inventory.yaml")
     assert done.returncode == 1 and "has 11 accelerators, ranks 0-10" in done.stderr
@@ -110,7 +110,7 @@ def test_an_inventory_file_decides(folder: Path) -> None:
         (b"cluster: {num_nodes: 1}\ncluster: {num_nodes: 1}\n", "key `cluster` stands here twice"),
     ],
 )
-def test_an_unreadable_file_is_a_message(content: bytes | None, message: str, folder: Path) -> None:
+def test_an_unreadable_file_gives_a_message(content: bytes | None, message: str, folder: Path) -> None:
     if content is not None:
         (folder / "bad.yaml").write_bytes(content)
     done = rankplan(folder, "check", "bad.yaml")
@@ -218,12 +218,12 @@ def test_save_follows_links_and_leaves_devices_alone(folder: Path) -> None:
     assert not Path("/dev/stdout").is_file() or Path("/dev/stdout").is_symlink()
 
 
-def test_nodes_that_are_left_out_are_a_warning(folder: Path) -> None:
+def test_unused_nodes_are_a_warning(folder: Path) -> None:
     done = rankplan(folder, "check", "fine.yaml", "--nodes", "3x8")
     assert done.returncode == 0 and "warning[idle-nodes]: num_nodes is 2, but the inventory has 3 nodes" in done.stdout
 
 
-def test_a_misspelt_section_is_not_fine(folder: Path) -> None:
+def test_a_misspelt_section_is_a_fault(folder: Path) -> None:
     (folder / "typo.yaml").write_text(FINE.replace("component_placement", "componet_placement"))
     done = rankplan(folder, "check", "typo.yaml")
     assert done.returncode == 1
@@ -237,7 +237,7 @@ def test_control_characters_of_a_config_do_not_reach_the_terminal(folder: Path) 
 
 
 @pytest.mark.parametrize("command", ["plan", "show"])
-def test_a_name_that_the_terminal_cannot_show_is_shown_otherwise(
+def test_a_name_outside_the_terminals_encoding_is_escaped(
     command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
@@ -246,7 +246,7 @@ def test_a_name_that_the_terminal_cannot_show_is_shown_otherwise(
     assert done.returncode == 0 and r"\u0430\u043a\u0442\u043e\u0440" in done.stdout
 
 
-def test_a_reader_that_has_seen_enough_ends_it(folder: Path) -> None:
+def test_a_closed_pipe_ends_the_command(folder: Path) -> None:
     (folder / "large.yaml").write_text("cluster: {num_nodes: 1000, component_placement: {actor: all}}\n")
     command = f"{sys.executable} -m rankplan plan large.yaml --format csv | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=folder, text=True, capture_output=True)
@@ -254,7 +254,7 @@ def test_a_reader_that_has_seen_enough_ends_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["check", "fine.yaml", "fine.yaml", "--nodes", "2x8"], ["schema"], ["explain"]])
-def test_an_output_that_is_closed_or_full_is_no_traceback(folder: Path, arguments: list[str]) -> None:
+def test_a_closed_or_full_output_gives_no_traceback(folder: Path, arguments: list[str]) -> None:
     command = f"{sys.executable} -m rankplan {' '.join(arguments)}"
     closed = subprocess.run(["bash", "-c", f"{command} | true"], cwd=folder, text=True, capture_output=True)
     assert closed.stderr == ""
@@ -263,21 +263,21 @@ def test_an_output_that_is_closed_or_full_is_no_traceback(folder: Path, argument
 
 
 @pytest.mark.parametrize("command", [["check"], ["convert", "--to", "roll"], ["run", "--simulate", "2x8"]])
-def test_a_saved_plan_is_no_config(folder: Path, command: list[str]) -> None:
+def test_a_saved_plan_is_not_a_config(folder: Path, command: list[str]) -> None:
     rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8", "--save", "plan.json")
     done = rankplan(folder, *command, "plan.json")
     assert (done.returncode, done.stdout) == (1, "") and "this is a saved plan and no config" in done.stderr
 
 
-def test_a_saved_plan_does_not_come_through_a_pipe(folder: Path) -> None:
+def test_a_saved_plan_cannot_be_read_from_a_pipe(folder: Path) -> None:
     rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8", "--save", "plan.json")
     command = f"cat plan.json | {sys.executable} -m rankplan show /dev/stdin"
     done = subprocess.run(["bash", "-c", command], cwd=folder, text=True, capture_output=True)
     assert (done.returncode, done.stdout) == (1, "") and "this is a saved plan and no config" in done.stderr
 
 
-def test_a_folded_table_says_how_many_only_where_it_is_one_number(folder: Path) -> None:
-    # On each node one process has four accelerators, and four have one each.
+def test_a_folded_table_counts_equal_and_unequal_ranks(folder: Path) -> None:
+    # On each node, one process has four accelerators, and four processes have one each.
     parts = [f"{8 * n}-{8 * n + 3}:{5 * n},{8 * n + 4}-{8 * n + 7}:{5 * n + 1}-{5 * n + 4}" for n in range(20)]
     placement = f"'{','.join(parts)}', share: '0:0-2'"
     (folder / "uneven.yaml").write_text(f"cluster: {{num_nodes: 20, component_placement: {{actor: {placement}}}}}\n")
@@ -304,13 +304,13 @@ def test_a_folded_table_keeps_groups_apart_and_serial_numbers_whole(folder: Path
     ]
 
 
-def test_without_ray_run_says_what_to_do(folder: Path) -> None:
+def test_run_without_ray_tells_what_to_install(folder: Path) -> None:
     done = rankplan(folder, "run", "fine.yaml", "--simulate", "2x8", prelude="import sys; sys.modules['ray'] = None")
     assert done.returncode == 1
     assert done.stderr == "error: this needs Ray, which is not installed: pip install 'rankplan[ray]'\n"
 
 
-def test_a_faulty_config_is_refused_before_anything_starts(folder: Path) -> None:
+def test_run_rejects_a_faulty_config_before_anything_starts(folder: Path) -> None:
     prelude = "import sys; sys.modules['ray'] = None"
     done = rankplan(folder, "run", "faulty.yaml", "--simulate", "2x8", prelude=prelude)
     assert done.returncode == 1 and "2 faults in faulty.yaml" in done.stderr
@@ -341,7 +341,7 @@ def test_run_launches_runs_and_verifies_every_rank(folder: Path) -> None:
         assert not Path("/proc", row[3]).exists(), "a rank is left running"
 
 
-def test_a_failing_rank_ends_the_run_with_its_name(folder: Path) -> None:
+def test_a_failing_rank_ends_the_run_and_is_named(folder: Path) -> None:
     (folder / "bad.py").write_text(
         "from rankplan import Worker\n"
         "class Bad(Worker):\n"
@@ -359,7 +359,7 @@ def test_a_failing_rank_ends_the_run_with_its_name(folder: Path) -> None:
     assert "rollout rank 1 (node 1)" in done.stderr and "no such checkpoint" in done.stderr
 
 
-def test_a_folded_table_follows_ranks_that_come_back_to_a_node_and_reach_over_it(folder: Path) -> None:
+def test_a_folded_table_shows_ranks_that_return_to_a_node_or_span_nodes(folder: Path) -> None:
     (folder / "roll.yaml").write_text(
         "num_nodes: 3\nnum_gpus_per_node: 4\n"
         "actor: {device_mapping: 'list(range(12))', num_gpus_per_worker: 3, strategy_args: {strategy_name: sglang}}\n"

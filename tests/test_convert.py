@@ -1,4 +1,4 @@
-"""The same plan in another dialect: equal where it can be said, and named where it cannot."""
+"""The same plan in another dialect: equal, or listed as omitted if the dialect cannot express it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_rlinf_to_roll() -> None:
     }
 
 
-def test_what_cannot_be_said_is_named() -> None:
+def test_omitted_components_are_listed() -> None:
     group = {
         "label": "arms",
         "node_ranks": "0-2",
@@ -83,13 +83,13 @@ def test_what_cannot_be_said_is_named() -> None:
     )
 
 
-def test_names_that_stand_in_each_others_way() -> None:
+def test_conflicting_names() -> None:
     conversion = convert(planned({"a": "0", "a.b": "1", "num_gpus_per_node": "2"}), "roll")
     assert list(conversion.config) == ["num_nodes", "num_gpus_per_node", "a"]
     assert len(conversion.missing) == 2
 
 
-def test_a_name_that_another_dialect_is_known_by() -> None:
+def test_a_name_that_would_select_another_dialect() -> None:
     """The file would be read as one of the other's."""
     roles = {name: {"device_mapping": [0]} for name in ("a", "cluster.b", "rollout-num-gpus")}
     components = [replace(roll.plan({"x": role}, EIGHT)["x"], name=name) for name, role in roles.items()]
@@ -178,7 +178,7 @@ def test_flags_there_and_back_give_an_equal_plan(flags: dict[str, Any]) -> None:
         assert same(slime.plan(back.config, LARGER), plan)
 
 
-def test_each_part_is_kept_that_can_be() -> None:
+def test_every_expressible_component_is_kept() -> None:
     plan = planned({"actor": "0-3", "rollout": "4-7", "critic": "9-10"})
     conversion = convert(plan, "slime")
     assert conversion.missing == ("critic: slime would place it elsewhere",)

@@ -60,7 +60,7 @@ def env(*arguments: str, inventory: bool = True) -> Result:
 
 
 def launched(component: str, rank: int, here: dict[str, str]) -> dict[str, str]:
-    """What a launch would set, on a node with the environment ``here``."""
+    """Return what a launch would set on a node with the environment ``here``."""
     plan = ComponentPlacement("conf.yaml", Inventory.from_yaml("nodes.yaml")).plan()
     row = plan[component][rank]
     env_vars, _ = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
@@ -132,7 +132,7 @@ def test_json_and_dotenv() -> None:
 
 
 def by_shell(*shell: str, locale: str = "C") -> Callable[[Path], dict[str, str]]:
-    """Read the file by sourcing it."""
+    """Return a reader that sources the file."""
 
     def read(path: Path) -> dict[str, str]:
         command = [*shell, "-euc", "set -a; . ./variables; exec env -0"]
@@ -227,7 +227,7 @@ def test_a_saved_plan_has_its_own_nodes_and_its_own_isolation() -> None:
         (["--component", "actor", "--rank", "0", "--master-port", "0"], "0 is not in the range"),
     ],
 )
-def test_wrong_usage_names_what_there_is(arguments: list[str], message: str) -> None:
+def test_wrong_usage_names_the_alternatives(arguments: list[str], message: str) -> None:
     done = env(*arguments)
     assert done.exit_code == 2 and message in done.stderr and done.stdout == ""
 

@@ -1,4 +1,4 @@
-"""The formats of ``rankplan plan`` for other launchers and programs say what the plan says."""
+"""The formats of ``rankplan plan`` for other launchers and programs agree with the plan."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def expected() -> Plan:
 
 
 @pytest.mark.parametrize("component", ["actor", "rollout", "again"])
-def test_a_hostfile_that_is_filled_in_order_is_the_plan(component: str) -> None:
+def test_filling_the_hostfile_in_order_gives_the_plan(component: str) -> None:
     done = plan("--format", "hostfile", "--component", component)
     assert done.exit_code == 0, done.stderr
     hosts = []
@@ -62,7 +62,7 @@ def test_a_hostfile_that_is_filled_in_order_is_the_plan(component: str) -> None:
     assert hosts == [HOSTS[row.cluster_node_rank] for row in expected()[component]]
 
 
-def test_a_hostfile_cannot_come_back_to_a_host_and_needs_addresses() -> None:
+def test_a_hostfile_needs_consecutive_ranks_and_addresses() -> None:
     done = plan("--format", "hostfile", "--component", "back", "-o", "hosts")
     assert done.exit_code == 1 and "ranks of back on host b are not consecutive" in done.stderr
     assert "use a rankfile" in done.stderr and not Path("hosts").exists()
@@ -72,7 +72,7 @@ def test_a_hostfile_cannot_come_back_to_a_host_and_needs_addresses() -> None:
 
 @pytest.mark.parametrize("form", ["hostfile", "rankfile"])
 @pytest.mark.parametrize("host", ["a b", "x slots=9", "#a", "a\nb", "a=b"])
-def test_a_name_that_is_no_host_is_refused(form: str, host: str) -> None:
+def test_an_invalid_host_name_is_rejected(form: str, host: str) -> None:
     Path("odd.yaml").write_text(json.dumps({"nodes": [{"ranks": "0-2", "accelerators": 8, "hostname": host}]}))
     done = plan("--format", form, "--component", "actor", nodes="--inventory=odd.yaml")
     assert (done.exit_code, done.stdout) == (1, "") and f"cannot read the address {host!r} of node 0" in done.stderr
@@ -99,7 +99,7 @@ def test_an_npz_has_the_columns_of_every_component() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "rankfile"])
-def test_a_file_is_what_would_be_printed(form: str) -> None:
+def test_a_file_equals_the_printed_output(form: str) -> None:
     arguments = ["--format", form, "--component", "actor"]
     assert plan(*arguments, "-o", "out").stdout == ""
     assert Path("out").read_text() == plan(*arguments).stdout != ""
@@ -128,6 +128,6 @@ def test_a_config_can_come_through_a_pipe() -> None:
         (["--component", "rolout"], "did you mean `rollout`?"),
     ],
 )
-def test_wrong_usage_says_what_to_write(arguments: list[str], message: str) -> None:
+def test_wrong_usage_says_what_to_do(arguments: list[str], message: str) -> None:
     done = plan(*arguments)
     assert done.exit_code == 2 and message in done.stderr and done.stdout == ""

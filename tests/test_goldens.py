@@ -15,14 +15,14 @@ from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, Pla
 
 Line = dict[str, Any]
 Rows = list[oracle.Row]
-Answer = dict[str, Rows] | list[str]  # the rows of every component, or the codes of a refusal
+Answer = dict[str, Rows] | list[str]  # the rows of every component, or the codes of the faults
 
 
-# --------------------------------------------------------------------------------------------- what a line is about
+# --------------------------------------------------------------------------------------------- the parts of a line
 
 
 def entries(line: Line) -> list[tuple[str, list[str]]]:
-    """Placement text and group labels of every component of the line; a packed line has one, without a text."""
+    """Return placement and group labels of every component; a packed line has one component without a placement."""
     if "args" in line:
         return [("", labels(line["args"]["node_group"] or "cluster"))]
     found = []
@@ -41,7 +41,7 @@ def placements(line: Line) -> dict[str, Any]:
 
 
 def as_written(line: Line) -> dict[str, Any]:
-    """The placements, with the plain scalar of a YAML line as it is written or, if YAML 1.2 has it so, as an int."""
+    """Return the placements with the plain scalar of a YAML line as text or, if it is one in YAML 1.2, as an int."""
     scalar = re.search(r"(actor|agent):(?:\n +node_group: node\n +placement:)? ([^ ?~']+)\n$", line.get("yaml", ""))
     if scalar is None or scalar[2] in ("true", "1e1", "1.0"):
         return placements(line)
@@ -52,7 +52,7 @@ def as_written(line: Line) -> dict[str, Any]:
 
 
 def group(line: Line, label: str) -> dict[str, Any]:
-    """What the line says of a group; the reserved ones cover all nodes."""
+    """Return the group with this label; reserved groups contain all nodes."""
     everywhere = {"node_ranks": list(range(line["cluster"]["num_nodes"])), "hardware_type": None}
     named = {each["label"]: each for each in line["cluster"]["node_groups"]}
     return named.get(label, everywhere | {"ignore_hardware": label == "node"})
@@ -87,7 +87,7 @@ def group_is_a_list(line: Line) -> bool:
 
 
 class Difference(NamedTuple):
-    """A deliberate difference: its row, the lines it is about and, where rankplan refuses, with which codes."""
+    """A deliberate difference: its name, its lines and, if rankplan rejects them, the codes."""
 
     name: str
     is_about: Callable[[Line], bool]
@@ -166,19 +166,19 @@ GROUP_TEXT = Difference(
     ("spans-nodes",),
 )
 
-# The first one that is about a line explains it.
+# The first one that applies to a line explains it.
 DIFFERENCES = [
     *(COMES_AGAIN, IGNORING, UNKNOWN_KEY, NEVER_ENDS, BAD_ARGUMENTS, GROUP_TEXT),
     *(ANY_START, LISTS, GROUP_LIST, ORDER, OVERLAP, NUMBERINGS, DIGITS, SEXAGESIMAL, NO_NAME, PAST_NODE),
 ]
 
-# These two are about one field, and lines that differ in nothing else agree.
+# These two concern one field; lines without any other difference agree.
 NOT_ITS_OWN = named("not-its-own-device")
 A_TEXT = named("rank-is-text")
 
 
 def corrected(rows: Rows, line: Line) -> Rows:
-    """The golden rows with the local accelerator rank as it should be: an int, and the process's own first one."""
+    """Return the golden rows with the correct local accelerator rank: an int, the first one of the process."""
     fixed = []
     for row in rows:
         rank = int(row["local_accelerator_rank"])
@@ -188,7 +188,7 @@ def corrected(rows: Rows, line: Line) -> Rows:
     return fixed
 
 
-# What RLinf says when it refuses, and what rankplan says then (it looks further, and so may have found another fault).
+# RLinf's message when it rejects a line, and rankplan's codes; rankplan checks further and may report another fault.
 REASONS = {
     "must be divisible by": {"not-multiple"},
     "must be within the available": {"resource-out-of-range", "reversed-range", "syntax", "overlapping-groups"},
@@ -225,7 +225,7 @@ REASONS = {
 
 
 def difference(line: Line, ours: Answer) -> Difference | None:
-    """What makes RLinf's answer and ours differ, ``None`` if they agree; it fails when no row explains it."""
+    """Return the difference between RLinf's answer and ours, ``None`` if they agree; fail if none explains it."""
     result = line["result"]
     if "error" not in result and isinstance(ours, dict):
         components = result.get("components", {"": result})
@@ -247,7 +247,7 @@ def difference(line: Line, ours: Answer) -> Difference | None:
 
 
 def cluster_of(line: Line) -> dict[str, Any]:
-    """The line's cluster section as a user would write it, with only the groups that its components name."""
+    """Return the cluster section as a user would write it, with only the groups that its components name."""
     named = {label for _, labels_of_entry in entries(line) for label in labels_of_entry}
     nodes = line["cluster"]["nodes"]
     groups = []
@@ -271,7 +271,7 @@ def inventory_of(line: Line) -> dict[str, Any]:
 
 
 def oracle_answer(line: Line) -> Answer:
-    """What the oracle says; it knows no rules of the config beyond what a placement needs."""
+    """Return the oracle's answer; the oracle knows only the config rules that a placement needs."""
     cluster, inventory, isolate = cluster_of(line), inventory_of(line), line["isolate_accelerator"]
     if "args" not in line:
         return answers.outcome(oracle.plan, cluster, inventory, isolate)
@@ -281,7 +281,7 @@ def oracle_answer(line: Line) -> Answer:
 
 
 def our_answer(line: Line, tmp_path: Path) -> Answer:
-    """What rankplan says; a line that was YAML is YAML again."""
+    """Return rankplan's answer; a line that came from YAML is read from YAML again."""
     cluster, inventory, isolate = cluster_of(line), inventory_of(line), line["isolate_accelerator"]
     if "yaml" in line:
         (tmp_path / "line.yaml").write_text(line["yaml"])
@@ -299,7 +299,7 @@ def our_answer(line: Line, tmp_path: Path) -> Answer:
 
 
 def of_one_field(line: Line) -> set[str]:
-    """The differences that ``corrected`` takes out of the line."""
+    """Return the differences that ``corrected`` removes from the line."""
     components = line["result"].get("components", {"": line["result"]})
     rows = [row for each in components.values() for row in each.get("placements", ())]
     pairs = [
@@ -312,7 +312,7 @@ def of_one_field(line: Line) -> set[str]:
 
 @pytest.fixture(scope="module")
 def needed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Compare every line; where rankplan answers differently, the answer is that of the oracle; return what differs."""
+    """Compare every line and return the differences found; a different answer of rankplan must equal the oracle's."""
     needed = set()
     complaints = []
     for line in [*lines("rlinf"), *lines("packed")]:
@@ -329,8 +329,8 @@ def needed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 @pytest.mark.parametrize("name", [*(row.name for row in DIFFERENCES), NOT_ITS_OWN, A_TEXT])
-def test_every_line_agrees_or_differs_by_a_row_and_every_row_is_needed(name: str, needed: set[str]) -> None:
-    """One that excuses nothing is gone: take it out."""
+def test_every_line_agrees_or_has_a_named_difference_and_every_difference_occurs(name: str, needed: set[str]) -> None:
+    """If a difference explains no line, remove it."""
     assert name in needed
 
 
@@ -342,7 +342,7 @@ FAULTY = "examples/embodiment/config/realworld_dual_franka_dagger_openpi.yaml"
 
 @pytest.mark.parametrize("line", lines("rlinf_configs"), ids=lambda line: Path(line["config"]).stem)
 def test_every_shipped_config_plans_on_a_fitting_inventory(line: Line, tmp_path: Path) -> None:
-    """All of them but one: its robot is on node 0, its group is nodes 1-2."""
+    """One config is invalid: its robot is on node 0, but its group is nodes 1-2."""
     path = tmp_path / "conf.yaml"
     path.write_text(as_yaml({"cluster": line["cluster"]}))
     inventory = Inventory.uniform(num_nodes=int(line["cluster"]["num_nodes"]), accelerators=8)

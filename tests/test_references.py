@@ -1,4 +1,4 @@
-"""Plan the examples of the two reference documents offline, including the invalid one."""
+"""Plan the examples of RLinf's documentation offline, including the invalid one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shipped for users' tests: what is drawn is what it says, and the check of a plan can fail."""
+"""``rankplan.testing``: the strategies generate what they promise, and ``check_plan`` finds faults."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_rule_of_the_language_can_be_broken() -> None:
 
 
 @pytest.mark.parametrize("code", PLACEMENT_CODES)
-def test_invalid_placements_are_refused_with_their_code_alone(code: str) -> None:
+def test_invalid_placements_have_only_their_code(code: str) -> None:
     @given(invalid_placements([code]))
     def refused_with_it(case: Any) -> None:
         with pytest.raises(PlacementError) as refused:
@@ -59,7 +59,7 @@ def test_invalid_placements_are_refused_with_their_code_alone(code: str) -> None
 
 
 @given(st.data(), st.booleans())
-def test_valid_sections_plan_and_share_what_they_ask_for(data: st.DataObject, isolate: bool) -> None:
+def test_valid_sections_plan_and_sharing_is_checked(data: st.DataObject, isolate: bool) -> None:
     inventory = data.draw(inventories())
     section = data.draw(cluster_sections(inventory))
     planned = oracle.plan(section, inventory.to_dict())
@@ -74,12 +74,12 @@ def test_valid_sections_plan_and_share_what_they_ask_for(data: st.DataObject, is
 
 
 def _devices(row: oracle.Row, section: dict[str, Any]) -> list[Any]:
-    """What a row of the oracle has: robots are those of their group."""
+    """Return the resource of a row of the oracle; robots belong to their group."""
     robots = {str(group["label"]) for group in section.get("node_groups", ()) if "hardware" in group}
     return [(row["node_group_label"] in robots and row["node_group_label"], *device) for device in row["devices"]]
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="no placement is valid on 0 resources"):
         placements(0)
     with pytest.raises(ValueError, match="no placement is rejected with 'invalid-plan'; the codes are syntax"):
@@ -104,7 +104,7 @@ SECTION = {
 PLAN = ComponentPlacement({"cluster": SECTION}, INVENTORY).plan()
 SHARED = {("actor", "actor")}
 
-# What a row of the plan is changed to (no file and no planner can make such a row), and what is said of it.
+# A change of a row (no file or planner can create such a row), and the message about it.
 TAMPERED: list[tuple[str, int, dict[str, Any], str]] = [
     ("actor", 1, {"rank": 2}, "rank is 2; it must be 1"),
     ("actor", 1, {"world_size": 5}, "world_size is 5; it must be 4"),
@@ -152,7 +152,7 @@ def with_rows(rows: Rows) -> Plan:
     return Plan(PLAN.inventory, [rows if one.name == rows.name else one for one in PLAN.values()])  # type: ignore[misc]
 
 
-def test_the_plan_that_is_tampered_with_is_right() -> None:
+def test_the_plan_is_valid_before_it_is_changed() -> None:
     check_plan(PLAN, sharing=SHARED)
 
 
@@ -194,7 +194,7 @@ def test_a_plan_for_another_cluster_is_wrong(nodes: Any, message: str) -> None:
         check_plan(Plan(other, [replace(actor, inventory=other)]))
 
 
-def test_sharing_that_was_not_asked_for_is_named(tmp_path: Path) -> None:
+def test_unexpected_sharing_is_named(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     section = {"num_nodes": 3, "component_placement": {"actor": "0-3", "rollout": "4-7"}}
     ComponentPlacement({"cluster": section}, INVENTORY).plan().save(path)
@@ -214,13 +214,13 @@ def test_sharing_that_was_not_asked_for_is_named(tmp_path: Path) -> None:
         check_plan(PLAN, sharing=())
 
 
-def test_one_pair_is_not_taken_for_pairs() -> None:
+def test_a_pair_in_place_of_pairs_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"sharing must be pairs of components, .*; 'actor' is not a pair"):
         check_plan(PLAN, sharing=("actor", "actor"))  # type: ignore[arg-type]
 
 
-def test_a_plan_of_many_nodes_takes_a_moment() -> None:
-    """Every row is looked up, and none makes a list of all nodes."""
+def test_a_plan_of_many_nodes_is_checked_quickly() -> None:
+    """Every row is checked without a list of all nodes per row."""
     many = 30_000
     section = {"num_nodes": many, "component_placement": {"actor": "all"}}
     plan = ComponentPlacement({"cluster": section}, Inventory.uniform(num_nodes=many, accelerators=1)).plan()
@@ -238,7 +238,7 @@ def test_plans_of_other_dialects() -> None:
     check_plan(slime.plan(flags, inventory), sharing=[("actor", "rollout")])
 
 
-def test_without_hypothesis_the_import_says_what_to_install() -> None:
+def test_importing_without_hypothesis_tells_what_to_install() -> None:
     program = "import sys; sys.modules['hypothesis'] = None; import rankplan.testing"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stderr.endswith("ImportError: rankplan.testing requires Hypothesis: pip install 'rankplan[testing]'\n")
