@@ -117,24 +117,24 @@ def ten_components(size: int, placement: str = "all") -> dict[str, Any]:
 
 
 VALID = [
-    of_text("all, one process each", lambda size: {"actor": "all"}),
+    of_text("all, 1 process per accelerator", lambda size: {"actor": "all"}),
     of_text("8 accelerators per process", lambda size: {"actor": f"all:0-{size // 8 - 1}"}),
     of_text("4 processes per accelerator", lambda size: {"actor": f"all:0-{4 * size - 1}"}),
     of_text("by node, 8 processes per node", by_node),
-    of_text("one segment per accelerator", lambda size: {"actor": ",".join(map(str, range(size)))}),
-    of_packed("packed, 2 each, stride 2", lambda size: (0, size - 1)),
-    of_text("ten components on four node groups", ten_components),
+    of_text("1 segment per accelerator", lambda size: {"actor": ",".join(map(str, range(size)))}),
+    of_packed("packed, 2 per process, stride 2", lambda size: (0, size - 1)),
+    of_text("10 components over 4 groups", ten_components),
 ]
 REFUSED = [
-    of_text("all, one process too many", lambda size: {"actor": f"all:0-{size}"}),
-    of_text("8 per process, starting in mid-node", lambda size: {"actor": f"4-{size - 5}:0-{size // 8 - 2}"}, 1_024),
-    of_text("4 per accelerator, numbered from 1", lambda size: {"actor": f"all:1-{4 * size}"}),
-    of_text("by node, one node too many", lambda size: by_node(size, past=1)),
+    of_text("all, 1 process too many", lambda size: {"actor": f"all:0-{size}"}),
     of_text(
-        "one segment per accelerator, descending", lambda size: {"actor": ",".join(map(str, reversed(range(size))))}
+        "8 accelerators per process, from mid-node", lambda size: {"actor": f"4-{size - 5}:0-{size // 8 - 2}"}, 1_024
     ),
-    of_packed("packed, 2 each, starting in mid-node", lambda size: (2, size - 3), 1_024),
-    of_text("ten components, each out of range", lambda size: ten_components(size, f"0-{size}")),
+    of_text("4 processes per accelerator, from rank 1", lambda size: {"actor": f"all:1-{4 * size}"}),
+    of_text("by node, 1 node too many", lambda size: by_node(size, past=1)),
+    of_text("1 segment per accelerator, descending", lambda size: {"actor": ",".join(map(str, reversed(range(size))))}),
+    of_packed("packed, 2 per process, stride 2, from mid-node", lambda size: (2, size - 3), 1_024),
+    of_text("10 components, all out of range", lambda size: ten_components(size, f"0-{size}")),
 ]
 
 
@@ -196,7 +196,7 @@ def duration(seconds: float) -> str:
 
 def table(results: list[Measured], sizes: list[int], with_bytes: bool) -> list[list[str]]:
     """Return the cells of a table: time at each size, of a first call, of the oracle, then growth and bytes per row."""
-    head = ["", *(f"{size:,}" for size in sizes), "first call", "oracle", "growth"]
+    head = ["", *(f"{size:,}" for size in sizes), "first call", "oracle time", "growth"]
     rows = [head + (["bytes per row"] if with_bytes else [])]
     for found in results:
         times = [duration(found.ours[size]) if size in found.ours else "" for size in sizes]
@@ -253,22 +253,22 @@ def beside_planning(size: int, seconds: float) -> list[list[str]]:
     return [
         ["", "time", ""],
         ["creating the inventory", duration(best(lambda: Inventory.uniform(nodes, EACH), seconds)), ""],
-        ["reading a field of every row", duration(reading), f"{1e9 * reading / len(rows):.0f} ns per row"],
+        ["reading one field of every row", duration(reading), f"{1e9 * reading / len(rows):.0f} ns per row"],
         [
             "all columns as NumPy arrays",
             duration(best(rows.to_numpy, seconds)),
-            f"copying these arrays takes {duration(copying)}",
+            f"copying the arrays takes {duration(copying)}",
         ],
         ["finding idle accelerators", duration(best(plan.idle, seconds)), ""],
         ["saving the plan", duration(saving), ""],
         ["loading the plan", duration(loading), ""],
-        ["memory of the plan's Python objects", "", f"{python_bytes:,} bytes"],
+        ["Python objects of the whole plan", "", f"{python_bytes:,} bytes"],
         [
             "`import rankplan`",
             duration(ran("-c", "import rankplan") - bare),
-            f"without starting the interpreter ({duration(bare)})",
+            f"an empty interpreter takes {duration(bare)}",
         ],
-        ["`rankplan check` of a small file", duration(check), "whole process"],
+        ["`rankplan check` of a small file", duration(check), "including the interpreter"],
     ]
 
 
@@ -290,7 +290,7 @@ def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
     style = {"svg.fonttype": "none", "svg.hashsalt": "rankplan", "font.size": 9, "savefig.transparent": True}
     matplotlib.rcParams.update({**style, **grey})  # readable on light and on dark
     figure, axes = pyplot.subplots(1, 2, figsize=(9.5, 5.2), sharey=True, layout="constrained")
-    for axis, results, title in zip(axes, (valid, refused), ("planned", "refused"), strict=True):
+    for axis, results, title in zip(axes, (valid, refused), ("planned", "rejected"), strict=True):
         for index, found in enumerate(results):
             color = f"C{index}"
             axis.plot(
@@ -313,26 +313,27 @@ def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
 
 
 PAGE = """\
-# How long planning takes
+# Planning time
 
 Measured on {date} on {machine}, in one run of `python benches/large_cluster.py --write`, which
-generates this page. Nodes have {each} accelerators. Each time is the shortest of several, from a config in memory to
-the rows of all components, or to the error with all its faults. The columns of sizes repeat a call in one process.
-*first call* is a first call at the largest size in a new process, page faults included, and its ratio to a repeated
-one. *oracle* is the time of a plain Python implementation of the same rules (`tests/oracle.py`), as a ratio. *growth*
-is the exponent from 8,192 to the largest size: 1 is linear.
+generates this page. Every node has {each} accelerators. Each time is the shortest of several runs. It covers everything
+from a config in memory to the rows of all components, or to the exception with all errors. The columns of sizes repeat
+a call in one process. A first call at the largest size runs in a new process, so it includes the page faults of new
+memory; the table has its time and its ratio to a repeated call. The oracle is a plain Python implementation of the same
+rules (`tests/oracle.py`). Growth is the exponent of time over size, from 8,192 accelerators to the largest size; 1 is
+linear.
 
-![Time against size for valid and faulty placements, with the oracle](scale.svg)
+![Time against size, for plans and rejected configs, with the oracle](scale.svg)
 
-## Planned
+## Valid configs
 
 {valid}
 
-## Refused
+## Rejected configs
 
 {refused}
 
-## Before and after
+## Before and after planning
 
 For {largest:,} processes, one per accelerator:
 
@@ -356,7 +357,7 @@ def main() -> None:
         table(refused, sizes, with_bytes=False),
         beside_planning(sizes[-1], seconds),
     ]
-    for name, rows in zip(("planned", "refused", f"before and after, {sizes[-1]:,}"), tables, strict=True):
+    for name, rows in zip(("planned", "rejected", f"before and after, {sizes[-1]:,}"), tables, strict=True):
         print(f"{name}\n{shown(rows)}\n")
     if arguments.write:
         page = PAGE.format(

@@ -89,7 +89,7 @@ def test_faults_of_eight_threads_do_not_mix() -> None:
 
 def test_python_runs_while_the_core_works() -> None:
     """Threads never switch in Python code here, so this one runs only while the other is in the core or has ended."""
-    strategy = ComponentPlacement(CONFIG, INVENTORY).get_strategy("actor")
+    strategy = PackedPlacementStrategy(0, 511)
     ended = threading.Event()
 
     def place() -> None:
