@@ -140,7 +140,7 @@ REFUSED = [
 
 def rows_of(answer: Any) -> list[Any]:
     """Return the tables of an answer."""
-    return list(answer.values()) if isinstance(answer, Plan) else [answer]
+    return [component.rows for component in answer.values()] if isinstance(answer, Plan) else [answer]
 
 
 def refusing(work: Callable[[], Any]) -> None:
@@ -235,7 +235,7 @@ def beside_planning(size: int, seconds: float) -> list[list[str]]:
     plan = ComponentPlacement(config, inventory).plan()
     python_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    rows = plan["actor"]
+    rows = plan["actor"].rows
     reading = best(lambda: [row.local_rank for row in rows], seconds)
     columns = rows.to_numpy()
     copying = best(lambda: [column.copy() for column in columns.values()], seconds)
