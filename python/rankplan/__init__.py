@@ -84,8 +84,9 @@ def _html(self: Plan | Component | Placements) -> str:
     return html(self)
 
 
-for _shown in (Plan, Component, Placements):
-    _shown._repr_html_ = _html  # type: ignore[attr-defined]
+_in_notebooks: tuple[Any, ...] = (Plan, Component, Placements)
+for _kind in _in_notebooks:
+    _kind._repr_html_ = _html
 
 # Not in __all__: `from rankplan import *` must not import Ray.
 _RUNTIME = {"Cluster", "Worker", "WorkerGroup"}
