@@ -36,6 +36,8 @@ from rankplan.placement import (
 from rankplan.plan import Plan
 
 if TYPE_CHECKING:
+    __version__: str
+
     from rankplan.runtime import Cluster as Cluster
     from rankplan.runtime import Worker as Worker
     from rankplan.runtime import WorkerGroup as WorkerGroup
@@ -97,4 +99,12 @@ def __getattr__(name: str) -> Any:
         from rankplan import runtime
 
         return getattr(runtime, name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rankplan")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_RUNTIME, "__version__"})
