@@ -15,6 +15,7 @@ from rankplan import (
     ComponentPlacement,
     HardwareConfig,
     Inventory,
+    NodePlacementStrategy,
     Packed,
     PackedPlacementStrategy,
     PlacementError,
@@ -343,3 +344,46 @@ def test_a_faulty_part_leaves_the_rest_of_its_group() -> None:
         "invalid-value",
         "invalid-value",
     ]
+
+
+# ------------------------------------------------------------------------------------------ strategies by hand
+
+
+def test_a_component_gets_another_strategy() -> None:
+    section = {
+        "num_nodes": 2,
+        "component_placement": {"actor,ref": "0-3", "agent": {"node_group": "node", "placement": 1}},
+    }
+    placement = ComponentPlacement({"cluster": section}, TWO_BY_FOUR)
+    packed, by_node = PackedPlacementStrategy(0, 7, 2, 2), NodePlacementStrategy([1, 0, 1], "cluster")
+    changed = placement.with_strategy("ref", packed).with_strategy("judge", by_node)
+    assert changed.components == ["actor", "ref", "agent", "judge"] and placement.components == [
+        "actor",
+        "ref",
+        "agent",
+    ]
+    plan = changed.plan()
+    assert plan["ref"] == packed.get_placement(TWO_BY_FOUR) and plan["actor"] == placement.plan()["actor"]
+    assert [row.cluster_node_rank for row in plan["judge"]] == [0, 1, 1] and plan["judge"].by_node
+    assert all(row.resource_type == "node" for row in plan["judge"])
+    assert plan.on(Inventory.uniform(2, 8))["judge"][2].visible_accelerators == [str(index) for index in range(8)]
+    assert pickle.loads(pickle.dumps(plan)) == plan
+    assert (packed.start_hardware_rank, packed.end_hardware_rank) == (0, 7)
+    assert (packed.num_hardware_per_process, packed.stride, by_node.node_ranks) == (2, 2, [0, 1, 1])
+    shared = ComponentPlacement(
+        {"cluster": {"num_nodes": 2, "component_placement": {"agent": {"node_group": "node", "placement": "0-1:0-3"}}}},
+        TWO_BY_FOUR,
+    ).get_strategy("agent")
+    assert isinstance(shared, NodePlacementStrategy) and shared.node_ranks == [0, 0, 1, 1]
+
+
+def test_a_subclass_that_replaces_strategies_changes_the_plan(tmp_path: Path) -> None:
+    class Mine(ComponentPlacement):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self._placements["actor"] = PackedPlacementStrategy(0, 7, 4)
+
+    plan = Mine({"cluster": {"num_nodes": 2, "component_placement": {"actor": "all"}}}, TWO_BY_FOUR).plan()
+    assert len(plan["actor"]) == 2
+    plan.save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json") == plan

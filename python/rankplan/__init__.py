@@ -36,6 +36,8 @@ from rankplan.placement import (
 from rankplan.plan import Plan
 
 if TYPE_CHECKING:
+    __version__: str
+
     from rankplan.runtime import Cluster as Cluster
     from rankplan.runtime import Worker as Worker
     from rankplan.runtime import WorkerGroup as WorkerGroup
@@ -84,8 +86,9 @@ def _html(self: Plan | Component | Placements) -> str:
     return html(self)
 
 
-for _shown in (Plan, Component, Placements):
-    _shown._repr_html_ = _html  # type: ignore[attr-defined]
+_in_notebooks: tuple[Any, ...] = (Plan, Component, Placements)
+for _kind in _in_notebooks:
+    _kind._repr_html_ = _html
 
 # Not in __all__: `from rankplan import *` must not import Ray.
 _RUNTIME = {"Cluster", "Worker", "WorkerGroup"}
@@ -96,4 +99,12 @@ def __getattr__(name: str) -> Any:
         from rankplan import runtime
 
         return getattr(runtime, name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rankplan")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_RUNTIME, "__version__"})

@@ -37,6 +37,7 @@ class Component(Sequence[Placement]):
     """A sequence of rows, one per process in rank order, with the decisions that they come from.
 
     ``rule`` says which resource ranks of ``node_groups`` each process uses; applied to ``inventory`` it gives ``rows``.
+    ``by_node`` counts each node as one resource, whatever its hardware.
     ``share`` is the fraction of each of its accelerators that a reservation counts for the component; ``None`` counts
     nothing. ``engines`` is the number of processes per engine. Components are equal if they are placed alike, whatever
     their names.
@@ -49,6 +50,7 @@ class Component(Sequence[Placement]):
     node_groups: tuple[str, ...]
     rule: Rule
     rows: Placements
+    by_node: bool = False
     parallel: Parallel = Parallel()
     share: float | None = None
     engines: int = 1
@@ -65,10 +67,12 @@ class Component(Sequence[Placement]):
         node_groups: tuple[str, ...],
         rule: Rule,
         isolate: bool = True,
+        by_node: bool = False,
         **more: Any,
     ) -> Component:
         """Return the component that a rule gives on an inventory. Raises `PlacementError` with every fault."""
-        return cls(name, inventory, node_groups, rule, inventory.pool(node_groups).apply(rule, isolate), **more)
+        rows = inventory.pool(node_groups, by_node).apply(rule, isolate)
+        return cls(name, inventory, node_groups, rule, rows, by_node, **more)
 
     @property
     def visibility(self) -> Visibility:
@@ -81,7 +85,7 @@ class Component(Sequence[Placement]):
 
     def on(self, inventory: Inventory) -> Component:
         """Apply the rule to another inventory, which must know the node groups. Raises `PlacementError`."""
-        rows = inventory.pool(self.node_groups).apply(self.rule, self.rows.isolate_accelerator)
+        rows = inventory.pool(self.node_groups, self.by_node).apply(self.rule, self.rows.isolate_accelerator)
         return replace(self, inventory=inventory, rows=rows)
 
     def fitted(self, cluster: Inventory) -> Component:
@@ -124,10 +128,10 @@ class Component(Sequence[Placement]):
         return f"<Component {self.name}: {counted(len(self.rows), 'process', 'processes')}, rule {self.rule!r}>"
 
     def _decisions(self) -> tuple[Any, ...]:
-        return self.node_groups, self.rule, self.parallel, self.share, self.engines
+        return self.node_groups, self.rule, self.by_node, self.parallel, self.share, self.engines
 
     def __reduce__(self) -> tuple[Any, ...]:
-        more = {"parallel": self.parallel, "share": self.share, "engines": self.engines}
+        more = {"by_node": self.by_node, "parallel": self.parallel, "share": self.share, "engines": self.engines}
         state = self.name, self.inventory, self.node_groups, self.rule, self.rows.isolate_accelerator
         return _restored, (state, more)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placement, Placements, Pool, RankMap
-from rankplan.component import Component, Rule, Visibility
+from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placement, Placements, RankMap
+from rankplan.component import Component, Rule
 from rankplan.config.faults import KeyPath
 from rankplan.config.models import ComponentEntry, component_names
 from rankplan.config.section import Config, Reading, read_config
@@ -29,7 +30,7 @@ __all__ = [
 
 
 class HasInventory(Protocol):
-    """A live cluster: an object with an inventory."""
+    """Any object with an ``inventory``, such as a live `Cluster`: strategies place on it."""
 
     @property
     def inventory(self) -> Inventory: ...
@@ -50,6 +51,8 @@ class PlacementStrategy:
     """
 
     __slots__ = ("_component", "_labels", "_rule")
+
+    _by_node = False
 
     def __init__(self, rule: Rule, labels: tuple[str, ...], component: Component | None = None) -> None:
         self._rule = rule
@@ -78,10 +81,16 @@ class PlacementStrategy:
         `PlacementError` if a resource does not exist or a process would need two nodes or two types of hardware,
         ``TypeError`` if ``cluster`` is neither an inventory nor a cluster.
         """
-        inventory = self.inventory_on(cluster)
-        if self._component is not None and self._component.inventory == inventory:
-            return self._component.rows.isolated(isolate_accelerator)
-        return self._pool(inventory).apply(self._rule, isolate_accelerator)
+        return self.component("", cluster, isolate_accelerator).rows
+
+    def component(self, name: str, cluster: Inventory | HasInventory, isolate_accelerator: bool = True) -> Component:
+        """Return a component with the strategy's rule, under this name; see `get_placement`."""
+        inventory, placed = self.inventory_on(cluster), self._component
+        if placed is not None and placed.inventory == inventory:
+            return replace(placed, name=name, rows=placed.rows.isolated(isolate_accelerator))
+        if not self._by_node:
+            inventory.pool(self._labels).require_hardware()
+        return Component.place(name, inventory, self._labels, self._rule, isolate_accelerator, self._by_node)
 
     def inventory_on(self, cluster: Inventory | HasInventory) -> Inventory:
         """Return the inventory of a cluster, with the node groups of the strategy's config, if it comes from one.
@@ -93,11 +102,6 @@ class PlacementStrategy:
         if self._component is None or self._component.inventory.section is None:
             return inventory
         return inventory.with_config(self._component.inventory.section)
-
-    def _pool(self, inventory: Inventory) -> Pool:
-        pool = inventory.pool(self._labels)
-        pool.require_hardware()
-        return pool
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PlacementStrategy):
@@ -157,6 +161,9 @@ class NodePlacementStrategy(PlacementStrategy):
 
     __slots__ = ()
 
+    _by_node = True
+    _rule: RankMap
+
     def __init__(self, node_ranks: Iterable[int], node_group_label: str | Sequence[str] | None = None) -> None:
         """``node_ranks`` count the nodes of the group; the default group ``node`` has all nodes of the cluster.
 
@@ -167,8 +174,14 @@ class NodePlacementStrategy(PlacementStrategy):
             raise PlacementError([Diagnostic("empty-placement", "node_ranks is empty", "name at least one node rank")])
         super().__init__(RankMap.from_lists([[rank] for rank in ranks]), _labels(node_group_label, NODE))
 
-    def _pool(self, inventory: Inventory) -> Pool:
-        return inventory.pool(self._labels, by_node=True)
+    @property
+    def node_ranks(self) -> list[int]:
+        """The node rank of each process, counted in the node group."""
+        return [
+            resources[index * len(resources) // len(processes)]
+            for resources, processes in self._rule.segments
+            for index in range(len(processes))
+        ]
 
 
 class PackedPlacementStrategy(PlacementStrategy):
@@ -180,6 +193,8 @@ class PackedPlacementStrategy(PlacementStrategy):
     """
 
     __slots__ = ()
+
+    _rule: Packed
 
     def __init__(
         self,
@@ -199,6 +214,26 @@ class PackedPlacementStrategy(PlacementStrategy):
         rule = Packed(first, last, each, _rank(stride, "stride", least=1))
         super().__init__(rule, _labels(node_group, CLUSTER))
 
+    @property
+    def start_hardware_rank(self) -> int:
+        """The first resource rank."""
+        return self._rule.start
+
+    @property
+    def end_hardware_rank(self) -> int:
+        """The last resource rank."""
+        return self._rule.end
+
+    @property
+    def num_hardware_per_process(self) -> int:
+        """The number of resources per process."""
+        return self._rule.per_process
+
+    @property
+    def stride(self) -> int:
+        """The distance between two resources of a process."""
+        return self._rule.stride
+
 
 class ComponentPlacement:
     """The checked placement of every component of a config.
@@ -213,8 +248,7 @@ class ComponentPlacement:
         self._inventory, too_few = inventory_of(cluster).configured(reading.section)
         if too_few is not None:
             reading.add(("num_nodes",), too_few)
-        self._strategies: dict[str, PlacementStrategy] = {}
-        self._components: list[Component] = []
+        self._placements: dict[str, PlacementStrategy] = {}  # RLinf's name, which its subclasses write to
         seen: set[str] = set()
         for key in reading.keys:
             for name in component_names(key):
@@ -242,16 +276,16 @@ class ComponentPlacement:
         except PlacementError as error:
             _add(reading, (*path, "placement"), error)
             return
-        components = [Component(name, self._inventory, entry.node_group, rule, rows) for name in component_names(key)]
+        names = component_names(key)
+        component = Component(names[0], self._inventory, entry.node_group, rule, rows)
         kind = NodePlacementStrategy if pool.by_node else FlexiblePlacementStrategy
-        strategy = _restored(kind, rule, entry.node_group, components[0])
-        self._strategies.update({component.name: strategy for component in components})
-        self._components += components
+        strategy = _restored(kind, rule, entry.node_group, component)
+        self._placements |= dict.fromkeys(names, strategy)
 
     @property
     def components(self) -> list[str]:
         """Names of the components, in the order of the config."""
-        return list(self._strategies)
+        return list(self._placements)
 
     @property
     def inventory(self) -> Inventory:
@@ -263,11 +297,17 @@ class ComponentPlacement:
 
         Raises `PlacementError` (``unknown-component``) for an unknown component.
         """
-        if component not in self._strategies:
+        if component not in self._placements:
             help = did_you_mean(str(component), self.components, "the components are")
             message = f"unknown component `{component}`"
             raise PlacementError([Diagnostic("unknown-component", message, help or "the config places no component")])
-        return self._strategies[component]
+        return self._placements[component]
+
+    def with_strategy(self, component: str, strategy: PlacementStrategy) -> Self:
+        """Return a copy in which this component, known or new, has another strategy."""
+        other = copy(self)
+        other._placements = {**self._placements, component: strategy}
+        return other
 
     def get_world_size(self, component: str) -> int:
         """Return the number of processes of a component. Raises like `get_strategy`."""
@@ -279,8 +319,8 @@ class ComponentPlacement:
 
     def plan(self, isolate_accelerator: bool = True) -> Plan:
         """Return the plan of all components; see `PlacementStrategy.get_placement` for the argument."""
-        visibility: Visibility = "own" if isolate_accelerator else "node"
-        return Plan(self._inventory, [component.with_visibility(visibility) for component in self._components])
+        placed = (one.component(name, self._inventory, isolate_accelerator) for name, one in self._placements.items())
+        return Plan(self._inventory, placed)
 
     def __repr__(self) -> str:
         return f"<ComponentPlacement of {self.plan()!r}>"

@@ -72,6 +72,7 @@ class _Parallel(Model):
 class _Component(Model):
     node_groups: tuple[str, ...] = Field(min_length=1)
     rule: _Rule
+    by_node: bool = False
     visibility: Literal["own", "node"] = "own"
     parallel: _Parallel = _Parallel()
     share: float | None = Field(default=None, gt=0, le=1)
@@ -82,6 +83,7 @@ class _Component(Model):
         return cls(
             node_groups=component.node_groups,
             rule=_Rule.of(component.rule),
+            by_node=component.by_node,
             visibility=component.visibility,
             parallel=_Parallel(**asdict(component.parallel)),
             share=component.share,
@@ -90,7 +92,8 @@ class _Component(Model):
 
     def value(self, name: str, inventory: Inventory) -> Component:
         more = {"parallel": Parallel(**self.parallel.model_dump()), "share": self.share, "engines": self.engines}
-        return Component.place(name, inventory, self.node_groups, self.rule.value(), self.visibility == "own", **more)
+        isolate, rule = self.visibility == "own", self.rule.value()
+        return Component.place(name, inventory, self.node_groups, rule, isolate, self.by_node, **more)
 
 
 _MODELS: dict[str, type[BaseModel]] = {"": _Component, "rule": _Rule, "parallel": _Parallel}

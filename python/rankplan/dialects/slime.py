@@ -165,7 +165,7 @@ def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) 
     ):
         if count:
             engines = sides.per_engine // each if name == "rollout" else 1
-            more = {"share": share, "engines": engines}
+            more: dict[str, Any] = {"share": share, "engines": engines}
             rule = Chunks(gpus[start : start + count], each)
             components.append(Component.place(name, inventory, (CLUSTER,), rule, isolate_accelerator, **more))
     return Plan(inventory, components)
