@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput};
+use rankplan_core::pool::Counted;
 use rankplan_core::syntax::parse;
-use rankplan_core::topology::Counted;
-use rankplan_core::{Inventory, NodeSpec, Packed, Pool, RankMap, RankSet, Selection, place, place_map};
+use rankplan_core::{Inventory, NodeSpec, Packed, Pool, RankMap, RankSet, Rule, Selection, apply, place};
 
 const NODES: u32 = 131_072;
 const EACH: u32 = 8;
@@ -110,12 +110,12 @@ fn main() {
     ];
     for (name, text) in &texts {
         let map = RankMap::parse(text, Some(TOTAL)).expect("valid");
-        cases.case(name, || place_map(black_box(&map), "", &accelerators).expect("valid"));
+        cases.case(name, || apply(Rule::Map(black_box(&map)), &accelerators).expect("valid"));
     }
     let by_node = RankMap::parse(&format!("all:0-{}", TOTAL - 1), Some(NODES)).expect("valid");
-    cases.case("by node", || place_map(black_box(&by_node), "", &nodes).expect("valid"));
+    cases.case("by node", || apply(Rule::Map(black_box(&by_node)), &nodes).expect("valid"));
     let packed = Packed::new(0, TOTAL - 1, 2, 2).expect("valid");
-    cases.case("packed, stride 2", || packed.place(&accelerators).expect("valid"));
+    cases.case("packed, stride 2", || apply(Rule::Packed(&packed), &accelerators).expect("valid"));
     drop(cases);
 
     let mut cases = Cases::new(&mut criterion, "place", &mut shortest);

@@ -1,8 +1,8 @@
-"""Counts the instructions of the core's main work with callgrind, beside those kept in ``instructions.txt``.
+"""Count the instructions of the core's main steps with callgrind, and compare them with ``instructions.txt``.
 
-``python benches/instructions.py`` fails when a count is far from the one that is kept; ``--update`` keeps those of now.
-Times wander on shared machines, instructions hardly do: with one compiler they differ only by what the C library does
-on another processor. Another compiler than the one named in the file may do better or worse, so it is given more room.
+``python benches/instructions.py`` fails if a count differs too much; ``--update`` stores the new counts. Unlike times,
+instruction counts hardly vary: with the same compiler, only the C library's choices for a processor change them. A
+compiler other than the one named in the file gets a larger tolerance.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SAME_COMPILER, ANOTHER_COMPILER = 0.05, 0.30
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--update", action="store_true", help="keep the counts of now")
+    arguments.add_argument("--update", action="store_true", help="store the new counts")
     update = arguments.parse_args().update
     if shutil.which("valgrind") is None:
-        print("instructions: not counted, because valgrind is not installed")
+        print("instructions: skipped, valgrind is not installed")
         return 0
     compiler = output("rustc", "--version")
     program = build()
@@ -37,19 +37,19 @@ def main() -> int:
     kept_compiler, *lines = KEPT.read_text(encoding="utf-8").splitlines()
     kept = {work: int(counted) for work, counted in (line.split() for line in lines)}
     room = SAME_COMPILER if compiler == kept_compiler else ANOTHER_COMPILER
-    print(f"instructions with {compiler}, kept with {kept_compiler}: up to {room:.0%} apart")
+    print(f"instructions with {compiler}, stored with {kept_compiler}: tolerance {room:.0%}")
     far = False
     for work, counted in counts.items():
         change = counted / kept[work] - 1 if work in kept else float("inf")
         far |= abs(change) > room
         print(f"  {work:<16}{counted:>14,}{change:>+9.1%}{'  <- too far' if abs(change) > room else ''}")
     if far:
-        print("find out what changed; if that is meant, keep the counts: python benches/instructions.py --update")
+        print("find the cause; if the change is intended, run python benches/instructions.py --update")
     return int(far)
 
 
 def build() -> str:
-    """Build what is counted as it is released, and return its path."""
+    """Build the counted program in release mode and return its path."""
     subprocess.run(
         ["cargo", "build", "--release", "--locked", "--package", "rankplan-instructions"], cwd=ROOT, check=True
     )
@@ -58,7 +58,7 @@ def build() -> str:
 
 
 def count(program: str, work: str) -> int:
-    """Return how many instructions the work takes, without its preparation."""
+    """Return the number of instructions of a step, without its preparation."""
     only = "--toggle-collect=rankplan_instructions::counted*"
     told = output("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", only, program, work)
     return int(re.search(r"Collected : (\d+)", told)[1])

@@ -1,7 +1,7 @@
-"""Planning 8 to 1,048,576 accelerators, valid and refused, beside the oracle of the tests (a plain reading).
+"""Time plans for 8 to 1,048,576 accelerators, valid and faulty, and compare with the oracle of the tests.
 
-``python benches/large_cluster.py`` prints the tables; every ratio is taken within this one run. ``--largest N`` leaves
-out what is larger, and ``--write`` (with matplotlib) makes docs/scale.md and docs/scale.svg of what was measured.
+``python benches/large_cluster.py`` prints the tables; every ratio comes from this one run. ``--largest N`` skips larger
+sizes, and ``--write`` (requires matplotlib) writes docs/scale.md and docs/scale.svg.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +26,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import oracle
 from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, Plan
-from timing import best
+from timing import best, first
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SIZES = (8, 1_024, 8_192, 131_072, 1_048_576)
-EACH = 8  # accelerators of a node
+EACH = 8  # accelerators per node
 LARGEST_OF_ORACLE = 131_072  # its rows are dicts of 1.3 KiB
-PATIENCE = 20.0  # seconds for one answer of the oracle, which grows with the square for some faults
+PATIENCE = 20.0  # seconds for one answer of the oracle, whose time grows with the square of the size for some faults
 
 Work = Callable[[Inventory], Any]
-"""What is measured: it plans on an inventory, and returns the plan or the rows."""
+"""A measured call: it plans on an inventory and returns the plan or the rows."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A way to write a placement on ``size`` accelerators; what it is called, and who reads it."""
+    """A named placement on ``size`` accelerators, for rankplan and for the oracle."""
 
     name: str
     ours: Callable[[int], Work]
@@ -49,11 +50,12 @@ class Case:
 
 @dataclass
 class Measured:
-    """Seconds by size, of rankplan and of the oracle, and what the columns take."""
+    """Seconds by size for rankplan and the oracle, seconds of a first call at the largest size, and bytes per row."""
 
     case: Case
     ours: dict[int, float] = field(default_factory=dict)
     plain: dict[int, float] = field(default_factory=dict)
+    first: float = 0.0
     bytes_per_row: float | None = None
 
     @property
@@ -64,7 +66,7 @@ class Measured:
 
 
 def of_text(name: str, section: Callable[[int], dict[str, Any]], smallest: int = EACH) -> Case:
-    """Return the case of a config, given its components (and groups) by size."""
+    """Return the case of a config with these components (and node groups)."""
 
     def cluster(size: int) -> dict[str, Any]:
         found = section(size)
@@ -83,7 +85,7 @@ def of_text(name: str, section: Callable[[int], dict[str, Any]], smallest: int =
 
 
 def of_packed(name: str, ranks: Callable[[int], tuple[int, int]], smallest: int = EACH) -> Case:
-    """Return the case of a packed strategy, two each with a stride of two, given its first and last rank."""
+    """Return the case of a packed strategy from the first to the last rank, two per process with a stride of two."""
 
     def ours(size: int) -> Work:
         first, last = ranks(size)
@@ -98,12 +100,12 @@ def of_packed(name: str, ranks: Callable[[int], tuple[int, int]], smallest: int 
 
 
 def by_node(size: int, past: int = 0) -> dict[str, Any]:
-    """Return a component of as many processes as accelerators, by node; the last is ``past`` the cluster."""
+    """Return a component placed by node, one process per accelerator, on ``past`` more nodes than the cluster has."""
     return {"agent": {"node_group": "node", "placement": f"0-{size // EACH - 1 + past}:0-{size + past * EACH - 1}"}}
 
 
 def ten_components(size: int, placement: str = "all") -> dict[str, Any]:
-    """Return ten components over four groups of nodes."""
+    """Return ten components on four node groups."""
     nodes = size // EACH
     firsts = [index * nodes // 4 for index in range(5)]
     groups = [
@@ -115,39 +117,53 @@ def ten_components(size: int, placement: str = "all") -> dict[str, Any]:
 
 
 VALID = [
-    of_text("all, one process each", lambda size: {"actor": "all"}),
-    of_text("blocks of 8 for each process", lambda size: {"actor": f"all:0-{size // 8 - 1}"}),
-    of_text("4 processes on each", lambda size: {"actor": f"all:0-{4 * size - 1}"}),
-    of_text("by node, 8 processes on each", by_node),
-    of_text("one segment for each", lambda size: {"actor": ",".join(map(str, range(size)))}),
-    of_packed("packed, 2 each, stride 2", lambda size: (0, size - 1)),
-    of_text("ten components over four groups", ten_components),
+    of_text("all, 1 process per accelerator", lambda size: {"actor": "all"}),
+    of_text("8 accelerators per process", lambda size: {"actor": f"all:0-{size // 8 - 1}"}),
+    of_text("4 processes per accelerator", lambda size: {"actor": f"all:0-{4 * size - 1}"}),
+    of_text("by node, 8 processes per node", by_node),
+    of_text("1 segment per accelerator", lambda size: {"actor": ",".join(map(str, range(size)))}),
+    of_packed("packed, 2 per process, stride 2", lambda size: (0, size - 1)),
+    of_text("10 components over 4 groups", ten_components),
 ]
 REFUSED = [
-    of_text("all, one process too many", lambda size: {"actor": f"all:0-{size}"}),
-    of_text("blocks of 8 that start in mid-node", lambda size: {"actor": f"4-{size - 5}:0-{size // 8 - 2}"}, 1_024),
-    of_text("4 processes on each, counted from 1", lambda size: {"actor": f"all:1-{4 * size}"}),
-    of_text("by node, one node too many", lambda size: by_node(size, past=1)),
-    of_text("one segment for each, descending", lambda size: {"actor": ",".join(map(str, reversed(range(size))))}),
-    of_packed("packed, 2 each, stride 2, in mid-node", lambda size: (2, size - 3), 1_024),
-    of_text("ten components, each out of range", lambda size: ten_components(size, f"0-{size}")),
+    of_text("all, 1 process too many", lambda size: {"actor": f"all:0-{size}"}),
+    of_text(
+        "8 accelerators per process, from mid-node", lambda size: {"actor": f"4-{size - 5}:0-{size // 8 - 2}"}, 1_024
+    ),
+    of_text("4 processes per accelerator, from rank 1", lambda size: {"actor": f"all:1-{4 * size}"}),
+    of_text("by node, 1 node too many", lambda size: by_node(size, past=1)),
+    of_text("1 segment per accelerator, descending", lambda size: {"actor": ",".join(map(str, reversed(range(size))))}),
+    of_packed("packed, 2 per process, stride 2, from mid-node", lambda size: (2, size - 3), 1_024),
+    of_text("10 components, all out of range", lambda size: ten_components(size, f"0-{size}")),
 ]
 
 
 def rows_of(answer: Any) -> list[Any]:
     """Return the tables of an answer."""
-    return list(answer.values()) if isinstance(answer, Plan) else [answer]
+    return [component.rows for component in answer.values()] if isinstance(answer, Plan) else [answer]
 
 
 def refusing(work: Callable[[], Any]) -> None:
-    """Do what is to be refused."""
+    """Call what must be refused."""
     with contextlib.suppress(PlacementError, oracle.Refused):
         work()
         raise RuntimeError("a faulty placement was planned")
 
 
+def prepared(name: str, size: int) -> Callable[[], Any]:
+    """Return the call of a case, after one at the smallest size: imports and models do not count."""
+    case = next(case for case in VALID + REFUSED if case.name == name)
+    calls = []
+    for each in (case.smallest, size):
+        work, inventory = case.ours(each), Inventory.uniform(each // EACH, EACH)
+        call = partial(work, inventory)
+        calls.append(partial(refusing, call) if case in REFUSED else call)
+    calls[0]()
+    return calls[1]
+
+
 def measure(case: Case, sizes: list[int], refused: bool, seconds: float) -> Measured:
-    """Measure one case at all sizes, each for so many seconds."""
+    """Measure one case at all sizes, each for this many seconds."""
     found = Measured(case)
     for size in (size for size in sizes if size >= case.smallest):
         inventory = Inventory.uniform(size // EACH, EACH)
@@ -164,11 +180,12 @@ def measure(case: Case, sizes: list[int], refused: bool, seconds: float) -> Meas
             started = time.perf_counter()
             refusing(plain) if refused else plain()
             found.plain[size] = time.perf_counter() - started
+    found.first = first(prepared, case.name, sizes[-1])
     return found
 
 
 def duration(seconds: float) -> str:
-    """Return a time with three digits."""
+    """Return a time with three significant digits."""
     value, unit = next(
         (seconds * scale, unit)
         for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs"))
@@ -178,16 +195,17 @@ def duration(seconds: float) -> str:
 
 
 def table(results: list[Measured], sizes: list[int], with_bytes: bool) -> list[list[str]]:
-    """Return the cells of a table: the time at each size, the ratio to the oracle, bytes per row and growth."""
-    head = ["", *(f"{size:,}" for size in sizes), "the oracle takes", "growth"]
+    """Return the cells of a table: time at each size, of a first call, of the oracle, then growth and bytes per row."""
+    head = ["", *(f"{size:,}" for size in sizes), "first call", "oracle time", "growth"]
     rows = [head + (["bytes per row"] if with_bytes else [])]
     for found in results:
         times = [duration(found.ours[size]) if size in found.ours else "" for size in sizes]
         size, plain = list(found.plain.items())[-1]
         ratio = f"{plain / found.ours[size]:,.0f}x at {size:,}"
+        fresh = f"{duration(found.first)}, {found.first / found.ours[sizes[-1]]:.1f}x"
         growth = f"{found.exponent:.2f}" if found.exponent is not None else ""
         last = [f"{found.bytes_per_row:.1f}"] if found.bytes_per_row is not None and with_bytes else []
-        rows.append([found.case.name, *times, ratio, growth, *last])
+        rows.append([found.case.name, *times, fresh, ratio, growth, *last])
     return rows
 
 
@@ -209,7 +227,7 @@ def markdown(rows: list[list[str]]) -> str:
 
 
 def beside_planning(size: int, seconds: float) -> list[list[str]]:
-    """Measure what comes before and after planning: reading, NumPy, files, start-up."""
+    """Measure the steps before and after planning: reading rows, NumPy, files, start-up."""
     nodes = size // EACH
     inventory = Inventory.uniform(nodes, EACH)
     config = {"cluster": {"num_nodes": nodes, "component_placement": {"actor": "all"}}}
@@ -217,7 +235,7 @@ def beside_planning(size: int, seconds: float) -> list[list[str]]:
     plan = ComponentPlacement(config, inventory).plan()
     python_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    rows = plan["actor"]
+    rows = plan["actor"].rows
     reading = best(lambda: [row.local_rank for row in rows], seconds)
     columns = rows.to_numpy()
     copying = best(lambda: [column.copy() for column in columns.values()], seconds)
@@ -234,28 +252,28 @@ def beside_planning(size: int, seconds: float) -> list[list[str]]:
         loading = best(lambda: Plan.load(plan_file), 0)
     return [
         ["", "time", ""],
-        ["an inventory", duration(best(lambda: Inventory.uniform(nodes, EACH), seconds)), ""],
-        ["a field of every row", duration(reading), f"{1e9 * reading / len(rows):.0f} ns a row"],
+        ["creating the inventory", duration(best(lambda: Inventory.uniform(nodes, EACH), seconds)), ""],
+        ["reading one field of every row", duration(reading), f"{1e9 * reading / len(rows):.0f} ns per row"],
         [
             "all columns as NumPy arrays",
             duration(best(rows.to_numpy, seconds)),
-            f"copying such arrays takes {duration(copying)}",
+            f"copying the arrays takes {duration(copying)}",
         ],
-        ["which accelerators are idle", duration(best(plan.idle, seconds)), ""],
+        ["finding idle accelerators", duration(best(plan.idle, seconds)), ""],
         ["saving the plan", duration(saving), ""],
-        ["loading it", duration(loading), ""],
+        ["loading the plan", duration(loading), ""],
         ["Python objects of the whole plan", "", f"{python_bytes:,} bytes"],
         [
             "`import rankplan`",
             duration(ran("-c", "import rankplan") - bare),
-            f"an interpreter alone takes {duration(bare)}",
+            f"an empty interpreter takes {duration(bare)}",
         ],
-        ["`rankplan check` of a small file", duration(check), "the whole process"],
+        ["`rankplan check` of a small file", duration(check), "including the interpreter"],
     ]
 
 
 def machine() -> str:
-    """Return what machine this is, in words."""
+    """Describe this machine."""
     info = Path("/proc/cpuinfo")
     models = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
     cpu = f"{len(models)} cores ({models[0]})" if models else platform.machine()
@@ -263,7 +281,7 @@ def machine() -> str:
 
 
 def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
-    """Draw time against size."""
+    """Plot time against size."""
     import matplotlib
     from matplotlib import pyplot
 
@@ -272,7 +290,7 @@ def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
     style = {"svg.fonttype": "none", "svg.hashsalt": "rankplan", "font.size": 9, "savefig.transparent": True}
     matplotlib.rcParams.update({**style, **grey})  # readable on light and on dark
     figure, axes = pyplot.subplots(1, 2, figsize=(9.5, 5.2), sharey=True, layout="constrained")
-    for axis, results, title in zip(axes, (valid, refused), ("planned", "refused"), strict=True):
+    for axis, results, title in zip(axes, (valid, refused), ("planned", "rejected"), strict=True):
         for index, found in enumerate(results):
             color = f"C{index}"
             axis.plot(
@@ -288,43 +306,46 @@ def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
         axis.set(xscale="log", yscale="log", xlabel="accelerators", title=title)
         axis.grid(True, which="major", lw=0.4, alpha=0.5)
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}
-        axis.legend(fontsize=7, frameon=False, title="dotted: the oracle", title_fontsize=7, **below)
+        axis.legend(fontsize=7, frameon=False, title="dotted: oracle", title_fontsize=7, **below)
     axes[0].set_ylabel("milliseconds")
     figure.savefig(path, metadata={"Date": None})
     path.write_text("".join(f"{line.rstrip()}\n" for line in path.read_text().splitlines()))
 
 
 PAGE = """\
-# How long planning takes
+# Planning time
 
-Measured on {date} on {machine}, in one run of `python benches/large_cluster.py --write`, which makes
-this page. Nodes have {each} accelerators. Each time is the shortest of several, from a config in memory to the rows of
-all components, or to the error with all its faults. The oracle is a plain reading of the same rules in Python
-(`tests/oracle.py`); growth is the exponent from 8,192 to the largest: 1 is linear.
+Measured on {date} on {machine}, in one run of `python benches/large_cluster.py --write`, which
+generates this page. Every node has {each} accelerators. Each time is the shortest of several runs. It covers everything
+from a config in memory to the rows of all components, or to the exception with all errors. The columns of sizes repeat
+a call in one process. A first call at the largest size runs in a new process, so it includes the page faults of new
+memory; the table has its time and its ratio to a repeated call. The oracle is a plain Python implementation of the same
+rules (`tests/oracle.py`). Growth is the exponent of time over size, from 8,192 accelerators to the largest size; 1 is
+linear.
 
-![Time against size, for plans and refusals, with the oracle](scale.svg)
+![Time against size, for plans and rejected configs, with the oracle](scale.svg)
 
-## Planned
+## Valid configs
 
 {valid}
 
-## Refused
+## Rejected configs
 
 {refused}
 
-## Before and after
+## Before and after planning
 
-For {largest:,} processes, one on each accelerator:
+For {largest:,} processes, one per accelerator:
 
 {beside}
 """
 
 
 def main() -> None:
-    """Measure, print and, if asked to, write the page."""
+    """Measure, print the tables and, with ``--write``, write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--largest", type=int, default=SIZES[-1], help="leave out sizes above this one")
-    parser.add_argument("--seconds", type=float, default=0.4, help="measure each for so long, and three times at least")
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="skip larger sizes")
+    parser.add_argument("--seconds", type=float, default=0.4, help="how long to repeat each call (at least 3 times)")
     parser.add_argument("--write", action="store_true", help="write docs/scale.md and docs/scale.svg")
     arguments = parser.parse_args()
     sizes = [size for size in SIZES if size <= arguments.largest]
@@ -336,7 +357,7 @@ def main() -> None:
         table(refused, sizes, with_bytes=False),
         beside_planning(sizes[-1], seconds),
     ]
-    for name, rows in zip(("planned", "refused", f"before and after, {sizes[-1]:,}"), tables, strict=True):
+    for name, rows in zip(("planned", "rejected", f"before and after, {sizes[-1]:,}"), tables, strict=True):
         print(f"{name}\n{shown(rows)}\n")
     if arguments.write:
         page = PAGE.format(

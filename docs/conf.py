@@ -1,4 +1,4 @@
-"""The documentation as a site: ``sphinx-build -E -W --keep-going -q -b html docs target/docs``. It needs no network."""
+"""Settings of the site: ``sphinx-build -E -W --keep-going -q -b html docs target/docs``. The build needs no network."""
 
 from __future__ import annotations
 import __future__
@@ -15,7 +15,7 @@ from sphinx.util.inspect import signature, stringify_signature
 project = "rankplan"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 
-# The pages are read in the repository too, and their blocks of backticks are run by tests: `:` and `~` fence the rest.
+# Tests run the blocks that are fenced by backticks, and GitHub renders the same files: use `:` and `~` for directives.
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
@@ -39,16 +39,16 @@ html_static_path = ["style.css"]
 html_css_files = ["style.css"]
 
 MADE_ELSEWHERE = {"Call", "Dialect", "GroupSpec", "Inventory", "PlacementStrategy", "Worker", "WorkerGroup"}
-"""Classes that users do not construct: their objects are what other calls return."""
+"""Classes without a public constructor: other calls return their objects."""
 
-# What is compiled does not know its types; its stub does.
+# Compiled objects have no type annotations; the stub has them.
 _STUB = Path(rankplan._core.__file__).with_name("_core.pyi")
 _stub: dict[str, Any] = {}
 exec(compile(_STUB.read_text(), _STUB, "exec", __future__.annotations.compiler_flag), _stub)
 
 
 def _in_stub(name: str) -> Any:
-    """Return what the stub has under this name, if it is one of what is compiled."""
+    """Return the object of this name in the stub, if the name is compiled."""
     name = name.removeprefix("rankplan.")
     public = getattr(rankplan, name.partition(".")[0], None)
     compiled = getattr(public, "__module__", None) == "rankplan._core"

@@ -1,8 +1,9 @@
-"""Write what is made from the code: docs/rules.md, the table of rules in docs/language.md, and tests/help."""
+"""Generate docs/rules.md, the tables in docs/language.md and docs/differences.md, and tests/help."""
 
 from __future__ import annotations
 
-import re
+import json
+import sys
 import textwrap
 from itertools import groupby
 from pathlib import Path
@@ -13,63 +14,80 @@ from rankplan.cli import main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
 
 ROOT = Path(__file__).resolve().parent.parent
-RULES, LANGUAGE, HELP = ROOT / "docs" / "rules.md", ROOT / "docs" / "language.md", ROOT / "tests" / "help"
+RULES, LANGUAGE, DIFFERENCES = (ROOT / "docs" / name for name in ("rules.md", "language.md", "differences.md"))
+HELP, GOLDEN = ROOT / "tests" / "help", ROOT / "tests" / "golden" / "differences.json"
 
 INTRODUCTION = """\
 # The rules
 
-Every fault has a code that never changes its meaning; the list is closed (`rankplan.error_codes()`). The warnings of
-`rankplan check` have one too. `rankplan explain CODE` shows on a terminal what stands here.
+Every error has a code. The list of codes is closed (`rankplan.error_codes()`), and a code never changes its meaning.
+The warnings of `rankplan check` have codes too. `rankplan explain CODE` prints the section of a code in a terminal.
 """
 
 
 def generated() -> dict[Path, str]:
     """Return the text of each file that is generated."""
-    return {RULES: rules_page(), LANGUAGE: language_page(), **dict(help_pages())}
+    pages = {RULES: rules_page(), LANGUAGE: language_page(), DIFFERENCES: differences_page()}
+    return pages | help_pages()
 
 
 def rules_page() -> str:
-    """Return the page of all rules, chapter after chapter."""
+    """Return the page of all rules, chapter by chapter."""
     text = INTRODUCTION
     for part, members in groupby(rules().values(), key=lambda rule: rule.part):
         chapter = list(members)
-        text += f"\n## {part}\n\n| code | given when |\n|---|---|\n"
+        text += f"\n## {part}\n\n| code | reported when |\n|---|---|\n"
         text += "".join(f"| [`{rule.code}`](#{rule.code}) | {rule.when} |\n" for rule in chapter)
         text += "".join(map(explained, chapter))
     return text
 
 
 def explained(rule: Rule) -> str:
-    """Return what the page says of a rule."""
+    """Return the section of a rule."""
     found = "\n\n".join(diagnostic.render() for diagnostic in rule.diagnostics())
-    why = textwrap.fill(f"Given when {rule.when}. {rule.why}", 130, break_on_hyphens=False)
+    why = textwrap.fill(f"Reported when {rule.when}. {rule.why}", 130, break_on_hyphens=False)
     shown = f"{block(rule.wrong)}\n```text\n{found}\n```\n\n{rule.heading('Right', rule.right)}\n\n{block(rule.right)}"
     return f"\n### {rule.code}\n\n{why}\n\n{rule.heading('Wrong', rule.wrong)}\n\n{shown}"
 
 
 def block(example: Example) -> str:
-    """Return an example as a block of a page."""
+    """Return an example as a Markdown block."""
     return f"```{'yaml' if example.file.endswith('.yaml') else 'text'}\n{example.text.rstrip()}\n```\n"
 
 
 def language_page() -> str:
-    """Return the page of the language with its table of rules as it should be."""
+    """Return the language page with an up-to-date table of rules."""
     first = next(iter(rules().values())).part
-    table = "\n".join(row(rule) for rule in rules().values() if rule.part == first)
-    begin, end = "<!-- from the rules -->\n", "<!-- end -->\n"
-    table = f"{begin}| code | given when | wrong | right |\n|---|---|---|---|\n{table}\n{end}"
-    return re.sub(f"{begin}.*?{end}", lambda _: table, LANGUAGE.read_text(), count=1, flags=re.DOTALL)
+    table = [row(rule) for rule in rules().values() if rule.part == first]
+    return with_table(LANGUAGE, "the rules", ["| code | given when | wrong | right |", "|---|---|---|---|", *table])
+
+
+def differences_page() -> str:
+    """Return the page of differences with an up-to-date table."""
+    table = []
+    for number, row in enumerate(json.loads(GOLDEN.read_text()), 1):
+        peer = "" if row["peer"] == "RLinf" else f"{row['peer']}: "
+        table.append(f"| {peer}{'; '.join(row['does'].values())} | {row['rankplan']} | {number} |")
+    head = ["| RLinf, unless another system is named | rankplan | |", "|---|---|--:|"]
+    return with_table(DIFFERENCES, "tests/golden/differences.json", head + table)
+
+
+def with_table(page: Path, source: str, lines: list[str]) -> str:
+    """Return the text of a page with the table from this source replaced."""
+    begin, end = f"<!-- from {source} -->\n", "<!-- end -->\n"
+    before, _, after = page.read_text().partition(begin)
+    return before + begin + "".join(f"{line}\n" for line in lines) + end + after.split(end, 1)[1]
 
 
 def row(rule: Rule) -> str:
-    """Return a line of the table; an example that needs more than a line is left to the page of the rules."""
+    """Return a row of the table; an example of several lines appears only on the page of the rules."""
     texts = [example.text.removeprefix(HEAD).strip() for example in (rule.wrong, rule.right)]
     cells = [f"`{text}`" if "\n" not in text else "" for text in texts]
     return f"| [`{rule.code}`](rules.md#{rule.code}) | {rule.when} | {cells[0]} | {cells[1]} |"
 
 
 def help_pages() -> dict[Path, str]:
-    """Return the help of every command."""
+    """Return the help text of every command."""
     pages = {}
     for words in [[], *([name] for name in main.commands)]:
         asked = CliRunner().invoke(main, [*words, "--help"], prog_name="rankplan", terminal_width=100)
@@ -77,9 +95,35 @@ def help_pages() -> dict[Path, str]:
     return pages
 
 
-if __name__ == "__main__":
-    for path, text in generated().items():
+def with_outputs() -> dict[Path, str]:
+    """Return the text of each page with the real outputs of its commands and programs."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import conftest  # noqa: F401  # keeps Ray in a private folder
+    import test_documents as documents
+
+    pages = {page: page.read_text() for page in documents.DOCUMENTS}
+    for block, command, output in documents.commands():
+        old, new = (f"$ {command}\n{text.strip()}\n" for text in (output, documents.command_output(block, command)))
+        pages[block.document] = pages[block.document].replace(old, new, 1)
+    for block, output in documents.programs():
+        if output is not None:
+            old, new = (f"```output\n{text.strip()}\n" for text in (output, documents.program_output(block)))
+            pages[block.document] = pages[block.document].replace(old, new, 1)
+    return pages
+
+
+@click.command()
+@click.option(
+    "--outputs", is_flag=True, help="Instead, run the commands and programs on the pages and refresh their outputs."
+)
+def write(outputs: bool) -> None:
+    """Write the generated files that have changed."""
+    for path, text in (with_outputs() if outputs else generated()).items():
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
             click.echo(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    write()

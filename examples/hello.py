@@ -1,6 +1,6 @@
-"""A program written for RLinf's scheduler, of which only the import line was changed. It greets from every rank.
+"""A program for RLinf's scheduler with only its import line changed: every rank logs a greeting.
 
-It runs on the Ray cluster of this machine, or on the one that RAY_ADDRESS names; conf.yaml says on which accelerators.
+It runs on the Ray cluster at RAY_ADDRESS, or on this machine; conf.yaml selects the accelerators.
 """
 
 import hydra

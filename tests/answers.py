@@ -1,4 +1,4 @@
-"""rankplan's answers in the oracle's shape: rows as dicts, a refusal as ``oracle.Refused`` with all codes."""
+"""rankplan's answers in the shape of the oracle's: rows as dicts, a rejection as ``oracle.Refused`` with all codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def as_dicts(rows: Iterable[Placement]) -> list[oracle.Row]:
 
 
 def refusing(ask: Callable[[], T]) -> T:
-    """What rankplan answers, with its refusal turned into the oracle's."""
+    """Return rankplan's answer, with its exception converted to the oracle's."""
     try:
         return ask()
     except PlacementError as refused:
@@ -24,7 +24,7 @@ def refusing(ask: Callable[[], T]) -> T:
 
 
 def plan(cluster: dict[str, Any], inventory: dict[str, Any], isolate: bool = True) -> dict[str, list[oracle.Row]]:
-    """The counterpart of ``oracle.plan``, through the public interface."""
+    """Plan like ``oracle.plan``, through the public interface."""
 
     def ask() -> dict[str, list[oracle.Row]]:
         placement = ComponentPlacement({"cluster": cluster}, Inventory.from_dict(inventory))
@@ -35,7 +35,7 @@ def plan(cluster: dict[str, Any], inventory: dict[str, Any], isolate: bool = Tru
 
 
 def outcome(planner: Callable[..., T], *arguments: Any) -> T | list[str]:
-    """What the planner returns, or the sorted codes it refuses with: two answers agree when these are equal."""
+    """Return what the planner returns, or the sorted codes of its faults: equal outcomes are equal answers."""
     try:
         return planner(*arguments)
     except oracle.Refused as refused:

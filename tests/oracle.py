@@ -1,10 +1,10 @@
-"""The oracle: the rules of the placement language and of assignment, read once more in plain Python.
+"""The oracle: the rules of the placement language and of assignment in plain, slow, obvious Python.
 
-It shares no code and no idea of data with the core: it is the slow, obvious reading that the core is compared with and
-measured against. Ranges become lists as soon as they are known to be in bounds; nothing is clever here.
+Tests and benchmarks compare the core with it. It shares no code and no data structures with the core, and turns ranges
+into lists as soon as they are known to be in bounds.
 
 A placement goes through ``parse`` (text -> parts), ``read`` (parts -> segments and faults) and ``place`` (segments ->
-one dict a process, with the fields of a row); ``topology`` says what the ranks mean.
+one dict per process, with the fields of a row); ``topology`` maps resource ranks to resources.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FIELDS = (
 
 
 class Refused(Exception):
-    """A placement was refused; ``codes`` are the codes of all its faults, in no order that means anything."""
+    """A placement is invalid; ``codes`` are the codes of all its faults, in any order."""
 
     def __init__(self, *codes: str) -> None:
         super().__init__(", ".join(codes))
@@ -70,7 +70,7 @@ class Range(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Ranges of resource ranks and the range of process ranks that shares them, ``None`` when it cannot be known."""
+    """Ranges of resource ranks, and the range of process ranks on them (``None`` if unknown)."""
 
     resources: list[Range]
     processes: Range | None
@@ -81,7 +81,7 @@ class Segment(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What a resource rank stands for: a node (``local`` is ``None``) or a thing on one, in the group ``label``."""
+    """A resource in the group ``label``: a node (``local`` is ``None``) or something on a node."""
 
     node: int
     local: int | None
@@ -90,7 +90,7 @@ class Resource(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """Resource rank -> resource, and of every node its accelerators' physical ids and type."""
+    """The resource of each rank, and the physical ids and type of the accelerators of each node."""
 
     resources: list[Resource]
     by_node: bool
@@ -102,7 +102,7 @@ class Topology(NamedTuple):
 
 
 def parse(text: str) -> list[tuple[Range, Range | None]]:
-    """Return the parts between the commas as (resources, processes); refuse what is not of the grammar."""
+    """Return the parts between the commas as (resources, processes); raise ``Refused`` for invalid syntax."""
     parts = []
     for part in text.split(","):
         if not part.strip(BLANKS):
@@ -126,7 +126,7 @@ def _range(text: str) -> Range:
 
 
 def read(text: str, count: int | None) -> tuple[list[Segment], list[str]]:
-    """Return the segments of a text over ``count`` resources (``None``: not known), and the codes of its faults."""
+    """Return the segments of a text on ``count`` resources (``None``: unknown), and the codes of its faults."""
     parts = parse(text)
     if count == 0:
         raise Refused("no-resources")
@@ -146,11 +146,11 @@ def read(text: str, count: int | None) -> tuple[list[Segment], list[str]]:
 
 
 def _segments(parts: list[tuple[Range, Range | None]]) -> tuple[list[Segment], list[str]]:
-    """Say which ranges belong to which process ranks, and what is wrong with those process ranks."""
+    """Return which ranges belong to which process ranks, and the faults of the process ranks."""
     segments: list[Segment] = []
     faults: list[str] = []
-    expected: int | None = 0  # the next process rank; None after ranks that cannot be known
-    run: list[Range] = []  # bare ranges that no colon followed yet
+    expected: int | None = 0  # the next process rank; None if unknown
+    run: list[Range] = []  # bare ranges without a colon so far
 
     def take_implicitly(resources: Range) -> None:
         nonlocal expected
@@ -214,7 +214,7 @@ def _in_bounds(segment: Segment, count: int) -> bool:
 
 
 def _of_known_sizes(segment: Segment) -> bool:
-    """Reversed ranges have no size, and a list longer than there are ranks names some twice."""
+    """Whether both sizes are known: not for reversed ranges, nor for a list longer than the number of ranks."""
     whole = not any(part.reversed for part in segment.resources) and segment.num_resources <= LARGEST_RANK + 1
     return whole and segment.processes is not None
 
@@ -225,7 +225,7 @@ def _shares_evenly(segment: Segment) -> bool:
 
 
 def canonical(segments: list[Segment]) -> str:
-    """Return the canonical text of a faultless rank map: every segment with its processes, ranges merged."""
+    """Return the canonical text of a valid rank map: every segment with its processes, ranges merged."""
     texts = []
     for resources, processes in segments:
         resource_text = _merged([(part.first, part.last) for part in resources])
@@ -260,7 +260,7 @@ def _ranks(part: Range) -> range:
 
 
 def topology(inventory: dict[str, Any], cluster: dict[str, Any], labels: list[str]) -> Topology:
-    """Return what the resource ranks of these groups mean; both mappings are as a user writes them."""
+    """Return the resources of these groups; both mappings are as a user writes them."""
     accelerators: dict[int, list[str]] = {}
     types: dict[int, str] = {}
     for entry in inventory["nodes"]:
@@ -288,7 +288,7 @@ def topology(inventory: dict[str, Any], cluster: dict[str, Any], labels: list[st
 
     by_node = any(what_it_counts(label) == "nodes" for label in labels)
     resources: list[Resource] = []
-    taken: Counter[tuple[int, str]] = Counter()  # (node, what is counted there) -> groups that count it
+    taken: Counter[tuple[int, str]] = Counter()  # (node, kind of resource) -> number of groups that count it
     for label in labels:
         counts = "nodes" if by_node else what_it_counts(label)
         hardware = groups[label].get("hardware", {"type": "", "configs": []})
@@ -322,7 +322,7 @@ def ranks_of(written: int | str | list[int], count: int = 0) -> list[int]:
 
 
 def place(text: str, where: Topology, isolate: bool = True) -> list[Row]:
-    """Return the rows of a placement, or refuse it with every fault."""
+    """Return the rows of a placement, or raise ``Refused`` with every fault."""
     segments, faults = read(text, len(where.resources))
     if "too-many-processes" in faults:
         raise Refused(*faults)
@@ -339,7 +339,7 @@ def place(text: str, where: Topology, isolate: bool = True) -> list[Row]:
 
 
 def flexible(ranks_of_processes: list[list[int]], where: Topology, isolate: bool = True) -> list[Row]:
-    """Return the rows of processes that name their resource ranks one by one."""
+    """Return the rows of processes from the resource ranks of each."""
     held = sorted((sorted(ranks) for ranks in ranks_of_processes), key=lambda ranks: ranks[0])
     if any(len(set(ranks)) < len(ranks) for ranks in held):
         raise Refused("duplicate-resource")
@@ -348,12 +348,12 @@ def flexible(ranks_of_processes: list[list[int]], where: Topology, isolate: bool
 
 
 def by_node(node_ranks: list[int], where: Topology, isolate: bool = True) -> list[Row]:
-    """Return the rows of one process for each of these ranks in the group's nodes."""
+    """Return the rows of one process on each of these nodes of the group."""
     return _checked_rows([[rank] for rank in sorted(node_ranks)], where, isolate)
 
 
 def packed(start: int, end: int, per_process: int, stride: int, where: Topology, isolate: bool = True) -> list[Row]:
-    """Return the rows of windows of ``per_process * stride`` ranks that are dealt out in strides."""
+    """Return the rows of windows of ``per_process * stride`` ranks; a process takes every ``stride``-th rank."""
     window = per_process * stride
     if start < 0 or end < 0 or per_process < 1 or stride < 1:
         raise Refused("invalid-value")
@@ -431,7 +431,7 @@ def _rows(held: list[list[int]], where: Topology, isolate: bool) -> list[Row]:
 
 
 def plan(cluster: dict[str, Any], inventory: dict[str, Any], isolate: bool = True) -> dict[str, list[Row]]:
-    """Return the rows of every component of a cluster section, or refuse it with the faults of all of them."""
+    """Return the rows of every component of a cluster section, or raise ``Refused`` with the faults of all."""
     plans: dict[str, list[Row]] = {}
     codes: list[str] = []
     for names, entry in cluster["component_placement"].items():

@@ -206,7 +206,7 @@ def test_groups_may_share_a_node_that_has_nothing_to_count() -> None:
 
 @given(valid_cases())
 def test_numpy_columns_hold_what_the_rows_hold(case: Case) -> None:
-    for rows in (part for whole in planned(case).values() for part in (whole, whole[::-2])):
+    for rows in (part for one in planned(case).values() for part in (one.rows, one[::-2])):
         columns = rows.to_numpy()
         for field in ("rank", "cluster_node_rank", "placement_node_rank", "local_rank", "local_world_size"):
             assert columns[field].tolist() == [getattr(row, field) for row in rows]
@@ -362,7 +362,7 @@ WORDS = [
     ),
     (
         {"node_group": "heads", "placement": "all"},
-        ["unknown-node-group: node group `heads` is not there"],
+        ["unknown-node-group: unknown node group `heads`"],
         "did you mean `head`?",
     ),
 ]

@@ -1,4 +1,4 @@
-"""The command line: what it prints, how it ends, and that nothing is left of a run."""
+"""The command line: its output, its exit codes, and that a run leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rankplan(folder: Path, *arguments: str, prelude: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own; a traceback on the way is a failure."""
+    """Run the command line in its own process; a traceback fails the test."""
     program = ["-m", "rankplan"] if not prelude else ["-c", f"{prelude}; from rankplan.cli import main; main()"]
     done = subprocess.run([sys.executable, *program, *arguments], cwd=folder, text=True, capture_output=True)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
 
-def test_a_fine_file_is_one_line(folder: Path) -> None:
+def test_a_valid_file_prints_one_line(folder: Path) -> None:
     done = rankplan(folder, "check", "fine.yaml")
     assert (done.returncode, done.stdout) == (0, "fine.yaml: fine, 2 components, 10 processes on 2 nodes\n")
-    assert done.stderr.startswith("fine.yaml: assuming 2 nodes with 8 accelerators each; --nodes")
+    assert done.stderr.startswith("fine.yaml: assuming 2 nodes with 8 accelerators each; set other nodes with --nodes")
 
 
 def test_idle_accelerators_are_a_warning(folder: Path) -> None:
     done = rankplan(folder, "check", "fine.yaml", "--nodes", "2x8")
     assert done.returncode == 0
-    assert "warning[idle-accelerators]: 4 of 16 accelerators are used by no component: node 1: 4-7" in done.stdout
+    assert "warning[idle-accelerators]: no component uses 4 of 16 accelerators: node 1: 4-7" in done.stdout
     assert done.stderr == ""
 
 
@@ -75,7 +75,7 @@ def test_every_fault_of_every_file_is_shown(folder: Path) -> None:
     assert "fine.yaml: fine" in done.stdout
 
 
-def test_an_inventory_file_decides(folder: Path) -> None:
+def test_check_uses_an_inventory_file(folder: Path) -> None:
     (folder / "inventory.yaml").write_text("nodes:\n  - {ranks: 0, accelerators: 8}\n  - {ranks: 1, accelerators: 3}\n")
     done = rankplan(folder, "check", "fine.yaml", "--inventory", "inventory.yaml")
     assert done.returncode == 1 and "has 11 accelerators, ranks 0-10" in done.stderr
@@ -90,27 +90,30 @@ def test_an_inventory_file_decides(folder: Path) -> None:
     ("content", "message"),
     [
         (None, "error: bad.yaml: No such file or directory\n"),
-        (b"\xff\xfe\x00", "this is not UTF-8 text"),
-        (b"a: [1\n", "this is not YAML"),
-        (b"a: \x07\n", "this is not YAML"),
+        (b"\xff\xfe\x00", "the file is not UTF-8"),
+        (b"a: [1\n", "invalid YAML"),
+        (b"a: \x07\n", "invalid YAML"),
         (b"[" * 100_000 + b"]" * 100_000, "the file is nested too deeply"),
-        (b"a: &a [1,1,1,1,1,1,1,1,1]\n" + ALIASES, "aliases written out"),
-        (b"a: &a {b: *a}\n", "an alias stands inside its own anchor"),
+        (b"a: &a [1,1,1,1,1,1,1,1,1]\n" + ALIASES, "with aliases expanded"),
+        (b"a: &a {b: *a}\n", "an alias is inside its own anchor"),
         (
             b"a: &a {k: 1}\n" + ALIASES.replace(b"[", b"{<<: [").replace(b"]", b"]}"),
             "the config has no `cluster` section",
         ),
-        (b"a: !!int abc\n", "the tag `tag:yaml.org,2002:int` does not fit"),
-        (b"a: !!python/object:os.system {}\n", "the tag `tag:yaml.org,2002:python/object:os.system` does not fit"),
-        (b"", "the file holds nothing; it must be a mapping"),
-        (b"- 1\n", "the file holds [1]; it must be a mapping"),
-        (b"0x1F\n", "the file holds 31; it must be a mapping"),
+        (b"a: !!int abc\n", "the tag `tag:yaml.org,2002:int` is unknown, or does not match the value"),
+        (
+            b"a: !!python/object:os.system {}\n",
+            "the tag `tag:yaml.org,2002:python/object:os.system` is unknown, or does not match the value",
+        ),
+        (b"", "the file contains null; it must be a mapping"),
+        (b"- 1\n", "the file contains [1]; it must be a mapping"),
+        (b"0x1F\n", "the file contains 31; it must be a mapping"),
         (b"cluster: 3\n", "`cluster` is 3; it must be a mapping"),
         (b"a: 1\n", "the config has no `cluster` section"),
-        (b"cluster: {num_nodes: 1}\ncluster: {num_nodes: 1}\n", "key `cluster` stands here twice"),
+        (b"cluster: {num_nodes: 1}\ncluster: {num_nodes: 1}\n", "duplicate key `cluster`"),
     ],
 )
-def test_an_unreadable_file_is_a_message(content: bytes | None, message: str, folder: Path) -> None:
+def test_an_unreadable_file_gives_a_message(content: bytes | None, message: str, folder: Path) -> None:
     if content is not None:
         (folder / "bad.yaml").write_bytes(content)
     done = rankplan(folder, "check", "bad.yaml")
@@ -165,9 +168,37 @@ def test_a_large_plan_is_folded(folder: Path) -> None:
     done = rankplan(folder, "plan", "large.yaml", "--nodes", "128x8")
     rows = [line.split() for line in done.stdout.splitlines()[1:5]]
     assert rows == [
-        ["actor", "0-1015", "0-126", "8", "accelerators", "0-7", "NV_GPU", "0-7,", "each", "its", "own", "cluster"],
-        ["actor", "1016-1019", "127", "4", "accelerators", "0-3", "NV_GPU", "0-3,", "each", "its", "own", "cluster"],
-        ["rollout", "0-127", "0-127", "1", "accelerators", "0-7,", "8", "a", "rank", "NV_GPU", "0-7", "cluster"],
+        [
+            "actor",
+            "0-1015",
+            "0-126",
+            "8",
+            "accelerators",
+            "0-7",
+            "NV_GPU",
+            "0-7,",
+            "each",
+            "rank",
+            "its",
+            "own",
+            "cluster",
+        ],
+        [
+            "actor",
+            "1016-1019",
+            "127",
+            "4",
+            "accelerators",
+            "0-3",
+            "NV_GPU",
+            "0-3,",
+            "each",
+            "rank",
+            "its",
+            "own",
+            "cluster",
+        ],
+        ["rollout", "0-127", "0-127", "1", "accelerators", "0-7,", "8", "per", "rank", "NV_GPU", "0-7", "cluster"],
         ["agent", "0-127", "0-127", "1", "node", "NV_GPU", "0-7", "node"],
     ]
 
@@ -186,16 +217,16 @@ def test_save_follows_links_and_leaves_devices_alone(folder: Path) -> None:
     assert rankplan(folder, "plan", "fine.yaml", "--save", "link.json").returncode == 0
     assert (folder / "link.json").is_symlink() and Plan.load(folder / "target.json")
     done = rankplan(folder, "plan", "fine.yaml", "--format", "csv", "--save", "/dev/stdout")
-    assert done.returncode == 0 and '"rankplan": 1' in done.stdout
+    assert done.returncode == 0 and '"rankplan": 2' in done.stdout
     assert not Path("/dev/stdout").is_file() or Path("/dev/stdout").is_symlink()
 
 
-def test_nodes_that_are_left_out_are_a_warning(folder: Path) -> None:
+def test_unused_nodes_are_a_warning(folder: Path) -> None:
     done = rankplan(folder, "check", "fine.yaml", "--nodes", "3x8")
-    assert done.returncode == 0 and "warning[idle-nodes]: num_nodes leaves 1 of 3 nodes out" in done.stdout
+    assert done.returncode == 0 and "warning[idle-nodes]: num_nodes is 2, but the inventory has 3 nodes" in done.stdout
 
 
-def test_a_misspelt_section_is_not_fine(folder: Path) -> None:
+def test_a_misspelt_section_is_a_fault(folder: Path) -> None:
     (folder / "typo.yaml").write_text(FINE.replace("component_placement", "componet_placement"))
     done = rankplan(folder, "check", "typo.yaml")
     assert done.returncode == 1
@@ -209,7 +240,7 @@ def test_control_characters_of_a_config_do_not_reach_the_terminal(folder: Path) 
 
 
 @pytest.mark.parametrize("command", ["plan", "show"])
-def test_a_name_that_the_terminal_cannot_show_is_shown_otherwise(
+def test_a_name_outside_the_terminals_encoding_is_escaped(
     command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
@@ -218,7 +249,7 @@ def test_a_name_that_the_terminal_cannot_show_is_shown_otherwise(
     assert done.returncode == 0 and r"\u0430\u043a\u0442\u043e\u0440" in done.stdout
 
 
-def test_a_reader_that_has_seen_enough_ends_it(folder: Path) -> None:
+def test_a_closed_pipe_ends_the_command(folder: Path) -> None:
     (folder / "large.yaml").write_text("cluster: {num_nodes: 1000, component_placement: {actor: all}}\n")
     command = f"{sys.executable} -m rankplan plan large.yaml --format csv | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=folder, text=True, capture_output=True)
@@ -226,7 +257,7 @@ def test_a_reader_that_has_seen_enough_ends_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["check", "fine.yaml", "fine.yaml", "--nodes", "2x8"], ["schema"], ["explain"]])
-def test_an_output_that_is_closed_or_full_is_no_traceback(folder: Path, arguments: list[str]) -> None:
+def test_a_closed_or_full_output_gives_no_traceback(folder: Path, arguments: list[str]) -> None:
     command = f"{sys.executable} -m rankplan {' '.join(arguments)}"
     closed = subprocess.run(["bash", "-c", f"{command} | true"], cwd=folder, text=True, capture_output=True)
     assert closed.stderr == ""
@@ -235,29 +266,29 @@ def test_an_output_that_is_closed_or_full_is_no_traceback(folder: Path, argument
 
 
 @pytest.mark.parametrize("command", [["check"], ["convert", "--to", "roll"], ["run", "--simulate", "2x8"]])
-def test_a_saved_plan_is_no_config(folder: Path, command: list[str]) -> None:
+def test_a_saved_plan_is_not_a_config(folder: Path, command: list[str]) -> None:
     rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8", "--save", "plan.json")
     done = rankplan(folder, *command, "plan.json")
-    assert (done.returncode, done.stdout) == (1, "") and "this is a saved plan and no config" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "") and "this is a saved plan, not a config" in done.stderr
 
 
-def test_a_saved_plan_does_not_come_through_a_pipe(folder: Path) -> None:
+def test_a_saved_plan_cannot_be_read_from_a_pipe(folder: Path) -> None:
     rankplan(folder, "plan", "fine.yaml", "--nodes", "2x8", "--save", "plan.json")
     command = f"cat plan.json | {sys.executable} -m rankplan show /dev/stdin"
     done = subprocess.run(["bash", "-c", command], cwd=folder, text=True, capture_output=True)
-    assert (done.returncode, done.stdout) == (1, "") and "this is a saved plan and no config" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "") and "this is a saved plan, not a config" in done.stderr
 
 
-def test_a_folded_table_says_how_many_only_where_it_is_one_number(folder: Path) -> None:
-    # On each node one process has four accelerators, and four have one each.
+def test_a_folded_table_counts_equal_and_unequal_ranks(folder: Path) -> None:
+    # On each node, one process has four accelerators, and four processes have one each.
     parts = [f"{8 * n}-{8 * n + 3}:{5 * n},{8 * n + 4}-{8 * n + 7}:{5 * n + 1}-{5 * n + 4}" for n in range(20)]
     placement = f"'{','.join(parts)}', share: '0:0-2'"
     (folder / "uneven.yaml").write_text(f"cluster: {{num_nodes: 20, component_placement: {{actor: {placement}}}}}\n")
     (folder / "ids.yaml").write_text("nodes: [{ranks: 0-19, accelerator_ids: [8, 9, 10, 11, 12, 13, 14, 15]}]\n")
     done = rankplan(folder, "plan", "uneven.yaml", "--inventory", "ids.yaml")
     assert [" ".join(line.split()) for line in done.stdout.splitlines()[1:3]] == [
-        "actor 0-99 0-19 5 accelerators 0-7, 1-4 a rank NV_GPU 8-15, each its own cluster",
-        "share 0-2 0 3 accelerator 0, 3 ranks on each NV_GPU 8 cluster",
+        "actor 0-99 0-19 5 accelerators 0-7, 1-4 per rank NV_GPU 8-15, each rank its own cluster",
+        "share 0-2 0 3 accelerator 0, 3 ranks per accelerator NV_GPU 8 cluster",
     ]
 
 
@@ -271,18 +302,18 @@ def test_a_folded_table_keeps_groups_apart_and_serial_numbers_whole(folder: Path
     (folder / "ids.yaml").write_text('nodes: [{ranks: 0, accelerator_ids: ["99999999999"]}]\n')
     done = rankplan(folder, "plan", "mixed.yaml", "--inventory", "ids.yaml")
     assert [" ".join(line.split()) for line in done.stdout.splitlines()[1:3]] == [
-        "w 0-39 0 40 accelerator 0, 40 ranks on each NV_GPU 99999999999 gpu",
-        "w 40-79 0 40 Arm 0, 40 ranks on each NV_GPU 99999999999 arm",
+        "w 0-39 0 40 accelerator 0, 40 ranks per accelerator NV_GPU 99999999999 gpu",
+        "w 40-79 0 40 Arm 0, 40 ranks per Arm NV_GPU 99999999999 arm",
     ]
 
 
-def test_without_ray_run_says_what_to_do(folder: Path) -> None:
+def test_run_without_ray_tells_what_to_install(folder: Path) -> None:
     done = rankplan(folder, "run", "fine.yaml", "--simulate", "2x8", prelude="import sys; sys.modules['ray'] = None")
     assert done.returncode == 1
     assert done.stderr == "error: this needs Ray, which is not installed: pip install 'rankplan[ray]'\n"
 
 
-def test_a_faulty_config_is_refused_before_anything_starts(folder: Path) -> None:
+def test_run_rejects_a_faulty_config_before_anything_starts(folder: Path) -> None:
     prelude = "import sys; sys.modules['ray'] = None"
     done = rankplan(folder, "run", "faulty.yaml", "--simulate", "2x8", prelude=prelude)
     assert done.returncode == 1 and "2 faults in faulty.yaml" in done.stderr
@@ -313,7 +344,7 @@ def test_run_launches_runs_and_verifies_every_rank(folder: Path) -> None:
         assert not Path("/proc", row[3]).exists(), "a rank is left running"
 
 
-def test_a_failing_rank_ends_the_run_with_its_name(folder: Path) -> None:
+def test_a_failing_rank_ends_the_run_and_is_named(folder: Path) -> None:
     (folder / "bad.py").write_text(
         "from rankplan import Worker\n"
         "class Bad(Worker):\n"
@@ -331,7 +362,7 @@ def test_a_failing_rank_ends_the_run_with_its_name(folder: Path) -> None:
     assert "rollout rank 1 (node 1)" in done.stderr and "no such checkpoint" in done.stderr
 
 
-def test_a_folded_table_follows_ranks_that_come_back_to_a_node_and_reach_over_it(folder: Path) -> None:
+def test_a_folded_table_shows_ranks_that_return_to_a_node_or_span_nodes(folder: Path) -> None:
     (folder / "roll.yaml").write_text(
         "num_nodes: 3\nnum_gpus_per_node: 4\n"
         "actor: {device_mapping: 'list(range(12))', num_gpus_per_worker: 3, strategy_args: {strategy_name: sglang}}\n"
@@ -342,9 +373,9 @@ def test_a_folded_table_follows_ranks_that_come_back_to_a_node_and_reach_over_it
     )
     done = rankplan(folder, "plan", "roll.yaml", "--inventory", "ids.yaml")
     assert [" ".join(line.split()) for line in done.stdout.splitlines()[1:]] == [
-        "actor 0-1 0 2 accelerators 0-3, 1-3 a rank, 2 more on other nodes NV_GPU 0-3, each its own cluster",
-        "actor 2 1 1 accelerators 2-3, 2 a rank, 1 more on other nodes NV_GPU 2-3 cluster",
-        "actor 3 2 1 accelerators 1-3, 3 a rank NV_GPU 5-7 cluster",
+        "actor 0-1 0 2 accelerators 0-3, 1-3 per rank, 2 more on other nodes NV_GPU 0-3, each rank its own cluster",
+        "actor 2 1 1 accelerators 2-3, 2 per rank, 1 more on other nodes NV_GPU 2-3 cluster",
+        "actor 3 2 1 accelerators 1-3, 3 per rank NV_GPU 5-7 cluster",
         "reward 0-69, not all 0 24 node NV_GPU 0-3 node",
         "reward 1-67, not all 1 23 node NV_GPU 0-3 node",
         "reward 2-68, not all 2 23 node NV_GPU 4-7 node",

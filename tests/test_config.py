@@ -74,42 +74,42 @@ FRANKA = ARMS.replace("Arm", "Franka")
 
 # help lines of several rows
 SECTION = (
-    "add `cluster:` with num_nodes and component_placement; configs of ROLL are known by roles with a device_mapping, "
-    "those of slime by flags such as actor_num_nodes"
+    "add `cluster:` with num_nodes and component_placement; ROLL configs are recognised by roles with a "
+    "device_mapping, slime configs by flags such as actor_num_nodes"
 )
 NUMBER = "write a number such as 1"
 TEXT = "write text such as 0-7, 0-1:0-3 or all"
 LABEL = "write a name, e.g. a800; quote it if it looks like a number"
-GROUP = "write the label of a node group, or leave the key out"
+GROUP = "write the label of a node group, or remove the key"
 APART = "select groups that have no node in common, or one group that has all of these nodes"
 RANKS = "write a range such as 0-7, an int, or a list of ints"
-LIST = "write a list: one `- ...` a line, or [a, b]"
+LIST = "write a list: one `- ...` per line, or [a, b]"
 VARIABLE = 'write one-key entries: - NAME: "value"'
 QUOTED = 'write its text in quotes, e.g. "1"'
-BRACKET = "close what is opened here, or put a comma between the values"
-TOKEN = "this is not YAML: while scanning for the next token found character that cannot start any token"
-TABS = "indent with blanks: YAML takes no tabs"
-UNINDENTED = "write in it, further to the right than its key: num_nodes and component_placement"
-CUT = "within the braces of YAML a comma ends a text: put the placement in quotes"
+BRACKET = "close the bracket that opens here, or separate the values by commas"
+TOKEN = "invalid YAML: while scanning for the next token found character that cannot start any token"
+TABS = "use spaces to indent; YAML forbids tabs"
+UNINDENTED = "indent these keys under it: num_nodes and component_placement"
+CUT = "quote the placement: inside YAML braces a comma ends the text"
 KEYS = "use one of: node_group, placement"
-ONCE = "configure each piece once, or give them a field that tells them apart, e.g. name"
+ONCE = "configure each piece once, or add a field that distinguishes them, e.g. name"
 
 # (file, "line:column code: message" of its one fault, help)
 REFUSED = [
     # the file
     (
         "cluster: [1\n",
-        "1:10 invalid-yaml: this is not YAML: while parsing a flow sequence did not find expected ',' or ']'",
+        "1:10 invalid-yaml: invalid YAML: while parsing a flow sequence did not find expected ',' or ']'",
         BRACKET,
     ),
     (
         "cluster: [1\nx: y\n",
-        "2:2 invalid-yaml: this is not YAML: while parsing a flow sequence did not find expected ',' or ']'",
+        "2:2 invalid-yaml: invalid YAML: while parsing a flow sequence did not find expected ',' or ']'",
         BRACKET,
     ),
     (
         placements('a: "0-3'),
-        "4:8 invalid-yaml: this is not YAML: while scanning a quoted scalar found unexpected end of stream",
+        "4:8 invalid-yaml: invalid YAML: while scanning a quoted scalar found unexpected end of stream",
         "close the quote",
     ),
     (
@@ -119,80 +119,78 @@ REFUSED = [
     ),
     (
         "cluster:\n  x: y\n\tnum_nodes: 2\n",
-        "3:1 invalid-yaml: this is not YAML: while scanning a plain scalar "
-        "found a tab character that violates indentation",
+        "3:1 invalid-yaml: invalid YAML: while scanning a plain scalar found a tab character that violates indentation",
         TABS,
     ),
     (
         placements("a: @all"),
         f"4:8 invalid-yaml: {TOKEN}",
-        "put the text in quotes",
+        "quote the text",
     ),
     (
         placements("a: 0-1 : 0-3"),
-        "4:12 invalid-yaml: this is not YAML: mapping values are not allowed in this context",
-        'put text with `: ` in quotes, e.g. "0-1 : 0-3"; keys of one mapping start in one column',
+        "4:12 invalid-yaml: invalid YAML: mapping values are not allowed in this context",
+        'quote text that contains `: `, e.g. "0-1 : 0-3"; align the keys of a mapping',
     ),
     (
         "cluster:\n  a: 0\n b: 1\n",
-        "3:2 invalid-yaml: this is not YAML: while parsing a block mapping did not find expected key",
-        "start the keys of one mapping in one column; after a closing quote the value ends",
+        "3:2 invalid-yaml: invalid YAML: while parsing a block mapping did not find expected key",
+        "align the keys of a mapping; a value ends at its closing quote",
     ),
     (
         "cluster:\n  - 1\n  b: 1\n",
-        "3:3 invalid-yaml: this is not YAML: while parsing a block collection did not find expected '-' indicator",
-        "start each item of a list with `- `, all in one column",
+        "3:3 invalid-yaml: invalid YAML: while parsing a block collection did not find expected '-' indicator",
+        "start each item of a list with `- `, in the same column",
     ),
     (
         placements("a: *b"),
-        "4:8 invalid-yaml: this is not YAML: found undefined alias",
-        "define the anchor (`&name`) above, or put the text in quotes",
+        "4:8 invalid-yaml: invalid YAML: found undefined alias",
+        "define the anchor (`&name`) above, or quote the text",
     ),
     (
         placements("a: *"),
-        "4:8 invalid-yaml: this is not YAML: while scanning an alias "
-        "did not find expected alphabetic or numeric character",
-        "put the text in quotes: `*` and `&` begin the name of an anchor",
+        "4:8 invalid-yaml: invalid YAML: while scanning an alias did not find expected alphabetic or numeric character",
+        "quote the text: `*` and `&` start the name of an anchor",
     ),
     (
         "cluster: 1\n---\ncluster: 2\n",
-        "2:1 invalid-yaml: this is not YAML: expected a single document in the stream but found another document",
-        "keep one document in a file, without `---` between",
+        "2:1 invalid-yaml: invalid YAML: expected a single document in the stream but found another document",
+        "keep one document per file, without `---` between documents",
     ),
     (
         'cluster: "\\d"\n',
-        "1:11 invalid-yaml: this is not YAML: while parsing a quoted scalar found unknown escape character",
-        "use single quotes, in which a backslash is itself",
+        "1:11 invalid-yaml: invalid YAML: while parsing a quoted scalar found unknown escape character",
+        "use single quotes, where a backslash is literal",
     ),
-    ("cluster: {num_nodes: 2, x: &x [*x]}\n", "1:28 invalid-yaml: an alias stands inside its own anchor", None),
+    ("cluster: {num_nodes: 2, x: &x [*x]}\n", "1:28 invalid-yaml: an alias is inside its own anchor", None),
     (
         placements("a: 0\na: 1"),
-        "5:5 duplicate-key: key `a` stands here twice; it was first given on line 4",
-        "keep one of the two",
+        "5:5 duplicate-key: duplicate key `a`, first used on line 4",
+        "remove one of the two",
     ),
     # the section
     ("clutser: 1\n", "1:1 missing-key: the config has no `cluster` section", "rename `clutser` to `cluster`"),
     (
         "nodes: [{ranks: 0}]\n",
         "1:1 missing-key: the config has no `cluster` section",
-        "this is an inventory: give a config, and this file with --inventory",
+        "this is an inventory: pass a config, and this file with --inventory",
     ),
     (
         "defaults: [two_nodes]\n",
         "1:1 missing-key: the config has no `cluster` section",
-        "give the config that Hydra has put together: its `defaults` are not read",
+        "pass the config that Hydra has composed: `defaults` are not read",
     ),
     ("trainer: 1\n", "1:1 missing-key: the config has no `cluster` section", SECTION),
-    ("cluster:\n", "1:1 invalid-value: `cluster` is nothing; it must be a mapping", UNINDENTED),
-    ("cluster:\nnum_nodes: 2\n", "1:1 invalid-value: `cluster` is nothing; it must be a mapping", UNINDENTED),
+    ("cluster:\n", "1:1 invalid-value: `cluster` is null; it must be a mapping", UNINDENTED),
+    ("cluster:\nnum_nodes: 2\n", "1:1 invalid-value: `cluster` is null; it must be a mapping", UNINDENTED),
     (
         section("  component_placement:\n  actor: 0-3\n"),
-        "3:3 invalid-value: `component_placement` is nothing; it must be a mapping",
-        "write in it, further to the right than its key: actor",
+        "3:3 invalid-value: `component_placement` is null; it must be a mapping",
+        "indent these keys under it: actor",
     ),
     (
         section("  component_placement:\n  component_placment: {actor: 0-3}\n"),
-        "4:3 unknown-key: `component_placment` is not known, and no component is placed",
+        "4:3 unknown-key: unknown key `component_placment`, and no component is placed",
         "rename it to `component_placement`",
     ),
     (
@@ -203,7 +201,7 @@ REFUSED = [
     (
         "component_placement: {a: 0}\nnum_nodes: 2\n",
         "1:1 missing-key: the config has no `cluster` section",
-        "give the whole config, whose key `cluster` holds this mapping",
+        "pass the whole config: this mapping belongs under its key `cluster`",
     ),
     (
         "cluster:\n  component_placement: {a: 0}\n",
@@ -214,10 +212,10 @@ REFUSED = [
     (
         section("", "${nodes}"),
         "2:14 invalid-value: '${nodes}' is not a whole number",
-        "write the value, or give the config that Hydra has resolved",
+        "write the value, or pass the config after Hydra has resolved it",
     ),
     (section("", "true"), "2:14 invalid-value: true is not a whole number", NUMBER),
-    (section("", ""), "2:3 invalid-value: `num_nodes` is nothing; it must be a whole number", NUMBER),
+    (section("", ""), "2:3 invalid-value: `num_nodes` is null; it must be a whole number", NUMBER),
     (section("", "[2]"), "2:3 invalid-value: `num_nodes` is [2]; it must be a whole number", NUMBER),
     (section("", "1_0"), "2:14 invalid-value: '1_0' is not a whole number", NUMBER),
     (section("", 1.5), "2:14 invalid-value: `num_nodes` is 1.5; it must be a whole number", NUMBER),
@@ -240,12 +238,12 @@ REFUSED = [
     ),
     (
         section("  componet_placement: {a: 0}\n"),
-        "3:3 unknown-key: `componet_placement` is not known, and no component is placed",
+        "3:3 unknown-key: unknown key `componet_placement`, and no component is placed",
         "rename it to `component_placement`",
     ),
     (
         section("  node_group: [{label: g, node_ranks: 0}]\n"),
-        "3:3 unknown-key: `node_group` is not known, and there is no node group",
+        "3:3 unknown-key: unknown key `node_group`, and no node group is defined",
         "rename it to `node_groups`",
     ),
     (section("  node_groups: {}\n"), "3:3 invalid-value: `node_groups` is {}; it must be a list", LIST),
@@ -263,56 +261,56 @@ REFUSED = [
     (placements("a, a: 0"), "4:5 duplicate-component: component `a` is placed twice", "give each component one rule"),
     (
         placements("a,: 0"),
-        "4:5 empty-name: `a,` names a component without a name",
+        "4:5 empty-name: `a,` contains an empty component name",
         "write a name between the commas, e.g. actor",
     ),
     (placements("a: {}"), "4:5 missing-key: `placement` is missing", "add `placement:` with its value"),
     (placements("a: {node_group: node}"), "4:5 missing-key: `placement` is missing", "add `placement:` with its value"),
     (
         placements("a:\n  nodegroup: node\n  placement: 0"),
-        "5:7 unknown-key: `nodegroup` is not known here",
+        "5:7 unknown-key: unknown key `nodegroup`",
         "did you mean `node_group`?",
     ),
     (
         placements("a: [0, 1, 3]"),
-        "4:5 invalid-value: [0, 1, 3] is not a placement",
-        "a placement is a text and no list: write 0-1,3",
+        "4:5 invalid-value: placement is [0, 1, 3]; it must be text",
+        "write the placement as text, not as a list: 0-1,3",
     ),
     (
         placements("a: [0-1:0-3, 2]"),
-        "4:5 invalid-value: ['0-1:0-3', 2] is not a placement",
+        "4:5 invalid-value: placement is ['0-1:0-3', 2]; it must be text",
         TEXT,
     ),
     (
         placements("a: [0-1, 4-5:2]"),
-        "4:5 invalid-value: ['0-1', '4-5:2'] is not a placement",
-        "a placement is a text and no list: write 0-1,4-5:2",
+        "4:5 invalid-value: placement is ['0-1', '4-5:2']; it must be text",
+        "write the placement as text, not as a list: 0-1,4-5:2",
     ),
-    (placements("a: 1.5"), "4:8 invalid-value: 1.5 is not a placement", TEXT),
-    (placements("a: true"), "4:8 invalid-value: true is not a placement", TEXT),
-    (placements("a:"), "4:5 invalid-value: nothing is not a placement", TEXT),
+    (placements("a: 1.5"), "4:8 invalid-value: placement is 1.5; it must be text", TEXT),
+    (placements("a: true"), "4:8 invalid-value: placement is true; it must be text", TEXT),
+    (placements("a:"), "4:5 invalid-value: placement is null; it must be text", TEXT),
     (placements("a: ''"), "4:5 empty-placement: the placement is empty", "write resource ranks such as 0-7, or all"),
     (
         placements("a: {placement: {node_group: node}}"),
-        "4:9 invalid-value: {'node_group': 'node'} is not a placement",
+        "4:9 invalid-value: placement is {'node_group': 'node'}; it must be text",
         TEXT,
     ),
     (placements("a: 0-3:0-1,x"), "4:16 syntax: `x` where resource ranks should stand", test_language.GRAMMAR),
     (
         placements("a: {node_group: nod, placement: 0}"),
-        "4:21 unknown-node-group: node group `nod` is not there",
+        "4:21 unknown-node-group: unknown node group `nod`",
         "did you mean `node`?",
     ),
     (
         placements("a: {node_group: 'node,', placement: 0}"),
-        "4:21 unknown-node-group: a node group has no name",
-        "write one between the commas; the groups are: cluster, node",
+        "4:21 unknown-node-group: a node group is empty",
+        "write a label between the commas; the groups are: cluster, node",
     ),
     (placements("a: {node_group: null, placement: 0}"), "4:21 invalid-value: node_group is empty", GROUP),
     (placements("a: {node_group: '', placement: 0}"), "4:9 invalid-value: node_group is empty", GROUP),
     (placements("a: {node_group: [], placement: 0}"), "4:9 invalid-value: node_group is empty", GROUP),
     (placements("a: {node_group: 4.5, placement: 0}"), "4:9 invalid-value: 4.5 is not a label", LABEL),
-    (placements("a: {node_group: [node, null], placement: 0}"), "4:28 invalid-value: nothing is not a label", LABEL),
+    (placements("a: {node_group: [node, null], placement: 0}"), "4:28 invalid-value: null is not a label", LABEL),
     # several groups
     (
         two_groups("node_ranks: 0-1", "node_ranks: 1"),
@@ -348,32 +346,36 @@ REFUSED = [
     (
         section("  node_groups:\n    - {label: node, node_ranks: 0}\n"),
         "4:15 reserved-label: the label `node` is reserved: it always means all nodes, counted as nodes",
-        "give the group another label",
+        "choose another label",
     ),
     (
         labelled("cluster"),
         "3:25 reserved-label: the label `cluster` is reserved: it always means all nodes",
-        "give the group another label",
+        "choose another label",
     ),
-    (labelled("null"), "3:25 invalid-value: nothing is not a label", LABEL),
+    (labelled("null"), "3:25 invalid-value: null is not a label", LABEL),
     (labelled("''"), "3:18 empty-name: a node group has no label", "give it a label, e.g. a800"),
     (labelled("4.5"), "3:25 invalid-value: 4.5 is not a label", LABEL),
     (labelled("[a800]"), "3:18 invalid-value: ['a800'] is not a label", LABEL),
-    (labelled("'a,b'"), "3:25 invalid-value: the label `a,b` has a comma", "a comma separates labels: leave it out"),
-    (labelled("' a800'"), "3:25 invalid-value: the label ' a800' begins or ends with a blank", "leave the blank out"),
+    (
+        labelled("'a,b'"),
+        "3:25 invalid-value: the label `a,b` contains a comma",
+        "remove the comma: commas separate labels",
+    ),
+    (labelled("' a800'"), "3:25 invalid-value: the label ' a800' starts or ends with a blank", "remove the blank"),
     (
         section("  node_groups:\n    - {label: g, node_ranks: 0}\n    - {label: g, node_ranks: 1}\n"),
-        "5:15 duplicate-node-group: node group `g` is there twice",
-        "give each group its own label",
+        "5:15 duplicate-node-group: two node groups have the label `g`",
+        "give each group a label of its own",
     ),
     (
         section("  node_groups:\n    - {label: 4090, node_ranks: 0}\n    - {label: '4090', node_ranks: 1}\n"),
-        "5:15 duplicate-node-group: node group `4090` is there twice",
-        "give each group its own label",
+        "5:15 duplicate-node-group: two node groups have the label `4090`",
+        "give each group a label of its own",
     ),
     (
         group("node_ranks: 0\nnode_rank: 1"),
-        "7:7 unknown-key: `node_rank` is not known here",
+        "7:7 unknown-key: unknown key `node_rank`",
         "did you mean `node_ranks`?",
     ),
     (
@@ -391,7 +393,7 @@ REFUSED = [
     (group("node_ranks: all,0"), "6:19 syntax: `all` cannot stand here", "write the ranks, e.g. 0-7"),
     (group("node_ranks: ''"), "6:7 invalid-value: node_ranks is empty", "name at least one node, e.g. 0"),
     (group("node_ranks: []"), "6:7 invalid-value: node_ranks is empty", "name at least one node, e.g. 0"),
-    (group("node_ranks:"), "6:7 invalid-value: nothing is not a set of ranks", RANKS),
+    (group("node_ranks:"), "6:7 invalid-value: null is not a set of ranks", RANKS),
     (group("node_ranks: true"), "6:19 invalid-value: true is not a set of ranks", RANKS),
     (group("node_ranks: 0.5"), "6:19 invalid-value: 0.5 is not a set of ranks", RANKS),
     (group("node_ranks: {first: 0}"), "6:7 invalid-value: {'first': 0} is not a set of ranks", RANKS),
@@ -403,7 +405,7 @@ REFUSED = [
     ),
     (
         group("node_ranks: [0, null]"),
-        "6:7 invalid-value: nothing is not a rank",
+        "6:7 invalid-value: null is not a rank",
         "write a list of ints, or a range such as 0-7",
     ),
     (
@@ -413,12 +415,12 @@ REFUSED = [
     ),
     (
         group("node_ranks: 0-2"),
-        "6:19 node-out-of-range: node_ranks 0-2 go out of range: the cluster has 2 nodes, ranks 0-1",
+        "6:19 node-out-of-range: node_ranks 0-2 are out of range: the cluster has 2 nodes, ranks 0-1",
         "use ranks up to 1, or set num_nodes to 3",
     ),
     (
         group("node_ranks: [0, 2]"),
-        "6:7 node-out-of-range: node_ranks 0,2 go out of range: the cluster has 2 nodes, ranks 0-1",
+        "6:7 node-out-of-range: node_ranks 0,2 are out of range: the cluster has 2 nodes, ranks 0-1",
         "use ranks up to 1, or set num_nodes to 3",
     ),
     # environments
@@ -444,7 +446,7 @@ REFUSED = [
     ),
     (
         group("node_ranks: 0\nenv_configs:\n  - node_ranks: 0-1"),
-        "8:23 node-out-of-range: env_configs name node 1, which node group `g` does not have",
+        "8:23 node-out-of-range: env_configs name node 1, not part of node group `g`",
         "use nodes of the group: 0",
     ),
     (
@@ -455,7 +457,7 @@ REFUSED = [
     (
         group(ENV + "    python_interpreter_path: ''"),
         "9:11 invalid-value: `python_interpreter_path` is empty",
-        "write its text, or leave the key out",
+        "write its text, or remove the key",
     ),
     (
         group(ENV + "    python_interpreter_path: 3.11"),
@@ -467,19 +469,23 @@ REFUSED = [
         "9:36 invalid-value: `python_interpreter_path` is '~/venv/bin/python'; it must be an absolute path",
         "write the path on the node, e.g. /opt/venv/bin/python3",
     ),
-    (placements("a: {placment: 0}"), "4:9 unknown-key: `placment` is not known here", "did you mean `placement`?"),
-    (placements("a: {Placement: 0}"), "4:9 unknown-key: `Placement` is not known here", "did you mean `placement`?"),
-    (section("  component_placement: {a: 0-1,2-3}\n"), "3:32 invalid-value: nothing is not a placement", CUT),
-    (placements("a: {placement: 0-1,2-3: 0}"), "4:24 unknown-key: `2-3` is not known here", KEYS),
-    (placements("a: {placement: 0-1,2-3}"), "4:24 unknown-key: `2-3` is not known here", CUT),
-    (group(ENV + "    env_var: 3"), "9:11 unknown-key: `env_var` is not known here", "did you mean `env_vars`?"),
-    (group(ENV + "    env_vars: A=1"), "9:21 invalid-value: 'A=1' is not a list of variables", VARIABLE),
-    (group(ENV + "    env_vars:\n      - A=1"), "10:15 invalid-value: 'A=1' is not one variable", VARIABLE),
-    (group(ENV + "    env_vars:\n      - A"), "10:15 invalid-value: 'A' is not one variable", VARIABLE),
-    (group(ENV + "    env_vars:\n      - 5"), "10:15 invalid-value: 5 is not one variable", VARIABLE),
+    (placements("a: {placment: 0}"), "4:9 unknown-key: unknown key `placment`", "did you mean `placement`?"),
+    (placements("a: {Placement: 0}"), "4:9 unknown-key: unknown key `Placement`", "did you mean `placement`?"),
+    (section("  component_placement: {a: 0-1,2-3}\n"), "3:32 invalid-value: placement is null; it must be text", CUT),
+    (placements("a: {placement: 0-1,2-3: 0}"), "4:24 unknown-key: unknown key `2-3`", KEYS),
+    (placements("a: {placement: 0-1,2-3}"), "4:24 unknown-key: unknown key `2-3`", CUT),
+    (group(ENV + "    env_var: 3"), "9:11 unknown-key: unknown key `env_var`", "did you mean `env_vars`?"),
+    (
+        group(ENV + "    env_vars: A=1"),
+        "9:21 invalid-value: env_vars is 'A=1'; it must be a list of variables",
+        VARIABLE,
+    ),
+    (group(ENV + "    env_vars:\n      - A=1"), "10:15 invalid-value: 'A=1' is not a single variable", VARIABLE),
+    (group(ENV + "    env_vars:\n      - A"), "10:15 invalid-value: 'A' is not a single variable", VARIABLE),
+    (group(ENV + "    env_vars:\n      - 5"), "10:15 invalid-value: 5 is not a single variable", VARIABLE),
     (
         group(ENV + "    env_vars:\n      - {A: 1, B: 2}"),
-        "10:15 invalid-value: {'A': 1, 'B': 2} is not one variable",
+        "10:15 invalid-value: {'A': 1, 'B': 2} is not a single variable",
         VARIABLE,
     ),
     (
@@ -487,7 +493,7 @@ REFUSED = [
         "10:15 invalid-value: 'export A' is not the name of an environment variable",
         "write a name such as GLOO_SOCKET_IFNAME",
     ),
-    (group(ENV + "    env_vars:\n      - A:"), "10:15 invalid-value: variable `A` is nothing; it must be text", QUOTED),
+    (group(ENV + "    env_vars:\n      - A:"), "10:15 invalid-value: variable `A` is null; it must be text", QUOTED),
     (
         group(ENV + "    env_vars:\n      - A: true"),
         "10:18 invalid-value: variable `A` is true; it must be text",
@@ -496,23 +502,24 @@ REFUSED = [
     (group(ENV + "    env_vars:\n      - A: [1]"), "10:15 invalid-value: variable `A` is [1]; it must be text", QUOTED),
     (
         group(ENV + '    env_vars:\n      - A: "\\0"'),
-        "10:18 invalid-value: variable `A` is '\\x00'; an environment holds no NUL and no half characters",
+        "10:18 invalid-value: variable `A` is '\\x00'; "
+        "environment variables cannot contain NUL bytes or lone surrogates",
         "write plain text",
     ),
     (
         group(ENV + "    env_vars:\n      - A: 1\n      - A: 2"),
-        "11:15 duplicate-env-var: variable `A` is given twice for the same nodes",
-        "keep one of the two",
+        "11:15 duplicate-env-var: variable `A` is set twice for the same nodes",
+        "remove one of the two",
     ),
     (
         group(ENV + "    env_vars:\n      - RANK: 1"),
         "10:15 reserved-env-var: variable `RANK` is set by the plan",
-        "leave it out: placements decide ranks and devices",
+        "remove it: placements decide ranks and devices",
     ),
     (
         group(ENV + "    env_vars:\n      - RLINF_NODE_RANK: 0"),
-        "10:15 reserved-env-var: variable `RLINF_NODE_RANK` orders the nodes, before any process is started",
-        "set it on the node before its `ray start`",
+        "10:15 reserved-env-var: variable `RLINF_NODE_RANK` orders the nodes and is read before any process starts",
+        "set it on the node before `ray start`",
     ),
     # hardware
     (
@@ -537,8 +544,8 @@ REFUSED = [
     ),
     (
         group("node_ranks: 0\nhardware: {type: franka, configs: []}"),
-        "7:24 invalid-value: `franka` is not a registered hardware type, but `Franka` is",
-        "write Franka",
+        "7:24 invalid-value: unknown hardware type `franka`",
+        "did you mean `Franka`?",
     ),
     (
         group("node_ranks: 0\nhardware: {type: 7, configs: []}"),
@@ -547,18 +554,17 @@ REFUSED = [
     ),
     (
         group("node_ranks: 0\nhardware: {type: NV_GPU, configs: []}"),
-        "7:24 invalid-value: `NV_GPU` is not a hardware type that can be configured: rankplan finds those by itself",
-        "leave `hardware` out to place on them, or use another name",
+        "7:24 invalid-value: hardware type `NV_GPU` cannot be configured: rankplan detects accelerators itself",
+        "remove `hardware` to place on them, or choose another name",
     ),
     (
         group("node_ranks: 0\nhardware: {type: accelerator, configs: []}"),
-        "7:24 invalid-value: `accelerator` is not a hardware type that can be configured: "
-        "rankplan finds those by itself",
-        "leave `hardware` out to place on them, or use another name",
+        "7:24 invalid-value: hardware type `accelerator` cannot be configured: rankplan detects accelerators itself",
+        "remove `hardware` to place on them, or choose another name",
     ),
     (
         group("node_ranks: 0\nhardware: {type: Arm, configs: [], robots: 2}"),
-        "7:42 unknown-key: `robots` is not known here",
+        "7:42 unknown-key: unknown key `robots`",
         "use one of: type, configs",
     ),
     (
@@ -586,22 +592,22 @@ REFUSED = [
     (group(ARMS + "    - {node_rank: true}"), "10:25 invalid-value: true is not a whole number", NUMBER),
     (
         group(ARMS + "    - {node_rank: 0, since: .nan}"),
-        "10:13 invalid-value: a hardware config holds more than plain values",
-        "write text, numbers and lists",
+        "10:13 invalid-value: a hardware config contains values other than text, numbers and lists",
+        "write plain values",
     ),
     (
         group(ARMS + "    - node_rank: 1"),
-        "10:24 node-out-of-range: Arm hardware is configured on node 1, which node group `g` (0) does not have",
+        "10:24 node-out-of-range: Arm hardware is configured on node 1, not part of node group `g` (0)",
         "use a node of the group (0), or add node 1 to its node_ranks",
     ),
     (
         group(ARMS + "    - {node_rank: 0, name: x}\n    - {node_rank: 0, name: x}"),
-        "11:13 duplicate-hardware: two configs of node group `g` are the same piece of hardware",
+        "11:13 duplicate-hardware: two configs of node group `g` describe the same piece of hardware",
         ONCE,
     ),
     (
         group(ARMS + "    - {node_rank: 0}\n    - {node_rank: 0}"),
-        "11:13 duplicate-hardware: two configs of node group `g` are the same piece of hardware",
+        "11:13 duplicate-hardware: two configs of node group `g` describe the same piece of hardware",
         ONCE,
     ),
     (
@@ -616,7 +622,7 @@ REFUSED = [
     ),
     (
         group(FRANKA + "    - {node_rank: 0, robot_ip: }"),
-        "10:28 invalid-value: `robot_ip` is nothing; it must be text",
+        "10:28 invalid-value: `robot_ip` is null; it must be text",
         "write text; quote it if it looks like something else",
     ),
     (
@@ -640,7 +646,7 @@ REFUSED = [
             "node_ranks: 0-1, hardware: {type: Arm, configs: [{node_rank: 0, name: y}, {node_rank: 1, name: y}]}",
         ),
         "6:35 duplicate-hardware: node groups `g` and `h` both configure Arm hardware on nodes 0-1",
-        "configure the hardware of one type of a node in one group",
+        "configure all hardware of one type on a node in the same group",
     ),
 ]
 
@@ -741,8 +747,8 @@ NODES = "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
     ("content", "help"),
     [
         ({"machines": {}}, NODES),
-        ({"cluster": {}}, f"this is a config and no inventory: {NODES}"),
-        ({"rankplan": 1, "cluster": {}}, f"this is a saved plan and no inventory: {NODES}"),
+        ({"cluster": {}}, f"this is a config, not an inventory: {NODES}"),
+        ({"rankplan": 1, "cluster": {}}, f"this is a saved plan, not an inventory: {NODES}"),
         ({"node": [{"ranks": 0}]}, "rename `node` to `nodes`"),
     ],
 )
@@ -772,7 +778,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {code for _, _, faults in test_language.REFUSED for code, _ in faults}
     raised |= {fault.split(":")[0] for _, faults, _ in test_assignment.WORDS for fault in faults}
     raised |= {code for _, code in test_assignment.REFUSED_BY_HAND}
-    raised |= {"unknown-component", "invalid-plan"}  # above; tests of the plan
+    raised |= {"unknown-component", "invalid-plan", "plan-mismatch", "share-overflow"}  # above; tests of the plan
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)
 
@@ -874,10 +880,10 @@ def test_rules_of_a_registered_model_are_those_of_the_config() -> None:
     with pytest.raises(PlacementError) as refused:
         loaded(group(ARMS.replace("Arm", "Camera of this test") + configs))
     assert [f"{fault.line}:{fault.column} {fault.message}; {fault.help}" for fault in refused.value.diagnostics] == [
-        "10:34 `port` is 80, which is refused; ports below 1024 are the system's",
-        "11:46 `kind` is 'sony', which is refused; input should be 'zed' or 'realsense'",
-        "12:34 `port` is 1, which is refused; ports below 1024 are the system's",
-        "12:37 `prot` is not known here; did you mean `port`?",
+        "10:34 `port` is 80, which is invalid; ports below 1024 are the system's",
+        "11:46 `kind` is 'sony', which is invalid; input should be 'zed' or 'realsense'",
+        "12:34 `port` is 1, which is invalid; ports below 1024 are the system's",
+        "12:37 unknown key `prot`; did you mean `port`?",
     ]
     with pytest.raises(TypeError, match=r"is not a subclass of rankplan.HardwareConfig"):
         register_hardware("Camera of this test", dict)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""``rankplan diff``: every process that changes is in one line, and who stays is in none."""
+"""``rankplan diff``: every process that changes is in one line, every other process in none."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def diff(*arguments: str) -> Result:
 
 
 def lines(result: Result) -> list[list[str]]:
-    """The cells of a table, its heading left out."""
+    """Return the cells of a table without its heading."""
     return [[cell.strip() for cell in line.split("  ") if cell] for line in result.stdout.splitlines()[1:]]
 
 
-def test_a_line_for_each_block_of_ranks_each_size_and_each_node() -> None:
+def test_one_line_per_block_of_ranks_size_and_node() -> None:
     done = diff(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8")
     assert done.exit_code == 1
     assert lines(done) == [
@@ -82,7 +82,7 @@ def test_the_same_as_json() -> None:
     assert found["processes"][1]["before"] is None
 
 
-def test_what_is_equal_ends_with_0_whatever_it_is_written_in() -> None:
+def test_equal_plans_exit_with_0_in_any_dialect() -> None:
     written("conf.yaml", {"num_nodes": 2, "component_placement": {"actor": "0-7:0-3", "rollout": "8-15"}})
     Path("roll.yaml").write_text(
         "num_gpus_per_node: 8\n"
@@ -100,7 +100,7 @@ TEXTS = ["0-7", "8-15", "0-15", "0-7:0-3", "8-11:0-7", "1-8", "0-3,12-15", "0,3-
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(TEXTS, repeat=2)))
-def test_blocks_hold_each_process_that_changes_once_and_say_where_it_is(first: str, second: str) -> None:
+def test_blocks_have_each_changed_process_once_with_its_place(first: str, second: str) -> None:
     here, there = (plan({"num_nodes": 2, "component_placement": {"actor": text}}) for text in (first, second))
     found = changes(here, there)
     assert bool(found) == (here != there)
@@ -116,7 +116,7 @@ def test_blocks_hold_each_process_that_changes_once_and_say_where_it_is(first: s
             assert (side.nodes if side else {}) == by_node
 
 
-def test_processes_that_change_places_are_not_one_line() -> None:
+def test_processes_that_swap_places_are_separate_lines() -> None:
     orders = ["[0,1,2,3,4,5]", "[3,4,5,0,1,2]"]
     here, there = (roll.plan({"a": {"device_mapping": order}}, Inventory.uniform(2, 3)) for order in orders)
     assert [block.cells() for block in changes(here, there).blocks] == [
@@ -125,7 +125,7 @@ def test_processes_that_change_places_are_not_one_line() -> None:
     ]
 
 
-def test_a_large_move_is_one_line_and_one_of_everybody_is_cut() -> None:
+def test_a_large_move_is_one_line_and_many_moves_are_cut() -> None:
     thousand = Inventory.uniform(1001, 8)
     here, there = (
         plan({"num_nodes": 1001, "component_placement": {"a": text}}, thousand) for text in ("0-7999", "8-8007")
@@ -138,7 +138,7 @@ def test_a_large_move_is_one_line_and_one_of_everybody_is_cut() -> None:
     assert len(shown) == 65 and shown[-1] == ["a: and 336 more lines"]
 
 
-def test_nodes_and_node_groups_that_differ_are_said() -> None:
+def test_different_nodes_and_node_groups_are_listed() -> None:
     nodes = [{"ranks": rank, "accelerators": 8, "ip": f"10.0.0.{rank}"} for rank in range(3)]
     moved = [{**node, "ip": f"10.0.1.{node['ranks']}"} for node in nodes]
     group = {"label": "g", "node_ranks": "0-1", "env_configs": [{"node_ranks": 0, "env_vars": [{"A": "1"}]}]}
@@ -153,7 +153,7 @@ def test_nodes_and_node_groups_that_differ_are_said() -> None:
     assert not found.blocks and not found.world_sizes
 
 
-def test_no_name_of_a_node_reaches_the_terminal_as_a_colour() -> None:
+def test_control_characters_of_a_host_name_do_not_reach_the_terminal() -> None:
     for name, host in (("a", "a"), ("b", "\x1b[31mb\nc")):
         node = {"ranks": 0, "accelerators": 8, "hostname": host}
         plan({"num_nodes": 1, "component_placement": {"a": 0}}, Inventory.from_dict({"nodes": [node]})).save(name)
@@ -161,7 +161,7 @@ def test_no_name_of_a_node_reaches_the_terminal_as_a_colour() -> None:
     assert done.stdout.splitlines()[1:] == [r"node 0  hostname a  hostname '\x1b[31mb\nc'"]
 
 
-def test_another_sight_and_another_node_group_are_changes_of_a_process() -> None:
+def test_visibility_and_node_group_are_changes_of_a_process() -> None:
     cluster = {"num_nodes": 1, "component_placement": {"a": "0-3"}}
     grouped = {
         "num_nodes": 1,
@@ -172,7 +172,7 @@ def test_another_sight_and_another_node_group_are_changes_of_a_process() -> None
         ComponentPlacement({"cluster": cluster}, Inventory.uniform(1, 8)).plan(isolate) for isolate in (True, False)
     )
     (block,) = changes(apart, all_of_them).blocks
-    assert block.cells() == ("sees NV_GPU 0-3, each its own", "sees NV_GPU 0-7")
+    assert block.cells() == ("sees NV_GPU 0-3, each rank its own", "sees NV_GPU 0-7")
     (block,) = changes(apart, plan(grouped)).blocks
     assert block.cells() == ("node group cluster", "node group g")
     assert [(move.rank, move.before is None) for move in apart.diff(plan(grouped)).moved] == [
@@ -184,7 +184,7 @@ def test_wrong_usage_and_faults() -> None:
     written("two.yaml", TWO)
     assert CliRunner().invoke(main, ["plan", "two.yaml", "--save", "plan.json"]).exit_code == 0
     done = diff("plan.json", "plan.json", "--nodes", "2x8")
-    assert done.exit_code == 2 and "plan.json is a saved plan: it needs no --nodes" in done.stderr
+    assert done.exit_code == 2 and "plan.json is a saved plan with its own nodes; remove --nodes" in done.stderr
     Path("cut.json").write_text(Path("plan.json").read_text()[:300])
     done = diff("plan.json", "cut.json")
     assert done.exit_code == 2 and "error[invalid-plan]" in done.stderr

@@ -1,7 +1,8 @@
-"""The README and the guides are true: their configs, commands, outputs and programs are run as they stand there.
+"""Run the configs, commands and programs of the README and the guides, and compare their outputs with the pages.
 
 A block whose first line is ``# name.yaml`` or ``# name.py`` is a file of its document. Every ``python`` block is a
-program; the ``output`` block after it is what it prints. A ``console`` block has commands and what they print.
+program; the ``output`` block after it has its output. A ``console`` block has commands and their outputs. If an output
+has changed on purpose, run ``python docs/generate.py --outputs``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -48,7 +50,7 @@ BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
 
 
 def commands() -> Iterator[tuple[Block, str, str]]:
-    """Each command, and the output that is shown for it."""
+    """Yield each command with its output on the page."""
     for block in BLOCKS:
         if block.kind == "console":
             for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
@@ -57,14 +59,14 @@ def commands() -> Iterator[tuple[Block, str, str]]:
 
 
 def programs() -> Iterator[tuple[Block, str | None]]:
-    """Each program, and the output that is shown for it, if any."""
+    """Yield each program with its output on the page, if any."""
     for block, after in pairwise([*BLOCKS, Block(ROOT, 0, "end", "")]):
         if block.kind == "python":
             yield block, after.text if after.kind == "output" else None
 
 
 def in_folder(document: Path, folder: Path) -> Path:
-    """The folder with the document's files, and the repository's examples."""
+    """Write the files of the document and link the examples of the repository; return the folder."""
     for block in blocks(document):
         if block.kind in ("yaml", "python") and block.file_name is not None:
             (folder / block.file_name).write_text(block.text)
@@ -78,29 +80,41 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, text=True, capture_output=True, env=environment, timeout=120)
 
 
-def named(value: Block | str | None) -> str:
-    """Tests are called by where their block stands."""
+def command_output(block: Block, command: str) -> str:
+    """Run a command in a folder with the files of its document and return its output."""
+    program, *arguments = command.split()
+    assert program == "rankplan"
+    with TemporaryDirectory() as folder:
+        done = run(in_folder(block.document, Path(folder)), "-m", "rankplan", *arguments)
+    return done.stderr + done.stdout
+
+
+def program_output(block: Block) -> str:
+    """Run a program in a folder with the files of its document and return its output."""
+    with TemporaryDirectory() as name:
+        folder = in_folder(block.document, Path(name))
+        (folder / "program.py").write_text(block.text)
+        done = run(folder, "-W", "error", "program.py")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def location(value: Block | str | None) -> str:
+    """Name a test by the location of its block."""
     return str(value) if isinstance(value, Block) else ""
 
 
-@pytest.mark.parametrize(("block", "command", "output"), list(commands()), ids=named)
-def test_commands_print_what_is_shown(block: Block, command: str, output: str, tmp_path: Path) -> None:
-    program, *arguments = command.split()
-    assert program == "rankplan"
-    done = run(in_folder(block.document, tmp_path), "-m", "rankplan", *arguments)
-    assert (done.stderr + done.stdout).strip() == output.strip()
+@pytest.mark.parametrize(("block", "command", "output"), list(commands()), ids=location)
+def test_commands_print_the_output_on_the_page(block: Block, command: str, output: str) -> None:
+    assert command_output(block, command).strip() == output.strip()
 
 
-@pytest.mark.parametrize(("block", "output"), list(programs()), ids=named)
-def test_programs_run(block: Block, output: str | None, tmp_path: Path) -> None:
-    folder = in_folder(block.document, tmp_path)
-    (folder / "program.py").write_text(block.text)
-    done = run(folder, "-W", "error", "program.py")
-    assert done.returncode == 0, done.stderr
-    if output is not None:
-        assert done.stdout.strip() == output.strip(), done.stderr
+@pytest.mark.parametrize(("block", "output"), list(programs()), ids=location)
+def test_programs_run_and_print_the_output_on_the_page(block: Block, output: str | None) -> None:
+    printed = program_output(block)
+    assert output is None or printed.strip() == output.strip()
 
 
-def test_every_block_is_of_a_kind_that_is_run_or_is_plain_text() -> None:
+def test_every_block_is_run_or_is_plain_text() -> None:
     assert {block.kind for block in BLOCKS} <= KINDS
     assert all(block.file_name for block in BLOCKS if block.kind == "yaml"), "a YAML block starts with its file name"

@@ -1,4 +1,4 @@
-"""``rankplan explain``: its rules are those of the core, and their examples are what they are said to be."""
+"""``rankplan explain`` has every rule of the core, and every example does what its rule says."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ ROOT = Path(__file__).resolve().parent.parent
 WARNINGS = {"idle-nodes", "idle-accelerators"}
 
 
-def test_the_rules_are_the_codes_and_the_warnings_as_the_core_has_them() -> None:
+def test_the_rules_are_the_codes_of_the_core_and_the_warnings() -> None:
     assert list(rules()) == [*rankplan.error_codes(), *(code for code in rules() if code in WARNINGS)]
     core = (ROOT / "crates" / "rankplan-core" / "src" / "diagnostic.rs").read_text()
-    said = dict(re.findall(r'= "([a-z-]+)", "(.*)";', core))
-    assert said == {code: rule.when for code, rule in rules().items() if code not in WARNINGS}
+    described = dict(re.findall(r'= "([a-z-]+)", "(.*)";', core))
+    assert described == {code: rule.when for code, rule in rules().items() if code not in WARNINGS}
 
 
 @pytest.mark.parametrize("code", rules())
-def test_a_wrong_example_is_refused_with_its_code_and_the_cure_plans(code: str) -> None:
+def test_the_wrong_example_is_reported_with_its_code_and_the_right_one_plans(code: str) -> None:
     wrong, right = rules()[code].wrong.found(), rules()[code].right.found()
     assert wrong[0].code == code and wrong[0].warning == (code in WARNINGS)
     assert all(found.warning for found in right) and code not in {found.code for found in right}
 
 
-def test_explaining_shows_the_reason_the_diagnostic_and_the_cure() -> None:
+def test_explain_shows_the_reason_the_diagnostic_and_the_fix() -> None:
     shown = CliRunner().invoke(main, ["explain", "reversed-range"])
     assert shown.exit_code == 0
     assert shown.output.startswith("reversed-range: a range ends before it starts\n\nBoth ends of a range are included")
@@ -50,6 +50,6 @@ def test_all_codes_are_listed() -> None:
         ("zzz", " more (`rankplan explain` lists all)"),
     ],
 )
-def test_a_code_that_is_not_there_is_wrong_usage(code: str, message: str) -> None:
+def test_an_unknown_code_is_wrong_usage(code: str, message: str) -> None:
     done = CliRunner().invoke(main, ["explain", code])
     assert done.exit_code == 2 and message in done.output

@@ -1,4 +1,4 @@
-"""The formats of ``rankplan plan`` for other launchers and programs say what the plan says."""
+"""The formats of ``rankplan plan`` for other launchers and programs agree with the plan."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def expected() -> Plan:
 
 
 @pytest.mark.parametrize("component", ["actor", "rollout", "again"])
-def test_a_hostfile_that_is_filled_in_order_is_the_plan(component: str) -> None:
+def test_filling_the_hostfile_in_order_gives_the_plan(component: str) -> None:
     done = plan("--format", "hostfile", "--component", component)
     assert done.exit_code == 0, done.stderr
     hosts = []
@@ -62,20 +62,20 @@ def test_a_hostfile_that_is_filled_in_order_is_the_plan(component: str) -> None:
     assert hosts == [HOSTS[row.cluster_node_rank] for row in expected()[component]]
 
 
-def test_a_hostfile_cannot_come_back_to_a_host_and_needs_addresses() -> None:
+def test_a_hostfile_needs_consecutive_ranks_and_addresses() -> None:
     done = plan("--format", "hostfile", "--component", "back", "-o", "hosts")
-    assert done.exit_code == 1 and "back comes to host b a second time" in done.stderr
-    assert "write a rankfile" in done.stderr and not Path("hosts").exists()
+    assert done.exit_code == 1 and "ranks of back on host b are not consecutive" in done.stderr
+    assert "use a rankfile" in done.stderr and not Path("hosts").exists()
     done = plan("--format", "hostfile", "--component", "actor", nodes="--nodes=3x8")
     assert done.exit_code == 1 and "node 0 has no address" in done.stderr and "`ip` or a `hostname`" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["hostfile", "rankfile"])
 @pytest.mark.parametrize("host", ["a b", "x slots=9", "#a", "a\nb", "a=b"])
-def test_a_name_that_is_no_host_is_refused(form: str, host: str) -> None:
+def test_an_invalid_host_name_is_rejected(form: str, host: str) -> None:
     Path("odd.yaml").write_text(json.dumps({"nodes": [{"ranks": "0-2", "accelerators": 8, "hostname": host}]}))
     done = plan("--format", form, "--component", "actor", nodes="--inventory=odd.yaml")
-    assert (done.exit_code, done.stdout) == (1, "") and f"node 0 is called {host!r}" in done.stderr
+    assert (done.exit_code, done.stdout) == (1, "") and f"cannot read the address {host!r} of node 0" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_an_npz_has_the_columns_of_every_component() -> None:
     assert plan("--format", "numpy", "-o", "plan.npz").stdout == ""
     with numpy.load("plan.npz", allow_pickle=False) as columns:
         wanted = {
-            f"{name}.{key}": column for name, rows in expected().items() for key, column in rows.to_numpy().items()
+            f"{name}.{key}": column for name, one in expected().items() for key, column in one.rows.to_numpy().items()
         }
         assert set(columns.files) == set(wanted)
         assert all(numpy.array_equal(columns[name], column) for name, column in wanted.items())
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "rankfile"])
-def test_a_file_is_what_would_be_printed(form: str) -> None:
+def test_a_file_equals_the_printed_output(form: str) -> None:
     arguments = ["--format", form, "--component", "actor"]
     assert plan(*arguments, "-o", "out").stdout == ""
     assert Path("out").read_text() == plan(*arguments).stdout != ""
@@ -122,12 +122,12 @@ def test_a_config_can_come_through_a_pipe() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "numpy"], "say which one with -o"),
+        (["--format", "numpy"], "--format numpy requires -o PATH"),
         (["-o", "table.txt"], "json, csv, hostfile, rankfile, numpy"),
-        (["--format", "rankfile"], "conf.yaml has 4 components; the components are: actor, rollout, again, back"),
+        (["--format", "rankfile"], "conf.yaml has 4 components; choose one: actor, rollout, again, back"),
         (["--component", "rolout"], "did you mean `rollout`?"),
     ],
 )
-def test_wrong_usage_says_what_to_write(arguments: list[str], message: str) -> None:
+def test_wrong_usage_says_what_to_do(arguments: list[str], message: str) -> None:
     done = plan(*arguments)
     assert done.exit_code == 2 and message in done.stderr and done.stdout == ""

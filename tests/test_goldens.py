@@ -1,41 +1,28 @@
-"""What RLinf answered (in ``shared/golden``), line by line: rankplan agrees, or a named difference says why not."""
+"""RLinf's recorded answers, line by line: rankplan agrees, or a named difference explains why not."""
 
 from __future__ import annotations
 
-import functools
-import gzip
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import answers
 import oracle
 import pytest
-import yaml
+from goldens import as_yaml, lines, named
 from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, load_config
-from test_differences import named
-
-GOLDEN = Path(__file__).parents[2] / "shared" / "golden"
-pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden data (../shared/golden) is not here")
 
 Line = dict[str, Any]
 Rows = list[oracle.Row]
-Answer = dict[str, Rows] | list[str]  # the rows of every component, or the codes of a refusal
+Answer = dict[str, Rows] | list[str]  # the rows of every component, or the codes of the faults
 
 
-@functools.cache
-def lines(name: str) -> list[Line]:
-    with gzip.open(GOLDEN / f"{name}.jsonl.gz", "rt") as file:
-        return [json.loads(line) for line in file]
-
-
-# --------------------------------------------------------------------------------------------- what a line is about
+# --------------------------------------------------------------------------------------------- the parts of a line
 
 
 def entries(line: Line) -> list[tuple[str, list[str]]]:
-    """Placement text and group labels of every component of the line; a packed line has one, without a text."""
+    """Return placement and group labels of every component; a packed line has one component without a placement."""
     if "args" in line:
         return [("", labels(line["args"]["node_group"] or "cluster"))]
     found = []
@@ -54,7 +41,7 @@ def placements(line: Line) -> dict[str, Any]:
 
 
 def as_written(line: Line) -> dict[str, Any]:
-    """The placements, with the plain scalar of a YAML line as it is written or, if YAML 1.2 has it so, as an int."""
+    """Return the placements with the plain scalar of a YAML line as text or, if it is one in YAML 1.2, as an int."""
     scalar = re.search(r"(actor|agent):(?:\n +node_group: node\n +placement:)? ([^ ?~']+)\n$", line.get("yaml", ""))
     if scalar is None or scalar[2] in ("true", "1e1", "1.0"):
         return placements(line)
@@ -65,7 +52,7 @@ def as_written(line: Line) -> dict[str, Any]:
 
 
 def group(line: Line, label: str) -> dict[str, Any]:
-    """What the line says of a group; the reserved ones cover all nodes."""
+    """Return the group with this label; reserved groups contain all nodes."""
     everywhere = {"node_ranks": list(range(line["cluster"]["num_nodes"])), "hardware_type": None}
     named = {each["label"]: each for each in line["cluster"]["node_groups"]}
     return named.get(label, everywhere | {"ignore_hardware": label == "node"})
@@ -100,7 +87,7 @@ def group_is_a_list(line: Line) -> bool:
 
 
 class Difference(NamedTuple):
-    """A deliberate difference: its row, the lines it is about and, where rankplan refuses, with which codes."""
+    """A deliberate difference: its name, its lines and, if rankplan rejects them, the codes."""
 
     name: str
     is_about: Callable[[Line], bool]
@@ -124,80 +111,74 @@ def arguments_have(condition: Callable[[dict[str, Any]], bool]) -> Callable[[Lin
 
 
 ANY_START = Difference(
-    named("process ranks may start anywhere (`0-3:4-7` runs as 0-3)"),
+    named("process-ranks-start-anywhere"),
     has_quirk("process-ranks-not-from-0"),
     ("process-start",),
 )
-LISTS = Difference(named("`a-b,c-d:p-q` refused or misread, though documented"), text_has(r"[0-9]\s*,.*:"))
-GROUP_LIST = Difference(named("`node_group: [a, b]` and `node_ranks: [0, 1]` fail, though documented"), group_is_a_list)
-ORDER = Difference(named("groups not in node order parse, then fail"), message_has("must be sorted by node_id"))
-OVERLAP = Difference(
-    named("overlapping groups hand out one device twice"), groups_overlap, ("overlapping-groups", "duplicate-hardware")
-)
+LISTS = Difference(named("resource-lists"), text_has(r"[0-9]\s*,.*:"))
+GROUP_LIST = Difference(named("lists-of-groups-and-nodes"), group_is_a_list)
+ORDER = Difference(named("groups-out-of-node-order"), message_has("must be sorted by node_id"))
+OVERLAP = Difference(named("overlapping-groups"), groups_overlap, ("overlapping-groups", "duplicate-hardware"))
 NUMBERINGS = Difference(
-    named("groups with and without hardware together use two numberings"),
+    named("two-numberings"),
     groups_of_two_numberings,
     ("resource-out-of-range",),
 )
 DIGITS = Difference(
-    named("numbers take `0_1`, `+3`, other scripts' digits, leading zeros"),
+    named("lenient-numbers"),
     text_has(r"_|\+|[^\x00-\x7f]|(?<![0-9])0[0-9]"),
     ("syntax",),
 )
 SEXAGESIMAL = Difference(
-    named("unquoted `1:0` in YAML becomes rank 60"),
+    named("sexagesimal"),
     lambda line: as_written(line) != placements(line),
     ("syntax", "process-start"),
 )
-NO_NAME = Difference(
-    named('`actor,` makes a component named ""'), lambda line: "empty-name" in line["tags"], ("empty-name",)
-)
+NO_NAME = Difference(named("empty-name"), lambda line: "empty-name" in line["tags"], ("empty-name",))
 PAST_NODE = Difference(
-    named("Packed puts a process on a GPU that is not there (one past the node)"),
+    named("packed-past-node"),
     has_quirk("device-not-on-node"),
     ("spans-nodes",),
 )
-NEVER_ENDS = Difference(
-    named("Packed never ends for a negative count"), message_has("no result within"), ("invalid-value",)
-)
+NEVER_ENDS = Difference(named("packed-never-terminates"), message_has("no result within"), ("invalid-value",))
 IGNORING = Difference(
-    named("a group that ignores its hardware counts it all the same"),
+    named("ignored-hardware"),
     group_ignores_its_hardware,
     ("resource-out-of-range",),
 )
 UNKNOWN_KEY = Difference(
-    named("unknown keys in a component entry are let pass"),
+    named("unknown-keys"),
     lambda line: "extra-keys" in line["tags"],
     ("unknown-key",),
 )
 COMES_AGAIN = Difference(
-    named("on a node that comes up again in a later group, local ranks start again"),
+    named("local-ranks-restart"),
     has_quirk("node-and-local-rank-repeat"),
 )
 BAD_ARGUMENTS = Difference(
-    named("Packed takes a negative stride, and a bool for a rank"),
+    named("packed-bad-arguments"),
     arguments_have(lambda args: args["stride"] < 0 or isinstance(args["start"], bool)),
     ("invalid-value",),
 )
 GROUP_TEXT = Difference(
-    named("Packed knows no `a,b` for several groups"),
+    named("packed-group-text"),
     arguments_have(lambda args: args["node_group"] == "a,b"),
     ("spans-nodes",),
 )
 
-# The first one that is about a line explains it.
+# The first one that applies to a line explains it.
 DIFFERENCES = [
     *(COMES_AGAIN, IGNORING, UNKNOWN_KEY, NEVER_ENDS, BAD_ARGUMENTS, GROUP_TEXT),
     *(ANY_START, LISTS, GROUP_LIST, ORDER, OVERLAP, NUMBERINGS, DIGITS, SEXAGESIMAL, NO_NAME, PAST_NODE),
 ]
 
-# These two are about one field, and lines that differ in nothing else agree.
-NOT_ITS_OWN = named("not isolated: every process gets local accelerator rank 0")
-A_TEXT = named('placed by node: that rank is the text "0"')
+# These two concern one field; lines without any other difference agree.
+NOT_ITS_OWN = named("not-its-own-device")
+A_TEXT = named("rank-is-text")
 
 
 def corrected(rows: Rows, line: Line) -> Rows:
-    """The golden rows with the local accelerator rank as it should be: an int, and the process's own first one."""
+    """Return the golden rows with the correct local accelerator rank: an int, the first one of the process."""
     fixed = []
     for row in rows:
         rank = int(row["local_accelerator_rank"])
@@ -207,7 +188,7 @@ def corrected(rows: Rows, line: Line) -> Rows:
     return fixed
 
 
-# What RLinf says when it refuses, and what rankplan says then (it looks further, and so may have found another fault).
+# RLinf's message when it rejects a line, and rankplan's codes; rankplan checks further and may report another fault.
 REASONS = {
     "must be divisible by": {"not-multiple"},
     "must be within the available": {"resource-out-of-range", "reversed-range", "syntax", "overlapping-groups"},
@@ -244,7 +225,7 @@ REASONS = {
 
 
 def difference(line: Line, ours: Answer) -> Difference | None:
-    """What makes RLinf's answer and ours differ, ``None`` if they agree; it fails when no row explains it."""
+    """Return the difference between RLinf's answer and ours, ``None`` if they agree; fail if none explains it."""
     result = line["result"]
     if "error" not in result and isinstance(ours, dict):
         components = result.get("components", {"": result})
@@ -266,7 +247,7 @@ def difference(line: Line, ours: Answer) -> Difference | None:
 
 
 def cluster_of(line: Line) -> dict[str, Any]:
-    """The line's cluster section as a user would write it, with only the groups that its components name."""
+    """Return the cluster section as a user would write it, with only the groups that its components name."""
     named = {label for _, labels_of_entry in entries(line) for label in labels_of_entry}
     nodes = line["cluster"]["nodes"]
     groups = []
@@ -290,7 +271,7 @@ def inventory_of(line: Line) -> dict[str, Any]:
 
 
 def oracle_answer(line: Line) -> Answer:
-    """What the oracle says; it knows no rules of the config beyond what a placement needs."""
+    """Return the oracle's answer; the oracle knows only the config rules that a placement needs."""
     cluster, inventory, isolate = cluster_of(line), inventory_of(line), line["isolate_accelerator"]
     if "args" not in line:
         return answers.outcome(oracle.plan, cluster, inventory, isolate)
@@ -300,7 +281,7 @@ def oracle_answer(line: Line) -> Answer:
 
 
 def our_answer(line: Line, tmp_path: Path) -> Answer:
-    """What rankplan says; a line that was YAML is YAML again."""
+    """Return rankplan's answer; a line that came from YAML is read from YAML again."""
     cluster, inventory, isolate = cluster_of(line), inventory_of(line), line["isolate_accelerator"]
     if "yaml" in line:
         (tmp_path / "line.yaml").write_text(line["yaml"])
@@ -318,7 +299,7 @@ def our_answer(line: Line, tmp_path: Path) -> Answer:
 
 
 def of_one_field(line: Line) -> set[str]:
-    """The differences that ``corrected`` takes out of the line."""
+    """Return the differences that ``corrected`` removes from the line."""
     components = line["result"].get("components", {"": line["result"]})
     rows = [row for each in components.values() for row in each.get("placements", ())]
     pairs = [
@@ -331,7 +312,7 @@ def of_one_field(line: Line) -> set[str]:
 
 @pytest.fixture(scope="module")
 def needed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Compare every line; where rankplan answers differently, the answer is that of the oracle; return what differs."""
+    """Compare every line and return the differences found; a different answer of rankplan must equal the oracle's."""
     needed = set()
     complaints = []
     for line in [*lines("rlinf"), *lines("packed")]:
@@ -348,32 +329,22 @@ def needed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 @pytest.mark.parametrize("name", [*(row.name for row in DIFFERENCES), NOT_ITS_OWN, A_TEXT])
-def test_every_line_agrees_or_differs_by_a_row_and_every_row_is_needed(name: str, needed: set[str]) -> None:
-    """One that excuses nothing is gone: take it out."""
+def test_every_line_agrees_or_has_a_named_difference_and_every_difference_occurs(name: str, needed: set[str]) -> None:
+    """If a difference explains no line, remove it."""
     assert name in needed
 
 
 # --------------------------------------------------------------------------------------- the configs RLinf ships
 
 
-class Unquoted(yaml.SafeDumper):
-    """Writes every text as a plain scalar, as the configs have them (in the golden data all scalars are text)."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
-
 FAULTY = "examples/embodiment/config/realworld_dual_franka_dagger_openpi.yaml"
 
 
-def configs() -> list[Line]:
-    return lines("rlinf_configs") if GOLDEN.is_dir() else []
-
-
-@pytest.mark.parametrize("line", configs(), ids=lambda line: Path(line["config"]).stem)
+@pytest.mark.parametrize("line", lines("rlinf_configs"), ids=lambda line: Path(line["config"]).stem)
 def test_every_shipped_config_plans_on_a_fitting_inventory(line: Line, tmp_path: Path) -> None:
-    """All of them but one: its robot is on node 0, its group is nodes 1-2."""
+    """One config is invalid: its robot is on node 0, but its group is nodes 1-2."""
     path = tmp_path / "conf.yaml"
-    path.write_text(yaml.dump({"cluster": line["cluster"]}, Dumper=Unquoted, sort_keys=False))
+    path.write_text(as_yaml({"cluster": line["cluster"]}))
     inventory = Inventory.uniform(num_nodes=int(line["cluster"]["num_nodes"]), accelerators=8)
     if line["config"] == FAULTY:
         with pytest.raises(PlacementError) as refused:

@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +159,8 @@ def test_careless_arguments_are_refused(make: Any) -> None:
     [
         (lambda: Inventory.uniform("2", 8), "'2' is not a number of nodes"),  # type: ignore[arg-type]
         (lambda: Inventory.uniform(2, "8"), "'8' is not a number of accelerators"),  # type: ignore[arg-type]
-        (lambda: parse_placement([0]), r"\[0\] is not a placement"),  # type: ignore[arg-type]
-        (lambda: parse_placement(True), "True is not a placement"),
+        (lambda: parse_placement([0]), r"the placement is \[0\]; it must be text"),  # type: ignore[arg-type]
+        (lambda: parse_placement(True), "the placement is true; it must be text"),
     ],
 )
 def test_a_careless_argument_is_named_as_it_was_given(make: Any, message: str) -> None:
@@ -190,7 +191,7 @@ def test_a_plan_is_not_made_of_slices() -> None:
     part = plan["a"][2:4]
     assert str(part.accelerators()) == "2-3" and "2 processes on 1 nodes" in repr(part)
     with pytest.raises(ValueError, match="a slice"):
-        Plan(plan.inventory, {"a": part})
+        replace(plan["a"], rows=part)
 
 
 def test_strategies_keep_the_node_groups_they_were_checked_with() -> None:

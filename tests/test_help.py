@@ -1,4 +1,4 @@
-"""What the command line says of itself: help texts, completion in a shell, and what it says to a wrong flag."""
+"""Help texts, shell completion, and messages for wrong usage."""
 
 from __future__ import annotations
 
@@ -27,18 +27,23 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("path", GENERATED, ids=lambda path: path.name)
-def test_what_is_generated_is_what_is_committed(path: Path) -> None:
-    """If not: run ``python docs/generate.py``, and look at the difference before it is committed."""
+def test_generated_files_are_up_to_date(path: Path) -> None:
+    """If this fails, run ``python docs/generate.py`` and review the difference before committing it."""
     assert path.read_text() == GENERATED[path]
 
 
-def test_every_command_has_a_help_text_and_no_text_is_of_none() -> None:
+def test_every_help_text_belongs_to_a_command() -> None:
     names = {"rankplan.txt", *(f"rankplan-{name}.txt" for name in main.commands)}
     assert names == {path.name for path in (ROOT / "tests" / "help").iterdir()}
 
 
+def test_every_summary_fits_on_its_line() -> None:
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands:\n")[2]
+    assert len(shown.splitlines()) == len(main.commands) and "..." not in shown
+
+
 def completed(*words: str) -> list[str]:
-    """What a shell offers for the last word."""
+    """Return the completions for the last word."""
     *before, last = words
     return [
         item.value for item in BashComplete(main, {}, "rankplan", "_RANKPLAN_COMPLETE").get_completions(before, last)
@@ -65,15 +70,15 @@ def test_a_shell_completes_files(words: tuple[str, ...]) -> None:
 
 def test_a_shell_completes_components_from_the_file() -> None:
     assert completed("env", "conf.yaml", "--nodes", "1x16", "--component", "r") == ["rollout", "reference"]
-    # By default a node has 8 accelerators, on which this config does not plan.
+    # By default a node has 8 accelerators, which are too few for this config.
     assert completed("env", "conf.yaml", "--component", "") == []
     roll.plan({"actor": {"device_mapping": "[0]"}}, Inventory.uniform(1, 8)).save("plan.json")
     assert completed("plan", "plan.json", "--component", "") == ["actor"]
     assert completed("env", "nowhere.yaml", "--component", "") == completed("env", "--component", "") == []
 
 
-def test_bash_takes_the_completion() -> None:
-    """In a bash of its own, with the words of a line as it hands them over."""
+def test_completion_works_in_bash() -> None:
+    """Run in a real bash, with the words of a line as bash passes them."""
     (folder := Path("bin")).mkdir()
     program = "from rankplan.cli import main; main(prog_name='rankplan')"
     (folder / "rankplan").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
@@ -97,13 +102,13 @@ def test_bash_takes_the_completion() -> None:
         ("plan --nodes 8 conf.yaml", "'8' is not nodes x accelerators; write 2x8 for 2 nodes"),
         (
             "run --simulate nodse.yaml conf.yaml",
-            "nodes with 8 accelerators each, or name an inventory file that is there",
+            "nodes with 8 accelerators each, or the path of an inventory file",
         ),
         ("plan one.yaml two.yaml", "Got unexpected extra argument (two.yaml)"),
         ("diff conf.yaml", "Missing argument 'B'"),
     ],
 )
-def test_a_wrong_word_is_answered_with_a_right_one(line: str, message: str) -> None:
+def test_wrong_usage_suggests_the_right_one(line: str, message: str) -> None:
     done = CliRunner().invoke(main, line.split())
     assert done.exit_code == 2 and done.stdout == ""
     assert message.replace("'", "").lower() in done.stderr.replace("'", "").lower()

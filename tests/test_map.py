@@ -1,4 +1,4 @@
-"""The map: every process stands where its row says, however it is drawn; and what a browser makes of the page."""
+"""The map: every format shows each process at the place of its row, and a real browser renders the page."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def bands_of_svg(text: str) -> list[dict[str, str]]:
 
 
 class Page(HTMLParser):
-    """Elements of a page: name, attributes, and the text right in them."""
+    """The elements of a page: name, attributes, and direct text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ def terminal(plan: Plan, width: int = 80) -> list[str]:
 
 
 @given(valid_cases())
-def test_every_process_stands_where_its_row_says(case: Case) -> None:
+def test_every_process_is_drawn_at_the_place_of_its_row(case: Case) -> None:
     plan = planned(case)
     rows = places_of_rows(plan)
     assert places_of_bands(bands_of_svg(svg(plan, "a"))) == rows
@@ -106,7 +106,7 @@ def test_every_process_stands_where_its_row_says(case: Case) -> None:
 
 
 @given(valid_cases())
-def test_nodes_of_a_kind_have_the_same_and_run_the_same(case: Case) -> None:
+def test_nodes_of_a_kind_are_equal_and_run_the_same_processes(case: Case) -> None:
     plan = planned(case)
     runs: dict[int, list[Any]] = {node: [] for node in range(plan.inventory.num_nodes)}
     for component, rows in plan.items():
@@ -126,7 +126,7 @@ def test_nodes_of_a_kind_have_the_same_and_run_the_same(case: Case) -> None:
         held += [
             rank
             for stay, first in zip(kind.stays, kind.first_ranks, strict=True)
-            for rank in range(first, first + stay.processes)
+            for rank in range(first, first + stay.pattern.processes)
         ]
         assert sorted(held) == sorted(on_all)
     assert all(pattern not in patterns[:index] for index, pattern in enumerate(patterns)), "equal nodes are apart"
@@ -160,11 +160,11 @@ def test_examples_are_drawn_whole(name: str, size: str) -> None:
     assert all(len(line) <= 80 for line in terminal(plan) if "the same" not in line)
 
 
-def test_the_picture_in_the_documents_is_the_one_that_is_drawn() -> None:
+def test_the_picture_in_the_documentation_is_up_to_date() -> None:
     assert (ROOT / "docs" / "map.svg").read_text() == svg(example("quickstart.yaml", "2x8"), "quickstart.yaml")
 
 
-def test_a_tooltip_says_where_a_process_is_what_it_has_and_its_environment() -> None:
+def test_a_tooltip_has_the_place_the_devices_and_the_environment() -> None:
     plan = example("mixed/conf.yaml", "")
     (band,) = [
         band for band in bands_of_svg(svg(plan)) if band["data-component"] == "actor" and band["data-ranks"] == "4"
@@ -192,7 +192,7 @@ def large(num_nodes: int) -> Plan:
     return plan_of({"actor,critic": train, "rollout": rollout, "env": node}, Inventory.uniform(num_nodes, 8))
 
 
-def test_ten_thousand_nodes_are_one_screen() -> None:
+def test_ten_thousand_nodes_fit_on_one_screen() -> None:
     plan = large(10_000)
     shown = terminal(plan)
     assert len(shown) <= 24
@@ -202,17 +202,17 @@ def test_ten_thousand_nodes_are_one_screen() -> None:
     assert len(svg(plan)) < 60_000 and len(page(plan, "large")) < 60_000
 
 
-def test_what_is_scattered_over_very_many_nodes_is_counted() -> None:
+def test_sharing_on_very_many_nodes_is_counted() -> None:
     text = ",".join(str(8 * node + node % 7) for node in range(2_000) if node % 3)
     plan = plan_of({"actor": text, "rollout": text}, Inventory.uniform(2_000, 8))
     assert sharing_lines(plan) == [
         "collocated",
-        "  actor and rollout share 1,333 on 1,333 nodes, 2 processes on each",
+        "  actor and rollout share 1,333 on 1,333 nodes, 2 processes per accelerator",
         "idle: 14,667 on 2,000 nodes",
     ]
 
 
-def test_a_plan_of_nothing_is_nodes_alone() -> None:
+def test_an_empty_plan_shows_its_nodes() -> None:
     assert terminal(plan_of({}, Inventory.uniform(1, 1)))[:3] == [
         "1 node, 1 accelerator, 0 processes",
         "",
@@ -220,7 +220,7 @@ def test_a_plan_of_nothing_is_nodes_alone() -> None:
     ]
 
 
-def test_what_is_folded_and_what_is_shown_is_everything() -> None:
+def test_folded_and_shown_nodes_are_all_nodes() -> None:
     plan = large(32)
     shown = {node for _, _, node, _, _ in places_of_bands(bands_of_svg(svg(plan)))}
     assert shown == {0, 16, 22}
@@ -228,17 +228,17 @@ def test_what_is_folded_and_what_is_shown_is_everything() -> None:
     assert places_of_bands(bands_of_svg(svg(plan))) == rows
 
 
-def test_many_kinds_of_nodes_are_not_dumped() -> None:
-    # No two of these nodes have the same number of accelerators.
+def test_the_number_of_shown_nodes_is_limited() -> None:
+    # Each of these nodes has another number of accelerators.
     sizes = [{"ranks": rank, "accelerators": rank + 1} for rank in range(100)]
     plan = plan_of(
         {"actor": "all", "env": {"node_group": "node", "placement": "all"}}, Inventory.from_dict({"nodes": sizes})
     )
-    assert terminal(plan)[-1].endswith("and 36 more nodes, on which other things run")
+    assert terminal(plan)[-1].endswith("and 36 more nodes with other processes")
     assert len(plan._repr_html_()) < 500_000
 
 
-def test_a_node_of_very_many_accelerators_says_what_is_on_the_rest() -> None:
+def test_a_node_with_very_many_accelerators_summarises_the_rest() -> None:
     plan = plan_of({"actor": "0-99", "rollout": "90-99"}, Inventory.uniform(1, 65_536))
     (rest,) = [line.strip() for line in terminal(plan) if line.strip().startswith("and ")]
     assert rest == "and 64-65535: actor 64-99, rollout 0-9, 65436 idle"
@@ -252,7 +252,7 @@ def test_a_process_of_many_accelerators_is_drawn_line_by_line() -> None:
     assert sum("actor    " in line for line in terminal(plan)) == 5
 
 
-def test_very_many_components_are_cut() -> None:
+def test_the_number_of_shown_components_is_limited() -> None:
     plan = plan_of({f"c{index}": "all" for index in range(500)}, Inventory.uniform(2, 8))
     assert terminal(plan)[-1].endswith("and 436 more components")
     assert len(plan._repr_html_()) < 1_000_000
@@ -260,14 +260,14 @@ def test_very_many_components_are_cut() -> None:
     assert len(svg(crowded)) > 1_000_000 and len(crowded._repr_html_()) < 300_000
 
 
-def test_long_ranks_are_whole_on_a_narrow_terminal() -> None:
+def test_long_ranks_are_complete_on_a_narrow_terminal() -> None:
     plan = plan_of({"actor": "0-15:0-1599"}, Inventory.uniform(2, 8))
     assert "[ 100-199 ]" in "".join(terminal(plan)) and "[1500-1599]" in "".join(terminal(plan))
     assert max(map(len, terminal(plan))) <= 80
 
 
-def test_plans_of_nothing_are_drawn() -> None:
-    for plan in (Plan(Inventory.uniform(2, 0), {}), Plan(Inventory.uniform(2, 1), {})):
+def test_empty_plans_are_drawn() -> None:
+    for plan in (Plan(Inventory.uniform(2, 0), []), Plan(Inventory.uniform(2, 1), [])):
         assert bands_of_svg(svg(plan)) == [] and "node 1" in page(plan, "") and len(terminal(plan)) > 3
 
 
@@ -281,7 +281,7 @@ def hostile() -> Plan:
     return plan_of(placements, Inventory.from_dict({"nodes": [node]}), node_groups=groups)
 
 
-def test_names_are_only_text() -> None:
+def test_names_are_escaped() -> None:
     plan = hostile()
     for bands in (bands_of_svg(svg(plan, HOSTILE)), Page(page(plan, HOSTILE)).of_class("band")):
         assert places_of_bands(bands) == places_of_rows(plan)
@@ -293,7 +293,7 @@ def test_names_are_only_text() -> None:
     assert "<script>" not in plan[HOSTILE]._repr_html_()
 
 
-def test_the_files_need_no_others() -> None:
+def test_the_files_are_self_contained() -> None:
     plan = example("quickstart.yaml", "2x8")
     for text in (svg(plan, "a"), page(plan, "a")):
         assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
@@ -330,13 +330,13 @@ def test_show_takes_configs_and_saved_plans_and_writes_files(tmp_path: Path) -> 
     saved = rankplan(tmp_path, "show", "plan.json")
     assert (first.returncode, first.stdout, first.stderr) == (0, saved.stdout, "") and "\x1b" not in first.stdout
     assert first.stdout.startswith("\n".join(terminal(plan)))
-    assert "rollout and reward share node 1: 6-7, 3 processes on each, 2 of reward" in first.stdout
+    assert "rollout and reward share node 1: 6-7, 3 processes per accelerator (1 rollout, 2 reward)" in first.stdout
     done = rankplan(tmp_path, "show", "plan.json", "-o", "map.HTML")
     assert (done.returncode, done.stdout) == (0, "")
     assert (tmp_path / "map.HTML").read_text() == page(plan, "plan.json")
 
 
-def test_a_terminal_that_says_it_has_no_columns_has_some(tmp_path: Path) -> None:
+def test_a_terminal_with_zero_columns_gets_a_default_width(tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "quickstart.yaml", tmp_path / "conf.yaml")
     shown = rankplan(tmp_path, "show", "conf.yaml", "--nodes", "2x8", columns=0)
     assert shown.stdout == rankplan(tmp_path, "show", "conf.yaml", "--nodes", "2x8").stdout
@@ -346,9 +346,9 @@ def test_a_terminal_that_says_it_has_no_columns_has_some(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["conf.yaml", "-o", "map.png"], "map.png ends in neither .svg nor .html"),
-        (["plan.json", "--nodes", "2x8"], "plan.json is a saved plan: it needs no --nodes"),
-        (["plan.json", "--dialect", "roll"], "plan.json is a saved plan: it needs no --nodes"),
+        (["conf.yaml", "-o", "map.png"], "map.png must end in .svg or .html"),
+        (["plan.json", "--nodes", "2x8"], "plan.json is a saved plan with its own nodes; remove --nodes"),
+        (["plan.json", "--dialect", "roll"], "plan.json is a saved plan with its own nodes; remove --nodes"),
     ],
 )
 def test_wrong_usage_of_show(arguments: list[str], message: str, tmp_path: Path) -> None:
@@ -358,10 +358,10 @@ def test_wrong_usage_of_show(arguments: list[str], message: str, tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 
-def test_one_component_alone_can_be_several_on_an_accelerator(tmp_path: Path) -> None:
+def test_one_component_can_share_an_accelerator_with_itself(tmp_path: Path) -> None:
     (tmp_path / "conf.yaml").write_text("cluster: {num_nodes: 1, component_placement: {actor: '0:0-1'}}\n")
     done = rankplan(tmp_path, "plan", "conf.yaml", "--nodes", "1x2")
-    last = ["  processes of actor share node 0: 0, 2 processes on each", "idle: node 0: 1"]
+    last = ["  processes of actor share node 0: 0, 2 processes per accelerator", "idle: node 0: 1"]
     assert done.stdout.splitlines()[-2:] == last
 
 
@@ -372,7 +372,7 @@ in_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installe
 
 
 def opened(folder: Path, file: str, fragment: str = "") -> Page:
-    """The document as it is when its scripts have run."""
+    """Return the document after its scripts have run."""
     command = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile"]
     address = f"file://{folder}/{file}{fragment}"
     done = subprocess.run([*command, "--dump-dom", address], text=True, capture_output=True, timeout=120)
@@ -395,7 +395,7 @@ def test_a_browser_shows_cells_tooltips_and_the_filter(tmp_path: Path) -> None:
 
 
 @in_browser
-def test_an_address_that_was_mangled_filters_by_what_it_still_says(tmp_path: Path) -> None:
+def test_a_damaged_address_filters_by_its_readable_part(tmp_path: Path) -> None:
     (tmp_path / "map.html").write_text(page(plan_of({"actor": "0-1", "env": "0-1"}, Inventory.uniform(1, 2)), "a"))
     off = [band["data-component"] for band in opened(tmp_path, "map.html", "#filter=100%,env").of_class("off")]
     assert off == ["actor", "actor"]
@@ -420,7 +420,7 @@ def test_a_browser_reaches_the_cells_by_keyboard(tmp_path: Path) -> None:
 
 
 @in_browser
-def test_a_page_with_a_very_long_name_is_no_wider_than_the_window(tmp_path: Path) -> None:
+def test_a_very_long_name_does_not_widen_the_page(tmp_path: Path) -> None:
     plan = plan_of({"a" * 400: "0-3", "b" * 400: "0-3"}, Inventory.uniform(1, 4))
     script = "<script>document.body.id = document.documentElement.scrollWidth > innerWidth ? 'wide' : 'fits';</script>"
     (tmp_path / "map.html").write_text(page(plan, "c" * 400) + script)
@@ -429,7 +429,7 @@ def test_a_page_with_a_very_long_name_is_no_wider_than_the_window(tmp_path: Path
 
 
 @in_browser
-def test_a_browser_takes_the_picture(tmp_path: Path) -> None:
+def test_a_browser_shows_the_picture(tmp_path: Path) -> None:
     plan = hostile()
     (tmp_path / "map.svg").write_text(svg(plan, HOSTILE))
     document = opened(tmp_path, "map.svg")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pickle
@@ -15,6 +16,7 @@ import answers
 import pytest
 from hypothesis import given
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, RankSet
+from rankplan.dialects import DIALECTS
 from rankplan.plan import Move
 from test_assignment import Case, planned, valid_cases
 
@@ -70,47 +72,126 @@ def damaged(text: str, change: Any) -> str:
     return json.dumps(content)
 
 
-DAMAGES = {
-    "another version": lambda plan: plan.update(rankplan=99),
-    "no version": lambda plan: plan.pop("rankplan"),
-    "no inventory": lambda plan: plan.pop("inventory"),
-    "components of another kind": lambda plan: plan.update(components=[1]),
-    "a component of another kind": lambda plan: plan["components"].update(actor=3),
-    "a node that is not there": lambda plan: plan["components"]["actor"]["cluster_node_rank"].__setitem__(0, 7),
-    "a device that is not there": lambda plan: plan["components"]["actor"]["devices"].__setitem__(0, 77),
-    "a device that is no number": lambda plan: plan["components"]["actor"]["devices"].__setitem__(0, "x"),
-    "a negative device": lambda plan: plan["components"]["actor"]["devices"].__setitem__(0, -1),
-    "a huge device": lambda plan: plan["components"]["actor"]["devices"].__setitem__(0, 2**70),
-    "a column that is too short": lambda plan: plan["components"]["actor"]["device_starts"].pop(),
-    "a column that is too long": lambda plan: plan["components"]["actor"]["cluster_node_rank"].append(0),
-    "a column that goes back": lambda plan: plan["components"]["actor"]["device_starts"].reverse(),
-    "an empty column": lambda plan: plan["components"]["actor"]["cluster_node_rank"].clear(),
-    "a faulty inventory": lambda plan: plan["inventory"]["nodes"][0].update(accelerators=-1),
-    "no group": lambda plan: plan["components"]["actor"]["node_groups"].clear(),
-    "a name that is a colour": lambda plan: plan["components"].update({"\x1b[31m": plan["components"].pop("actor")}),
-    "no rows": lambda plan: [plan["components"]["actor"][key].clear() for key in COLUMNS],
-    "a node outside of the group": lambda plan: plan["components"]["front"]["cluster_node_rank"].__setitem__(0, 1),
-    "a device outside of the group": lambda plan: plan["components"]["front"].update(elsewhere=[[1, 1]]),
-    "a robot that is not there": lambda plan: plan["components"]["env"]["devices"].__setitem__(0, 1),
+def _actor(**changes: Any) -> Any:
+    return lambda plan: plan["components"]["actor"].update(changes)
+
+
+DAMAGES: dict[str, tuple[Any, str]] = {
+    "another version": (lambda plan: plan.update(rankplan=99), "the file is not a plan of version 1 or 2, but of"),
+    "no version": (lambda plan: plan.pop("rankplan"), "the file is not a plan of version 1 or 2"),
+    "no inventory": (lambda plan: plan.pop("inventory"), "the file is not a plan: `inventory` is missing"),
+    "components of another type": (
+        lambda plan: plan.update(components=[1]),
+        "components: `components` is [1]; it",
+    ),
+    "a component of another type": (
+        lambda plan: plan["components"].update(actor=3),
+        "components.actor: `actor` is 3",
+    ),
+    "no rule": (lambda plan: plan["components"]["actor"].pop("rule"), "components.actor: `rule` is missing"),
+    "an unknown key": (_actor(rules={}), "components.actor.rules: unknown key `rules`"),
+    "two rules": (_actor(rule={"map": "0-3", "chunks": "0"}), "components.actor.rule: a rule must have one of"),
+    "a rule of another type": (_actor(rule={"map": 3}), "components.actor.rule.map: `map` is 3; it must be text"),
+    "a faulty map": (_actor(rule={"map": "0-1:1-2"}), "components.actor.rule: process ranks start at 1"),
+    "a map past the cluster": (_actor(rule={"map": "0-8"}), "components.actor.rule: resource rank"),
+    "a process on two nodes": (_actor(rule={"map": "3-4:0"}), "components.actor.rule: process 0 would need"),
+    "faulty chunks": (_actor(rule={"chunks": "0-2", "per_process": 2}), "components.actor.rule: 3 resources cannot be"),
+    "chunks of nothing": (_actor(rule={"chunks": "0-2", "per_process": 0}), "components.actor.rule.per_process: "),
+    "a faulty packed rule": (_actor(rule={"packed": [0, 3, 1, 0]}), "components.actor.rule: stride is 0"),
+    "an unknown visibility": (_actor(visibility="all"), "components.actor.visibility: `visibility` is 'all'"),
+    "a share above 1": (_actor(share=1.5), "components.actor.share: `share` is 1.5; it must be 1"),
+    "a size of 0": (_actor(parallel={"tp": 0}), "components.actor.parallel.tp: `tp` is 0; it must be 1 or more"),
+    "engines of text": (_actor(engines="x"), "components.actor.engines: 'x' is not a whole number"),
+    "a faulty inventory": (
+        lambda plan: plan["inventory"]["nodes"][0].update(accelerators=-1),
+        "inventory.nodes[0].accelerators: `accelerators` is -1; it must be 0 or more",
+    ),
+    "a faulty section": (
+        lambda plan: plan["cluster"].update(num_nodes="x"),
+        "cluster.num_nodes: 'x' is not a whole number",
+    ),
+    "no group": (_actor(node_groups=[]), "components.actor.node_groups: `node_groups` is empty"),
+    "an unknown group": (_actor(node_groups=["nod"]), "components.actor.rule: unknown node group `nod`"),
+    "a name that is a colour": (
+        lambda plan: plan["components"].update({"\x1b[31m": plan["components"].pop("actor")}),
+        "components: the component name '\\x1b[31m' contains unprintable characters",
+    ),
 }
-COLUMNS = ("cluster_node_rank", "group_starts", "device_starts", "devices")
 
 
-@pytest.mark.parametrize("change", DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_plan_is_refused(change: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("change", "found"), DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_plan_is_refused_with_the_wrong_key(change: Any, found: str, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    arms = {"type": "Arm", "configs": [{"node_rank": 1}]}
-    groups = [{"label": "g", "node_ranks": 0}, {"label": "arms", "node_ranks": 1, "hardware": arms}]
-    front, env = ({"node_group": label, "placement": text} for label, text in (("g", "0-1:0"), ("arms", 0)))
-    placements = {"actor": "0-3", "rollout": "4-7:0-1", "front": front, "env": env}
-    plan_of(placements, node_groups=groups).save(path)
+    plan_of({"actor": "0-3", "rollout": "4-7:0-1"}).save(path)
     path.write_text(damaged(path.read_text(), change))
     with pytest.raises(PlacementError) as refused:
         Plan.load(path)
-    assert refused.value.code == "invalid-plan"
-    if "inventory" not in json.loads(path.read_text()):
-        assert refused.value.message == "the file is not a plan: 'inventory' is missing in its content"
-    assert str(path) in str(refused.value)
+    (fault,) = refused.value.diagnostics
+    assert fault.code == "invalid-plan" and fault.file == str(path) and fault.help
+    assert f"{fault.path}: {fault.message}".removeprefix(": ").startswith(found)
+
+
+def test_all_faults_of_a_damaged_plan_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    plan_of({"actor": "0-3", "rollout": "4-7:0-1"}).save(path)
+    path.write_text(path.read_text().replace('"0-3:0-3"', '"0-30:0-30"').replace('"4-7:0-1"', '"4-7:0-"'))
+    with pytest.raises(PlacementError) as refused:
+        Plan.load(path)
+    assert [fault.path for fault in refused.value.diagnostics] == ["components.actor.rule", "components.rollout.rule"]
+
+
+# ---------------------------------------------------------------------------------------------------- version 1 files
+
+with gzip.open(Path(__file__).parent / "golden" / "plans_v1.jsonl.gz", "rt") as _lines:
+    VERSION_1 = [json.loads(line) for line in _lines]
+
+
+@pytest.mark.parametrize("line", VERSION_1, ids=range(len(VERSION_1)))
+def test_a_plan_of_version_1_loads_as_it_is_planned_today(line: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(line["plan"])
+    loaded = Plan.load(path)
+    today = DIALECTS[line["dialect"]].plan(line["config"], Inventory.from_dict(line["inventory"]), line["isolate"])
+    assert loaded.inventory == today.inventory
+    assert [(one.name, one.rows) for one in loaded.values()] == [(one.name, one.rows) for one in today.values()]
+    assert not loaded.diff(today)
+    loaded.save(tmp_path / "again.json")
+    assert Plan.load(tmp_path / "again.json") == loaded
+    assert json.loads((tmp_path / "again.json").read_text())["rankplan"] == 2
+
+
+def _column(component: str, column: str, index: int, value: Any) -> Any:
+    return lambda plan: plan["components"][component][column].__setitem__(index, value)
+
+
+COLUMNS = ("cluster_node_rank", "group_starts", "device_starts", "devices")
+DAMAGED_COLUMNS = {
+    "an unknown node": _column("actor", "cluster_node_rank", 0, 7),
+    "an unknown device": _column("actor", "devices", 0, 77),
+    "a device of text": _column("actor", "devices", 0, "x"),
+    "a negative device": _column("actor", "devices", 0, -1),
+    "a huge device": _column("actor", "devices", 0, 2**70),
+    "a column that is too short": lambda plan: plan["components"]["actor"]["device_starts"].pop(),
+    "a column that is too long": lambda plan: plan["components"]["actor"]["cluster_node_rank"].append(0),
+    "a descending column": lambda plan: plan["components"]["actor"]["device_starts"].reverse(),
+    "an empty column": lambda plan: plan["components"]["actor"]["cluster_node_rank"].clear(),
+    "no column": lambda plan: plan["components"]["actor"].pop("devices"),
+    "no group": lambda plan: plan["components"]["actor"]["node_groups"].clear(),
+    "no rows": lambda plan: [plan["components"]["actor"][key].clear() for key in COLUMNS],
+    "a node outside the group": _column("actor", "cluster_node_rank", 0, 2),
+    "an unknown robot": _column("env", "devices", 0, 9),
+    "rows of no rule": lambda plan: plan["components"]["actor"]["device_starts"].__setitem__(1, 2),
+}
+
+
+@pytest.mark.parametrize("change", DAMAGED_COLUMNS.values(), ids=DAMAGED_COLUMNS.keys())
+def test_damaged_columns_of_version_1_are_refused(change: Any, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(damaged(VERSION_1[2]["plan"], change))
+    with pytest.raises(PlacementError) as refused:
+        Plan.load(path)
+    (fault,) = refused.value.diagnostics
+    assert fault.code == "invalid-plan" and (fault.path or "").startswith("components."), fault
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"rankplan": 1}', b"[" * 100_000])
@@ -126,7 +207,7 @@ def test_of_a_plan_that_was_cut_off_the_place_is_said(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     plan_of({"actor": "0-3"}).save(path)
     path.write_text(path.read_text()[:60])
-    with pytest.raises(PlacementError, match="its JSON breaks off or is wrong at line 3, column"):
+    with pytest.raises(PlacementError, match="invalid JSON at line 3, column"):
         Plan.load(path)
 
 

@@ -1,4 +1,4 @@
-"""The examples of the two reference documents, planned offline: what they promise, and the one that is faulty."""
+"""Plan the examples of RLinf's documentation offline, including the invalid one."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ cluster:
 
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a test writes its ``conf.yaml``, in the working directory."""
+    """Return the path of a test's ``conf.yaml`` in the working directory."""
     monkeypatch.chdir(tmp_path)
     return Path("conf.yaml")
 
@@ -151,15 +151,15 @@ def test_short_form_gives_both_components_the_same_rule(conf: Path) -> None:
     assert plan["actor"] == plan["inference"]
 
 
-def test_the_faulty_example_is_refused_with_both_its_faults(conf: Path) -> None:
-    with pytest.raises(PlacementError) as refused:
+def test_the_invalid_example_is_rejected_with_both_errors(conf: Path) -> None:
+    with pytest.raises(PlacementError) as rejected:
         component(conf, NODE_GROUP_FORM, Inventory.uniform(num_nodes=4, accelerators=8))
-    assert refused.value.render() == DIAGNOSTIC
+    assert rejected.value.render() == DIAGNOSTIC
 
 
-def test_the_faulty_example_is_fine_once_mended(conf: Path) -> None:
-    mended = NODE_GROUP_FORM.replace("0-1:0-200,2-3:201-511", "0-1:0-199,2-3:200-511")
-    plan = component(conf, mended, Inventory.uniform(num_nodes=4, accelerators=8)).plan()
+def test_the_corrected_example_plans(conf: Path) -> None:
+    corrected = NODE_GROUP_FORM.replace("0-1:0-200,2-3:201-511", "0-1:0-199,2-3:200-511")
+    plan = component(conf, corrected, Inventory.uniform(num_nodes=4, accelerators=8)).plan()
     assert {name: len(plan[name]) for name in plan.components} == {"actor": 9, "env": 8, "agent": 512, "rollout": 9}
     # processes 0-7 are evenly shared across the robots, two each
     env = [(row.cluster_node_rank, row.local_hardware_ranks) for row in plan["env"]]

@@ -1,8 +1,13 @@
-"""Arrows point one way, Ray is imported in one folder, and importing rankplan imports none of what it may not need."""
+"""Dependencies point one way between rooms and files, in Python and in Rust, and only the runtime knows Ray.
+
+A room is a file or a folder directly under ``python/rankplan``. Every import counts, also in a function or under
+TYPE_CHECKING.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "python" / "rankplan"
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "python" / "rankplan"
 
-# A room may use those before it, and itself.
+# A room may use itself and the rooms before it.
 ROOMS = [
     "_core",
     "errors",
@@ -23,7 +29,9 @@ ROOMS = [
     "environment",
     "config",
     "inventory",
+    "component",
     "occupancy",
+    "plan_file",
     "plan",
     "placement",
     "dialects",
@@ -32,40 +40,123 @@ ROOMS = [
     "runtime",
     "cli",
 ]
-FILES = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem not in ("__init__", "__main__")]
+# These rooms read the plan, never the config that it was made from.
+BELOW_THE_PLAN = ["render", "runtime", "testing"]
+PRIVATE_TO_RAY = re.compile(r"\bray(\.\w+)*\._(?!_)|from ray[\w.]* import _")
+
+Graph = dict[str, set[str]]
 
 
-def room(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def python_graph() -> Graph:
+    """Return the modules that each module of the package imports."""
+    paths = {path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
+    paths = {path: name.removesuffix(".__init__") for path, name in paths.items()}
+    known = {*paths.values(), "rankplan._core"}
+    return {name: set(imports(ast.parse(path.read_text()), known)) for path, name in paths.items()}
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Modules that a file imports when it runs: what stands under TYPE_CHECKING does not count."""
-    tree = ast.parse(path.read_text())
-    skipped = [
-        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-    ]
-    checked = {id(child) for node in skipped for child in ast.walk(node)}
+def imports(tree: ast.AST, known: set[str]) -> Iterator[str]:
+    """Yield the imported modules; ``from a import b`` is module ``a.b`` if it is known, else ``a``."""
     for node in ast.walk(tree):
-        if id(node) in checked:
-            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None and not node.level, "use absolute imports"
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if name in known else node.module
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_arrows_point_one_way(path: Path) -> None:
-    here = ROOMS.index(room(path))
-    for name in imported(path):
-        parts = name.split(".")
-        # The names that the package itself exports come from the rooms before `render`.
-        if parts[0] == "rankplan" and (parts[1] in ROOMS):
-            assert ROOMS.index(parts[1]) <= here, f"{path.name} imports {name}"
-        if parts[0] == "rankplan" and parts[1] not in ROOMS:
-            assert here > ROOMS.index("placement"), f"{path.name} imports {name}"
-        assert parts[0] != "ray" or room(path) == "runtime", f"{path.name} imports Ray"
+def rust_graph(crate: Path) -> Graph:
+    """Return the modules of a crate that each of its modules uses; a use of a re-export counts as one of its origin."""
+    paths = {path: "::".join(path.relative_to(crate).with_suffix("").parts) for path in crate.rglob("*.rs")}
+    paths = {path: name.removesuffix("::mod") for path, name in paths.items()}
+    exported = {}
+    for path in re.findall(r"\bpub(?:\(crate\))? use ([^;]+);", code_of(crate / "lib.rs")):
+        exported.update({origin.split("::")[-1]: origin for origin in expanded(path)})
+    graph: Graph = {}
+    for path, name in paths.items():
+        if name != "lib":
+            found = (used.split("::") for used in crate_paths(code_of(path), name))
+            full = [[*exported.get(first, first).split("::"), *rest] for first, *rest in found]
+            prefixes = ({"::".join(parts[:length]) for length in range(1, len(parts) + 1)} for parts in full)
+            graph[name] = {max(known, key=len) for each in prefixes if (known := each & set(paths.values()))} - {name}
+    return graph
+
+
+def code_of(path: Path) -> str:
+    """Return a Rust file without its comments."""
+    return re.sub(r"//.*|/\*.*?\*/", "", path.read_text(), flags=re.MULTILINE)
+
+
+def crate_paths(code: str, name: str) -> Iterator[str]:
+    """Yield the paths within the crate that a module names, in ``use`` declarations and anywhere else."""
+    parent = "".join(f"{part}::" for part in name.split("::")[:-1])
+    for start, tree in re.findall(r"\b(crate::|(?:super::)+)((?:\w+::)*(?:\{[^;]*\}(?=;)|\w+))", code):
+        yield from (path if start == "crate::" else parent + path for path in expanded(tree))
+
+
+def expanded(tree: str) -> list[str]:
+    """Return the paths of a ``use`` tree: ``a::{b, c::d}`` is ``a::b`` and ``a::c::d``."""
+    tree = "".join(re.sub(r"\s+as\s+\w+", "", tree).split())
+    head, brace, inner = tree.partition("{")
+    if not brace:
+        return [tree]
+    parts, depth = [""], 0
+    for character in inner.removesuffix("}"):
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [head + path for part in parts if part for path in expanded(part)]
+
+
+def cycles(graph: Graph) -> list[tuple[str, ...]]:
+    """Return the groups of modules that all reach each other."""
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        open_ends = [start]
+        while open_ends:
+            new = graph.get(open_ends.pop(), set()) - found
+            found |= new
+            open_ends += new
+        return found
+
+    reach = {name: reached(name) for name in graph}
+    return sorted({tuple(sorted(b for b in graph if b in reach[a] and a in reach[b])) for a in graph if a in reach[a]})
+
+
+PYTHON = python_graph()
+
+
+@pytest.mark.parametrize("name", sorted(PYTHON.keys() - {"rankplan", "rankplan.__main__"}))
+def test_a_room_uses_only_itself_and_the_rooms_before_it(name: str) -> None:
+    room = name.split(".")[1]
+    for used in PYTHON[name]:
+        package, *rest = used.split(".")
+        assert package != "ray" or room == "runtime", f"{name} imports Ray"
+        if package == "rankplan":
+            assert rest, f"{name} imports the package itself"
+            assert ROOMS.index(rest[0]) <= ROOMS.index(room), f"{name} imports {used}"
+        assert room not in BELOW_THE_PLAN or used != "rankplan.config.models", f"{name} imports {used}"
+
+
+def test_no_import_cycle_between_python_files() -> None:
+    assert cycles(PYTHON) == []
+
+
+@pytest.mark.parametrize("crate", sorted((ROOT / "crates").glob("*/src")), ids=lambda path: path.parent.name)
+def test_no_import_cycle_between_rust_files(crate: Path) -> None:
+    assert cycles(rust_graph(crate)) == []
+
+
+def test_one_file_uses_the_private_parts_of_ray() -> None:
+    found = {
+        str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if PRIVATE_TO_RAY.search(path.read_text())
+    }
+    assert found <= {"runtime/ray_internals.py"}
 
 
 @pytest.mark.parametrize("module", ["ray", "rich", "click", "numpy", "omegaconf", "hypothesis"])

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from itertools import takewhile
 from pathlib import Path
 from textwrap import dedent
 
@@ -177,26 +176,6 @@ def run_program(cluster: Cluster, *command: str | Path) -> subprocess.CompletedP
         timeout=120,
         check=False,
     )
-
-
-def test_the_program_of_the_reference_document_runs_with_its_import_line_changed(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    document = EXAMPLES.parent.parent / "shared" / "references" / "rlinf-worker-placement.rst.txt"
-    if not document.is_file():
-        pytest.skip("no reference documents")
-    lines = document.read_text().expandtabs(4).splitlines()
-    for start, name in (("    import hydra", "program.py"), ("The ``conf.yaml`` file is as follows:", "conf.yaml")):
-        block = takewhile(lambda line: not line or line.startswith((" ", ".. ")), lines[lines.index(start) + 1 :])
-        text = "\n".join(line for line in [start, *block] if line.startswith("    "))
-        (tmp_path / name).write_text(dedent(text) + "\n")
-    program = (tmp_path / "program.py").read_text()
-    assert program.count("from rlinf.scheduler import ") == 1
-    (tmp_path / "program.py").write_text(program.replace("from rlinf.scheduler import ", "from rankplan import "))
-    done = run_program(cluster, tmp_path / "program.py")
-    assert done.returncode == 0, done.stderr
-    for rank in range(4):
-        assert f"INFO [TestWorker rank {rank}] Hello from TestWorker rank {rank}!" in done.stdout + done.stderr
 
 
 @pytest.fixture

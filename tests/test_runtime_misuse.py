@@ -243,8 +243,8 @@ class Fine(Worker):
         (["--worker", "mistakes:Hides"], "WorkerGroup.verify would hide Hides.verify()", 2),
         (["--method", "create_group"], "has no method 'create_group'", 2),
         (["--method", "mro"], "has no method 'mro'", 2),
-        (["--worker", "leaves:X"], "importing leaves failed: SystemExit: no way", 1),
-        (["--worker", "nowhere:X"], "importing nowhere failed: ModuleNotFoundError", 1),
+        (["--worker", "leaves:X"], "cannot import leaves: SystemExit: no way", 1),
+        (["--worker", "nowhere:X"], "cannot import nowhere: ModuleNotFoundError", 1),
     ],
 )
 def test_a_worker_that_cannot_run_is_refused_before_anything_starts(

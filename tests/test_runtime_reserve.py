@@ -367,7 +367,7 @@ def test_a_launch_that_fails_returns_what_it_reserved(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("reserve", [0.8, 1, 1.0, None, "yes"])
 def test_reserve_is_true_or_false(cluster: Cluster, reserve: Any) -> None:
-    with pytest.raises(TypeError, match=r"^reserve is .*; pass True or False: the share of a component is part of its"):
+    with pytest.raises(TypeError, match=r"^reserve is .*; pass True or False: shares belong to the components"):
         Reader.create_group().launch(cluster, SIX, reserve=reserve)
 
 

@@ -62,7 +62,7 @@ def test_env_vars_cannot_change_devices(name: str) -> None:
 
 def test_the_guide_has_the_table() -> None:
     lines = (Path(__file__).parent.parent / "docs" / "visibility.md").read_text().splitlines()
-    start = lines.index("| type | vendor | Ray counts | the variable | Ray is told by |") + 2
+    start = lines.index("| type | vendor | Ray resource | visibility variable | Ray opt-out variable |") + 2
     for row, line in zip(VENDORS, lines[start:], strict=False):
         told = f"`{row.hands_off.removeprefix('RAY_EXPERIMENTAL_NOSET_')}` " if row.hands_off else ""
         counts = f"`{row.resource}`" + ("" if row.manager else ", by label")

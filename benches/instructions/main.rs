@@ -6,8 +6,8 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
+use rankplan_core::pool::Counted;
 use rankplan_core::syntax::parse;
-use rankplan_core::topology::Counted;
 use rankplan_core::{Inventory, NodeSpec, Pool, RankSet, Selection, place};
 
 const NODES: u32 = 16_384;

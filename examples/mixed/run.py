@@ -1,7 +1,7 @@
-"""The job of conf.yaml on a simulated copy of its cluster: every rank tells where it is, how it runs and what it has.
+"""Run the job of conf.yaml on a simulated copy of its cluster; every rank reports its node, interpreter and devices.
 
-The cluster is real Ray, one raylet for each node of nodes.yaml; accelerators and robots need not exist. An interpreter
-must: conf.yaml names one that is on the a800 nodes, and here a virtual environment is made that takes its place.
+The cluster is real Ray with one raylet per node of nodes.yaml; accelerators and robots need not exist. The interpreter
+must exist: a new virtual environment replaces the one that conf.yaml names for the a800 nodes.
 """
 
 import os
@@ -26,7 +26,7 @@ class Reporter(Worker):
 
 
 def other_interpreter(folder):
-    """Make an interpreter of its own, which finds the packages of this one."""
+    """Create an interpreter that finds the packages of this one."""
     venv.create(folder, symlinks=True)
     (packages,) = Path(folder).glob("lib/python*/site-packages")
     lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use rankplan_core::{Code, Pool, ProcessRank, RankMap, Table, place, place_map};
+use rankplan_core::{Code, Pool, ProcessRank, RankMap, Rule, Table, apply, place};
 use rankplan_fuzz::{Machines, Place};
 
 /// `resources[:processes]`.
@@ -84,7 +84,7 @@ fuzz_target!(|input: (Machines, Vec<Shape>)| {
     }
     match (found, expected(&parts, &places)) {
         (Ok((map, table)), Ok(held)) => {
-            check_map(&map, &text, &pool, &table, &held);
+            check_map(&map, &pool, &table, &held);
             check_table(&table, &places, &held);
         }
         (_, wanted) => assert_eq!(found_codes, wanted.err(), "{text} on {places:?}"),
@@ -156,11 +156,11 @@ fn expected(parts: &[Part], places: &[Place]) -> Result<Vec<Vec<u32>>, BTreeSet<
     if faults.is_empty() { Ok(held) } else { Err(faults) }
 }
 
-fn check_map(map: &RankMap, text: &str, pool: &Pool, table: &Table, held: &[Vec<u32>]) {
+fn check_map(map: &RankMap, pool: &Pool, table: &Table, held: &[Vec<u32>]) {
     assert_eq!(map.world_size() as usize, held.len());
     assert!(map.resources().iter().eq(held.iter().flatten().copied().collect::<BTreeSet<_>>()));
     assert_eq!(RankMap::parse(&map.to_string(), Some(pool.len())).as_ref(), Ok(map));
-    assert_eq!(place_map(map, text, pool).as_ref(), Ok(table));
+    assert_eq!(apply(Rule::Map(map), pool).as_ref(), Ok(table));
 }
 
 fn check_table(table: &Table, places: &[Place], held: &[Vec<u32>]) {

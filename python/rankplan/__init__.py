@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rankplan._core import RankMap, RankSet, error_codes
+from rankplan._core import Chunks, Packed, RankMap, RankSet, error_codes
+from rankplan.component import Component, Parallel
 from rankplan.config.hardware import Franka, HardwareConfig, register_hardware
 from rankplan.config.load import load_config
 from rankplan.errors import (
@@ -35,12 +36,16 @@ from rankplan.placement import (
 from rankplan.plan import Plan
 
 if TYPE_CHECKING:
+    __version__: str
+
     from rankplan.runtime import Cluster as Cluster
     from rankplan.runtime import Worker as Worker
     from rankplan.runtime import WorkerGroup as WorkerGroup
 
 __all__ = [
+    "Chunks",
     "ClusterError",
+    "Component",
     "ComponentPlacement",
     "Diagnostic",
     "FlexiblePlacementStrategy",
@@ -51,7 +56,9 @@ __all__ = [
     "LaunchError",
     "NodePlacementStrategy",
     "NodeSpec",
+    "Packed",
     "PackedPlacementStrategy",
+    "Parallel",
     "Placement",
     "PlacementError",
     "PlacementStrategy",
@@ -72,14 +79,16 @@ Sequence.register(Placements)
 Collection.register(RankSet)
 
 
-def _html(self: Plan | Placements) -> str:
-    """Return what a notebook shows: drawn by a room that plans know nothing of, and that is imported only then."""
+def _html(self: Plan | Component | Placements) -> str:
+    """Return what a notebook shows. Plans do not depend on `render`, which is imported only here."""
     from rankplan.render.notebook import html
 
     return html(self)
 
 
-Plan._repr_html_ = Placements._repr_html_ = _html  # type: ignore[attr-defined]
+_in_notebooks: tuple[Any, ...] = (Plan, Component, Placements)
+for _kind in _in_notebooks:
+    _kind._repr_html_ = _html
 
 # Not in __all__: `from rankplan import *` must not import Ray.
 _RUNTIME = {"Cluster", "Worker", "WorkerGroup"}
@@ -90,4 +99,12 @@ def __getattr__(name: str) -> Any:
         from rankplan import runtime
 
         return getattr(runtime, name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rankplan")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_RUNTIME, "__version__"})

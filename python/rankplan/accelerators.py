@@ -1,6 +1,6 @@
-"""The vendor table: how the accelerators of each type are counted by Ray and shown to a process.
+"""The vendor table: how Ray counts the accelerators of each type, and how a process sees them.
 
-A leaf: a new vendor is a new row here, nothing else in rankplan tells vendors apart.
+A new vendor is a new row here; no other code distinguishes vendors.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from itertools import takewhile
 NO_ACCEL = "NO_ACCEL"
 """The accelerator type of a node, or of a process, without accelerators."""
 
-_NO_ID = re.compile(r"-\d+|\d+-\d+|[A-Za-z]*|.*[\s;].*")  # -1, a range, nothing, NoDevFiles, 0;1
+_NO_ID = re.compile(r"-\d+|\d+-\d+|[A-Za-z]*|.*[\s;].*")  # -1, a range, empty, NoDevFiles, 0;1
 
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
     """One type of accelerator.
 
-    ``maker`` is the name for people. ``resource`` is the name under which Ray counts it, and ``manager`` Ray's class
-    that finds it on a node (``None``: Ray cannot, and a node label says it). ``visibility`` is the variable that lists
-    the devices a process may use, ``hands_off`` the one that tells Ray to leave it alone (``None``: Ray never sets it).
+    ``maker`` is the name of the vendor. ``resource`` is Ray's name of the resource, and ``manager`` Ray's class that
+    detects it on a node (``None``: Ray cannot detect it, a node label states it). ``visibility`` is the variable that
+    lists the devices of a process, and ``hands_off`` the one that tells Ray not to set it (``None``: Ray never does).
 
-    ``prefix`` stands before each id in ``visibility``. ``bounds`` are further variables that a process of so many
-    devices needs. ``rivals`` are other variables that narrow what a process sees, or change what an id means, each with
-    a pattern of the values that do so even where ``visibility`` is set.
+    ``prefix`` precedes each id in ``visibility``. ``bounds`` are the further variables that a process needs, by its
+    number of devices. ``rivals`` are other variables that hide devices or change the meaning of an id, each with a
+    pattern of the values that do so even if ``visibility`` is set.
     """
 
     accelerator_type: str
@@ -41,20 +41,20 @@ class Vendor:
 
     @property
     def variables(self) -> set[str]:
-        """Every variable that has a say in which of these devices a process sees."""
+        """Every variable that affects which of these devices a process sees."""
         beside = {name for variables in self.bounds.values() for name in variables}
         return {self.visibility, *([self.hands_off] if self.hands_off else []), *beside, *self.rivals}
 
     def showing(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the variables with which a process sees these devices, in this order, and Ray keeps its hands off."""
+        """Return the variables that show these devices to a process, in this order, and that Ray does not change."""
         listed = [self.prefix + name.removeprefix(self.prefix) for name in ids]
         hands_off = {self.hands_off: "1"} if self.hands_off else {}
         return {self.visibility: ",".join(listed), **hands_off, **self.bounds.get(len(listed), {})}
 
     def shown(self, environment: Mapping[str, str]) -> tuple[str, ...] | None:
-        """Return the ids that a process with this environment sees, in its order; ``None`` when it sees all there are.
+        """Return the ids that a process with this environment sees, in order; ``None`` if it sees all devices.
 
-        What cannot be an id ends the list, as it does for the vendors' own libraries.
+        The list ends at the first invalid id, as in the vendors' own libraries.
         """
         if self.visibility not in environment:
             return None
@@ -62,7 +62,7 @@ class Vendor:
         return tuple(dict.fromkeys(takewhile(lambda part: not _NO_ID.fullmatch(part), parts)))
 
     def disturbed(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of this environment that take the place of ``visibility``, or spoil what it says."""
+        """Return the variables of this environment that override or distort ``visibility``."""
         here = {name: environment[name] for name in self.rivals if name in environment}
         if self.visibility not in environment:
             return here
@@ -82,7 +82,7 @@ VENDORS: tuple[Vendor, ...] = (
         "AMDGPUAcceleratorManager",
         "HIP_VISIBLE_DEVICES",
         _NOSET + "HIP_VISIBLE_DEVICES",
-        # HIP counts within what ROCR leaves; it reads CUDA's where its own is not set. The last one is OpenCL's.
+        # HIP counts within the devices of ROCR and falls back to CUDA's variable. The last one is OpenCL's.
         rivals=dict.fromkeys(["ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"], _ANY),
     ),
     Vendor(
@@ -92,7 +92,7 @@ VENDORS: tuple[Vendor, ...] = (
         "IntelGPUAcceleratorManager",
         "ZE_AFFINITY_MASK",
         _NOSET + "ZE_AFFINITY_MASK",
-        # SYCL counts within what the mask leaves; level_zero:gpu, say, chooses a backend and no device
+        # SYCL counts within the devices of the mask; a value such as level_zero:gpu selects only a backend
         rivals={"ONEAPI_DEVICE_SELECTOR": r".*\d.*"},
     ),
     Vendor(
@@ -130,12 +130,12 @@ VENDORS: tuple[Vendor, ...] = (
         "TPUAcceleratorManager",
         "TPU_VISIBLE_CHIPS",
         _NOSET + "TPU_VISIBLE_CHIPS",
-        # as Ray does it: libtpu has to be told the shape of a part of a host, and that it stands alone
+        # As in Ray: libtpu needs the shape of a part of a host, and that the part is independent.
         bounds={
             1: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
             2: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,2,1", "TPU_HOST_BOUNDS": "1,1,1"},
         },
-        # with the second one Ray counts parts of chips, which cannot be shown one by one
+        # With the second one, Ray counts parts of chips, which a process cannot see one by one.
         rivals=dict.fromkeys(["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"], _ANY),
     ),
     Vendor("RBLN", "Rebellions", "RBLN", "RBLNAcceleratorManager", "RBLN_DEVICES", _NOSET + "RBLN_RT_VISIBLE_DEVICES"),
@@ -170,14 +170,14 @@ VENDORS: tuple[Vendor, ...] = (
 _BY_TYPE = {row.accelerator_type: row for row in VENDORS}
 
 TYPES = (*_BY_TYPE, NO_ACCEL)
-"""Every accelerator type, that of no accelerators too."""
+"""Every accelerator type, including `NO_ACCEL`."""
 
 VARIABLES = frozenset(name for row in VENDORS for name in row.variables)
-"""Every variable that has a say in which accelerators a process sees, whoever made them."""
+"""Every variable that affects which accelerators of any vendor a process sees."""
 
 
 def vendor(accelerator_type: str) -> Vendor | None:
-    """Return the row of a type, or ``None`` for ``NO_ACCEL``; an unknown type is a ``ValueError``."""
+    """Return the row of a type, or ``None`` for ``NO_ACCEL``. Raises ``ValueError`` for an unknown type."""
     if accelerator_type == NO_ACCEL:
         return None
     try:

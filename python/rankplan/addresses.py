@@ -1,4 +1,4 @@
-"""Addresses in an order that people expect: as numbers where they are numbers, else as names in natural order."""
+"""The order of addresses: by number if they are numbers, else as names in natural order."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Key: TypeAlias = tuple[int, int, Name, str]
 def address_key(address: str) -> Key:
     """Return a sort key: IPv4 by number, then IPv6 by number, then anything else as a name in natural order.
 
-    Brackets around an IPv6 address do not count, and an IPv4 address that is mapped into IPv6 is that IPv4 address.
-    Two texts have the same key only if they are the same address. No name is looked up.
+    Ignores brackets around an IPv6 address, and reads an IPv4 address mapped into IPv6 as IPv4. Two texts have the same
+    key only if they are the same address. Does not look up names.
     """
     try:
-        # In a tenth of the time that ipaddress takes: this is what a large cluster has thousands of.
+        # Ten times as fast as ipaddress: a large cluster has thousands of these.
         return (4, int.from_bytes(socket.inet_pton(socket.AF_INET, address), "big"), (), "")
     except (OSError, ValueError):
         pass
@@ -32,5 +32,5 @@ def address_key(address: str) -> Key:
 
 
 def natural(name: str) -> Name:
-    """Return a sort key in which node9 comes before node10."""
+    """Return a sort key that puts node9 before node10."""
     return tuple((text, int(digits or -1)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name))

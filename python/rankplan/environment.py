@@ -1,4 +1,4 @@
-"""The environment of one rank, from its row of the plan. Pure: nothing is read, nothing is set."""
+"""The environment of one rank, from its row of the plan. Pure: reads and sets no variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rankplan.accelerators import VARIABLES, vendor
 
 if TYPE_CHECKING:
-    from rankplan.placement import Placement
+    from rankplan._core import Placement
 
 RANK_VARIABLES = (
     "RANK",
@@ -24,21 +24,24 @@ RANK_VARIABLES = (
 MASTER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 
 RESERVED_VARIABLES = frozenset({*RANK_VARIABLES, *MASTER_VARIABLES, *VARIABLES})
-"""What the plan decides, ranks and devices: the ``env_vars`` of a node group may set any variable but these."""
+"""Variables that the plan sets (ranks and devices); the ``env_vars`` of a node group may set any other."""
+
+NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
+"""Set one of them on every node before ``ray start``; the first one set on a node counts."""
 
 REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-"""What stands in a value for another variable: ``$NAME`` (the first group) or ``${NAME}`` (the second)."""
+"""A reference to another variable in a value: ``$NAME`` (group 1) or ``${NAME}`` (group 2)."""
 
 _READ_AT_START = ("LD_", "PYTHON", "MALLOC_")
 
 
 def planned_environment(placement: Placement) -> dict[str, str]:
-    """Return what the plan says about a rank: its ranks and its devices.
+    """Return the variables that the plan sets for a rank: its ranks and its devices.
 
-    ``LOCAL_RANK`` is always the index, among the visible devices, of the process's own first one, so that
-    ``set_device(LOCAL_RANK)`` is right: isolated it is 0, in a ``LOCAL_WORLD_SIZE`` of 1. A process without
-    accelerators of its own has its place among the component's processes on the node. The vendor's visibility variable
-    lists the node's own ids; another tells Ray not to rewrite it.
+    ``LOCAL_RANK`` is the index, among the visible devices, of the first device of the process, so that
+    ``set_device(LOCAL_RANK)`` is right. If isolated, it is 0 and ``LOCAL_WORLD_SIZE`` is 1. For a process without
+    accelerators of its own, it is the index among the processes of the component on the node. The visibility variable
+    of the vendor lists the node's own ids; a second variable tells Ray not to change it.
     """
     local_rank, local_world_size = placement.local_rank, placement.local_world_size
     if placement.num_accelerators and placement.isolate_accelerator:
@@ -65,10 +68,10 @@ def planned_environment(placement: Placement) -> dict[str, str]:
 def rank_environment(
     placement: Placement, *, master_addr: str, master_port: int, env_vars: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the whole environment of a rank: its node group's part, the plan's, and the rendezvous of its component.
+    """Return the whole environment of a rank: variables of its node group, of the plan, and of the rendezvous.
 
-    ``env_vars`` come from the node group; where both say something, the plan wins (a config that tries is refused
-    long before). ``master_addr`` is the address of rank 0's node and ``master_port`` a free port there.
+    ``env_vars`` are those of the node group; the plan overrides them (a config with such a variable is rejected
+    earlier). ``master_addr`` is the address of rank 0's node and ``master_port`` a free port there.
     """
     return {
         **env_vars,
@@ -79,9 +82,10 @@ def rank_environment(
 
 
 def expanded(env_vars: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with ``$NAME`` and ``${NAME}`` in them replaced, as Ray does it.
+    """Return the variables with ``$NAME`` and ``${NAME}`` replaced as Ray does it.
 
-    They stand for variables of ``environment`` or for earlier ones; ``${NAME}`` for nothing where there is none.
+    A reference takes its value from ``environment`` or an earlier variable. If NAME is unset, ``${NAME}`` is empty and
+    ``$NAME`` is kept.
     """
     known, result = dict(environment), {}
 
@@ -94,5 +98,5 @@ def expanded(env_vars: Mapping[str, str], environment: Mapping[str, str]) -> dic
 
 
 def start_variables(env_vars: Mapping[str, str]) -> dict[str, str]:
-    """Return those that must be there when the process starts: the loader, libc and the interpreter read them once."""
+    """Return the variables that the loader, libc or the interpreter read only when the process starts."""
     return {name: value for name, value in env_vars.items() if name.startswith(_READ_AT_START)}

@@ -1,6 +1,6 @@
-"""The exceptions of rankplan, and the diagnostic that a refused config is made of.
+"""The exceptions of rankplan, and the diagnostics in them.
 
-A leaf: nothing of rankplan is imported here but the renderer of the core, and that only when a text is asked for.
+A leaf: it imports only the renderer of the core, and only to render.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A part of the text that a diagnostic points at: characters ``start`` to ``end`` (exclusive), and a word on it."""
+    """A part of a diagnostic's text, characters ``start`` to ``end`` (exclusive), with a short comment."""
 
     start: int
     end: int
@@ -22,10 +22,9 @@ class Label:
 class Diagnostic:
     """One fault: what was found, what is allowed, what to write instead, and where.
 
-    ``labels`` are places in ``text``, the first one is the place of the fault. ``line`` and ``column`` count from 1 and
-    are those of that first place in ``file``; ``source`` is the line of the file, and ``offset`` the column (from 0) in
-    it at which ``text`` starts. For a config that did not come from a file these are ``None``, and ``offset`` is 0. A
-    ``warning`` refuses nothing.
+    ``labels`` are parts of ``text``; the first is the location of the fault. ``line`` and ``column`` (from 1) locate it
+    in ``file``; ``source`` is that line, and ``text`` starts at its column ``offset`` (from 0). For a config that does
+    not come from a file, these are ``None`` and ``offset`` is 0. A ``warning`` does not reject the config.
     """
 
     code: str
@@ -47,7 +46,7 @@ class Diagnostic:
         return (self.labels[0].start, self.labels[0].end) if self.labels else None
 
     def render(self, color: bool = False) -> str:
-        """Return the fault as text: title, place, the line with carets, help."""
+        """Return the fault as text: title, location, the line with carets, help."""
         from rankplan import _core
 
         return _core.render(self, color)
@@ -69,10 +68,10 @@ class RankplanError(Exception):
 
 
 class PlacementError(RankplanError, ValueError, AssertionError):
-    """A placement, config, inventory or plan was refused; ``diagnostics`` holds every fault that was found.
+    """A placement, config, inventory or plan is rejected; ``diagnostics`` has every fault.
 
     The other attributes (``code``, ``message``, ``help``, ``span``, ``text``, ``path``, ``file``, ``line``,
-    ``column``) are those of the first fault. It is an ``AssertionError`` too, which is what users of RLinf catch.
+    ``column``) are those of the first fault. It is also an ``AssertionError``, which users of RLinf catch.
     """
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
@@ -90,7 +89,7 @@ class PlacementError(RankplanError, ValueError, AssertionError):
         self.column = first.column
 
     def render(self, color: bool = False) -> str:
-        """Return every fault as text, with carets under its place, a blank line between two."""
+        """Return every fault as text, with carets, separated by blank lines."""
         return "\n\n".join(fault.render(color) for fault in self.diagnostics)
 
     def __reduce__(self) -> tuple[type[PlacementError], tuple[tuple[Diagnostic, ...]]]:
@@ -98,7 +97,7 @@ class PlacementError(RankplanError, ValueError, AssertionError):
 
 
 class ResourceOutOfRangeError(PlacementError, IndexError):
-    """A ``PlacementError`` with a rank that does not exist among its faults."""
+    """A ``PlacementError`` that contains the fault ``resource-out-of-range``."""
 
 
 def refusal(diagnostics: Sequence[Diagnostic]) -> PlacementError:
@@ -109,13 +108,13 @@ def refusal(diagnostics: Sequence[Diagnostic]) -> PlacementError:
 
 
 class ClusterError(RankplanError, RuntimeError):
-    """The Ray cluster cannot be used as asked: not reachable, too few nodes, an order that is not unique."""
+    """The Ray cluster cannot be used: it is unreachable, has too few nodes, or their order is ambiguous."""
 
 
 class LaunchError(RankplanError, RuntimeError):
-    """A group did not come up, or did not come up where the plan says; nothing of it is left running.
+    """A group failed to start, or started in other places than planned; none of it keeps running.
 
-    ``component``, ``rank`` (process rank, ``None`` when the whole group is meant) and ``node`` (node rank) say who.
+    ``component``, ``rank`` (process rank, ``None`` for the whole group) and ``node`` (node rank) locate the failure.
     """
 
     def __init__(
@@ -131,9 +130,8 @@ class LaunchError(RankplanError, RuntimeError):
 class WorkerError(RankplanError, RuntimeError):
     """A method failed in a rank, or the rank died.
 
-    ``component``, ``rank`` and ``node`` (node rank) say who; ``remote_traceback`` is the traceback of the worker's own
-    process, or ``None`` when the process is gone. The exception that the method raised is ``__cause__`` where it could
-    be brought over.
+    ``component``, ``rank`` and ``node`` (node rank) locate the failure; ``remote_traceback`` is the traceback in the
+    worker, or ``None`` if its process died. ``__cause__`` is the exception of the method, if it could be unpickled.
     """
 
     def __init__(

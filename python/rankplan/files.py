@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write ``content`` to ``path`` at once: on any failure what was there before is still there, and nothing else is.
+    """Write ``content`` to ``path`` atomically: if writing fails, the previous file is unchanged.
 
-    A link is followed, and who may read the file stays as it was; what is no regular file (a pipe, ``/dev/stdout``) is
-    written to as it is. Raises ``OSError``.
+    Follows a link and keeps the permissions of an existing file. Writes directly to a path that is not a regular file
+    (a pipe, ``/dev/stdout``). Raises ``OSError``.
     """
     data = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():
@@ -30,6 +30,6 @@ def write_whole(path: Path, content: str | bytes) -> None:
         with suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError):
-            # The name of the temporary file would say nothing to the caller.
+            # Name the path of the caller, not the temporary file.
             raise type(error)(error.errno, error.strerror, str(path)) from None
         raise

@@ -1,4 +1,4 @@
-"""What each node of a cluster has, and what the node groups of a config make of it."""
+"""The nodes of a cluster, and the node groups of a config as resources on them."""
 
 from __future__ import annotations
 
@@ -7,63 +7,45 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from rankplan import _core
-from rankplan._core import RankSet
+from rankplan._core import CLUSTER, MAX_LOCAL, MAX_NODES, NODE, RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
-from rankplan.config.faults import diagnostics, fault
+from rankplan.config.faults import KeyPath, diagnostics, fault
 from rankplan.config.hardware import HardwareConfig
-from rankplan.config.load import load_config, placed
-from rankplan.config.models import (
-    CLUSTER,
-    MOST_NODES,
-    NODE,
-    ClusterSection,
-    Count,
-    Model,
-    NodeGroup,
-    Ranks,
-    as_int,
-)
-from rankplan.config.section import Reading, not_a_mapping, read_section
-from rankplan.errors import Diagnostic, PlacementError, refusal
+from rankplan.config.load import load_config
+from rankplan.config.models import ClusterSection, Count, Model, NodeGroup, Ranks
+from rankplan.config.reader import Reader, not_a_mapping
+from rankplan.config.section import Reading, read_section
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
-from rankplan.words import counted, did_you_mean, nearest
+from rankplan.words import as_int, counted, did_you_mean, nearest, shown
 
 if TYPE_CHECKING:
     from rankplan._core import Placement
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSpec:
-    """What one node has: how many accelerators, and their ``accelerator_ids``, the node's own, by local index."""
-
-    rank: int
-    accelerators: int
-    accelerator_type: str
-    accelerator_model: str | None
-    accelerator_ids: tuple[str, ...]
-    ip: str | None
-    hostname: str | None
-    labels: Mapping[str, str] = field(default_factory=dict)
+_NULLABLE = {"accelerator_type", "accelerator_model", "accelerator_ids", "ip", "hostname"}
 
 
-class NodeEntry(Model):
-    """Nodes that have the same; an entry of an inventory file."""
+class NodeSpec(Model):
+    """One node, or several equal ones: their ranks, accelerators and names.
+
+    The same record serves an entry of an inventory file, a probed node and the core. ``accelerator_type`` and
+    ``accelerator_ids`` (the node's own ids, by local index) always have a value; `states` tells whether it was given.
+    """
 
     ranks: Ranks
-    accelerators: Count = Field(default=0, ge=0, le=65536)
-    accelerator_type: str | None = None
+    accelerators: Count = Field(default=0, ge=0, le=MAX_LOCAL)
+    accelerator_type: str = NO_ACCEL
     accelerator_model: str | None = None
-    accelerator_ids: tuple[str, ...] | None = None
+    accelerator_ids: tuple[str, ...] = ()
     ip: str | None = None
     hostname: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
@@ -76,55 +58,84 @@ class NodeEntry(Model):
         ids = [str(item) if isinstance(item, int) and not isinstance(item, bool) else item for item in value]
         for item in ids:
             if isinstance(item, str) and (not item or "," in item or not item.isprintable()):
-                message = f"{item!r} is not the id of an accelerator"
-                raise fault("invalid-value", message, "write ids such as 0 or GPU-5c89; a comma separates them")
+                message = f"{item!r} is not an accelerator id"
+                raise fault("invalid-value", message, "write ids such as 0 or GPU-5c89, without commas")
         return ids
 
     @field_validator("accelerator_type")
     @classmethod
-    def _known_type(cls, value: str | None) -> str | None:
-        if value is not None and value not in TYPES:
-            raise fault("invalid-value", f"accelerator_type `{value}` is not known", did_you_mean(value, TYPES))
+    def _known_type(cls, value: str) -> str:
+        if value not in TYPES:
+            raise fault("invalid-value", f"unknown accelerator_type `{value}`", did_you_mean(value, TYPES))
         return value
 
     @model_validator(mode="before")
     @classmethod
-    def _count_of_ids(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and isinstance(value.get("accelerator_ids"), (list, tuple)):
-            return {"accelerators": len(value["accelerator_ids"]), **value}
-        return value
+    def _without_nulls(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        given = value
+        if any(value.get(key, ...) is None for key in _NULLABLE):
+            given = {key: item for key, item in value.items() if item is not None or key not in _NULLABLE}
+        if isinstance(given.get("accelerator_ids"), (list, tuple)):
+            return {"accelerators": len(given["accelerator_ids"]), **given}
+        return given
 
     @model_validator(mode="after")
-    def _consistent(self) -> NodeEntry:
-        ids = self.accelerator_ids
-        if ids is not None and len(ids) != self.accelerators:
-            message = f"{self.accelerators} accelerators, but {len(ids)} accelerator_ids"
-            raise fault("invalid-inventory", message, "give one id an accelerator, or leave `accelerators` out")
-        if ids is not None and (twice := [item for item, count in Counter(ids).items() if count > 1]):
-            message = f"accelerator id {twice[0]} is given twice for one node"
-            raise fault("invalid-inventory", message, "give each accelerator its own id")
-        if self.accelerators and self.accelerator_type == NO_ACCEL:
-            message = f"{self.accelerators} accelerators of type {NO_ACCEL}"
-            raise fault("invalid-inventory", message, "give their type, e.g. NV_GPU, or no accelerators")
+    def _filled_in(self) -> NodeSpec:
+        ids, stated = self.accelerator_ids, self.states("accelerator_ids")
+        if stated and len(ids) != self.accelerators:
+            message = f"{self.accelerators} accelerators, but {counted(len(ids), 'accelerator id')}"
+            raise fault("invalid-inventory", message, "list one id per accelerator, or remove `accelerators`")
+        if len(set(ids)) < len(ids):
+            twice = next(item for item, count in Counter(ids).items() if count > 1)
+            message = f"accelerator id {twice} is listed twice for one node"
+            raise fault("invalid-inventory", message, "list each accelerator once")
+        if self.accelerators and self.states("accelerator_type") and self.accelerator_type == NO_ACCEL:
+            message = f"{counted(self.accelerators, 'accelerator')} of type {NO_ACCEL}"
+            raise fault("invalid-inventory", message, "write their type, e.g. NV_GPU, or remove the accelerators")
+        # Set past the frozen model, so that the fields do not count as stated.
+        if not self.accelerators:
+            self.__dict__["accelerator_type"] = NO_ACCEL
+        elif self.accelerator_type == NO_ACCEL:
+            self.__dict__["accelerator_type"] = "NV_GPU"
+        if not stated:
+            self.__dict__["accelerator_ids"] = tuple(str(index) for index in range(self.accelerators))
         return self
 
-    @property
-    def type(self) -> str:
-        """The accelerator type; ``NV_GPU`` where accelerators have none, ``NO_ACCEL`` without accelerators."""
-        return (self.accelerator_type or "NV_GPU") if self.accelerators else NO_ACCEL
+    def states(self, field: str) -> bool:
+        """Return whether the source of the record gave this field."""
+        return field in self.model_fields_set
 
     @property
-    def ids(self) -> tuple[str, ...]:
-        """The node's own ids: the local indices, if none were given."""
-        return self.accelerator_ids or tuple(str(index) for index in range(self.accelerators))
+    def rank(self) -> int:
+        """The node rank; of several equal nodes, that of the first."""
+        return self.ranks[0]
+
+    @property
+    def name(self) -> str:
+        """The hostname, else the address, else ``node-3``."""
+        return self.hostname or self.ip or f"node-{self.rank}"
+
+    def at(self, ranks: RankSet) -> NodeSpec:
+        """Return the same record for other node ranks."""
+        return self.model_copy(update={"ranks": ranks})
 
     def described(self) -> dict[str, Any]:
-        """Return the entry as plain values, without what says nothing."""
-        return {key: value for key, value in self.model_dump(mode="json").items() if value not in (None, {}, 0)}
+        """Return what was stated as plain values, as in an inventory file."""
+        plain = self.model_dump(mode="json", exclude_unset=True)
+        return {key: value for key, value in plain.items() if value not in (None, {}, 0, [])}
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Everything but the node ranks, as a hashable value."""
+        labels = frozenset(self.labels.items())
+        facts = (self.accelerator_type, self.accelerator_model, self.accelerator_ids)
+        return *facts, self.ip, self.hostname, labels
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text in quotes wherever some reader could take it for a number."""
+    """Quotes text that some YAML reader could take for a number."""
 
 
 def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -135,18 +146,19 @@ def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _quoted)
 
 
-class _File(BaseModel):
-    nodes: list[NodeEntry] = Field(min_length=1)
+_NODES = TypeAdapter[list[NodeSpec]](Annotated[list[NodeSpec], Field(min_length=1)])
 
 
 class Inventory:
-    """What each node of a cluster has; with `with_config`, also what its node groups are.
+    """The nodes of a cluster and, after `with_config`, its node groups.
 
-    Inventories are values: they never change, compare equal when they say the same, and pickle.
+    Inventories are values: immutable, equal if they describe the same nodes and groups, and picklable.
+    Raises `PlacementError` (``invalid-inventory``) unless the node ranks of ``nodes`` are 0 to n-1, each once.
     """
 
-    def __init__(self, entries: Sequence[NodeEntry], section: ClusterSection | None = None) -> None:
-        self._entries = tuple(entries)
+    def __init__(self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None) -> None:
+        self._entries = tuple(nodes)
+        self.core = _core.Inventory(self._entries)
         self._section = section
         self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
         self._configured: Inventory | None = None
@@ -162,17 +174,17 @@ class Inventory:
         accelerator_type: str | None = None,
         accelerator_model: str | None = None,
     ) -> Inventory:
-        """Return an inventory of ``num_nodes`` equal nodes with ``accelerators`` each, ``NV_GPU`` without a type.
+        """Return an inventory of ``num_nodes`` equal nodes with ``accelerators`` each (default type ``NV_GPU``).
 
-        Raises `PlacementError` for a number that cannot be, and for a type that is not known.
+        Raises `PlacementError` for an invalid number or an unknown type.
         """
         count, each = as_int(num_nodes), as_int(accelerators)
-        if count is None or not 0 < count <= MOST_NODES:
-            message = f"{num_nodes!r} is not a number of nodes"
-            raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number of 1 to {MOST_NODES:,}")])
+        if count is None or not 0 < count <= MAX_NODES:
+            message = f"{shown(num_nodes)} is not a number of nodes"
+            raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number from 1 to {MAX_NODES:,}")])
         if each is None:
-            message = f"{accelerators!r} is not a number of accelerators"
-            raise PlacementError([Diagnostic("invalid-value", message, "use a whole number, 0 for none")])
+            message = f"{shown(accelerators)} is not a number of accelerators"
+            raise PlacementError([Diagnostic("invalid-value", message, "use a whole number; 0 means none")])
         kind = {"accelerator_type": accelerator_type, "accelerator_model": accelerator_model}
         entry = {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each, **kind}
         return cls.from_dict({"nodes": [entry]})
@@ -181,11 +193,14 @@ class Inventory:
     def of_size(cls, text: str) -> Inventory:
         """Return the inventory of a size such as ``2x8``: 2 equal nodes with 8 accelerators each.
 
-        Raises `PlacementError` for a text that is no size.
+        Raises `PlacementError` for any other text.
         """
         size = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,6})", text.strip(), re.ASCII)
         if size is None:
-            message, help = f"{text!r} is not nodes x accelerators", "write 2x8 for 2 nodes with 8 accelerators each"
+            message, help = (
+                f"{shown(text)} is not nodes x accelerators",
+                "write 2x8 for 2 nodes with 8 accelerators each",
+            )
             raise PlacementError([Diagnostic("invalid-value", message, help)])
         return cls.uniform(int(size[1]), int(size[2]))
 
@@ -199,35 +214,31 @@ class Inventory:
         """
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
+        reader = Reader(content)
         if "nodes" not in content:
-            help = "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
-            if (near := nearest("nodes", map(str, content))) is not None:
-                help = f"rename `{near}` to `nodes`"
-            elif "rankplan" in content or "cluster" in content:
-                help = f"this is a {'saved plan' if 'rankplan' in content else 'config'} and no inventory: {help}"
-            raise refusal([placed(content, (), Diagnostic("missing-key", "the inventory has no `nodes`", help))])
+            reader.add((), Diagnostic("missing-key", "the inventory has no `nodes`", _no_nodes(content)))
+            raise reader.refusal()
+        path: KeyPath = ("nodes",)
         try:
-            entries = _File.model_validate({"nodes": content["nodes"]}).nodes
-            inventory = cls(entries)
-            inventory.core  # noqa: B018 (built here so that a contradiction is shown here)
+            return cls(_NODES.validate_python(content["nodes"]))
         except ValidationError as error:
-            found = diagnostics(error, {"": NodeEntry})
-            raise refusal([placed(content, path, diagnostic) for path, diagnostic in found]) from None
+            for place, diagnostic in diagnostics(error, {"": NodeSpec}, path):
+                reader.add(place, diagnostic)
         except PlacementError as error:
-            raise refusal([placed(content, ("nodes",), diagnostic) for diagnostic in error.diagnostics]) from None
-        return inventory
+            reader.add_all(path, error)
+        raise reader.refusal()
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> Inventory:
-        """Read an inventory file. Raises `PlacementError` with places in it, ``OSError`` when it cannot be read."""
+        """Read an inventory file. Raises `PlacementError` with its faults, ``OSError`` if the file cannot be read."""
         return cls.from_dict(load_config(path))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `from_dict` reads. Node groups are not part of it."""
+        """Return the mapping that `from_dict` reads, without node groups."""
         return {"nodes": [entry.described() for entry in self._entries]}
 
     def to_yaml(self, path: str | os.PathLike[str]) -> None:
-        """Write an inventory file, whole or not at all. Raises ``OSError`` when it cannot be written."""
+        """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
         write_whole(Path(path), yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False))
 
     @property
@@ -235,54 +246,36 @@ class Inventory:
         """Number of nodes."""
         return self.core.num_nodes
 
-    @cached_property
-    def core(self) -> _core.Inventory:
-        """The compiled core's view of it."""
-        return _core.Inventory([(entry.ranks, entry.type, list(entry.ids)) for entry in self._entries])
-
-    @cached_property
-    def first_accelerators(self) -> list[int]:
-        """Of each node, the index of its first accelerator among those of the cluster; and at the end, their number."""
-        counts = [0] * (self.num_nodes + 1)
-        for entry in self._entries:
-            for rank in entry.ranks:
-                counts[rank + 1] = entry.accelerators
-        return list(accumulate(counts))
-
     def node(self, rank: int) -> NodeSpec:
-        """Return what the node of this rank has; ``IndexError`` when there is no such node."""
+        """Return the node of this rank. Raises ``IndexError`` for an unknown rank."""
         if rank not in range(self.num_nodes):
-            raise IndexError(f"there is no node {rank}; the node ranks are {RankSet(range(self.num_nodes))}")
+            raise IndexError(f"unknown node {rank}; the node ranks are {RankSet(range(self.num_nodes))}")
         _, entry = self._ranges[bisect_right(self._ranges, rank, key=lambda found: found[0]) - 1]
-        kind = (entry.accelerators, entry.type, entry.accelerator_model, entry.ids)
-        return NodeSpec(rank, *kind, entry.ip, entry.hostname, dict(entry.labels))
+        return entry.at(RankSet([rank]))
 
     @cached_property
-    def _ranges(self) -> list[tuple[int, NodeEntry]]:
-        """First node of each stretch of equal nodes, ascending, and what they have."""
+    def _ranges(self) -> list[tuple[int, NodeSpec]]:
+        """The first rank of each range of equal nodes, ascending, and their record."""
         starts = [(first, entry) for entry in self._entries for first, _ in entry.ranks.ranges]
         return sorted(starts, key=lambda found: found[0])
 
     def stretches(self) -> Iterator[tuple[range, NodeSpec]]:
-        """Yield the nodes, those that were described together in one range, with what the first of them has."""
+        """Yield each range of equal nodes, ascending, with their record."""
         firsts = [first for first, _ in self._ranges]
-        for first, end in zip(firsts, [*firsts[1:], self.num_nodes], strict=True):
-            yield range(first, end), self.node(first)
+        for (first, entry), end in zip(self._ranges, [*firsts[1:], self.num_nodes], strict=True):
+            yield range(first, end), entry
 
     @property
     def section(self) -> ClusterSection | None:
-        """The cluster section whose node groups it knows, without its components."""
+        """The cluster section that defines its node groups, without components; ``None`` before `with_config`."""
         return self._section
 
-    def with_config(self, cluster_section: Mapping[str, Any] | ClusterSection) -> Inventory:
-        """Return the first ``num_nodes`` of its nodes, with the node groups of a cluster section.
+    def with_config(self, cluster_section: Mapping[str, Any] | ClusterSection | Reading) -> Inventory:
+        """Return its first ``num_nodes`` nodes with the node groups of a cluster section.
 
-        Raises `PlacementError` for a faulty section, and when it wants more nodes than there are.
+        Raises `PlacementError` for an invalid section, or one that needs more nodes.
         """
-        if isinstance(cluster_section, ClusterSection):
-            reading = Reading(cluster_section)
-        else:
-            reading = read_section(cluster_section)
+        reading = read_section(cluster_section).fork()
         configured, too_few = self.configured(reading.section)
         if too_few is not None:
             reading.add(("num_nodes",), too_few)
@@ -290,35 +283,41 @@ class Inventory:
         return configured
 
     def configured(self, section: ClusterSection) -> tuple[Inventory, Diagnostic | None]:
-        """Return the inventory with the section's node groups; or itself, and the fault, when it has too few nodes."""
-        here, wanted = self.num_nodes, section.num_nodes
-        if wanted > here:
-            message = f"num_nodes is {wanted}, but the cluster has {counted(here, 'node')}"
-            help = f"set num_nodes to {here} or less, or use a larger cluster"
+        """Return the inventory with the section's node groups; or itself and the fault if it has too few nodes."""
+        present, wanted = self.num_nodes, section.num_nodes
+        if wanted > present:
+            message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
+            help = f"set num_nodes to {present} or less, or use a larger cluster"
             return self, Diagnostic("too-few-nodes", message, help)
-        entries: Sequence[NodeEntry] = self._entries
-        if wanted < here:
-            kept = RankSet(f"0-{wanted - 1}")
-            cut = [entry.model_copy(update={"ranks": entry.ranks & kept}) for entry in self._entries]
-            entries = [entry for entry in cut if entry.ranks]
         section = section.model_copy(update={"component_placement": {}})
-        # Asked again for the same section, which every strategy does, it need not be resolved again.
+        if wanted == present and section == self._section:
+            return self, None
+        # Every strategy of a config asks for the same section.
         last = self._configured
         if last is None or last.section != section:
+            entries: Sequence[NodeSpec] = self._entries
+            if wanted < present:
+                kept = RankSet(f"0-{wanted - 1}")
+                cut = [entry.at(entry.ranks & kept) for entry in self._entries]
+                entries = [entry for entry in cut if entry.ranks]
             self._configured = last = Inventory(entries, section)
         return last, None
 
+    def without_groups(self) -> Inventory:
+        """Return the same nodes without node groups."""
+        return self if self._section is None else Inventory(self._entries)
+
     def group(self, label: str) -> NodeGroup | None:
-        """Return the configured node group of this label, or ``None``; reserved groups are not configured."""
+        """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""
         return self._groups.get(label)
 
     @property
     def group_labels(self) -> list[str]:
-        """Labels that can be selected, the reserved ones first."""
+        """All labels, the reserved ones first."""
         return [CLUSTER, NODE, *(group.label for group in (self._section.node_groups if self._section else ()))]
 
     def pool(self, labels: tuple[str, ...], by_node: bool = False) -> _core.Pool:
-        """Return the resources of these node groups, group after group; whole nodes when ``by_node``.
+        """Return the resources of these node groups, group after group; with ``by_node`` each node is one resource.
 
         Raises `PlacementError`: ``unknown-node-group``, ``overlapping-groups``.
         """
@@ -340,11 +339,13 @@ class Inventory:
     def _unknown(self, label: str) -> Diagnostic:
         help = did_you_mean(label, self.group_labels, "the groups are")
         if not label:
-            return Diagnostic("unknown-node-group", "a node group has no name", f"write one between the commas; {help}")
-        return Diagnostic("unknown-node-group", f"node group `{label}` is not there", help)
+            return Diagnostic(
+                "unknown-node-group", "a node group is empty", f"write a label between the commas; {help}"
+            )
+        return Diagnostic("unknown-node-group", f"unknown node group `{label}`", help)
 
     def environment(self, node_rank: int, node_group_label: str) -> tuple[dict[str, str], str | None]:
-        """Return the variables and the interpreter (or ``None``) that a node group gives to processes on a node.
+        """Return the variables and the interpreter (or ``None``) of a node group for processes on a node.
 
         Raises `PlacementError` (``unknown-node-group``).
         """
@@ -354,7 +355,7 @@ class Inventory:
         return group.environment(node_rank) if group else ({}, None)
 
     def hardware(self, placement: Placement) -> list[HardwareConfig]:
-        """Return the configs of a process's robots, in the order of its ``local_hardware_ranks``; else nothing."""
+        """Return the hardware configs of a process, in the order of its ``local_hardware_ranks``; empty without any."""
         group = self.group(placement.node_group_label)
         if group is None or group.hardware is None or placement.resource_type != group.hardware.type:
             return []
@@ -369,24 +370,35 @@ class Inventory:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventory):
             return NotImplemented
-        return self._nodes() == other._nodes() and self._section == other._section
+        return self is other or (self._nodes == other._nodes and self._section == other._section)
 
+    @cached_property
     def _nodes(self) -> dict[tuple[Any, ...], RankSet]:
-        """What there is, however it was written: each kind of node, and which nodes are of it."""
+        """The node ranks of each kind of node, however the entries were split."""
         nodes: dict[tuple[Any, ...], RankSet] = {}
         for entry in self._entries:
-            labels = frozenset(entry.labels.items())
-            kind = (entry.type, entry.accelerator_model, entry.ids, entry.ip, entry.hostname, labels)
-            nodes[kind] = nodes.get(kind, RankSet()) | entry.ranks
+            nodes[entry.kind] = nodes.get(entry.kind, RankSet()) | entry.ranks
         return nodes
 
     def __hash__(self) -> int:
         return hash(self.num_nodes)
 
-    def __reduce__(self) -> tuple[type[Inventory], tuple[tuple[NodeEntry, ...], ClusterSection | None]]:
+    def __reduce__(self) -> tuple[type[Inventory], tuple[tuple[NodeSpec, ...], ClusterSection | None]]:
         return type(self), (self._entries, self._section)
 
     def __repr__(self) -> str:
-        kinds = ", ".join(f"{entry.ranks}: {entry.accelerators} {entry.type}" for entry in self._entries[:4])
+        kinds = ", ".join(
+            f"{entry.ranks}: {entry.accelerators} {entry.accelerator_type}" for entry in self._entries[:4]
+        )
         more = ", ..." if len(self._entries) > 4 else ""
-        return f"<Inventory of {self.num_nodes} nodes: {kinds}{more}>"
+        return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
+
+
+def _no_nodes(content: Mapping[str, Any]) -> str:
+    """Return the help for an inventory without ``nodes``."""
+    help = "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
+    if (near := nearest("nodes", map(str, content))) is not None:
+        return f"rename `{near}` to `nodes`"
+    if "rankplan" in content or "cluster" in content:
+        return f"this is a {'saved plan' if 'rankplan' in content else 'config'}, not an inventory: {help}"
+    return help

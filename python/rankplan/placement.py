@@ -1,19 +1,21 @@
-"""The strategies, and `ComponentPlacement`: from a config and an inventory to rows."""
+"""RLinf's names for rules and components: the strategies, and `ComponentPlacement`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from rankplan._core import Packed, Placement, Placements, Pool, RankMap
+from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placement, Placements, RankMap
+from rankplan.component import Component, Rule
 from rankplan.config.faults import KeyPath
-from rankplan.config.models import CLUSTER, LARGEST_RANK, NODE, ClusterSection, ComponentEntry, as_int, component_names
+from rankplan.config.models import ComponentEntry, component_names
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
-from rankplan.words import did_you_mean
+from rankplan.words import as_int, counted, did_you_mean, shown
 
 __all__ = [
     "ComponentPlacement",
@@ -28,14 +30,14 @@ __all__ = [
 
 
 class HasInventory(Protocol):
-    """A live cluster: something that knows an inventory."""
+    """Any object with an ``inventory``, such as a live `Cluster`: strategies place on it."""
 
     @property
     def inventory(self) -> Inventory: ...
 
 
 def inventory_of(cluster: Inventory | HasInventory) -> Inventory:
-    """Return the inventory itself, or that of a live cluster; ``TypeError`` for anything else."""
+    """Return an inventory itself, or the inventory of a live cluster. Raises ``TypeError`` for anything else."""
     inventory = cluster if isinstance(cluster, Inventory) else getattr(cluster, "inventory", None)
     if not isinstance(inventory, Inventory):
         raise TypeError(f"{type(cluster).__name__} is neither a rankplan.Inventory nor a rankplan.Cluster")
@@ -43,21 +45,23 @@ def inventory_of(cluster: Inventory | HasInventory) -> Inventory:
 
 
 class PlacementStrategy:
-    """Which resources each process of a component uses. Never changes; asked twice, it gives equal answers."""
+    """The rule of a component with its node groups. Immutable: repeated calls return equal placements.
 
-    __slots__ = ("_labels", "_rule", "_section", "_text")
+    A strategy from a config carries the component that it was checked as, and places again only on another inventory.
+    """
 
-    def __init__(
-        self, rule: RankMap | Packed, labels: tuple[str, ...], text: str = "", section: ClusterSection | None = None
-    ) -> None:
+    __slots__ = ("_component", "_labels", "_rule")
+
+    _by_node = False
+
+    def __init__(self, rule: Rule, labels: tuple[str, ...], component: Component | None = None) -> None:
         self._rule = rule
         self._labels = labels
-        self._text = text
-        self._section = section
+        self._component = component
 
     @property
     def node_group_label(self) -> str:
-        """Labels of the node groups that resource ranks are counted in, with commas between."""
+        """Labels of the node groups that count the resource ranks, separated by commas."""
         return ",".join(self._labels)
 
     @property
@@ -71,66 +75,66 @@ class PlacementStrategy:
         return list(self._rule.resources)
 
     def get_placement(self, cluster: Inventory | HasInventory, isolate_accelerator: bool = True) -> Placements:
-        """Return where each process runs on this cluster, one row a process, in rank order.
+        """Return the rows on this cluster, one per process in rank order.
 
-        ``isolate_accelerator``: each process sees its own accelerators only; otherwise all of its node. Raises
-        `PlacementError` when a resource is not there, or a process would need two nodes or two types of hardware, and
-        ``TypeError`` for what is no cluster.
+        With ``isolate_accelerator`` each process sees its own accelerators only, else all of its node. Raises
+        `PlacementError` if a resource does not exist or a process would need two nodes or two types of hardware,
+        ``TypeError`` if ``cluster`` is neither an inventory nor a cluster.
         """
-        pool = self._pool(self.inventory_on(cluster))
-        if isinstance(self._rule, Packed):
-            return pool.place_packed(self._rule, isolate_accelerator)
-        return pool.place_map(self._rule, self._text, isolate_accelerator)
+        return self.component("", cluster, isolate_accelerator).rows
+
+    def component(self, name: str, cluster: Inventory | HasInventory, isolate_accelerator: bool = True) -> Component:
+        """Return a component with the strategy's rule, under this name; see `get_placement`."""
+        inventory, placed = self.inventory_on(cluster), self._component
+        if placed is not None and placed.inventory == inventory:
+            return replace(placed, name=name, rows=placed.rows.isolated(isolate_accelerator))
+        if not self._by_node:
+            inventory.pool(self._labels).require_hardware()
+        return Component.place(name, inventory, self._labels, self._rule, isolate_accelerator, self._by_node)
 
     def inventory_on(self, cluster: Inventory | HasInventory) -> Inventory:
-        """Return what this cluster has, with the node groups of the config that the strategy came from, if any.
+        """Return the inventory of a cluster, with the node groups of the strategy's config, if it comes from one.
 
-        It was checked with them: they are meant, whatever others are called. Raises `PlacementError` when the cluster
-        is too small for them.
+        The config's groups override same-named groups of the cluster. Raises `PlacementError` if the cluster is too
+        small for them.
         """
         inventory = inventory_of(cluster)
-        if self._section is None or inventory.section == self._section:
+        if self._component is None or self._component.inventory.section is None:
             return inventory
-        return inventory.with_config(self._section)
-
-    def _pool(self, inventory: Inventory) -> Pool:
-        pool = inventory.pool(self._labels)
-        pool.require_hardware()
-        return pool
+        return inventory.with_config(self._component.inventory.section)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PlacementStrategy):
             return NotImplemented
-        mine, others = (self._rule, self._labels, self._section), (other._rule, other._labels, other._section)
-        return type(self) is type(other) and mine == others
+        return type(self) is type(other) and self._key() == other._key()
+
+    def _key(self) -> tuple[Any, ...]:
+        return self._rule, self._labels, self._component and self._component.inventory.section
 
     def __hash__(self) -> int:
         return hash((type(self), self._labels, self.world_size))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self._rule, self._labels, self._text, self._section)
+        return _restored, (type(self), self._rule, self._labels, self._component)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.world_size} processes in '{self.node_group_label}'>"
+        size = counted(self.world_size, "process", "processes")
+        return f"<{type(self).__name__} of {size} in '{self.node_group_label}'>"
 
 
-def _restore(
-    kind: type[PlacementStrategy],
-    rule: RankMap | Packed,
-    labels: tuple[str, ...],
-    text: str,
-    section: ClusterSection | None,
+def _restored(
+    kind: type[PlacementStrategy], rule: Rule, labels: tuple[str, ...], component: Component | None
 ) -> PlacementStrategy:
     strategy = kind.__new__(kind)
-    PlacementStrategy.__init__(strategy, rule, labels, text, section)
+    PlacementStrategy.__init__(strategy, rule, labels, component)
     return strategy
 
 
 class FlexiblePlacementStrategy(PlacementStrategy):
     """Process ``i`` uses the resources ``hardware_ranks_list[i]``.
 
-    Ranks inside a process are sorted, and processes by their first rank; the caller's lists are left alone. Two
-    processes may name the same resource: they share it.
+    Ranks within a process are sorted, and processes by their first rank; the caller's lists do not change. Two
+    processes may share a resource.
     """
 
     __slots__ = ()
@@ -138,15 +142,15 @@ class FlexiblePlacementStrategy(PlacementStrategy):
     def __init__(
         self, hardware_ranks_list: Iterable[Iterable[int]], node_group_label: str | Sequence[str] | None = None
     ) -> None:
-        """``node_group_label``: one label, several (a list, or with commas), or ``None`` for all nodes of the cluster.
+        """``node_group_label``: one label, several (a list, or separated by commas), or ``None`` for all nodes.
 
-        Raises `PlacementError` for an empty list, a rank twice in one process, or what is not a rank.
+        Raises `PlacementError` for an empty list, a rank twice in one process, or a value that is not a rank.
         """
         try:
             given = iter(hardware_ranks_list)
         except TypeError:
-            message = f"hardware_ranks_list is {hardware_ranks_list!r}; it must be a list of lists of ranks"
-            help = "give one list of ints a process"
+            message = f"hardware_ranks_list is {shown(hardware_ranks_list)}; it must be a list of lists of ranks"
+            help = "pass one list of ints per process"
             raise PlacementError([Diagnostic("invalid-value", message, help)]) from None
         lists = [_ranks(ranks, f"hardware_ranks_list[{index}]") for index, ranks in enumerate(given)]
         super().__init__(RankMap.from_lists(lists), _labels(node_group_label, CLUSTER))
@@ -157,29 +161,40 @@ class NodePlacementStrategy(PlacementStrategy):
 
     __slots__ = ()
 
-    def __init__(self, node_ranks: Iterable[int], node_group_label: str | Sequence[str] | None = None) -> None:
-        """``node_ranks`` count the nodes of the group; in the default group ``node`` they are those of the cluster.
+    _by_node = True
+    _rule: RankMap
 
-        Raises `PlacementError` for an empty list, or what is not a rank.
+    def __init__(self, node_ranks: Iterable[int], node_group_label: str | Sequence[str] | None = None) -> None:
+        """``node_ranks`` count the nodes of the group; the default group ``node`` has all nodes of the cluster.
+
+        Raises `PlacementError` for an empty list or a value that is not a rank.
         """
         ranks = _ranks(node_ranks, "node_ranks")
         if not ranks:
             raise PlacementError([Diagnostic("empty-placement", "node_ranks is empty", "name at least one node rank")])
         super().__init__(RankMap.from_lists([[rank] for rank in ranks]), _labels(node_group_label, NODE))
 
-    def _pool(self, inventory: Inventory) -> Pool:
-        return inventory.pool(self._labels, by_node=True)
+    @property
+    def node_ranks(self) -> list[int]:
+        """The node rank of each process, counted in the node group."""
+        return [
+            resources[index * len(resources) // len(processes)]
+            for resources, processes in self._rule.segments
+            for index in range(len(processes))
+        ]
 
 
 class PackedPlacementStrategy(PlacementStrategy):
-    """Resources from ``start_hardware_rank`` to ``end_hardware_rank``, ``num_hardware_per_process`` for each process.
+    """Resources ``start_hardware_rank`` to ``end_hardware_rank``, ``num_hardware_per_process`` per process.
 
     Windows of ``num_hardware_per_process * stride`` consecutive resources hold ``stride`` processes; process ``j`` of a
-    window takes every ``stride``-th resource from its ``j``-th on. With stride 2 and two for each, 0-7 become
+    window takes every ``stride``-th resource, starting with its ``j``-th. With stride 2 and two per process, 0-7 become
     0,2 | 1,3 | 4,6 | 5,7.
     """
 
     __slots__ = ()
+
+    _rule: Packed
 
     def __init__(
         self,
@@ -189,9 +204,9 @@ class PackedPlacementStrategy(PlacementStrategy):
         stride: int = 1,
         node_group: str | Sequence[str] | None = None,
     ) -> None:
-        """``node_group``: one label, several (a list, or with commas), or ``None`` for all nodes of the cluster.
+        """``node_group``: one label, several (a list, or separated by commas), or ``None`` for all nodes.
 
-        Raises `PlacementError` when the windows do not fill the range, or for what is not a rank.
+        Raises `PlacementError` if the windows do not fill the range, or for a value that is not a rank.
         """
         first = _rank(start_hardware_rank, "start_hardware_rank")
         last = _rank(end_hardware_rank, "end_hardware_rank")
@@ -199,22 +214,41 @@ class PackedPlacementStrategy(PlacementStrategy):
         rule = Packed(first, last, each, _rank(stride, "stride", least=1))
         super().__init__(rule, _labels(node_group, CLUSTER))
 
+    @property
+    def start_hardware_rank(self) -> int:
+        """The first resource rank."""
+        return self._rule.start
+
+    @property
+    def end_hardware_rank(self) -> int:
+        """The last resource rank."""
+        return self._rule.end
+
+    @property
+    def num_hardware_per_process(self) -> int:
+        """The number of resources per process."""
+        return self._rule.per_process
+
+    @property
+    def stride(self) -> int:
+        """The distance between two resources of a process."""
+        return self._rule.stride
+
 
 class ComponentPlacement:
     """The checked placement of every component of a config.
 
-    ``config`` is a mapping that has ``cluster`` (a dict, an OmegaConf object, what `load_config` returns), or the path
-    of a YAML file. ``cluster`` is an `Inventory` or a live `Cluster`. Raises `PlacementError` with every fault of the
-    config, in the order of the file; ``OSError`` when the file cannot be read, ``TypeError`` for any other cluster.
+    ``config`` is a mapping with a ``cluster`` section (a dict, an OmegaConf object, the result of `load_config`) or the
+    path of a YAML file. ``cluster`` is an `Inventory` or a live `Cluster`. Raises `PlacementError` with every fault of
+    the config in the order of the file; ``OSError`` if the file cannot be read; ``TypeError`` for any other cluster.
     """
 
-    def __init__(self, config: Config, cluster: Inventory | HasInventory) -> None:
-        reading = read_config(config)
+    def __init__(self, config: Config | Reading, cluster: Inventory | HasInventory) -> None:
+        reading = read_config(config).fork()
         self._inventory, too_few = inventory_of(cluster).configured(reading.section)
         if too_few is not None:
             reading.add(("num_nodes",), too_few)
-        self._strategies: dict[str, PlacementStrategy] = {}
-        self._placements: dict[str, Placements] = {}
+        self._placements: dict[str, PlacementStrategy] = {}  # RLinf's name, which its subclasses write to
         seen: set[str] = set()
         for key in reading.keys:
             for name in component_names(key):
@@ -234,40 +268,46 @@ class ComponentPlacement:
         try:
             pool = self._inventory.pool(entry.node_group)
         except PlacementError as error:
-            _note(reading, (*path, "node_group"), error)
+            reading.add_all((*path, "node_group"), error)
             _check_text(key, entry, reading)
             return
         try:
-            rank_map, placements = pool.place(entry.placement)
+            rule, rows = pool.place(entry.placement)
         except PlacementError as error:
-            _note(reading, (*path, "placement"), error)
+            _add(reading, (*path, "placement"), error)
             return
         names = component_names(key)
+        component = Component(names[0], self._inventory, entry.node_group, rule, rows)
         kind = NodePlacementStrategy if pool.by_node else FlexiblePlacementStrategy
-        strategy = _restore(kind, rank_map, entry.node_group, entry.placement, self._inventory.section)
-        self._strategies.update(dict.fromkeys(names, strategy))
-        self._placements.update(dict.fromkeys(names, placements))
+        strategy = _restored(kind, rule, entry.node_group, component)
+        self._placements |= dict.fromkeys(names, strategy)
 
     @property
     def components(self) -> list[str]:
         """Names of the components, in the order of the config."""
-        return list(self._strategies)
+        return list(self._placements)
 
     @property
     def inventory(self) -> Inventory:
-        """The nodes that the config uses, and its node groups."""
+        """The nodes of the config and its node groups."""
         return self._inventory
 
     def get_strategy(self, component: str) -> PlacementStrategy:
-        """Return the strategy of a component; components written together share one object.
+        """Return the strategy of a component; components of one key share the object.
 
-        Raises `PlacementError` (``unknown-component``) when there is no such component.
+        Raises `PlacementError` (``unknown-component``) for an unknown component.
         """
-        if component not in self._strategies:
-            message = f"component `{component}` is not in component_placement"
+        if component not in self._placements:
             help = did_you_mean(str(component), self.components, "the components are")
+            message = f"unknown component `{component}`"
             raise PlacementError([Diagnostic("unknown-component", message, help or "the config places no component")])
-        return self._strategies[component]
+        return self._placements[component]
+
+    def with_strategy(self, component: str, strategy: PlacementStrategy) -> Self:
+        """Return a copy in which this component, known or new, has another strategy."""
+        other = copy(self)
+        other._placements = {**self._placements, component: strategy}
+        return other
 
     def get_world_size(self, component: str) -> int:
         """Return the number of processes of a component. Raises like `get_strategy`."""
@@ -278,9 +318,9 @@ class ComponentPlacement:
         return self.get_strategy(component).hardware_ranks
 
     def plan(self, isolate_accelerator: bool = True) -> Plan:
-        """Return the placements of all components; see `PlacementStrategy.get_placement` for the argument."""
-        rows = {name: placements.isolated(isolate_accelerator) for name, placements in self._placements.items()}
-        return Plan(self._inventory, rows)
+        """Return the plan of all components; see `PlacementStrategy.get_placement` for the argument."""
+        placed = (one.component(name, self._inventory, isolate_accelerator) for name, one in self._placements.items())
+        return Plan(self._inventory, placed)
 
     def __repr__(self) -> str:
         return f"<ComponentPlacement of {self.plan()!r}>"
@@ -288,7 +328,7 @@ class ComponentPlacement:
 
 def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:
     if not name:
-        message = f"`{key}` names a component without a name"
+        message = f"`{key}` contains an empty component name"
         return Diagnostic("empty-name", message, "write a name between the commas, e.g. actor")
     if name in seen:
         return Diagnostic("duplicate-component", f"component `{name}` is placed twice", "give each component one rule")
@@ -296,18 +336,19 @@ def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:
 
 
 def _check_text(key: str, entry: ComponentEntry, reading: Reading) -> None:
-    """Find what is wrong with a placement whose resources are not known."""
+    """Check a placement without knowing its resources."""
     try:
         RankMap.parse(entry.placement)
     except PlacementError as error:
         known = [diagnostic for diagnostic in error.diagnostics if diagnostic.code != "no-resources"]
         if known:
-            _note(reading, ("component_placement", key, "placement"), PlacementError(known))
+            _add(reading, ("component_placement", key, "placement"), PlacementError(known))
 
 
-def _note(reading: Reading, path: KeyPath, error: PlacementError) -> None:
+def _add(reading: Reading, path: KeyPath, error: PlacementError) -> None:
+    """Record the faults of a placement; an int may be YAML 1.1's reading of a text such as ``1:0``."""
     for diagnostic in error.diagnostics:
-        number = int(diagnostic.text or 0) if path[1] in reading.numbers and reading.document is None else 0
+        number = int(diagnostic.text or 0) if reading.is_number(str(path[1])) else 0
         if diagnostic.code == "resource-out-of-range" and number >= 60:
             hint = f"{number} may be YAML 1.1's reading of {number // 60}:{number % 60}; quote it"
             diagnostic = replace(diagnostic, help=f"{diagnostic.help}; {hint}")
@@ -319,15 +360,15 @@ def _labels(labels: str | Sequence[str] | None, default: str) -> tuple[str, ...]
         return (default,)
     if isinstance(labels, str):
         return tuple(label.strip() for label in labels.split(",")) if "," in labels else (labels,)
-    # As in RLinf, an empty list selects what is selected without the argument.
+    # As in RLinf, an empty list selects the default group.
     return tuple(str(label) for label in labels) or (default,)
 
 
 def _rank(value: Any, name: str, least: int = 0) -> int:
     rank = as_int(value)
-    if rank is None or not least <= rank <= LARGEST_RANK:
-        message = f"{name} is {value!r}; it must be a whole number of {least} or more"
-        raise PlacementError([Diagnostic("invalid-value", message, f"use {least} to {LARGEST_RANK}")])
+    if rank is None or not least <= rank <= MAX_RANK:
+        message = f"{name} is {shown(value)}; it must be a whole number of {least} or more"
+        raise PlacementError([Diagnostic("invalid-value", message, f"use {least} to {MAX_RANK}")])
     return rank
 
 
@@ -335,19 +376,19 @@ def _ranks(values: Iterable[int], name: str) -> list[int]:
     try:
         found = iter(values)
     except TypeError:
-        message = f"{name} is {values!r}; it must be a list of ranks"
-        raise PlacementError([Diagnostic("invalid-value", message, "give a list of ints")]) from None
+        message = f"{name} is {shown(values)}; it must be a list of ranks"
+        raise PlacementError([Diagnostic("invalid-value", message, "pass a list of ints")]) from None
     return [_rank(value, f"{name}[{index}]") for index, value in enumerate(found)]
 
 
 def parse_placement(text: str | int, num_resources: int | None = None) -> RankMap:
-    """Read and check a placement text (or an int, the one-rank range) by itself.
+    """Read and check a placement text (or an int, a one-rank range) without an inventory.
 
-    ``num_resources`` bounds the ranks and is what ``all`` means; without it bounds are not checked and ``all`` is
-    refused. Raises `PlacementError` with every fault.
+    ``num_resources`` bounds the ranks and defines ``all``; without it bounds are not checked and ``all`` is rejected.
+    Raises `PlacementError` with every fault.
     """
     bound = None if num_resources is None else _rank(num_resources, "num_resources")
     if not isinstance(text, str) and as_int(text) is None:
-        message, help = f"{text!r} is not a placement", "write text such as 0-7, 0-1:0-3 or all"
+        message, help = f"the placement is {shown(text)}; it must be text", "write text such as 0-7, 0-1:0-3 or all"
         raise PlacementError([Diagnostic("invalid-value", message, help)])
     return RankMap.parse(text if isinstance(text, str) else str(_rank(text, "the placement")), bound)

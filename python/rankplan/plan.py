@@ -1,36 +1,34 @@
-"""The plan: the placements of all components over one inventory."""
+"""The plan: the components of a job over one inventory."""
 
 from __future__ import annotations
 
-import json
 import os
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations, islice, zip_longest
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
-from rankplan._core import Placement, Placements, RankSet
-from rankplan.config.models import ACCELERATOR, WHOLE_NODE, ClusterSection
-from rankplan.errors import Diagnostic, PlacementError
-from rankplan.files import write_whole
+from rankplan import plan_file
+from rankplan._core import ACCELERATOR, Placement, RankSet
+from rankplan.component import Component, Visibility, fitted
+from rankplan.config.models import ClusterSection
+from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.inventory import Inventory
-from rankplan.occupancy import NodeKind, node_kinds, runs
-from rankplan.words import did_you_mean
+from rankplan.occupancy import NodeKind, node_kinds
+from rankplan.words import counted, did_you_mean
 
-FORMAT = 1
-"""Version of the file format; a reader refuses those it does not know."""
+SHARE_UNIT = 10_000
+"""Shares are added up in ten-thousandths, Ray's own unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A process that is elsewhere in the other plan, sees other devices, or is placed through another node group.
+    """A process that runs elsewhere, sees other devices or uses another node group in the other plan.
 
-    Without ``before`` it appeared, without ``after`` it went.
+    ``before`` is ``None`` if it appeared, ``after`` is ``None`` if it went.
     """
 
     component: str
@@ -41,7 +39,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """What changes from one plan to another; false when nothing does."""
+    """The changes from one plan to another; false if there are none."""
 
     moved: tuple[Move, ...]
     appeared: tuple[Move, ...]
@@ -58,8 +56,8 @@ class PlanDiff:
 class Sharing:
     """Which components use the same accelerators.
 
-    ``kind`` is ``collocated`` when all components use the same ones, ``disaggregated`` when no two have one in common,
-    else ``hybrid``. ``pairs`` has, for any two components that share, what they share: local indices by node rank.
+    ``kind`` is ``collocated`` if all components use the same accelerators, ``disaggregated`` if no two share any, else
+    ``hybrid``. ``pairs`` maps two components to the accelerators that they share: local indices by node rank.
     Components without accelerators do not count.
     """
 
@@ -72,31 +70,35 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Oversubscription:
-    """Accelerators that more than one process uses each, the same number of the same components.
+    """Accelerators that are each used by more than one process.
 
-    ``processes`` is how many of each component; ``accelerators`` are local indices by node rank.
+    ``processes`` is the number of processes of each component on each of them; ``accelerators`` are local indices by
+    node rank.
     """
 
     processes: dict[str, int]
     accelerators: dict[int, RankSet]
 
 
-class Plan(Mapping[str, Placements]):
-    """Where every process of every component runs: a mapping from component to `Placements`, and the inventory.
+class Plan(Mapping[str, Component]):
+    """Where every process of every component runs: a mapping from names to `Component`, over one inventory.
 
-    Raises ``ValueError`` for a slice of a component's rows.
+    Raises ``ValueError`` for components over different inventories, or two with one name.
     """
 
-    def __init__(self, inventory: Inventory, components: Mapping[str, Placements]) -> None:
+    def __init__(self, inventory: Inventory, components: Iterable[Component]) -> None:
         self._inventory = inventory
-        self._components = dict(components)
-        for name, rows in self._components.items():
-            if not rows.whole:
-                raise ValueError(f"component {name!r}: a plan has all rows of a component, and this is a slice of them")
+        self._components: dict[str, Component] = {}
+        for component in components:
+            if component.inventory is not inventory and component.inventory != inventory:
+                raise ValueError(f"component {component.name!r} is placed on another inventory")
+            if component.name in self._components:
+                raise ValueError(f"two components are named {component.name!r}")
+            self._components[component.name] = component
 
     @property
     def inventory(self) -> Inventory:
-        """The nodes of the plan, and its node groups."""
+        """The nodes of the plan and its node groups."""
         return self._inventory
 
     @property
@@ -104,12 +106,17 @@ class Plan(Mapping[str, Placements]):
         """Names of the components."""
         return list(self._components)
 
-    def __getitem__(self, component: str) -> Placements:
+    @property
+    def section(self) -> ClusterSection | None:
+        """The cluster section with the node groups, if the plan comes from one."""
+        return self._inventory.section
+
+    def __getitem__(self, component: str) -> Component:
         try:
             return self._components[component]
         except KeyError:
             help = did_you_mean(str(component), self._components, "the components are")
-            raise KeyError(f"component {component!r} is not in the plan; {help}") from None
+            raise KeyError(f"unknown component {component!r}; {help}") from None
 
     def __contains__(self, component: object) -> bool:
         return component in self._components
@@ -130,19 +137,54 @@ class Plan(Mapping[str, Placements]):
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {len(rows)}" for name, rows in islice(self._components.items(), 8))
         sizes += f" and {len(self) - 8} more" if len(self) > 8 else ""
-        return f"<Plan of {sizes or 'nothing'} on {self._inventory.num_nodes} nodes>"
+        return f"<Plan of {sizes or 'nothing'} on {counted(self._inventory.num_nodes, 'node')}>"
+
+    def on(self, inventory: Inventory) -> Plan:
+        """Apply the rule of every component to another inventory and return the new plan.
+
+        Raises `PlacementError` with every fault.
+        """
+        if self.section is not None:
+            inventory = inventory.with_config(self.section)
+        faults: list[Diagnostic] = []
+        components = []
+        for component in self.values():
+            try:
+                components.append(component.on(inventory))
+            except PlacementError as error:
+                faults += (replace(one, path=component.name) for one in error.diagnostics)
+        if faults:
+            raise refusal(faults)
+        return Plan(inventory, components)
+
+    def fitted(self, cluster: Inventory) -> Plan:
+        """Return the plan in the same places of a cluster that it fits, with that cluster's accelerator ids.
+
+        Each used node must have the same type and number of accelerators, and the ids, hostname and address that the
+        plan states. Raises `PlacementError` (``plan-mismatch``) node by node otherwise.
+        """
+        components = fitted(list(self.values()), cluster)
+        return Plan(components[0].inventory if components else cluster, components)
+
+    def with_visibility(self, visibility: Visibility) -> Plan:
+        """Return the plan with another visibility of every component."""
+        return Plan(self._inventory, [component.with_visibility(visibility) for component in self.values()])
+
+    def only(self, *names: str) -> Plan:
+        """Return the plan of these components. Raises ``KeyError`` for an unknown one."""
+        return Plan(self._inventory, [self[name] for name in names])
 
     def idle(self) -> dict[int, RankSet]:
         """Return the accelerators that no component uses: local indices by node rank."""
         used = RankSet()
-        for rows in self._components.values():
-            used = used | rows.accelerators()
+        for component in self.values():
+            used = used | component.rows.accelerators()
         return self._inventory.core.by_node(self._inventory.core.accelerators() - used)
 
     def sharing(self) -> Sharing:
         """Return which components use the same accelerators."""
-        used = {name: devices for name, rows in self._components.items() if (devices := rows.accelerators())}
-        # Many components use the same accelerators: what two of them share is found once for all such pairs.
+        used = {name: devices for name, one in self.items() if (devices := one.rows.accelerators())}
+        # Many pairs of components share the same accelerators, which are looked up once.
         shared: dict[tuple[RankSet, RankSet], dict[int, RankSet]] = {}
         pairs = {}
         for first, second in combinations(used, 2):
@@ -156,12 +198,13 @@ class Plan(Mapping[str, Placements]):
         return Sharing("collocated" if len(set(used.values())) == 1 else "hybrid", pairs)
 
     def oversubscribed(self) -> list[Oversubscription]:
-        """Return the accelerators that more than one process uses, by who these are, in the order of the nodes."""
+        """Return the accelerators that more than one process uses, by the components of these, in node order."""
         crowds: dict[tuple[tuple[str, int], ...], dict[int, RankSet]] = {}
         for kind in self.node_kinds:
             users: dict[int, Counter[str]] = {}
             for stay in kind.stays:
-                for index in chain.from_iterable(stay.devices) if stay.resource == ACCELERATOR else ():
+                pattern = stay.pattern
+                for index in chain.from_iterable(pattern.devices) if pattern.resource_type == ACCELERATOR else ():
                     users.setdefault(index, Counter())[stay.component] += 1
             here: dict[tuple[tuple[str, int], ...], list[int]] = {}
             for index in sorted(users):
@@ -171,9 +214,39 @@ class Plan(Mapping[str, Placements]):
                 crowds.setdefault(crowd, {}).update(dict.fromkeys(kind.nodes, RankSet(indices)))
         return [Oversubscription(dict(crowd), dict(sorted(where.items()))) for crowd, where in crowds.items()]
 
+    def check_shares(self) -> None:
+        """Raise `PlacementError` (``share-overflow``) if the shares of an accelerator add up to more than 1."""
+        crowds: dict[tuple[str, ...], dict[int, list[int]]] = {}
+        for kind in self.node_kinds:
+            users: dict[int, dict[str, int]] = {}
+            for stay in kind.stays:
+                share = self[stay.component].share
+                if share is not None and stay.pattern.resource_type == ACCELERATOR:
+                    for index in chain.from_iterable(stay.pattern.devices):
+                        users.setdefault(index, {})[stay.component] = round(share * SHARE_UNIT)
+            for index, shares in sorted(users.items()):
+                if sum(shares.values()) > SHARE_UNIT:
+                    here = crowds.setdefault(tuple(shares), {})
+                    for node in kind.nodes:
+                        here.setdefault(node, []).append(index)
+        if crowds:
+            raise PlacementError([self._overflow(names, where) for names, where in crowds.items()])
+
+    def _overflow(self, names: tuple[str, ...], where: Mapping[int, list[int]]) -> Diagnostic:
+        node, indices = next(iter(where.items()))
+        shares = " + ".join(f"{name} {self[name].share:g}" for name in names)
+        total = sum(round((self[name].share or 0) * SHARE_UNIT) for name in names) / SHARE_UNIT
+        more = f" and {counted(len(where) - 1, 'more node')}" if len(where) > 1 else ""
+        noun = "accelerator" if len(indices) == 1 else "accelerators"
+        message = (
+            f"{noun} {RankSet(indices)} of node {node}{more}: the shares add up to {total:g} ({shares}); at most 1"
+        )
+        help = "lower the shares, or place the components on different accelerators"
+        return Diagnostic("share-overflow", message, help)
+
     @cached_property
     def node_kinds(self) -> list[NodeKind]:
-        """The nodes by what they have and what runs on them, equal ones together."""
+        """The nodes by hardware and processes, with equal nodes together."""
         return node_kinds(self._inventory, self._components)
 
     def diff(self, other: Plan) -> PlanDiff:
@@ -186,143 +259,32 @@ class Plan(Mapping[str, Placements]):
         return PlanDiff(tuple(moved), tuple(appeared), tuple(went))
 
     def changes(self, other: Plan) -> Iterator[Move]:
-        """Yield what `diff` returns, component after component and in rank order, one process at a time."""
-        for name in dict.fromkeys([*self._components, *other._components]):
-            here, there = self._components.get(name), other._components.get(name)
-            if here == there:
+        """Yield the moves of `diff` component by component, in rank order."""
+        for name in dict.fromkeys([*self, *other]):
+            here, there = self.get(name), other.get(name)
+            if here is not None and there is not None and here.rows == there.rows:
                 continue
             for rank, (old, new) in enumerate(zip_longest(here or (), there or ())):
                 if old is None or new is None or _place(old) != _place(new):
                     yield Move(name, rank, old, new)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan as JSON; the file is there whole or not at all. The same plan always gives the same bytes.
-
-        Raises ``OSError`` when it cannot be written.
-        """
-        section = self._inventory.section
-        content = {
-            "rankplan": FORMAT,
-            "inventory": self._inventory.to_dict(),
-            "cluster": section.model_dump(mode="json") if section else None,
-            "components": {name: _described(rows) for name, rows in self._components.items()},
-        }
-        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
-        write_whole(Path(path), f"{{\n{lines}\n}}\n")
+        """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
+        plan_file.save(Path(path), self._inventory, self.values())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
-        """Read a saved plan; it equals the one that was saved.
+        """Read a saved plan; it equals the plan that was saved.
 
-        Raises `PlacementError` (``invalid-plan``) when the file is not a plan of a known version or contradicts itself,
-        ``OSError`` when it cannot be read.
+        Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason, ``OSError`` if the file cannot be
+        read.
         """
-        file = os.fspath(path)
-        text = Path(file).read_bytes()
-        try:
-            content = json.loads(text)
-            found = content.get("rankplan") if isinstance(content, dict) else None
-            if type(found) is not int or found != FORMAT:
-                message = f"the file is not a plan of version {FORMAT}" + (
-                    f" but of {found!r}" if found is not None else ""
-                )
-                raise _refused(message, file)
-            inventory = Inventory.from_dict(content["inventory"])
-            if content["cluster"] is not None:
-                inventory = inventory.with_config(ClusterSection.model_validate(content["cluster"]))
-            if not all(map(str.isprintable, content["components"])):
-                raise _refused("the name of a component has what cannot be printed", file)
-            rows = {name: _restored(inventory, state) for name, state in content["components"].items()}
-        except JSONDecodeError as error:
-            where = f"line {error.lineno}, column {error.colno}"
-            raise _refused(f"the file is not a plan: its JSON breaks off or is wrong at {where}", file) from None
-        except PlacementError as error:
-            if error.code == "invalid-plan" and error.file:
-                raise
-            raise _refused(error.message, file) from None
-        except KeyError as error:
-            raise _refused(f"the file is not a plan: {error} is missing in its content", file) from None
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
-            raise _refused(f"the file is not a plan: {type(error).__name__} in its content", file) from None
-        return cls(inventory, rows)
+        return cls(*plan_file.load(os.fspath(path)))
 
-    def __reduce__(self) -> tuple[type[Plan], tuple[Inventory, dict[str, Placements]]]:
-        return type(self), (self._inventory, self._components)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._inventory, list(self.values()))
 
 
-def _place(row: Placement) -> tuple[int, list[tuple[int, int]], list[str], str, str]:
+def _place(row: Placement) -> tuple[Any, ...]:
     seen = row.visible_accelerators, row.accelerator_type
     return row.cluster_node_rank, row.devices, *seen, row.node_group_label
-
-
-def _refused(message: str, file: str) -> PlacementError:
-    return PlacementError(
-        [Diagnostic("invalid-plan", message, "make the plan again with `rankplan plan` or Plan.save", file=file)]
-    )
-
-
-def _described(rows: Placements) -> dict[str, Any]:
-    groups, group_starts, nodes, starts, devices, elsewhere = rows.state()
-    columns: dict[str, Any] = {
-        "isolate_accelerator": rows.isolate_accelerator,
-        "node_groups": groups,
-        "group_starts": group_starts,
-        "cluster_node_rank": _numbers("I", nodes),
-        "device_starts": _numbers("I", starts),
-        "devices": _numbers("H", devices),
-    }
-    return {**columns, "elsewhere": elsewhere} if elsewhere else columns
-
-
-def _restored(inventory: Inventory, state: dict[str, Any]) -> Placements:
-    groups = [(label, kind) for label, kind in state["node_groups"]]
-    isolate = state["isolate_accelerator"]
-    counted = inventory.pool(tuple(label for label, _ in groups)).groups
-    # A process by node stands in whichever group it was selected through, whatever that group has.
-    fits = all(kind in (WHOLE_NODE, known) for (_, kind), (_, known) in zip(groups, counted, strict=True))
-    if not isinstance(isolate, bool) or not fits:
-        raise ValueError("a component does not fit the node groups")
-    columns = (
-        groups,
-        [(first, group) for first, group in state["group_starts"]],
-        _bytes("I", state["cluster_node_rank"]),
-        _bytes("I", state["device_starts"]),
-        _bytes("H", state["devices"]),
-        [(device, node) for device, node in state.get("elsewhere", ())],
-    )
-    rows = Placements.from_state(inventory.core, isolate, columns)
-    if fault := _outside(inventory, rows):
-        raise PlacementError([Diagnostic("invalid-plan", fault)])
-    return rows
-
-
-def _outside(inventory: Inventory, rows: Placements) -> str | None:
-    """Return what is wrong between rows and node groups, which the core does not know, if anything."""
-    if not len(rows):
-        return "a component has no processes"
-    configured = [(inventory.group(label), kind) for label, kind in rows.state()[0]]
-    pieces = [dict(group.hardware.counts()) if group and group.hardware else {} for group, _ in configured]
-    for node, _, (index, _, _, held) in runs(rows) if any(group for group, _ in configured) else ():
-        group, kind = configured[index]
-        if group and node not in group.node_ranks:
-            return f"a process is on node {node}, which node group `{group.label}` does not have"
-        if kind not in (ACCELERATOR, WHOLE_NODE) and max(array("H", held)) >= pieces[index].get(node, 0):
-            return f"a process has a {kind} that is not there"
-    return None
-
-
-def _numbers(kind: str, column: bytes) -> list[int]:
-    # Columns are little-endian 32-bit (I) and 16-bit (H) numbers, which is what `array` has on every platform of Ray.
-    return array(kind, column).tolist()
-
-
-def _bytes(kind: str, numbers: list[int]) -> bytes:
-    if not set(map(type, numbers)) <= {int}:
-        raise ValueError("a column holds more than numbers")
-    return array(kind, numbers).tobytes()

@@ -1,23 +1,24 @@
-"""The words that messages share: what is nearly right, and values, paths, nodes and numbers as text."""
+"""Text that messages share: suggestions, values, paths, nodes and numbers."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rankplan._core import RankSet
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Return what is known that the word may be a misspelling of."""
+    """Return the known word that this one may be a misspelling of."""
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=likeness)
     return folded[near[0]] if near else None
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
-    """Return ``did you mean ...?``, or the list of what is known (and its name) where nothing is near."""
+    """Return ``did you mean ...?``, or list the known words after ``what`` if none is near."""
     names = list(known)
     if (near := nearest(word, names)) is not None:
         return f"did you mean `{near}`?"
@@ -26,7 +27,7 @@ def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
 
 
 def path_text(path: Iterable[str | int]) -> str:
-    """Return a path as it is shown: ``cluster.node_groups[0].label``."""
+    """Return a path as messages show it: ``cluster.node_groups[0].label``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -34,7 +35,7 @@ def path_text(path: Iterable[str | int]) -> str:
 
 
 def nodes_text(ranks: RankSet) -> str:
-    """Return nodes as a message names them: ``node 3``, ``nodes 0-3``."""
+    """Return nodes as messages name them: ``node 3``, ``nodes 0-3``."""
     return f"node{'s' if len(ranks) > 1 else ''} {ranks}"
 
 
@@ -43,16 +44,62 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-_KINDS = {str: "a long text", list: "a long list", dict: "a mapping"}
+def printable(text: str) -> str:
+    """Return the text with control characters escaped, so that it stays on its line and colors nothing."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+_LONGEST = 60
+_KINDS = {str: "a long text", int: "a long number", list: "a long list", dict: "a mapping"}
+_BRACKETS = {list: "[]", tuple: "()", dict: "{}"}
+_class_name = type.__dict__["__name__"].__get__  # a metaclass may override the attribute
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message names it: as YAML writes it, or only its kind if it is long."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = repr(value)
-    if len(text) <= 60:
+    """Return a value as messages show it: as YAML writes it, or only its kind if that takes more than 60 characters.
+
+    Works for any value: it never raises, never returns a control character, and stops once the text is too long.
+    """
+    text = ""
+    try:
+        for piece in _pieces(value):
+            text = "".join((text, piece))  # piece may be a subclass of str
+            if len(text) > _LONGEST:
+                break
+        text = printable(text[: _LONGEST + 1])
+    except Exception:
+        text = ""
+    if 0 < len(text) <= _LONGEST:
         return text
-    return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), f"a {type(value).__name__}")
+    kind = type(value)
+    name = printable(_class_name(kind)[:_LONGEST])
+    return next((words for known, words in _KINDS.items() if issubclass(kind, known)), f"a value of type {name}")
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    """Yield the text of a value in pieces; a list that contains itself never ends."""
+    if value is None or isinstance(value, bool):
+        yield "null" if value is None else str(value).lower()
+    elif isinstance(value, str | bytes):
+        yield repr(value[: _LONGEST + 1])
+    elif kind := next((kind for kind in _BRACKETS if isinstance(value, kind)), None):
+        yield _BRACKETS[kind][0]
+        for index, item in enumerate(value):
+            yield ", " if index else ""
+            yield from _pieces(item)
+            if kind is dict:
+                yield ": "
+                yield from _pieces(value[item])
+        yield _BRACKETS[kind][1]
+    else:
+        yield repr(value)
+
+
+def as_int(value: Any) -> int | None:
+    """Return an int of any type (NumPy's too) as a Python int; ``None`` for anything else, booleans included."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

@@ -1,17 +1,20 @@
-//! Which process runs where: segments, or the windows of the packed strategy, to a table.
+//! Which process runs where: a rule and a pool to a table.
 //!
 //! In a segment with `m` resources and `k` processes, both ascending, process `i` gets resources `i*m/k .. (i+1)*m/k` when
-//! `m >= k`, else resource `i / (k/m)`. All resources of a process are on one node and of one kind.
+//! `m >= k`, else resource `i / (k/m)`. All resources of a process are on one node and of one kind; only a chunk may span
+//! nodes.
 
 use crate::check::check;
+use crate::chunks::Chunks;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::fault::{Context, Fault, Faults, Kind, either, too_many_processes};
-use crate::ids::{MAX_PROCESSES, ProcessRank, ResourceRank};
+use crate::fault::{Context, Fault, Faults, Kind};
+use crate::ids::{ProcessRank, ResourceRank};
+use crate::packed::Packed;
+use crate::pool::{Block, Pool, ResourceKind};
 use crate::rank_map::{RankMap, Segment};
 use crate::rank_set::RankRange;
 use crate::syntax::parse;
-use crate::table::Table;
-use crate::topology::{Block, Pool};
+use crate::table::{Row, Table};
 
 /// Read, check and assign a placement.
 ///
@@ -21,23 +24,57 @@ pub fn place(text: &str, pool: &Pool) -> Result<(RankMap, Table), Vec<Diagnostic
     let parts = parse(text).map_err(|fault| vec![fault])?;
     let mut faults = Faults::default();
     let map = check(&parts, Some(pool.len()), &mut faults);
-    let table = assign(&map, pool, &mut faults);
-    if faults.is_empty() { Ok((map, table)) } else { Err(Context { text, pool: Some(pool) }.report(faults)) }
+    let table = segments(&map, pool, &mut faults);
+    if faults.is_empty() {
+        Ok((map.read_from(text), table))
+    } else {
+        Err(Context { text, pool: Some(pool) }.report(faults))
+    }
 }
 
-/// Assign a rank map to resources that it may not have been checked against. `text` is what the map was read from, or
-/// empty.
+/// Which resources each process uses, whatever nodes they are on.
+#[derive(Clone, Copy, Debug)]
+pub enum Rule<'a> {
+    /// The segments of a placement.
+    Map(&'a RankMap),
+    /// The windows of the packed strategy.
+    Packed(&'a Packed),
+    /// Resources in any order.
+    Chunks(&'a Chunks),
+}
+
+/// Apply a rule to resources that it may not have been checked against.
 ///
 /// # Errors
-/// `no-resources`, `resource-out-of-range`, `spans-nodes`, `mixed-hardware`.
-pub fn place_map(map: &RankMap, text: &str, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
-    let context = Context { text, pool: Some(pool) };
+/// `no-resources`, for packed windows also where nodes are counted; `resource-out-of-range`, `spans-nodes`,
+/// `mixed-hardware`, and `duplicate-resource` within a chunk.
+pub fn apply(rule: Rule<'_>, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
+    let context = Context { text: if let Rule::Map(map) = rule { map.text() } else { "" }, pool: Some(pool) };
+    let resources = pool.len();
     if pool.is_empty() {
         return Err(context.refuse(Kind::NoResources));
     }
-    let mut faults: Faults = map.out_of_range(pool.len()).collect();
+    let outside = |range: RankRange| {
+        let kind = Kind::ResourceOutOfRange { range, resources };
+        (range.last() >= resources).then_some(Fault::unplaced(kind))
+    };
+    let mut faults: Faults = match rule {
+        Rule::Map(map) => map.out_of_range(resources).collect(),
+        Rule::Packed(packed) => {
+            pool.require_hardware().map_err(|fault| vec![fault])?;
+            outside(packed.range()).into_iter().collect()
+        }
+        Rule::Chunks(chunks) => {
+            let highest = chunks.ranges().iter().map(|range| range.last()).max();
+            highest.and_then(|rank| outside(RankRange::new(rank, rank)?)).into_iter().collect()
+        }
+    };
     if faults.is_empty() {
-        let table = assign(map, pool, &mut faults);
+        let table = match rule {
+            Rule::Map(map) => segments(map, pool, &mut faults),
+            Rule::Packed(packed) => windows(packed, pool, &mut faults),
+            Rule::Chunks(chunks) => cut(chunks, pool, &mut faults),
+        };
         if faults.is_empty() {
             return Ok(table);
         }
@@ -45,7 +82,38 @@ pub fn place_map(map: &RankMap, text: &str, pool: &Pool) -> Result<Table, Vec<Di
     Err(context.report(faults))
 }
 
-fn assign(map: &RankMap, pool: &Pool, faults: &mut Faults) -> Table {
+/// The resources of these processes in a pool, which need not be the one that they were placed on: those that the pool
+/// counts where it counts hardware, else the node of each process.
+///
+/// # Errors
+/// `resource-out-of-range` when a process has a resource that is not in the pool.
+pub fn ranks_of(table: &Table, processes: impl Iterator<Item = u32>, pool: &Pool) -> Result<Vec<Vec<u32>>, Diagnostic> {
+    let mut blocks = pool.by_place();
+    let rows = processes.filter_map(|rank| table.row(ProcessRank(rank)));
+    let ranks_of = |row: Row<'_>| {
+        let kind = &table.groups()[row.group as usize].kind;
+        let refuse = |what: String| {
+            let message = format!("process {} has {what}, which the selected node groups do not have", row.rank);
+            Diagnostic::new(Code::ResourceOutOfRange, message).help("select node groups that have it")
+        };
+        if pool.by_node() {
+            let node = row.cluster_node_rank;
+            let rank = blocks.rank(&ResourceKind::Node, node, 0).ok_or_else(|| refuse(format!("node {node}")))?;
+            return Ok(vec![rank]);
+        }
+        if *kind == ResourceKind::Node {
+            return Err(refuse(format!("node {} as a whole", row.cluster_node_rank)));
+        }
+        let rank = |(node, index): (_, u16)| {
+            let found = blocks.rank(kind, node, index.into());
+            found.ok_or_else(|| refuse(format!("{} {index} of node {node}", kind.noun(1))))
+        };
+        row.places().map(rank).collect()
+    };
+    rows.map(ranks_of).collect()
+}
+
+fn segments(map: &RankMap, pool: &Pool, faults: &mut Faults) -> Table {
     let devices = map.segments().map(|segment| segment.resources.max(segment.processes) as usize).sum();
     let mut builder = Builder::new(pool, map.world_size(), devices);
     for segment in map.segments() {
@@ -60,52 +128,30 @@ fn assign(map: &RankMap, pool: &Pool, faults: &mut Faults) -> Table {
     builder.table
 }
 
-/// Resources in the order written, cut into consecutive chunks: `per_process` for each process. A chunk may span nodes; the
-/// process runs where its first resource is. Resources may be in several chunks.
-///
-/// # Errors
-/// One fault of each kind: `no-resources`, `invalid-value` for chunks of 0, `not-multiple`, `too-many-processes`,
-/// `resource-out-of-range`, `duplicate-resource` within a chunk, `mixed-hardware`.
-pub fn place_chunks(resources: &[u32], per_process: u32, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
-    let refuse = |code, message: String, help: String| Err(vec![Diagnostic::new(code, message).help(help)]);
-    let count = resources.len() as u64;
-    if pool.is_empty() {
-        return Err(Context { text: "", pool: Some(pool) }.refuse(Kind::NoResources));
-    }
-    if per_process == 0 {
-        return refuse(Code::InvalidValue, "chunks of 0 resources".into(), "use 1 or more".into());
-    }
-    if !count.is_multiple_of(u64::from(per_process)) {
-        let message = format!("{count} resources cannot be cut into chunks of {per_process}");
-        let below = count / u64::from(per_process) * u64::from(per_process);
-        let fewer = if below > 0 { format!("{below} resources, or ") } else { String::new() };
-        let help = format!("name {fewer}{} more", below + u64::from(per_process) - count);
-        return refuse(Code::NotMultiple, message, help);
-    }
-    if count / u64::from(per_process) > u64::from(MAX_PROCESSES) {
-        return Err(vec![too_many_processes(count / u64::from(per_process))]);
-    }
-    let beyond = resources.iter().max().filter(|&&highest| highest >= pool.len());
-    if let Some(range) = beyond.and_then(|&highest| RankRange::new(highest, highest)) {
-        let kind = Kind::ResourceOutOfRange { range, resources: pool.len() };
-        return Err(Context { text: "", pool: Some(pool) }.refuse(kind));
-    }
-    let mut builder = Builder::new(pool, (count / u64::from(per_process)) as u32, resources.len());
+fn windows(packed: &Packed, pool: &Pool, faults: &mut Faults) -> Table {
+    let mut builder = Builder::new(pool, packed.world_size(), packed.range().len() as usize);
     let mut conflicts = Conflicts::default();
-    for (process, chunk) in (0..).zip(resources.chunks_exact(per_process as usize)) {
-        builder.chunk(process, chunk, &mut conflicts);
+    for process in 0..packed.world_size() {
+        builder.process(process, packed.resources_of(process), packed.per_process(), &mut conflicts);
     }
-    let faults = conflicts.mixed_hardware.into_iter().map(Fault::unplaced).collect();
-    let mut diagnostics = Context { text: "", pool: Some(pool) }.report(faults);
-    let repeated = (0..builder.table.len())
-        .filter_map(|rank| builder.table.row(ProcessRank(rank)))
-        .find_map(|row| row.repeats().map(|place| (row.rank, place)));
-    if let Some((process, (node, index))) = repeated {
-        let message = format!("process {process} is given resource {index} of node {node} twice");
-        diagnostics
-            .push(Diagnostic::new(Code::DuplicateResource, message).help("name each resource of a process once"));
+    conflicts.kinds().for_each(|kind| faults.push(Fault::unplaced(kind)));
+    builder.table
+}
+
+fn cut(chunks: &Chunks, pool: &Pool, faults: &mut Faults) -> Table {
+    let (processes, per_process) = (chunks.world_size(), chunks.per_process());
+    let mut builder = Builder::new(pool, processes, processes as usize * per_process as usize);
+    let mut conflicts = Conflicts::default();
+    let mut resources = chunks.ranges().iter().flat_map(|range| range.first()..=range.last());
+    for process in 0..processes {
+        builder.process(process, resources.by_ref().take(per_process as usize), per_process, &mut conflicts);
     }
-    if diagnostics.is_empty() { Ok(builder.table) } else { Err(diagnostics) }
+    let rows = (0..processes).filter_map(|rank| builder.table.row(ProcessRank(rank)));
+    let repeated = rows
+        .map(|row| (row.rank, row.repeats()))
+        .find_map(|(process, place)| place.map(|(node, index)| Kind::RepeatedResource { process, node, index }));
+    conflicts.mixed_hardware.into_iter().chain(repeated).for_each(|kind| faults.push(Fault::unplaced(kind)));
+    builder.table
 }
 
 /// What keeps processes from their resources: the first process that would need two nodes, and the first that would need
@@ -134,85 +180,6 @@ impl Conflicts {
 
     fn kinds(self) -> impl Iterator<Item = Kind> {
         self.spans_nodes.into_iter().chain(self.mixed_hardware)
-    }
-}
-
-/// The packed strategy: windows of `per_process * stride` consecutive resources; process `j` of a window takes every
-/// `stride`-th from its `j`-th on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Packed {
-    range: RankRange,
-    per_process: u32,
-    stride: u32,
-}
-
-impl Packed {
-    /// Resources `start..=end`, `per_process` for each process, `stride` apart.
-    ///
-    /// # Errors
-    /// `invalid-value` for a count of 0, `reversed-range`, `not-multiple` when the windows do not fill the range, or
-    /// `too-many-processes`.
-    pub fn new(start: u32, end: u32, per_process: u32, stride: u32) -> Result<Self, Diagnostic> {
-        if per_process == 0 || stride == 0 {
-            let name = if stride == 0 { "stride" } else { "num_hardware_per_process" };
-            return Err(Diagnostic::new(Code::InvalidValue, format!("{name} is 0")).help("use 1 or more"));
-        }
-        let range = RankRange::new(start, end).ok_or_else(|| crate::syntax::reversed_range(start, end))?;
-        let window = u64::from(per_process) * u64::from(stride);
-        let count = u64::from(range.len());
-        if !count.is_multiple_of(window) {
-            let message =
-                format!("{count} resources cannot be packed in windows of {per_process} x {stride} = {window}");
-            let below = count / window * window;
-            let fits = either([below, below + window]);
-            return Err(Diagnostic::new(Code::NotMultiple, message).help(format!("use {fits} resources")));
-        }
-        let processes = count / u64::from(per_process);
-        if processes > u64::from(MAX_PROCESSES) {
-            return Err(too_many_processes(processes));
-        }
-        Ok(Packed { range, per_process, stride })
-    }
-
-    /// How many processes there are.
-    pub fn world_size(&self) -> u32 {
-        self.range.len() / self.per_process
-    }
-
-    /// What [`Packed::new`] was given.
-    pub fn arguments(&self) -> (u32, u32, u32, u32) {
-        (self.range.first(), self.range.last(), self.per_process, self.stride)
-    }
-
-    /// The resource ranks that are used.
-    pub fn range(&self) -> RankRange {
-        self.range
-    }
-
-    /// Assign the processes to resources.
-    ///
-    /// # Errors
-    /// One fault: `no-resources`, `resource-out-of-range`, `spans-nodes` or `mixed-hardware`.
-    pub fn place(&self, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
-        let refuse = |kind| Context { text: "", pool: Some(pool) }.refuse(kind);
-        let (range, resources) = (self.range, pool.len());
-        if range.last() >= resources {
-            return Err(refuse(if resources == 0 {
-                Kind::NoResources
-            } else {
-                Kind::ResourceOutOfRange { range, resources }
-            }));
-        }
-        let mut builder = Builder::new(pool, self.world_size(), range.len() as usize);
-        let mut conflicts = Conflicts::default();
-        for process in 0..self.world_size() {
-            let (window, position) = (process / self.stride, process % self.stride);
-            let first = range.first() + window * self.per_process * self.stride + position;
-            let resources = (0..self.per_process).map(|i| first + i * self.stride);
-            builder.strided(process, resources, self.per_process, &mut conflicts);
-        }
-        let faults: Faults = conflicts.kinds().map(Fault::unplaced).collect();
-        if faults.is_empty() { Ok(builder.table) } else { Err(Context { text: "", pool: Some(pool) }.report(faults)) }
     }
 }
 
@@ -326,33 +293,20 @@ impl<'a> Builder<'a> {
         self.push(count * sharing);
     }
 
-    /// One process with these resources; they may leave the block only into a conflict.
-    fn strided(
+    /// One process with these resources, wherever they are; it runs where the first one is.
+    fn process(
         &mut self,
         process: u32,
         resources: impl Iterator<Item = u32>,
         per_process: u32,
         conflicts: &mut Conflicts,
     ) {
-        let mut home: Option<Block> = None;
+        let mut home = None;
         for resource in resources {
             self.block = self.pool.block_of(ResourceRank(resource), self.block);
             let block = self.pool.block(self.block);
-            conflicts.note(process, *home.get_or_insert(block), block, per_process);
-            self.table.devices.push((resource - self.pool.bounds(self.block).0) as u16);
-        }
-        self.table.device_starts.push(self.table.devices.len() as u32);
-        self.push(1);
-    }
-
-    /// One process with these resources, wherever they are; it runs where the first one is.
-    fn chunk(&mut self, process: u32, resources: &[u32], conflicts: &mut Conflicts) {
-        let mut home = None;
-        for &resource in resources {
-            self.block = self.pool.block_of(ResourceRank(resource), self.block);
-            let block = self.pool.block(self.block);
             let (first, _) = *home.get_or_insert((block, self.block));
-            conflicts.note(process, first, block, resources.len() as u32);
+            conflicts.note(process, first, block, per_process);
             if !self.pool.by_node() {
                 if block.node != first.node {
                     self.table.elsewhere.push((self.table.devices.len() as u32, block.node.0));

@@ -56,7 +56,10 @@ codes! {
     DuplicateHardware = "duplicate-hardware", "a piece of hardware is configured twice";
     TooFewNodes = "too-few-nodes", "the config wants more nodes than the inventory has";
     InvalidInventory = "invalid-inventory", "an inventory contradicts itself";
+    // The plan.
     InvalidPlan = "invalid-plan", "a saved plan cannot be read";
+    ShareOverflow = "share-overflow", "the shares of an accelerator add up to more than one";
+    PlanMismatch = "plan-mismatch", "a plan is launched on a cluster that it was not made for";
 }
 
 /// A place in the text and a word on it.

@@ -1,10 +1,10 @@
 //! Faults as they are found: small, without a text. The texts are made only for those that are shown.
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::ids::{MAX_PROCESSES, NodeRank, ProcessRank, ResourceRank};
+use crate::ids::{MAX_PROCESSES, MAX_RANK, NodeRank, ProcessRank, ResourceRank};
+use crate::pool::{Pool, count, plural};
 use crate::rank_set::RankRange;
 use crate::syntax::{Span, reversed_range};
-use crate::topology::{Pool, count, plural};
 
 /// The most faults of one placement that get a text; the last one says how many more there are.
 pub const MAX_REPORTED: usize = 100;
@@ -114,6 +114,12 @@ pub(crate) enum Kind {
         process: ProcessRank,
         first: u32,
         second: u32,
+    },
+    /// A chunk that has a resource twice.
+    RepeatedResource {
+        process: ProcessRank,
+        node: NodeRank,
+        index: u16,
     },
 }
 
@@ -227,6 +233,10 @@ impl Context<'_> {
                     format!("process {process} would need two kinds of hardware: {} and {}", name(first), name(second));
                 Diagnostic::new(Code::MixedHardware, message)
                     .help("give each kind of hardware its own segment, or its own component")
+            }
+            Kind::RepeatedResource { process, node, index } => {
+                let message = format!("process {process} is given resource {index} of node {node} twice");
+                Diagnostic::new(Code::DuplicateResource, message).help("name each resource of a process once")
             }
         }
     }
@@ -378,6 +388,12 @@ pub(crate) fn too_many_processes(processes: u64) -> Diagnostic {
     let (found, most) = (grouped(processes), grouped(MAX_PROCESSES.into()));
     Diagnostic::new(Code::TooManyProcesses, format!("the component has {found} processes; at most {most} can be"))
         .help("split the component, or place fewer processes")
+}
+
+/// The fault of a number past the largest rank.
+pub(crate) fn too_large(rank: u32) -> Diagnostic {
+    Diagnostic::new(Code::InvalidValue, format!("{rank} is too large for a rank"))
+        .help(format!("ranks go up to {MAX_RANK}"))
 }
 
 /// The fault of a list of ranks that names one twice.

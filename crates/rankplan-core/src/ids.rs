@@ -38,3 +38,9 @@ pub const MAX_NODES: u32 = 1 << 24;
 
 /// The most resources of one kind that one node can have: their local indices are kept in 16 bits.
 pub const MAX_LOCAL: u32 = 1 << 16;
+
+/// The reserved label of the node group of all nodes, the default.
+pub const CLUSTER: &str = "cluster";
+
+/// The reserved label of the node group of all nodes that counts nodes.
+pub const NODE: &str = "node";

@@ -5,9 +5,9 @@ use std::hash::{Hash, Hasher};
 
 use crate::check::check;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::fault::{Context, Fault, Faults, Kind, too_many_processes, twice};
+use crate::fault::{Context, Fault, Faults, Kind, too_large, too_many_processes, twice};
 use crate::ids::{MAX_PROCESSES, MAX_RANK, ProcessRank, ResourceRank};
-use crate::rank_set::{RankRange, RankSet, write_ranges};
+use crate::rank_set::{RankRange, RankSet, append, write_ranges};
 use crate::syntax::{Span, parse};
 
 /// Which resources each process uses, as segments: the first of `m` ascending resources go to the first of `k` processes.
@@ -18,6 +18,8 @@ pub struct RankMap {
     segments: Vec<Stored>,
     ranges: Vec<RankRange>,
     world_size: u32,
+    /// What it was read from; empty if from no text.
+    text: Box<str>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +56,7 @@ impl RankMap {
         let parts = parse(text).map_err(|fault| vec![fault])?;
         let mut faults = Faults::default();
         let map = check(&parts, resources, &mut faults);
-        if faults.is_empty() { Ok(map) } else { Err(Context { text, pool: None }.report(faults)) }
+        if faults.is_empty() { Ok(map.read_from(text)) } else { Err(Context { text, pool: None }.report(faults)) }
     }
 
     /// The map in which process `i` uses `lists[i]`, after sorting ranks inside a process and processes by their first.
@@ -75,9 +77,8 @@ impl RankMap {
                 return Err(Diagnostic::new(Code::EmptyPlacement, format!("process {index} has no resource rank"))
                     .help("give every process at least one; processes by node are placed with NodePlacementStrategy"));
             }
-            if let Some(rank) = list.last().filter(|&&rank| rank > MAX_RANK) {
-                return Err(Diagnostic::new(Code::InvalidValue, format!("{rank} is too large for a rank"))
-                    .help(format!("ranks go up to {MAX_RANK}")));
+            if let Some(rank) = list.last().copied().filter(|&rank| rank > MAX_RANK) {
+                return Err(too_large(rank));
             }
             if let Some(pair) = list.windows(2).find(|pair| pair[0] == pair[1]) {
                 return Err(twice(ResourceRank(pair[0])));
@@ -92,17 +93,40 @@ impl RankMap {
         Ok(map)
     }
 
-    /// The map of these segments: resource ranks, and a number of processes; those that do not fit are left out.
-    pub fn from_segments<'a>(segments: impl IntoIterator<Item = (&'a RankSet, u32)>) -> Self {
+    /// The map of these segments: resource ranks, and a number of processes.
+    ///
+    /// # Errors
+    /// One fault: no segment, an empty one, sizes of which neither is a multiple of the other, or too many processes.
+    pub fn from_segments<'a>(segments: impl IntoIterator<Item = (&'a RankSet, u32)>) -> Result<Self, Diagnostic> {
         let mut map = RankMap::default();
-        for (resources, processes) in segments {
-            let room = MAX_PROCESSES - map.world_size;
-            if resources.is_empty() || processes == 0 || processes > room || !fits(resources.len(), processes) {
-                continue;
+        for (index, (resources, processes)) in segments.into_iter().enumerate() {
+            let count = resources.len();
+            if count == 0 || processes == 0 || !fits(count, processes) {
+                let message = format!("segment {index} has {count} resources for {processes} processes");
+                return Err(Diagnostic::new(Code::InvalidValue, message)
+                    .help("one of the two numbers must be a multiple of the other"));
             }
-            map.push(resources.ranges().iter().copied(), resources.len(), processes, Span::default());
+            let total = u64::from(map.world_size) + u64::from(processes);
+            if total > u64::from(MAX_PROCESSES) {
+                return Err(too_many_processes(total));
+            }
+            map.push(resources.ranges().iter().copied(), count, processes, Span::default());
         }
-        map
+        if map.segments.is_empty() {
+            return Err(Diagnostic::new(Code::EmptyPlacement, "the rank map has no segment").help("give at least one"));
+        }
+        Ok(map)
+    }
+
+    /// The text that the map was read from, which its faults point into; empty if from no text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The same map, which was read from this text.
+    pub(crate) fn read_from(mut self, text: &str) -> Self {
+        self.text = text.into();
+        self
     }
 
     /// How many processes there are.
@@ -144,14 +168,7 @@ impl RankMap {
     pub(crate) fn push(&mut self, ranges: impl Iterator<Item = RankRange>, resources: u32, processes: u32, span: Span) {
         let start = self.ranges.len();
         for range in ranges {
-            let last = self.ranges[start..].last().filter(|last| last.last() + 1 == range.first());
-            match last.and_then(|last| RankRange::new(last.first(), range.last())) {
-                Some(merged) => {
-                    let end = self.ranges.len() - 1;
-                    self.ranges[end] = merged;
-                }
-                None => self.ranges.push(range),
-            }
+            append(&mut self.ranges, start, range);
         }
         let first_process = self.world_size;
         self.world_size += processes;

@@ -45,6 +45,14 @@ impl Display for RankRange {
     }
 }
 
+/// Append a range to an ordered list of ranges; it extends the last one of `ranges[from..]` if it continues it.
+pub(crate) fn append(ranges: &mut Vec<RankRange>, from: usize, range: RankRange) {
+    match ranges[from..].last_mut() {
+        Some(last) if last.last + 1 == range.first => last.last = range.last,
+        _ => ranges.push(range),
+    }
+}
+
 /// A set of ranks: ascending ranges with a gap between any two.
 ///
 /// `before[i]` is the number of ranks before range `i`, so that [`RankSet::nth`] and [`RankSet::position`] are binary
@@ -114,7 +122,7 @@ impl RankSet {
     /// The position of a rank: the inverse of [`RankSet::nth`].
     pub fn position(&self, rank: u32) -> Option<u32> {
         let at = self.ranges.partition_point(|range| range.first <= rank).checked_sub(1)?;
-        (rank <= self.ranges[at].last).then(|| self.before[at] + rank - self.ranges[at].first)
+        (rank <= self.ranges[at].last).then(|| self.before[at] + (rank - self.ranges[at].first))
     }
 
     /// Whether the rank is in the set.

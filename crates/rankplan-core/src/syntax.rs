@@ -96,6 +96,14 @@ pub fn parse(text: &str) -> Result<Vec<Part>, Diagnostic> {
 /// # Errors
 /// One fault: `syntax`, or `reversed-range`.
 pub fn parse_rank_set(text: &str) -> Result<RankSet, Diagnostic> {
+    parse_ranges(text).map(RankSet::from_ranges)
+}
+
+/// Read ranges between commas, in the order written; no colon, no `all`.
+///
+/// # Errors
+/// One fault: `syntax`, or `reversed-range`.
+pub fn parse_ranges(text: &str) -> Result<Vec<RankRange>, Diagnostic> {
     let parts = Reader::new(text, false)?.parts()?;
     let mut ranges = Vec::with_capacity(parts.len());
     for Part { resources, .. } in parts {
@@ -111,7 +119,7 @@ pub fn parse_rank_set(text: &str) -> Result<RankSet, Diagnostic> {
             }
         }
     }
-    Ok(RankSet::from_ranges(ranges))
+    Ok(ranges)
 }
 
 /// The fault of a range like `7-3`, without its place.

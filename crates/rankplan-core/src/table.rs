@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{NodeRank, ProcessRank};
 use crate::inventory::Inventory;
+use crate::pool::{Group, ResourceKind, count};
 use crate::rank_set::RankSet;
-use crate::topology::{Group, ResourceKind};
 
 /// Where the processes of one component run.
 ///
@@ -157,14 +157,11 @@ impl Table {
             table.local_rank.push(table.local_world_size[placement as usize]);
             table.local_world_size[placement as usize] += 1;
         }
+        if table.outside(inventory).is_some() {
+            return refuse("a row has an accelerator that its node does not have");
+        }
         for row in (0..table.len()).filter_map(|rank| table.row(ProcessRank(rank))) {
             let kind = &table.groups[row.group as usize].kind;
-            let past_the_node = |(node, index): (NodeRank, u16)| {
-                inventory.spec(node).is_none_or(|spec| usize::from(index) >= spec.accelerator_ids.len())
-            };
-            if *kind == ResourceKind::Accelerator && row.places().any(past_the_node) {
-                return refuse("a row has an accelerator that its node does not have");
-            }
             if (*kind == ResourceKind::Node) != row.devices.is_empty() || row.repeats().is_some() {
                 return refuse("a row has no resources, or names one twice");
             }
@@ -191,7 +188,7 @@ impl Table {
     pub fn row(&self, rank: ProcessRank) -> Option<Row<'_>> {
         let index = rank.0 as usize;
         let placement_node_rank = *self.placement_node_rank.get(index)?;
-        let stretch = self.group_starts.partition_point(|&(first, _)| first <= rank.0).checked_sub(1)?;
+        let (_, group) = self.stretch_of(rank.0);
         let devices = self.devices_of(rank);
         let away = |device: usize| self.elsewhere.partition_point(|&(other, _)| (other as usize) < device);
         let elsewhere =
@@ -205,8 +202,55 @@ impl Table {
             first_device: devices.start as u32,
             devices: &self.devices[devices],
             elsewhere,
-            group: self.group_starts[stretch].1,
+            group,
         })
+    }
+
+    /// The rows that were placed through the same group as a row and next to it, and the group.
+    pub(crate) fn stretch_of(&self, row: u32) -> (Range<u32>, u32) {
+        let after = self.group_starts.partition_point(|&(first, _)| first <= row);
+        let (start, group) = after.checked_sub(1).map_or((0, 0), |index| self.group_starts[index]);
+        (start..self.group_starts.get(after).map_or(self.len(), |&(next, _)| next), group)
+    }
+
+    /// Whether the nodes and accelerators of all rows are in an inventory.
+    ///
+    /// # Errors
+    /// `node-out-of-range` or `resource-out-of-range` for the first that is not.
+    pub fn fits(&self, inventory: &Inventory) -> Result<(), Diagnostic> {
+        let Some((rank, node, index)) = self.outside(inventory) else { return Ok(()) };
+        let (code, message) = match index {
+            None => {
+                let has = count(inventory.num_nodes(), "node");
+                (Code::NodeOutOfRange, format!("process {rank} is on node {node}, but the inventory has {has}"))
+            }
+            Some(index) => {
+                let has =
+                    count(inventory.spec(node).map_or(0, |spec| spec.accelerator_ids.len() as u32), "accelerator");
+                (
+                    Code::ResourceOutOfRange,
+                    format!("process {rank} has accelerator {index} of node {node}, which has {has}"),
+                )
+            }
+        };
+        Err(Diagnostic::new(code, message).help("place the component again on this inventory"))
+    }
+
+    /// The first process that has a node or an accelerator which an inventory does not have, the node, and the index.
+    fn outside(&self, inventory: &Inventory) -> Option<(ProcessRank, NodeRank, Option<u16>)> {
+        let row_outside = |row: Row<'_>| {
+            let home = row.cluster_node_rank;
+            if inventory.spec(home).is_none() {
+                return Some((row.rank, home, None));
+            }
+            let accelerated = self.groups[row.group as usize].kind == ResourceKind::Accelerator;
+            row.places().filter(|_| accelerated).find_map(|(node, index)| match inventory.spec(node) {
+                None => Some((row.rank, node, None)),
+                Some(spec) if usize::from(index) >= spec.accelerator_ids.len() => Some((row.rank, node, Some(index))),
+                Some(_) => None,
+            })
+        };
+        (0..self.len()).filter_map(|rank| self.row(ProcessRank(rank))).find_map(row_outside)
     }
 
     /// The accelerators that these processes use, counted node by node over the whole cluster.

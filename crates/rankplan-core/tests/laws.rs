@@ -5,13 +5,13 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use rankplan_core::assign::place_chunks;
 use rankplan_core::render::Report;
 use rankplan_core::syntax::parse_rank_set;
-use rankplan_core::topology::Counted;
-use rankplan_core::{
-    Code, Diagnostic, Inventory, NodeSpec, Packed, Pool, ProcessRank, RankMap, RankSet, Selection, place, place_map,
-};
+use rankplan_core::{Code, Diagnostic, ProcessRank, RankMap, RankSet, Rule, apply, place};
+
+use crate::common::pool;
+
+mod common;
 
 type Model = BTreeSet<u32>;
 
@@ -86,7 +86,7 @@ proptest! {
             Ok((map, table)) => {
                 prop_assert!(on_one_node);
                 prop_assert_eq!(table.len(), processes);
-                prop_assert_eq!(&place_map(&map, &text, &pool).expect("it was placed"), &table);
+                prop_assert_eq!(&apply(Rule::Map(&map), &pool).expect("it was placed"), &table);
                 let mut seen = vec![0; accelerators.len()];
                 for rank in 0..processes {
                     let row = table.row(ProcessRank(rank)).expect("a row a process");
@@ -102,64 +102,6 @@ proptest! {
             }
         }
     }
-
-    #[test]
-    fn chunks_take_resources_as_they_are_written(
-        accelerators in prop::collection::vec(0_u32..4, 1..6),
-        written in prop::collection::vec(0_u32..12, 0..24),
-        per_process in 0_usize..4,
-        cut in any::<bool>(),
-    ) {
-        let pool = pool(&accelerators);
-        prop_assume!(!pool.by_node());
-        let devices: Vec<_> = accelerators.iter().zip(0..).flat_map(|(&n, node)| (0..n as u16).map(move |local| (node, local))).collect();
-        // Most lists fit; some name what is not there, or leave a rest.
-        let whole = written.len() / per_process.max(1) * per_process;
-        let written = if cut { written[..whole].iter().map(|rank| rank % pool.len()).collect() } else { written };
-        let chunks: Vec<_> = written.chunks(per_process.max(1)).collect();
-        let repeats = |chunk: &&[u32]| chunk.iter().collect::<BTreeSet<_>>().len() < chunk.len();
-        let fault = if per_process == 0 {
-            Some(Code::InvalidValue)
-        } else if chunks.iter().any(|chunk| chunk.len() < per_process) {
-            Some(Code::NotMultiple)
-        } else if written.iter().any(|&rank| rank >= pool.len()) {
-            Some(Code::ResourceOutOfRange)
-        } else {
-            chunks.iter().any(repeats).then_some(Code::DuplicateResource)
-        };
-        match place_chunks(&written, per_process as u32, &pool) {
-            Ok(table) => {
-                prop_assert_eq!(fault, None);
-                prop_assert_eq!(table.len() as usize, chunks.len());
-                let mut seen = vec![0; accelerators.len()];
-                for (rank, chunk) in (0..).zip(chunks) {
-                    let row = table.row(ProcessRank(rank)).expect("a row a process");
-                    let wanted: Vec<_> = chunk.iter().map(|&rank| devices[rank as usize]).collect();
-                    prop_assert!(row.places().map(|(node, local)| (node.0, local)).eq(wanted.iter().copied()));
-                    let home = wanted[0].0;
-                    prop_assert_eq!(row.cluster_node_rank.0, home);
-                    prop_assert_eq!(row.elsewhere.len(), wanted.iter().filter(|device| device.0 != home).count());
-                    prop_assert_eq!(row.local_rank, seen[home as usize]);
-                    seen[home as usize] += 1;
-                }
-            }
-            Err(faults) => prop_assert_eq!(faults.iter().map(|fault| Some(fault.code)).collect::<Vec<_>>(), [fault]),
-        }
-    }
-
-    #[test]
-    fn packed_windows_use_every_resource_once(start in 0_u32..6, windows in 1_u32..4, each in 1_u32..4, stride in 1_u32..4) {
-        let end = start + windows * each * stride - 1;
-        let packed = Packed::new(start, end, each, stride).expect("whole windows");
-        let table = packed.place(&pool(&[64])).expect("one node");
-        let mut used: Vec<_> = table.devices().iter().map(|&local| u32::from(local)).collect();
-        used.sort_unstable();
-        prop_assert_eq!(used, (start..=end).collect::<Vec<_>>());
-        for rank in 0..table.len() {
-            let row = table.row(ProcessRank(rank)).expect("a row a process");
-            prop_assert!(row.devices.windows(2).all(|pair| u32::from(pair[1] - pair[0]) == stride));
-        }
-    }
 }
 
 /// Places are in the text and on characters, and the diagnostic can be shown, in colour too.
@@ -173,19 +115,6 @@ fn check_diagnostic(text: &str, fault: &Diagnostic) -> Result<(), TestCaseError>
     prop_assert!(report.render(false).contains(fault.code.slug()));
     prop_assert!(!report.render(true).is_empty());
     Ok(())
-}
-
-fn pool(accelerators: &[u32]) -> Pool {
-    let spec = |count: u32| NodeSpec {
-        accelerator_type: "NV_GPU".into(),
-        accelerator_ids: (0..count).map(|index| index.to_string()).collect(),
-    };
-    let entries =
-        accelerators.iter().enumerate().map(|(node, &count)| ([node as u32].into_iter().collect(), spec(count)));
-    let inventory = Inventory::new(entries.collect()).expect("nodes 0..n");
-    let nodes = RankSet::first_ranks(inventory.num_nodes());
-    let selection = Selection { label: "cluster".into(), nodes, counted: Counted::AcceleratorsOrNodes };
-    Pool::new(&inventory, &[selection]).expect("all nodes")
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! `rankplan._core`: conversions between Python and `rankplan-core`, and nothing else.
 
 mod errors;
+mod inventory;
 mod placement;
 mod placements;
-mod rank_map;
+mod pool;
 mod rank_set;
-mod topology;
+mod rules;
+mod runs;
 
 use pyo3::prelude::*;
 
@@ -18,13 +20,36 @@ mod _core {
     #[pymodule_export]
     use super::errors::{error_codes, render};
     #[pymodule_export]
+    use super::inventory::Inventory;
+    #[pymodule_export]
     use super::placement::Placement;
     #[pymodule_export]
     use super::placements::Placements;
     #[pymodule_export]
-    use super::rank_map::{Packed, RankMap};
+    use super::pool::Pool;
     #[pymodule_export]
     use super::rank_set::RankSet;
     #[pymodule_export]
-    use super::topology::{Inventory, Pool};
+    use super::rules::{Chunks, Packed, RankMap};
+    #[pymodule_export]
+    use super::runs::{Pattern, Run};
+
+    use rankplan_core::{ResourceKind, ids};
+
+    #[pymodule_export]
+    const CLUSTER: &str = ids::CLUSTER;
+    #[pymodule_export]
+    const NODE: &str = ids::NODE;
+    #[pymodule_export]
+    const ACCELERATOR: &str = ResourceKind::ACCELERATOR;
+    #[pymodule_export]
+    const WHOLE_NODE: &str = ResourceKind::NODE;
+    #[pymodule_export]
+    const MAX_RANK: u32 = ids::MAX_RANK;
+    #[pymodule_export]
+    const MAX_NODES: u32 = ids::MAX_NODES;
+    #[pymodule_export]
+    const MAX_PROCESSES: u32 = ids::MAX_PROCESSES;
+    #[pymodule_export]
+    const MAX_LOCAL: u32 = ids::MAX_LOCAL;
 }

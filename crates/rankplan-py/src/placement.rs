@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+use rankplan_core::pool::Group;
 use rankplan_core::table::places;
-use rankplan_core::topology::Group;
 use rankplan_core::{NodeRank, NodeSpec, ResourceKind};
 
 use crate::Reduced;
@@ -145,7 +145,7 @@ impl Placement {
     /// What its resources are: `accelerator`, `node`, or a hardware type.
     #[getter]
     fn resource_type(&self) -> &str {
-        kind_name(&self.group().kind)
+        self.group().kind.name()
     }
 
     /// The group through which the node was selected.
@@ -162,7 +162,7 @@ impl Placement {
             self.cluster_node_rank,
             self.local_rank,
             self.local_world_size,
-            kind_name(&self.group().kind),
+            self.group().kind.name(),
             self.local_hardware_ranks(),
             if self.elsewhere.is_empty() { String::new() } else { format!(" of {:?}", self.devices()) },
             self.visible_accelerators(),
@@ -173,7 +173,7 @@ impl Placement {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (PlacementState,)> {
         let row = slf.get();
         let (ranks, isolate, local, elsewhere, group, node) = row.key();
-        let group = (group.label.clone(), kind_name(&group.kind).to_owned());
+        let group = (group.label.clone(), group.kind.name().to_owned());
         let node = (node.accelerator_type.clone(), node.accelerator_ids.clone());
         Ok((slf.get_type().getattr("_restore")?, ((ranks, isolate, local.to_vec(), elsewhere.to_vec(), group, node),)))
     }
@@ -192,25 +192,9 @@ impl Placement {
             isolate_accelerator,
             local: local.into(),
             elsewhere: elsewhere.into(),
-            groups: Arc::new([Group { label, kind: kind_from(kind) }]),
+            groups: Arc::new([Group { label, kind: kind.into() }]),
             group: 0,
             node: Arc::new(NodeSpec { accelerator_type, accelerator_ids }),
         }
-    }
-}
-
-pub(crate) fn kind_name(kind: &ResourceKind) -> &str {
-    match kind {
-        ResourceKind::Accelerator => "accelerator",
-        ResourceKind::Node => "node",
-        ResourceKind::Hardware(name) => name,
-    }
-}
-
-pub(crate) fn kind_from(name: String) -> ResourceKind {
-    match name.as_str() {
-        "accelerator" => ResourceKind::Accelerator,
-        "node" => ResourceKind::Node,
-        _ => ResourceKind::Hardware(name),
     }
 }

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyType};
+use rankplan_core::pool::Group;
 use rankplan_core::table::Columns;
-use rankplan_core::topology::Group;
-use rankplan_core::{Inventory as CoreInventory, ProcessRank, Table};
+use rankplan_core::{Diagnostic, Inventory as CoreInventory, Pool, ProcessRank, Table};
 
 use crate::Reduced;
 use crate::errors::refuse;
-use crate::placement::{Placement, kind_from, kind_name};
+use crate::inventory::{Inventory, NodeState, node_states};
+use crate::placement::Placement;
 use crate::rank_set::RankSet;
-use crate::topology::{Inventory, SpecState};
+use crate::runs::{Run, runs_of};
 
 /// A sequence of `Placement`, in rank order. Rows are kept as columns, and one becomes an object when it is asked for.
 #[pyclass(frozen, eq, sequence, module = "rankplan._core")]
@@ -32,6 +33,11 @@ impl Placements {
     pub fn new(table: Table, inventory: Arc<CoreInventory>, isolate: bool) -> Self {
         let len = table.len() as usize;
         Placements { table: Arc::new(table), inventory, isolate, start: 0, step: 1, len }
+    }
+
+    /// The resource ranks of each process in a pool.
+    pub fn ranks_in(&self, pool: &Pool) -> Result<Vec<Vec<u32>>, Diagnostic> {
+        rankplan_core::ranks_of(&self.table, self.ranks(), pool)
     }
 
     fn is_whole(&self) -> bool {
@@ -179,6 +185,23 @@ impl Placements {
         self.is_whole()
     }
 
+    /// Return the runs of rows on one node, in rank order; equal ones on consecutive nodes are folded.
+    ///
+    /// A process with resources on several nodes is a run on each of them; `at_home`, it stays on its own node with all its
+    /// devices.
+    #[pyo3(signature = (at_home = false))]
+    fn runs(&self, py: Python<'_>, at_home: bool) -> PyResult<Vec<Run>> {
+        runs_of(py, &self.table, py.detach(|| self.table.runs(self.ranks(), at_home)))
+    }
+
+    /// Return the same places over another inventory, which types and ids then come from.
+    ///
+    /// Raises `PlacementError` when a node or an accelerator is not there.
+    fn on(&self, py: Python<'_>, inventory: &Inventory) -> PyResult<Self> {
+        py.detach(|| self.table.fits(&inventory.0)).map_err(|fault| refuse(py, None, vec![fault]))?;
+        Ok(Placements { inventory: inventory.0.clone(), ..self.clone() })
+    }
+
     /// Return the same rows with another visibility.
     fn isolated(&self, isolate: bool) -> Self {
         Placements { isolate, ..self.clone() }
@@ -245,8 +268,7 @@ impl Placements {
     /// The columns as bytes; see `from_state`.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<PlacementsState<'py>> {
         let table = &self.table;
-        let groups =
-            table.groups().iter().map(|group| (group.label.clone(), kind_name(&group.kind).to_owned())).collect();
+        let groups = table.groups().iter().map(|group| (group.label.clone(), group.kind.name().to_owned())).collect();
         let nodes = words(py, table.cluster_node_rank())?;
         let (starts, devices) = (words(py, table.device_starts())?, halves(py, table.devices())?);
         Ok((groups, table.group_starts().to_vec(), nodes, starts, devices, table.elsewhere().to_vec()))
@@ -267,7 +289,7 @@ impl Placements {
         };
         let (halves, _) = devices.as_bytes().as_chunks::<2>();
         let columns = Columns {
-            groups: groups.into_iter().map(|(label, kind)| Group { label, kind: kind_from(kind) }).collect(),
+            groups: groups.into_iter().map(|(label, kind)| Group { label, kind: kind.into() }).collect(),
             group_starts,
             cluster_node_rank: words(&nodes),
             device_starts: words(&starts),
@@ -281,26 +303,23 @@ impl Placements {
 
     fn __reduce__<'py>(
         slf: &Bound<'py, Self>,
-    ) -> Reduced<'py, (Vec<SpecState>, bool, PlacementsState<'py>, SliceState)> {
+    ) -> Reduced<'py, (Vec<NodeState>, bool, PlacementsState<'py>, SliceState)> {
         let rows = slf.get();
-        let specs = rows
-            .inventory
-            .entries()
-            .map(|(ranks, spec)| (RankSet(ranks), spec.accelerator_type.clone(), spec.accelerator_ids.clone()));
-        let state = (specs.collect(), rows.isolate, rows.state(slf.py())?, (rows.start, rows.step, rows.len));
+        let state =
+            (node_states(&rows.inventory), rows.isolate, rows.state(slf.py())?, (rows.start, rows.step, rows.len));
         Ok((slf.get_type().getattr("_restore")?, state))
     }
 
     #[classmethod]
     fn _restore(
         class: &Bound<'_, PyType>,
-        specs: Vec<SpecState>,
+        specs: Vec<NodeState>,
         isolate: bool,
         state: PlacementsState<'_>,
         slice: SliceState,
     ) -> PyResult<Self> {
         let (start, step, len) = slice;
-        let inventory = Inventory::new(class.py(), specs)?;
+        let inventory = Inventory::from_state(class.py(), specs)?;
         let whole = Placements::from_state(class, &inventory, isolate, state)?;
         let last = (len as isize - 1).checked_mul(step).and_then(|steps| steps.checked_add(start));
         let rows = 0..whole.len as isize;

@@ -1,4 +1,4 @@
-"""The command line of rankplan, one file a command."""
+"""The command line of rankplan, one file per command."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from rankplan.cli.show import show
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rankplan")
 def main() -> None:
-    """Plan where every process of a distributed RL job runs, prove it, and launch it on Ray.
+    """Decide where every process of a distributed RL job runs, check it, and launch it on Ray.
 
-    Exit codes: 0 fine, 1 faults in the input or in the run, 2 wrong usage; diff has its own.
+    Exit codes: 0 success, 1 faults in the input or the run, 2 wrong usage; diff has its own.
 
-    For completion put eval "$(_RANKPLAN_COMPLETE=bash_source rankplan)" into ~/.bashrc; zsh_source and fish_source do
-    it for those shells.
+    For shell completion, add eval "$(_RANKPLAN_COMPLETE=bash_source rankplan)" to ~/.bashrc, or use zsh_source or
+    fish_source for these shells.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a name may have what the terminal's encoding has not
+            stream.reconfigure(errors="backslashreplace")  # names may not fit the terminal's encoding
 
 
 main.add_command(check)

@@ -1,4 +1,4 @@
-"""``rankplan check``: every fault of every file, before anything is started."""
+"""``rankplan check``: every fault of every file."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from rankplan.words import counted
 @inventory_options
 @dialect_option
 def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None) -> None:
-    """Check config files and show every fault with its place and its cure.
+    """Report every fault in config files, with location and fix.
 
-    Without an inventory, each node is taken to have as many accelerators as the config says, or 8. Exit code 1 when a
-    file has a fault.
+    Without an inventory, every node has as many accelerators as the config states, or 8. The exit code is 1 if a file
+    has a fault.
     """
     faulty = 0
     for file in files:
@@ -63,14 +63,13 @@ def _check(file: str, choice: InventoryChoice, dialect_name: str | None) -> None
 
 
 def warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
-    """Yield what nobody uses: nodes that ``num_nodes`` leaves out, accelerators without a component."""
-    if (left := inventory.num_nodes - plan.inventory.num_nodes) > 0:
-        message = f"num_nodes leaves {left} of {inventory.num_nodes} nodes out"
-        help = f"set num_nodes to {inventory.num_nodes} to use all"
+    """Yield warnings about unused nodes and accelerators."""
+    if inventory.num_nodes > plan.inventory.num_nodes:
+        message = f"num_nodes is {plan.inventory.num_nodes}, but the inventory has {inventory.num_nodes} nodes"
+        help = f"set num_nodes to {inventory.num_nodes} to use all nodes"
         yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
     if idle := plan.idle():
-        unused, there = sum(map(len, idle.values())), len(plan.inventory.core.accelerators())
-        verb = "is" if unused == 1 else "are"
-        message = f"{unused} of {there} accelerators {verb} used by no component: {by_nodes(idle)}"
-        help = "place a component on them, or leave them idle on purpose"
+        unused, total = sum(map(len, idle.values())), len(plan.inventory.core.accelerators())
+        message = f"no component uses {unused} of {total} accelerators: {by_nodes(idle)}"
+        help = "place a component on them, or ignore this warning"
         yield Diagnostic("idle-accelerators", message, help, file=file, warning=True)

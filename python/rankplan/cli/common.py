@@ -1,4 +1,4 @@
-"""What the commands share: the inventory options, and how faults end a command."""
+"""Shared by the commands: options, reading a file as a plan, output and errors."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from rankplan.plan import Plan
 from rankplan.render.tables import sharing_lines
 from rankplan.words import counted, did_you_mean
 
-# Names come from configs: a bracket in one is no markup.
+# Names come from configs: a bracket in a name is not markup.
 stdout = Console(highlight=False, markup=False, soft_wrap=True)
 stderr = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 for console in (stdout, stderr):
-    if console.width < 1:  # COLUMNS=0: nothing would be written
+    if console.width < 1:  # COLUMNS=0 would print nothing
         console.width = 80
 
 EXPECTED = (RankplanError, OSError)
-"""What a user's input or cluster can cause; anything else is a fault of rankplan and keeps its traceback."""
+"""Errors that input or a cluster can cause; any other error is a bug of rankplan and keeps its traceback."""
 
 
 class Nodes(click.ParamType):  # type: ignore[type-arg]
-    """``2x8``: nodes x accelerators."""
+    """``2x8``: nodes x accelerators per node."""
 
     name = "nodes"
     otherwise = ""
-    """What else may be written, in the words of a refusal."""
+    """What else the option accepts, appended to its error message."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Inventory:
-        """Return the inventory of so many nodes."""
+        """Return the inventory of these nodes."""
         if isinstance(value, Inventory):
             return value
         try:
@@ -58,25 +58,25 @@ dialect_option = click.option(
     "--dialect",
     "dialect_name",
     type=click.Choice(list(DIALECTS)),
-    help="What the config is written in; without, its keys tell.",
+    help="Config dialect (default: detected from its keys).",
 )
 
 
 def chosen_dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
-    """Return the dialect of this name, or else the one that the config's keys tell."""
+    """Return the dialect with this name, or else the one detected from the keys of the config."""
     return dialect_of(config) if name is None else DIALECTS[name]
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryChoice:
-    """Which inventory a command was told to use."""
+    """The inventory options of a command."""
 
     file: str | None = None
     nodes: Inventory | None = None
     ray: str | None = None
 
-    def load(self, config: Mapping[str, Any], dialect: Dialect) -> tuple[Inventory, bool]:
-        """Return the inventory for a config, and whether it is only assumed."""
+    def load(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
+        """Return the inventory for a config, and whether it is assumed."""
         if self.file is not None:
             return Inventory.from_yaml(self.file), False
         if self.nodes is not None:
@@ -95,71 +95,74 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def chosen(inventory: str | None, nodes: Inventory | None, ray: str | None, **rest: Any) -> Any:
         if sum(option is not None for option in (inventory, nodes, ray)) > 1:
-            raise click.UsageError("give one of --inventory, --nodes and --ray")
+            raise click.UsageError("use only one of --inventory, --nodes and --ray")
         return command(choice=InventoryChoice(inventory, nodes, ray), **rest)
 
     for option in (
-        click.option("--ray", metavar="ADDRESS", help="The nodes of this running Ray cluster (auto finds it)."),
-        click.option("--nodes", type=Nodes(), metavar="NxM", help="N equal nodes with M accelerators each, e.g. 2x8."),
-        click.option("--inventory", metavar="FILE", type=click.Path(), help="An inventory file."),
+        click.option("--ray", metavar="ADDRESS", help="Use the nodes of this Ray cluster (auto finds it)."),
+        click.option(
+            "--nodes", type=Nodes(), metavar="NxM", help="Use N equal nodes with M accelerators each, e.g. 2x8."
+        ),
+        click.option("--inventory", metavar="FILE", type=click.Path(), help="Use the nodes of this inventory file."),
     ):
         option(chosen)
     return chosen
 
 
 def loaded(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, Dialect, Inventory, bool]:
-    """Return a config, its dialect, and the inventory for it with whether it is only assumed, which is said then."""
+    """Return a config, its dialect, its inventory, and whether that is assumed; if so, print a note."""
     config, dialect, inventory, assumed = _read(file, choice, name)
     if assumed:
         nodes, each = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
         stderr.print(
-            f"{file}: assuming {nodes} with {each} each; --nodes, --inventory or --ray say what there is", style="dim"
+            f"{file}: assuming {nodes} with {each} each; set other nodes with --nodes, --inventory or --ray",
+            style="dim",
         )
     return config, dialect, inventory, assumed
 
 
 def _read(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, Dialect, Inventory, bool]:
-    """Return what `loaded` does, and say nothing."""
+    """Return the same as `loaded`, without a note."""
     config = load_config(file)
     dialect = chosen_dialect(name, config)
-    return config, dialect, *choice.load(config, dialect)
+    reading = dialect.read(config)
+    return reading, dialect, *choice.load(reading, dialect)
 
 
 def is_saved(file: str) -> bool:
-    """Whether a file is a saved plan, whole or not, as its beginning tells; what is no file, a pipe say, is none.
-
-    Raises ``OSError``.
-    """
+    """Whether a file starts like a saved plan. A pipe never counts as one. Raises ``OSError``."""
     if not Path(file).is_file():
-        return False  # what is read from a pipe is gone
+        return False  # a pipe can be read only once
     with Path(file).open("rb") as opened:
         return re.match(rb"\s*\{\s*\"rankplan\"\s*:", opened.read(256)) is not None
 
 
 def planned(file: str, choice: InventoryChoice, name: str | None, isolate: bool | None = None) -> Plan:
-    """Return the plan of a config in any dialect, or the saved plan that the file holds, which has its own nodes.
+    """Return the plan of a config in any dialect, or the saved plan in the file, which has its own nodes.
 
-    ``isolate``: whether a process sees its own accelerators only; ``None`` for as it was saved, and yes for a config.
+    ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config.
     """
     if not is_saved(file):
         config, dialect, inventory, _ = loaded(file, choice, name)
         return dialect.plan(config, inventory, isolate is not False)
     if choice != InventoryChoice() or name is not None:
-        raise click.UsageError(f"{file} is a saved plan: it needs no --nodes, --inventory, --ray or --dialect")
+        raise click.UsageError(
+            f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray and --dialect"
+        )
     plan = Plan.load(file)
     if isolate is None:
         return plan
-    return Plan(plan.inventory, {component: rows.isolated(isolate) for component, rows in plan.items()})
+    return plan.with_visibility("own" if isolate else "node")
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]
-    """The name of a component; a shell completes it from the file before it."""
+    """The name of a component; shell completion reads it from the file given before."""
 
     name = "component"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the components of the file that begin like this; nothing of a file that does not plan."""
-        # Parsing ended at the option that is completed, before the arguments were given their names.
+        """Return the components that start like this; none if the file has faults."""
+        # Parsing ends at the completed option, before click names the arguments.
         file = next(iter(ctx.args), None)
         if file is None:
             return []
@@ -178,27 +181,27 @@ def _components(file: str, choice: InventoryChoice, name: str | None) -> list[st
 
 
 def component_of(plan: Plan, name: str | None, file: str) -> str:
-    """Return the component of this name, or the only one; anything else is wrong usage."""
+    """Return the component with this name, or the only one; anything else is wrong usage."""
     if name is not None and name in plan:
         return name
     if name is None and len(plan) == 1:
         return plan.components[0]
     if not plan:
-        raise click.BadParameter(f"{file} places no component", param_hint="--component")
-    names = did_you_mean(name or "", plan, "the components are")
-    missing = f"component `{name}` is not in {file}" if name is not None else f"{file} has {len(plan)} components"
+        raise click.BadParameter(f"{file} has no components", param_hint="--component")
+    names = did_you_mean(name or "", plan, "choose one")
+    missing = f"unknown component `{name}` in {file}" if name is not None else f"{file} has {len(plan)} components"
     raise click.BadParameter(f"{missing}; {names}", param_hint="--component")
 
 
 isolate_option = click.option(
     "--isolate/--no-isolate",
     default=None,
-    help="Whether a process sees its own accelerators only: yes, or for a saved plan as it was saved.",
+    help="Whether a process sees only its own accelerators (default: as saved, else yes).",
 )
 
 
 def print_table(table: Table) -> None:
-    """Print a table: as wide as the terminal, or as wide as it wants to be where there is none."""
+    """Print a table, as wide as the terminal if there is one, else as wide as it needs."""
     console = stdout if stdout.is_terminal else Console(highlight=False, markup=False, width=10_000)
     with console.capture() as capture:
         console.print(table, soft_wrap=False)
@@ -206,18 +209,18 @@ def print_table(table: Table) -> None:
 
 
 def print_sharing(plan: Plan) -> None:
-    """Say who shares accelerators, and which nobody uses, if there is anything to say."""
+    """Print which components share accelerators and which accelerators are idle."""
     if lines := sharing_lines(plan):
         click.echo("\n".join(["", *lines]))
 
 
 def colored(console: Console) -> bool:
-    """Whether colour is wanted there."""
+    """Whether to print colors to this console."""
     return console.is_terminal and not console.no_color
 
 
 def show_error(error: Exception) -> None:
-    """Print an error that is expected: every fault with its place, anything else on a line of its own."""
+    """Print an expected error: every fault with its location, or one message."""
     if isinstance(error, PlacementError):
         click.echo(error.render(colored(stderr)), err=True)
         click.echo(f"\n{counted(len(error.diagnostics), 'fault')} in {error.file or 'the config'}", err=True)
@@ -231,11 +234,11 @@ def show_error(error: Exception) -> None:
 
 @contextmanager
 def faults_end_it(code: int = 1) -> Iterator[None]:
-    """Turn what can go wrong on purpose into a message and an exit code: no traceback on a user's way."""
+    """Turn expected errors into a message and an exit code, without a traceback."""
     try:
         yield
     except BrokenPipeError:
-        # Whoever reads our output has seen enough; nothing may be written at exit either.
+        # The reader of stdout has closed it; the interpreter must not write at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except EXPECTED as error:

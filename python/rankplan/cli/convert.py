@@ -1,4 +1,4 @@
-"""``rankplan convert``: the same plan, written as another system reads it."""
+"""``rankplan convert``: the same plan as a config of another system."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rankplan.cli.common import (
     inventory_options,
     loaded,
 )
-from rankplan.dialects import DIALECTS, slime
+from rankplan.dialects import DIALECTS
 from rankplan.dialects.convert import convert as converted
 from rankplan.files import write_whole
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@click.option("--to", required=True, type=click.Choice(list(DIALECTS)), help="What to write.")
+@click.option("--to", required=True, type=click.Choice(list(DIALECTS)), help="Dialect to write.")
 @inventory_options
 @dialect_option
-@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write there, and not to the standard output.")
+@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write to this file instead of stdout.")
 def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | None, output: str | None) -> None:
     """Write the placements of a config in another dialect.
 
-    What that dialect cannot say is left out and named; the exit code is 1 then.
+    Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1.
     """
     with faults_end_it():
         config, dialect, inventory, _ = loaded(file, choice, dialect_name)
@@ -40,9 +40,6 @@ def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | Non
             write_whole(Path(output), text)
         else:
             click.echo(text, nl=False)
-        missing = list(conversion.missing)
-        if dialect is slime and any(process.node_rank for process in slime.engines(config, planned)):
-            missing.append("rollout: which of its processes are one engine")
-        for what in missing:
-            click.echo(f"not in {to}: {what}", err=True)
-        sys.exit(1 if missing else 0)
+        for what in conversion.missing:
+            click.echo(f"omitted in {to}: {what}", err=True)
+        sys.exit(1 if conversion.missing else 0)

@@ -1,4 +1,4 @@
-"""``rankplan diff``: what changes from one plan to another."""
+"""``rankplan diff``: the changes from one plan to another."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from rankplan.render.changes import changes, changes_table
 @dialect_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def diff(before: str, after: str, choice: InventoryChoice, dialect_name: str | None, form: str) -> None:
-    """Show what changes from A to B, each a config or a saved plan.
+    """Compare two configs or saved plans.
 
-    That is nodes, node groups, world sizes, and the processes that run elsewhere: consecutive ranks that move together
-    are one line. The options say on which nodes a config is planned; a saved plan has its own. Exit code 0 when nothing
-    changes, 1 when something does, 2 for faults in A or B as for wrong usage.
+    Lists changed nodes, node groups and world sizes, and the processes that move; consecutive ranks that move together
+    are one line. The options define the nodes on which a config is planned; a saved plan has its own nodes.
+
+    Exit codes: 0 no difference, 1 differences, 2 faults in A or B, or wrong usage.
     """
     with faults_end_it(code=2):
         plans = []

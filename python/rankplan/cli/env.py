@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import string
+from collections.abc import Mapping
 
 import click
 
@@ -21,18 +23,20 @@ from rankplan.cli.common import (
 from rankplan.environment import MASTER_VARIABLES, REFERENCE, rank_environment
 from rankplan.plan import Plan
 from rankplan.render.hosts import address
+from rankplan.words import printable
 
 _ADDRESS, _PORT = MASTER_VARIABLES
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_ALIKE = frozenset(string.ascii_letters + string.digits + "_./:,@%+=^!?*[]{}#-")
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@click.option("--component", metavar="NAME", type=Component(), help="The component; needed where there are several.")
-@click.option("--rank", type=int, required=True, help="The process rank in the component.")
+@click.option("--component", metavar="NAME", type=Component(), help="Component (optional if there is only one).")
+@click.option("--rank", type=int, required=True, help="Process rank within the component.")
 @click.option("--format", "form", type=click.Choice(["sh", "dotenv", "json"]), default="sh", show_default=True)
-@click.option("--master-addr", metavar="HOST", help="MASTER_ADDR; without, the address that the inventory has.")
-@click.option("--master-port", metavar="PORT", type=click.IntRange(1, 65535), help="MASTER_PORT; without, left out.")
+@click.option("--master-addr", metavar="HOST", help="MASTER_ADDR (default: address in the inventory).")
+@click.option("--master-port", metavar="PORT", type=click.IntRange(1, 65535), help="MASTER_PORT (default: omitted).")
 @inventory_options
 @dialect_option
 @isolate_option
@@ -47,41 +51,55 @@ def env(
     dialect_name: str | None,
     isolate: bool | None,
 ) -> None:
-    """Print the environment of one rank of a config or a saved plan.
+    """Print the environment of one rank.
 
-    On the node of the rank, eval "$(rankplan env ...)" sets it. It has the variables of the node group (what they take
-    from other variables, $NAME, is left to the reader), of the plan, and of the rendezvous of the component.
+    FILE is a config or a saved plan. On the node of the rank, eval "$(rankplan env ...)" sets the environment: the
+    variables of the node group (the shell expands references such as $NAME), the ranks and devices, and the
+    rendezvous.
 
-    MASTER_ADDR is the ip or the hostname of rank 0's node, where the inventory has one. A launch picks a free
-    MASTER_PORT there; here it is only what you give. What is left out is said in a comment, for json on the standard
-    error.
+    MASTER_ADDR is the ip or hostname of rank 0's node in the inventory. A launch picks a free port for MASTER_PORT;
+    this command only prints the port that you pass.
+
+    dotenv omits values that bash, dash, docker --env-file and python-dotenv would read differently, such as values with
+    blanks, quotes, backslashes or $. A comment names each omitted variable (json: a line on stderr).
     """
     with faults_end_it():
         plan = planned(file, choice, dialect_name, isolate)
         name = component_of(plan, component, file)
         if rank not in range(len(plan[name])):
-            raise click.BadParameter(f"{name} has the ranks 0-{len(plan[name]) - 1}", param_hint="--rank")
+            raise click.BadParameter(f"{name} has ranks 0-{len(plan[name]) - 1}", param_hint="--rank")
         environment, notes = _environment(plan, name, rank, master_addr, master_port)
         if form == "json":
-            for note in notes:
-                click.echo(note, err=True)
+            click.echo("\n".join(notes), err=True)
             click.echo(json.dumps(environment, indent=2, ensure_ascii=False))
             return
-        prefix, quoted = ("export ", _shell) if form == "sh" else ("", _dotenv)
-        unsaid = [variable for variable in environment if not _NAME.fullmatch(variable)]
-        for note in [*notes, *(f"no {variable}: not a name that can be set here; use json" for variable in unsaid)]:
-            # Names come from configs and inventories: none of them may end the comment.
-            click.echo("# " + "".join(letter if letter.isprintable() else "?" for letter in note))
-        for variable, value in environment.items():
-            if variable not in unsaid:
-                # A value that has colours keeps them, wherever it goes.
-                click.echo(f"{prefix}{variable}={quoted(value)}", color=True)
+        lines, omitted = written(environment, form)
+        for note in notes + omitted:
+            click.echo(f"# {printable(note)}")
+        for line in lines:
+            click.echo(line, color=True)  # keep escape sequences in values
+
+
+def written(environment: Mapping[str, str], form: str) -> tuple[list[str], list[str]]:
+    """Return the lines that set the variables (``form`` is sh or dotenv), and a note for each variable left out."""
+    lines, notes = [], []
+    for name, value in environment.items():
+        if not _NAME.fullmatch(name):
+            notes.append(f"{name} is omitted: a shell cannot set this name; use --format json")
+        elif form == "sh":
+            lines.append(f"export {name}={_shell(value)}")
+        elif all(letter in _ALIKE or (letter > "\x7f" and letter.isprintable()) for letter in value):
+            # Docker keeps quotes and backslashes, so only a value that needs none is the same for all readers.
+            lines.append(f"{name}={value}")
+        else:
+            notes.append(f"{name} is omitted: shells, docker and dotenv would disagree on its value; use sh or json")
+    return lines, notes
 
 
 def _environment(
     plan: Plan, component: str, rank: int, addr: str | None, port: int | None
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the environment, and what is to be known beside it."""
+    """Return the environment and notes about it."""
     row, first = plan[component][rank], plan[component][0].cluster_node_rank
     env_vars, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
     host = addr or address(plan.inventory, first)
@@ -89,18 +107,18 @@ def _environment(
     where = address(plan.inventory, row.cluster_node_rank)
     notes = [f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"]
     if interpreter is not None:
-        notes.append(f"its interpreter is {interpreter}")
+        notes.append(f"interpreter: {interpreter}")
     if host is None:
         del environment[_ADDRESS]
-        notes.append(f"no {_ADDRESS}: the inventory has no address of node {first}; give --master-addr")
+        notes.append(f"{_ADDRESS} is omitted: node {first} has no address in the inventory; pass --master-addr")
     if port is None:
         del environment[_PORT]
-        notes.append(f"no {_PORT}: give --master-port, the same to all ranks of {component}")
+        notes.append(f"{_PORT} is omitted: pass --master-port, the same for every rank of {component}")
     return environment, notes
 
 
 def _shell(value: str) -> str:
-    """Return a value as a shell takes it; what refers to a variable of the node is left for the shell to fill in."""
+    """Return a value quoted for a shell, which expands references to other variables."""
     if not REFERENCE.search(value):
         return shlex.quote(value)
     parts, end = [], 0
@@ -111,19 +129,12 @@ def _shell(value: str) -> str:
 
 
 def _reference(name: str | None, braced: str | None) -> str:
-    """Return a reference as a launch reads it: without such a variable ``${NAME}`` is nothing, and ``$NAME`` itself."""
+    """Return a reference that expands as in a launch: if NAME is unset, ``${NAME}`` is empty and ``$NAME`` is kept."""
     if name is not None:
         return f"${{{name}-\\${name}}}" if _NAME.fullmatch(name) else f"\\${name}"
     return f"${{{braced}-}}" if _NAME.fullmatch(braced or "") else ""
 
 
 def _literal(text: str) -> str:
-    """Return a part of a text between double quotes."""
+    """Return a text escaped for use between double quotes."""
     return re.sub(r'([\\"$`])', r"\\\1", text)
-
-
-def _dotenv(value: str) -> str:
-    if re.fullmatch(r"[\w./:,@%+=-]*", value, re.ASCII):
-        return value
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return f'"{escaped}"'

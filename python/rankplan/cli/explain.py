@@ -1,4 +1,4 @@
-"""``rankplan explain``: every rule with its reason, an example that breaks it, and the cure."""
+"""``rankplan explain``: every rule with its reason, an example that breaks it, and the fix."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from rankplan.plan import Plan
 from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
-"""What stands before an example that is only lines of ``component_placement``."""
+"""Put before an example that consists of lines of ``component_placement``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A file, on which nodes it is planned, and the component that is asked for, if any."""
+    """A file, the size of the cluster, and the component whose strategy is requested, if any."""
 
     text: str
     nodes: str
@@ -41,7 +41,7 @@ class Example:
         return "plan.json" if self.text.startswith("{") else self.text.split(maxsplit=2)[1]
 
     def found(self) -> list[Diagnostic]:
-        """Return all that is said of it: its faults, or its warnings."""
+        """Return the diagnostics of the file: its faults, or else its warnings."""
         with TemporaryDirectory() as folder:
             path = Path(folder, self.file)
             path.write_text(self.text, encoding="utf-8")
@@ -53,7 +53,9 @@ class Example:
 
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
-            Plan.load(path)
+            plan = Plan.load(path)
+            plan.check_shares()
+            plan.fitted(Inventory.of_size(self.nodes))
         elif self.file == "nodes.yaml":
             Inventory.from_yaml(path)
         else:
@@ -66,7 +68,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is so when a code is given, why that is refused, an example of it and its cure; ``part`` is the chapter."""
+    """A code, when and why it is reported, an example that breaks the rule, and its fix; ``part`` is the chapter."""
 
     part: str
     code: str
@@ -76,13 +78,15 @@ class Rule:
     right: Example
 
     def diagnostics(self) -> list[Diagnostic]:
-        """Return what is said of the wrong example."""
+        """Return the diagnostics of the wrong example that have this code."""
         return [diagnostic for diagnostic in self.wrong.found() if diagnostic.code == self.code]
 
     def heading(self, name: str, example: Example) -> str:
-        """Return a title for one of its examples."""
+        """Return the heading of one of its examples."""
         if example.ask is not None:
-            return f"{name}, where `{example.ask}` is asked for:"
+            return f'{name}, with `get_strategy("{example.ask}")`:'
+        if example.file == "plan.json":
+            return f"{name}, launched on {example.nodes}:"
         return f"{name}, with `--nodes {example.nodes}`:" if example.file == "conf.yaml" else f"{name}:"
 
 
@@ -112,20 +116,20 @@ class _Code(click.ParamType):  # type: ignore[type-arg]
         """Return the rule."""
         if value not in rules():
             help = did_you_mean(str(value), rules(), "some of the codes are")
-            self.fail(f"`{value}` is no code; {help} (`rankplan explain` lists all)", param, ctx)
+            self.fail(f"unknown code `{value}`; {help} (`rankplan explain` lists all)", param, ctx)
         return rules()[value]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the codes that begin like this."""
+        """Return the codes that start with ``incomplete``."""
         return [CompletionItem(code, help=rule.when) for code, rule in rules().items() if code.startswith(incomplete)]
 
 
 @click.command()
 @click.argument("rule", metavar="[CODE]", type=_Code(), required=False)
 def explain(rule: Rule | None) -> None:
-    """Explain a rule by the code of its fault, with an example and the cure.
+    """Explain a rule by its code, with an example and the fix.
 
-    Without a code, list all of them.
+    Without a code, list all rules.
     """
     with faults_end_it():
         if rule is not None:

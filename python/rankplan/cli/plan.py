@@ -37,15 +37,15 @@ FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
 @inventory_options
 @dialect_option
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
-@click.option("--component", metavar="NAME", type=Component(), help="Only this one; host- and rankfiles are of one.")
+@click.option("--component", metavar="NAME", type=Component(), help="Show only this component.")
 @click.option(
     "-o",
     "--output",
     metavar="PATH",
     type=click.Path(),
-    help="Write there, and not to the standard output; numpy needs it.",
+    help="Write to this file instead of stdout (required for numpy).",
 )
-@click.option("--save", metavar="PATH", type=click.Path(), help="Also write the plan to a file that Plan.load reads.")
+@click.option("--save", metavar="PATH", type=click.Path(), help="Also save the plan to this file, for Plan.load.")
 @isolate_option
 def plan(
     file: str,
@@ -57,28 +57,29 @@ def plan(
     save: str | None,
     isolate: bool | None,
 ) -> None:
-    """Show where every process of a config or a saved plan runs.
+    """Show where every process runs.
 
-    A table folds equal nodes when there are more than 64 processes; json and csv have a line for each process.
+    FILE is a config or a saved plan. The table folds equal nodes if there are more than 64 processes; json and csv have
+    one entry per process.
 
-    hostfile and rankfile are Open MPI's. In a hostfile, slots is the number of processes of the component on a host,
-    which mpirun --map-by slot --bind-to none fills in this order. In a rankfile, slot is the CPU core to bind to, of
-    which a plan knows nothing: it is the local rank, to be edited. Hosts are called by ip, else by hostname; in a
-    rankfile by +n, the n-th host that mpirun is given, where the inventory has neither.
+    hostfile and rankfile describe one component for Open MPI. In a hostfile, slots is the number of its processes on a
+    host; mpirun --map-by slot --bind-to none fills the hosts in this order. In a rankfile, slot is the CPU core to bind
+    to: edit it, since a plan does not know cores and writes the local rank. A host is an ip or a hostname; if the
+    inventory lacks one, a rankfile uses +n, the n-th host given to mpirun.
 
-    numpy is an .npz with the columns of each component, named component.column; see Placements.to_numpy.
+    numpy is an .npz file with the columns of each component, named component.column; see Placements.to_numpy.
     """
     if output is None and form == "numpy":
-        raise click.UsageError("--format numpy writes a file: say which one with -o")
+        raise click.UsageError("--format numpy requires -o PATH")
     if output is not None and form == "table":
-        raise click.UsageError(f"-o writes one of the other formats: {', '.join(FORMATS[1:])}")
+        raise click.UsageError(f"-o requires another --format: {', '.join(FORMATS[1:])}")
     with faults_end_it():
         result = planned(file, choice, dialect_name, isolate)
         if save is not None:
             result.save(save)
         if form in _HOSTS or component is not None:
             component = component_of(result, component, file)
-            result = Plan(result.inventory, {component: result[component]})
+            result = result.only(component)
         if form == "table":
             print_table(plan_table(result))
             if component is None:

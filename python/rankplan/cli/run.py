@@ -1,4 +1,4 @@
-"""``rankplan run``: launch every component, run it, verify it, report."""
+"""``rankplan run``: launch every component, call a method on each rank, verify, report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from rich.table import Table
 from rankplan._core import RankSet
 from rankplan.cli.common import Nodes, chosen_dialect, dialect_option, faults_end_it, print_table, stdout
 from rankplan.config.load import load_config
-from rankplan.config.section import read_config
 from rankplan.dialects import rlinf
 from rankplan.errors import RankplanError
 from rankplan.inventory import Inventory
@@ -32,10 +30,10 @@ if TYPE_CHECKING:
 class _Nodes(Nodes):
     """``2x8``, or an inventory file."""
 
-    otherwise = ", or name an inventory file that is there"
+    otherwise = ", or the path of an inventory file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the inventory, or the name of the file that has it."""
+        """Return the inventory, or the path of an inventory file."""
         return value if isinstance(value, str) and Path(value).is_file() else super().convert(value, param, ctx)
 
 
@@ -45,22 +43,25 @@ class _Nodes(Nodes):
     "--simulate",
     type=_Nodes(),
     metavar="NxM",
-    help="Start N nodes with M declared accelerators on this machine; or those of an inventory file.",
+    help="Simulate N nodes with M accelerators each on this machine, or the nodes of an inventory file.",
 )
-@click.option("--ray", metavar="ADDRESS", help="Use this running Ray cluster; without, Ray's own search finds it.")
+@click.option("--ray", metavar="ADDRESS", help="Address of the Ray cluster (default: found by Ray).")
 @dialect_option
 @click.option(
-    "--worker", "worker_name", metavar="MODULE:CLASS", help="The worker class; without, one that only answers."
+    "--worker",
+    "worker_name",
+    metavar="MODULE:CLASS",
+    help="Worker class (default: a built-in class that reports its rank).",
 )
-@click.option("--method", default="run", show_default=True, help="The method to call on every rank.")
+@click.option("--method", default="run", show_default=True, help="Method to call on every rank.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=300.0,
     show_default=True,
-    help="Seconds that a component may take to come up.",
+    help="Seconds to wait for a component to start.",
 )
-@click.option("--isolate/--no-isolate", default=True, help="Whether a process sees its own accelerators only.")
+@click.option("--isolate/--no-isolate", default=True, help="Whether a process sees only its own accelerators.")
 def run(
     file: str,
     simulate: Inventory | str | None,
@@ -71,25 +72,24 @@ def run(
     timeout: float,
     isolate: bool,
 ) -> None:
-    """Launch every component of a config on Ray, call one method on each, verify where everyone is, and report.
+    """Launch a config on Ray, run a method on every rank, and verify.
 
-    Nothing is left running afterwards.
+    Prints where each rank runs and what it sees, then shuts everything down.
     """
     if not math.isfinite(timeout):
-        raise click.BadParameter(f"{timeout} is not a number of seconds", param_hint="--timeout")
+        raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
     if simulate is not None and ray is not None:
-        raise click.UsageError("give one of --simulate and --ray")
+        raise click.UsageError("use only one of --simulate and --ray")
     with faults_end_it():
         config = load_config(file)
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
         dialect = chosen_dialect(dialect_name, config)
-        # A fault is shown before anything is started.
-        if inventory is not None:
-            dialect.plan(config, inventory)
-        elif dialect is not rlinf:
-            dialect.assumed_inventory(config)
+        # Report faults before anything starts.
+        reading = dialect.read(config)
+        if inventory is None:
+            reading.finish()
         else:
-            read_config(config).finish()
+            dialect.plan(reading, inventory, isolate)
         if not stdout.is_terminal:
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
@@ -106,38 +106,32 @@ def run(
             raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
         with told(None) as report:
             options: dict[str, Any] = {
-                "cluster_cfg": config["cluster"] if dialect is rlinf else None,
+                "cluster_cfg": reading if dialect is rlinf else None,
                 "on_progress": report,
             }
             cluster = Cluster(address=ray, **options) if inventory is None else Cluster.simulate(inventory, **options)
             with cluster:
-                # Ray's own handler would end the process where it stands, and Ray turns an exit into another.
+                # Ray's own handler would end the process without shutting down, and Ray changes an exit code.
                 signal.signal(signal.SIGTERM, signal.default_int_handler)
-                planned = dialect.plan(config, cluster.inventory, isolate)
-                shares = dialect.shares(config, planned)
-                reports = _run(cluster, planned, shares, spec, method, timeout, report)
+                planned = dialect.plan(reading, cluster.inventory, isolate)
+                reports = _run(cluster, planned, spec, method, timeout, report)
         print_table(_table(reports))
 
 
 def _run(
-    cluster: Cluster,
-    planned: Plan,
-    shares: Mapping[str, float | None],
-    spec: GroupSpec,
-    method: str,
-    timeout: float,
-    report: Report,
+    cluster: Cluster, planned: Plan, spec: GroupSpec, method: str, timeout: float, report: Report
 ) -> list[RankReport]:
-    reservation = cluster.reserve(planned) if any(shares.values()) else None
-    groups = {}
-    for component, rows in planned.items():
-        report(f"launching {component}")
-        groups[component] = spec.launch(cluster, rows, component, reservation=reservation, timeout=timeout)
+    shared = any(component.share for component in planned.values())
+    reservation = cluster.reserve(planned) if shared else None
+    groups = []
+    for name, component in planned.items():
+        report(f"launching {name}")
+        groups.append(spec.launch(cluster, component, name, reservation=reservation, timeout=timeout))
     report(f"running {method}()")
-    for call in [getattr(group, method)() for group in groups.values()]:
+    for call in [getattr(group, method)() for group in groups]:
         call.wait()
     report("verifying")
-    return [found for group in groups.values() for found in group.verify()]
+    return [found for group in groups for found in group.verify()]
 
 
 def _worker(name: str) -> type[Worker]:
@@ -145,15 +139,17 @@ def _worker(name: str) -> type[Worker]:
 
     module_name, _, class_name = name.partition(":")
     if not module_name or not class_name:
-        raise click.BadParameter(f"{name!r} is not module:Class, e.g. train:Actor", param_hint="--worker")
+        raise click.BadParameter(
+            f"{name!r} does not have the form module:Class, e.g. train:Actor", param_hint="--worker"
+        )
     sys.path.insert(0, str(Path.cwd()))
     try:
         worker = getattr(importlib.import_module(module_name), class_name, None)
     except (Exception, SystemExit) as error:
-        raise RankplanError(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
+        raise RankplanError(f"cannot import {module_name}: {type(error).__name__}: {error}") from error
     if not (isinstance(worker, type) and issubclass(worker, Worker)):
         raise click.BadParameter(
-            f"{class_name!r} in {module_name} is not a rankplan.Worker class", param_hint="--worker"
+            f"{class_name!r} in {module_name} is not a subclass of rankplan.Worker", param_hint="--worker"
         )
     return worker
 

@@ -1,4 +1,4 @@
-"""``rankplan schema``: a JSON schema of a config file, for editors."""
+"""``rankplan schema``: a JSON schema of config files, for editors."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from rankplan.config.models import ClusterSection
 
 @click.command()
 def schema() -> None:
-    """Print a JSON schema of config files, for an editor.
+    """Print a JSON schema of config files, for editors.
 
-    A YAML language server takes it for a config that begins with "# yaml-language-server: $schema=FILE". It knows the
-    keys of the cluster section and the kinds of their values; rankplan check knows all rules.
+    A YAML language server applies it to a config that starts with "# yaml-language-server: $schema=FILE". It describes
+    the keys of the cluster section and the types of their values; rankplan check knows all rules.
     """
     with faults_end_it():
         click.echo(json.dumps(config_schema(), indent=2))
 
 
 def config_schema() -> dict[str, Any]:
-    """Return the schema of a whole config: its cluster section is described, all other keys are left alone."""
+    """Return the schema of a config: it describes the cluster section and accepts any other key."""
     section = ClusterSection.model_json_schema()
     definitions = section.pop("$defs")
     definitions["Hardware"]["allOf"] = [_of_type(name) for name in hardware_types()]
     return {
-        "$schema": "http://json-schema.org/draft-07/schema#",  # which every language server knows
+        "$schema": "http://json-schema.org/draft-07/schema#",  # supported by every language server
         "title": "rankplan",
         "type": "object",
         "properties": {"cluster": {"$ref": "#/$defs/ClusterSection"}},
@@ -38,7 +38,7 @@ def config_schema() -> dict[str, Any]:
 
 
 def _of_type(name: str) -> dict[str, Any]:
-    """Return what the configs of a hardware type have."""
+    """Return the keys of the configs of a hardware type."""
     fields = hardware_model(name).model_fields
     required = [key for key, field in fields.items() if field.is_required()]
     items = {"properties": dict.fromkeys(fields, True), "required": required}

@@ -26,14 +26,14 @@ _DRAWN = {".svg": svg, ".html": page}
 
 
 class _Picture(click.ParamType):  # type: ignore[type-arg]
-    """A file whose name says how the map is drawn."""
+    """A file whose suffix selects the format of the map."""
 
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path."""
         if Path(value).suffix.lower() not in _DRAWN:
-            self.fail(f"{value} ends in neither .svg nor .html, which say how the map is drawn", param, ctx)
+            self.fail(f"{value} must end in .svg or .html", param, ctx)
         return Path(value)
 
 
@@ -41,11 +41,11 @@ class _Picture(click.ParamType):  # type: ignore[type-arg]
 @click.argument("file", metavar="FILE", type=click.Path())
 @inventory_options
 @dialect_option
-@click.option("-o", "--output", type=_Picture(), help="Draw it there: map.svg, or map.html for a page with tooltips.")
+@click.option("-o", "--output", type=_Picture(), help="Write map.svg, or map.html for a page with tooltips.")
 def show(file: str, choice: InventoryChoice, dialect_name: str | None, output: Path | None) -> None:
-    """Show the map of a config or of a saved plan: nodes down, accelerators across, who is where.
+    """Show a map: nodes, their accelerators, the processes on them.
 
-    Of more than 16 nodes, those on which the same runs are folded.
+    FILE is a config or a saved plan. With more than 16 nodes, nodes that run the same processes are folded.
     """
     with faults_end_it():
         plan = planned(file, choice, dialect_name)

@@ -1,4 +1,4 @@
-"""From what pydantic says to diagnostics: one code, one message, one help line and one path a fault."""
+"""Pydantic's errors as diagnostics: each with one code, message, help line and path."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import did_you_mean, nearest, path_text, shown
@@ -16,42 +16,44 @@ KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a value of a config."""
 
 RANKS = re.compile(r"[0-9: -]+")
-"""What a placement looks like between two commas."""
+"""A part of a placement between two commas."""
 
-CUT = "within the braces of YAML a comma ends a text: put the placement in quotes"
-RESOLVE = "write the value, or give the config that Hydra has resolved"
+CUT = "quote the placement: inside YAML braces a comma ends the text"
+RESOLVE = "write the value, or pass the config after Hydra has resolved it"
 
 
 def fault(code: str, message: str, help: str | None = None, path: Iterable[str | int] = ()) -> PydanticCustomError:
-    """Return the error that becomes the diagnostic ``code``; ``path`` goes on from the value that is validated."""
-    # Braces in a template are placeholders for pydantic, so the text is handed in as a value.
+    """Return the pydantic error for the diagnostic ``code``; ``path`` continues from the validated value."""
+    # Pydantic treats braces in a template as placeholders, so the text is passed as a value.
     context = {"text": message, "help": help, "path": tuple(path)}
     return PydanticCustomError(code, "{text}", context)
 
 
 def unresolved(value: Any) -> bool:
-    """Whether this is text that a config library would still have to fill in."""
+    """Return whether a value is text with an interpolation in it."""
     return isinstance(value, str) and "${" in value
 
 
 def number(value: Any) -> Any:
-    """Refuse what Python and pydantic would count with, and YAML would not: ``true``, and texts such as ``1_0``."""
+    """Reject what Python and pydantic accept as a number and YAML does not: ``true``, and texts such as ``1_0``."""
     if isinstance(value, bool) or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value) is None):
         help = RESOLVE if unresolved(value) else "write a number such as 1"
         raise fault("invalid-value", f"{shown(value)} is not a whole number", help)
     return value
 
 
-def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -> Iterator[tuple[KeyPath, Diagnostic]]:
-    """Yield the path and the diagnostic of everything that pydantic found.
+def diagnostics(
+    error: ValidationError, models: Mapping[str, type[BaseModel]], prefix: KeyPath = ()
+) -> Iterator[tuple[KeyPath, Diagnostic]]:
+    """Yield the path and the diagnostic of every error that pydantic found in the value at ``prefix``.
 
-    ``models`` are those whose keys can be asked for, by the last name in the path of a mapping; ``""`` for the others.
+    ``models`` gives the model of a mapping by the last name in its path; ``""`` is the model of all other mappings.
     """
     everything = error.errors(include_url=False)
-    unknown = {found["loc"] for found in everything if found["type"] == "extra_forbidden"}
+    unknown = {(*prefix, *found["loc"]) for found in everything if found["type"] == "extra_forbidden"}
     for found in everything:
         context = found.get("ctx", {})
-        path: KeyPath = tuple(part for part in found["loc"] if part != "[key]")
+        path: KeyPath = (*prefix, *found["loc"])
         if "text" in context:
             yield path + context["path"], Diagnostic(found["type"], context["text"], context["help"])
         elif isinstance(cause := context.get("error"), PlacementError):
@@ -61,20 +63,25 @@ def diagnostics(error: ValidationError, models: Mapping[str, type[BaseModel]]) -
             keys = _model(path[:-1], models).model_fields
             cut = found["input"] is None and RANKS.fullmatch(str(path[-1]))
             help = CUT if cut else did_you_mean(str(path[-1]), keys)
-            yield path, Diagnostic("unknown-key", f"`{path[-1]}` is not known here", help)
+            yield path, Diagnostic("unknown-key", f"unknown key `{path[-1]}`", help)
         elif found["type"] == "missing":
             keys = _model(path[:-1], models).model_fields
             near = nearest(str(path[-1]), [str(key) for key in found["input"] if key not in keys], 0.8)
             if (*path[:-1], near) in unknown:
-                continue  # one slip, which is told where it stands
-            help = f"rename `{near}` to `{path[-1]}`" if near else f"add `{path[-1]}:` with its value"
-            yield path[:-1], Diagnostic("missing-key", f"`{path[-1]}` is missing", help)
-        elif found["type"].startswith("model_"):
+                continue  # one typo, reported as the unknown key
+            yield path[:-1], missing(str(path[-1]), near)
+        elif found["type"] in ("model_type", "model_attributes_type"):
             keys = _model(path, models).model_fields
             message = f"{_name(path)} is {shown(found['input'])}; it must be a mapping"
             yield path, Diagnostic("invalid-value", message, f"write keys and values: {', '.join(keys)}")
         else:
-            yield path, _invalid(found["type"], found["input"], found["msg"], path)
+            yield path, _invalid(found, path)
+
+
+def missing(key: str, written: str | None) -> Diagnostic:
+    """Return the fault of a missing key; ``written`` is a similar key that may stand for it."""
+    help = f"rename `{written}` to `{key}`" if written else f"add `{key}:` with its value"
+    return Diagnostic("missing-key", f"`{key}` is missing", help)
 
 
 def _model(path: Sequence[str | int], models: Mapping[str, type[BaseModel]]) -> type[BaseModel]:
@@ -86,30 +93,44 @@ _EXPECTED = {
     "int": ("a whole number", "write a number such as 1"),
     "float": ("a number", "write a number such as 0.5"),
     "string": ("text", "write text; quote it if it looks like something else"),
-    "list": ("a list", "write a list: one `- ...` a line, or [a, b]"),
-    "tuple": ("a list", "write a list: one `- ...` a line, or [a, b]"),
+    "list": ("a list", "write a list: one `- ...` per line, or [a, b]"),
+    "tuple": ("a list", "write a list: one `- ...` per line, or [a, b]"),
     "dict": ("a mapping", "write keys and values"),
     "bool": ("true or false", "write true or false"),
 }
+_WRONG_TYPE = ("_type", "_parsing", "_from_float", "_parsing_size", "_sub_type", "_unicode")
+_BOUNDS = {
+    "greater_than_equal": ("ge", "{} or more"),
+    "less_than_equal": ("le", "{} or less"),
+    "greater_than": ("gt", "more than {}"),
+    "less_than": ("lt", "less than {}"),
+}
+
+
+def wrong_type(name: str, value: Any, expected: str) -> Diagnostic:
+    """Return the fault of a value of the wrong type; ``expected`` is pydantic's word: ``list``, ``dict``."""
+    allowed, help = _EXPECTED[expected]
+    return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be {allowed}", help)
 
 
 def _name(path: KeyPath) -> str:
-    """Return the last key of a path, with what indexes follow it: ``configs[0]``."""
+    """Return the last key of a path and the indexes after it: ``configs[0]``."""
     last = max((index for index, part in enumerate(path) if isinstance(part, str)), default=0)
     return f"`{path_text(path[last:])}`" if path else "the config"
 
 
-def _invalid(kind: str, value: Any, message: str, path: KeyPath) -> Diagnostic:
-    name = _name(path)
+def _invalid(found: ErrorDetails, path: KeyPath) -> Diagnostic:
+    kind, context, value, name = found["type"], found.get("ctx", {}), found["input"], _name(path)
     if kind == "string_too_short":
-        return Diagnostic("invalid-value", f"{name} is empty", "write its text, or leave the key out")
+        return Diagnostic("invalid-value", f"{name} is empty", "write its text, or remove the key")
     if kind == "too_short":
         return Diagnostic("invalid-value", f"{name} is empty", "list at least one")
-    if (expected := _EXPECTED.get(kind.split("_")[0])) is not None:
-        return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be {expected[0]}", expected[1])
-    if (bound := re.fullmatch(r"Input should be (greater|less) than or equal to (\d+)", message)) is not None:
-        limit = f"{bound[2]} or {'more' if bound[1] == 'greater' else 'less'}"
+    if kind in _BOUNDS:
+        bound, text = _BOUNDS[kind]
+        limit = text.format(context[bound])
         return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be {limit}", f"use {limit}")
-    # the words of a validator that is not ours
-    wanted = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return Diagnostic("invalid-value", f"{name} is {shown(value)}, which is refused", wanted[:1].lower() + wanted[1:])
+    if kind.endswith(_WRONG_TYPE) and (expected := kind.partition("_")[0]) in _EXPECTED:
+        return wrong_type(name, value, expected)
+    # A validator that is not ours: its own words are the best help there is.
+    wanted = str(context["error"]) if "error" in context else found["msg"]
+    return Diagnostic("invalid-value", f"{name} is {shown(value)}, which is invalid", wanted[:1].lower() + wanted[1:])

@@ -1,4 +1,4 @@
-"""Hardware that is configured and not probed: robots and whatever else a trainer registers."""
+"""Hardware that a config declares: robots, and other types that a trainer registers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NodeRank = Annotated[int, BeforeValidator(number), Field(ge=0)]
 
 
 class HardwareConfig(BaseModel):
-    """One piece of hardware. A type that is not registered keeps all its fields as they were written."""
+    """One piece of hardware. Unregistered types keep all their fields as written."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -22,19 +22,19 @@ class HardwareConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _plain_values(cls, value: Any) -> Any:
-        """Refuse what a saved plan could not give back."""
+        """Reject values that a saved plan cannot restore."""
         try:
             kept = json.loads(json.dumps(value, allow_nan=False)) == value
         except (TypeError, ValueError, RecursionError):
             kept = False
         if isinstance(value, dict) and not kept:
-            message = "a hardware config holds more than plain values"
-            raise fault("invalid-value", message, "write text, numbers and lists")
+            message = "a hardware config contains values other than text, numbers and lists"
+            raise fault("invalid-value", message, "write plain values")
         return value
 
 
 class Franka(HardwareConfig):
-    """A Franka arm: its address, and the cameras and the gripper on it."""
+    """A Franka arm: its address, its cameras and its gripper."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -51,21 +51,21 @@ _MODELS: dict[str, type[HardwareConfig]] = {"Franka": Franka}
 
 
 def register_hardware(hardware_type: str, model: type[HardwareConfig]) -> None:
-    """Check the configs of ``hardware: {type: hardware_type}`` with this model, a subclass of `HardwareConfig`.
+    """Validate the configs of ``hardware: {type: hardware_type}`` with ``model``, a subclass of `HardwareConfig`.
 
-    The worker then gets instances of it as ``self.hardware``. Registering a type again replaces its model.
-    Raises ``TypeError`` for a class that is not a subclass of `HardwareConfig`.
+    Workers receive instances of it as ``self.hardware``. Registering a type again replaces its model.
+    Raises ``TypeError`` if ``model`` is not a subclass of `HardwareConfig`.
     """
     if not (isinstance(model, type) and issubclass(model, HardwareConfig)):
-        raise TypeError(f"{model!r} is not a subclass of rankplan.HardwareConfig, which has the node_rank")
+        raise TypeError(f"{model!r} is not a subclass of rankplan.HardwareConfig")
     _MODELS[hardware_type] = model
 
 
 def hardware_types() -> list[str]:
-    """Return the types that have a model of their own."""
+    """Return the registered types."""
     return list(_MODELS)
 
 
 def hardware_model(hardware_type: Any) -> type[HardwareConfig]:
-    """Return the model of a type: free fields for one that is not registered."""
+    """Return the model of a type; unregistered types allow any field."""
     return _MODELS.get(hardware_type, HardwareConfig) if isinstance(hardware_type, str) else HardwareConfig

@@ -1,8 +1,8 @@
-"""Files with line and column: YAML by the core rules of YAML 1.2, and places in it found again when a fault is shown.
+"""YAML files with line and column: read by YAML 1.2's core rules, with the place of every value.
 
-YAML 1.1, which most Python loaders speak, reads an unquoted ``1:0`` as 60 and ``yes`` as true. Here scalars are null,
-booleans, ints, floats or text as YAML 1.2's core schema has it, so a placement arrives as it was written. Merge keys
-(``<<``) are understood, because configs use them.
+Most Python loaders follow YAML 1.1, which reads an unquoted ``1:0`` as 60 and ``yes`` as true. Here scalars are null,
+booleans, ints, floats or text as in YAML 1.2's core schema, so placements arrive as written. Merge keys (``<<``) work,
+because configs use them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import yaml
 
 from rankplan.errors import Diagnostic, Label, PlacementError
-from rankplan.words import path_text, shown
+from rankplan.words import shown
 
 _TAG = "tag:yaml.org,2002:"
 _NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
@@ -33,24 +33,24 @@ _DEEPEST = 200
 _LARGEST = 2_000_000
 _LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
-# Part of what the YAML library says, and what to write instead; the first that fits.
+# A part of the YAML library's message, and the help for it; the first match counts.
 _CURES = {
-    "found a tab": "indent with blanks: YAML takes no tabs",
-    "cannot start any token": "put the text in quotes",
-    "mapping values are not": 'put text with `: ` in quotes, e.g. "0-1 : 0-3"; keys of one mapping start in one column',
-    "did not find expected key": "start the keys of one mapping in one column; after a closing quote the value ends",
-    "expected '-' indicator": "start each item of a list with `- `, all in one column",
-    "did not find expected ','": "close what is opened here, or put a comma between the values",
+    "found a tab": "use spaces to indent; YAML forbids tabs",
+    "cannot start any token": "quote the text",
+    "mapping values are not": 'quote text that contains `: `, e.g. "0-1 : 0-3"; align the keys of a mapping',
+    "did not find expected key": "align the keys of a mapping; a value ends at its closing quote",
+    "expected '-' indicator": "start each item of a list with `- `, in the same column",
+    "did not find expected ','": "close the bracket that opens here, or separate the values by commas",
     "unexpected end of stream": "close the quote",
-    "undefined alias": "define the anchor (`&name`) above, or put the text in quotes",
-    "alphabetic or numeric": "put the text in quotes: `*` and `&` begin the name of an anchor",
-    "another document": "keep one document in a file, without `---` between",
-    "escape character": "use single quotes, in which a backslash is itself",
+    "undefined alias": "define the anchor (`&name`) above, or quote the text",
+    "alphabetic or numeric": "quote the text: `*` and `&` start the name of an anchor",
+    "another document": "keep one document per file, without `---` between documents",
+    "escape character": "use single quotes, where a backslash is literal",
 }
 
 
 class _Composer(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Text to nodes with places; it is not used to make Python values."""
+    """Parses text into nodes with places; Python values are made by `Document`."""
 
     yaml_implicit_resolvers: ClassVar[dict[str | None, list[tuple[str, re.Pattern[str]]]]] = {}
 
@@ -66,7 +66,7 @@ for _name, _pattern, _first in (
 
 
 class _Written:
-    """A number that is not written as Python would: ``str`` gives it as it stands in the file."""
+    """A number that Python writes differently: ``str`` gives it as written in the file."""
 
     text: str
 
@@ -90,7 +90,7 @@ class _WrittenFloat(_Written, float):
 
 
 class Section(dict[str, Any]):
-    """A mapping of a file; ``document`` and ``path`` say where it stands, so that faults in it can be pointed at."""
+    """A mapping of a file; ``document`` and ``path`` locate it, so that its faults have a place."""
 
     __slots__ = ("document", "path")
 
@@ -100,7 +100,7 @@ class Section(dict[str, Any]):
         self.path = path
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts and lists all the way down, which is what ``OmegaConf.create`` takes."""
+        """Return it as nested plain dicts and lists, as ``OmegaConf.create`` takes."""
         return {key: _plain(value) for key, value in self.items()}
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
@@ -117,7 +117,7 @@ def _plain(value: Any) -> Any:
 
 
 class Document:
-    """A file as lines and as YAML nodes."""
+    """A file as lines and YAML nodes."""
 
     def __init__(self, file: str, text: str) -> None:
         self.file = file
@@ -133,23 +133,23 @@ class Document:
         except yaml.reader.ReaderError as error:
             before = _LINE_BREAK.split(text[: text.find(chr(error.character))])
             mark = yaml.Mark(file, 0, len(before) - 1, len(before[-1]), None, 0)
-            message = f"this is not YAML: the control character U+{error.character:04X} is not allowed"
-            raise PlacementError([self.refuse(message, mark, help="take the character out")]) from None
+            message = f"invalid YAML: control character U+{error.character:04X} is not allowed"
+            raise PlacementError([self.refuse(message, mark, help="remove the character")]) from None
 
     def _not_yaml(self, error: yaml.MarkedYAMLError) -> Diagnostic:
-        """Return the fault of text that the composer refuses."""
+        """Return the fault of text that the composer rejects."""
         message = " ".join(part for part in (error.context, error.problem) if part)
         mark, problem = error.problem_mark or error.context_mark, error.problem or ""
         rest = "".join(self.lines[mark.line :])[mark.column :] if mark is not None else ""
         if rest.startswith("\t"):
             problem = "found a tab"
         elif error.context_mark is not None and not rest.strip():
-            mark = error.context_mark  # the file ends before something does: where that begins
+            mark = error.context_mark  # the file ends too early: point at what is left open
         help = next((cure for part, cure in _CURES.items() if part in problem), None)
-        return self.refuse(f"this is not YAML: {message}", mark, help=help)
+        return self.refuse(f"invalid YAML: {message}", mark, help=help)
 
     def _check_depth(self, text: str) -> None:
-        """Refuse nesting that the composer, which calls itself, would run out of stack on."""
+        """Reject nesting that would exhaust the stack of the recursive composer."""
         depth = 0
         for event in yaml.parse(text, Loader=_Composer):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -158,7 +158,7 @@ class Document:
                 raise PlacementError([self.refuse("the file is nested too deeply", event.start_mark, help=help)])
 
     def refuse(self, message: str, mark: Any = None, code: str = "invalid-yaml", help: str | None = None) -> Diagnostic:
-        """Return the fault at a mark of the YAML library."""
+        """Return a fault at a mark of the YAML library."""
         fault = Diagnostic(code, message, help, file=self.file)
         if mark is None:
             return fault
@@ -167,21 +167,21 @@ class Document:
         return replace(fault, line=line + 1, column=column + 1, source=self.lines[line], labels=place, text="")
 
     def value(self) -> Any:
-        """Return the file's content as Python values, mappings as `Section`; raises every fault found on the way."""
+        """Return the content as Python values, mappings as `Section`. Raises `PlacementError` with every fault."""
         value = self._value(self.root, (), ())[0] if self.root is not None else None
         if self.faults:
             raise PlacementError(self.faults)
         return value
 
     def _value(self, node: yaml.Node, path: tuple[str | int, ...], above: tuple[yaml.Node, ...]) -> tuple[Any, int]:
-        """Return the value of a node, and of how many nodes it consists, aliases written out.
+        """Return the value of a node, and its number of nodes with aliases expanded.
 
-        An alias is the value of its anchor, made once: a few lines of aliases can stand for more than memory holds.
+        The value of an anchor is made once and shared: a few lines of aliases could expand to more than memory holds.
         """
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node), 1
         if node in above:
-            self.faults.append(self.refuse("an alias stands inside its own anchor", node.start_mark))
+            self.faults.append(self.refuse("an alias is inside its own anchor", node.start_mark))
             return None, 1
         if id(node) in self._made:
             return self._made[id(node)]
@@ -200,7 +200,7 @@ class Document:
                 total += size
         value = section if isinstance(node, yaml.MappingNode) else items
         if total > _LARGEST:
-            message, help = f"it holds {total:,} values, aliases written out", f"a config has at most {_LARGEST:,}"
+            message, help = f"the file has {total:,} values with aliases expanded", f"use at most {_LARGEST:,}"
             raise PlacementError([self.refuse(message, node.start_mark, help=help)])
         self._made[id(node)] = value, total
         return value, total
@@ -208,7 +208,7 @@ class Document:
     def _items(
         self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]
     ) -> dict[str, tuple[yaml.ScalarNode, yaml.Node]]:
-        """Return keys and values by name; what is written in the mapping itself wins over what it merges."""
+        """Return keys and values by name; keys of the mapping itself override merged ones."""
         if id(node) in self._pairs:
             return self._pairs[id(node)]
         merged: dict[str, tuple[yaml.ScalarNode, yaml.Node]] = {}
@@ -220,13 +220,14 @@ class Document:
                     if isinstance(part, yaml.MappingNode) and part not in (*above, node):
                         merged |= self._items(part, (*above, node))
                     else:
-                        self.faults.append(self.refuse("`<<` takes a mapping or a list of mappings", value.start_mark))
+                        message = "`<<` must be a mapping or a list of mappings"
+                        self.faults.append(self.refuse(message, value.start_mark))
             elif not isinstance(key, yaml.ScalarNode):
-                self.faults.append(self.refuse("a key must be plain text", key.start_mark, help="quote the key"))
+                self.faults.append(self.refuse("a key must be text", key.start_mark, help="quote the key"))
             elif key.value in own:
                 first = own[key.value][0].start_mark.line + 1
-                message = f"key `{key.value}` stands here twice; it was first given on line {first}"
-                self.faults.append(self.refuse(message, key.start_mark, "duplicate-key", "keep one of the two"))
+                message = f"duplicate key `{key.value}`, first used on line {first}"
+                self.faults.append(self.refuse(message, key.start_mark, "duplicate-key", "remove one of the two"))
             else:
                 own[key.value] = key, value
         self._pairs[id(node)] = merged | own
@@ -241,7 +242,7 @@ class Document:
             return None
         if kind == "bool" and _BOOL.match(text):
             return text.lower() == "true"
-        # Python refuses to read ints of thousands of digits; nothing here takes one.
+        # Python rejects ints of thousands of digits, which no key accepts.
         if kind == "int" and _INT.match(text) and len(text) < 1000:
             number = int(text, 0) if text[:2] in ("0o", "0x") else int(text)
             return number if str(number) == text else _WrittenInt(number, text)
@@ -251,11 +252,11 @@ class Document:
         return text
 
     def _refuse_tag(self, node: yaml.Node) -> None:
-        message = f"the tag `{node.tag}` does not fit, or is not known"
-        self.faults.append(self.refuse(message, node.start_mark, help="leave the tag out, or quote the value"))
+        message = f"the tag `{node.tag}` is unknown, or does not match the value"
+        self.faults.append(self.refuse(message, node.start_mark, help="remove the tag, or quote the value"))
 
     def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
-        """Return the fault with the place of ``path`` in the file; of what is there of it, if it is not there whole."""
+        """Return the fault with the place of ``path``, or of the longest part of ``path`` that exists."""
         node, key = self.root, None
         for part in path:
             child: tuple[yaml.Node | None, yaml.Node] | None = None
@@ -280,40 +281,34 @@ class Document:
         written = line[start.column : end.column] if end.line == start.line else ""
         fault = replace(fault, line=start.line + 1, column=start.column + 1)
         plain = end.line == start.line and isinstance(node, yaml.ScalarNode) and not node.style
-        if fault.text is None or (plain and written != fault.text):  # 0x10 is 16 to who found the fault
+        if fault.text is None or (plain and written != fault.text):  # 0x10 was read as 16
             fault = replace(fault, text=None)
             length = len(written) if isinstance(node, yaml.ScalarNode) else 1
             return replace(fault, source=line, offset=start.column, labels=(Label(0, max(length, 1)),))
         quote = 1 if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"') else 0
         if written[quote : len(written) - quote] != fault.text:
-            return fault  # it is folded or escaped: its own offsets are not those of the line
+            return fault  # folded or escaped: its offsets are not those of the line
         offset = start.column + quote
         column = offset + (fault.span[0] if fault.span else 0) + 1
         return replace(fault, column=column, source=line, offset=offset)
 
 
-def placed(content: Any, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
-    """Return a fault of this content with its path, and with its place where the content came from a file."""
-    fault = replace(fault, path=path_text(path))
-    return content.document.locate((*content.path, *path), fault) if isinstance(content, Section) else fault
-
-
 def load_config(path: str | os.PathLike[str]) -> Section:
-    """Read a YAML file by YAML 1.2's core rules and return its mapping; faults found later point into the file.
+    """Read a YAML file by YAML 1.2's core rules and return its mapping; later faults point into the file.
 
-    Raises `PlacementError` when the file is not YAML, has a key twice, or is not a mapping, and ``OSError`` when it
-    cannot be read.
+    Raises `PlacementError` if the file is not valid YAML, repeats a key or is not a mapping, ``OSError`` if it cannot
+    be read.
     """
     file = os.fspath(path)
     try:
         text = Path(file).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"this is not UTF-8 text: byte {error.start} cannot be read"
+        message = f"the file is not UTF-8: invalid byte at position {error.start}"
         raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
     document = Document(file, text)
     value = document.value()
     if not isinstance(value, Section):
-        message = f"the file holds {shown(value)}; it must be a mapping"
-        help = "write keys and values, e.g. `cluster:`, or `nodes:` in an inventory"
+        message = f"the file contains {shown(value)}; it must be a mapping"
+        help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
         raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
     return value

@@ -1,9 +1,8 @@
-"""The ``cluster`` section as pydantic models, and its rules that concern more than one value."""
+"""The ``cluster`` section as pydantic models, with the rules within and between its node groups."""
 
 from __future__ import annotations
 
 import json
-import operator
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,39 +25,15 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from rankplan._core import RankSet
+from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, MAX_RANK, NODE, WHOLE_NODE, RankSet
 from rankplan.accelerators import TYPES
 from rankplan.config.faults import RANKS, KeyPath, diagnostics, fault, number
 from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
-from rankplan.environment import RESERVED_VARIABLES
+from rankplan.environment import NODE_RANK_VARIABLES, RESERVED_VARIABLES
 from rankplan.errors import PlacementError, refusal
-from rankplan.words import nodes_text, shown
+from rankplan.words import as_int, nodes_text, shown
 
-NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
-"""Set one of them on every node before ``ray start``; the first one set on a node counts."""
-
-CLUSTER, NODE = "cluster", "node"
-"""Labels of the node groups that are always there."""
-ACCELERATOR, WHOLE_NODE = "accelerator", "node"
-"""What a placement counts: these types of resources, or one that is configured."""
-MOST_NODES = MOST_PROCESSES = 1 << 24
-LARGEST_RANK = (1 << 32) - 2
-"""What the core can count: nodes of a cluster, processes of a component, ranks."""
-
-RESERVED_LABELS = {
-    CLUSTER: "all nodes",
-    NODE: "all nodes, counted as nodes",
-}
-
-
-def as_int(value: Any) -> int | None:
-    """Return an int of any kind (NumPy's too) as Python's own, and ``None`` for anything else, booleans too."""
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
+RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
 
 
 def _rank_set(value: Any) -> Any:
@@ -76,12 +51,14 @@ def _rank_set(value: Any) -> Any:
     except PlacementError:
         raise
     except ValueError as error:
-        help = f"ranks count from 0, up to {LARGEST_RANK}"
+        help = f"ranks count from 0, up to {MAX_RANK}"
         raise fault("invalid-value", f"{shown(value)} is not a set of ranks", help) from error
 
 
-def _is_all(ranks: Any) -> bool:
-    return isinstance(ranks, str) and ranks.strip().lower() == "all"
+def with_all(value: Any, every: Any) -> Any:
+    """Return a mapping with ``all`` in its ``node_ranks`` replaced by these ranks; any other value unchanged."""
+    ranks = value.get("node_ranks") if isinstance(value, Mapping) else None
+    return {**value, "node_ranks": every} if isinstance(ranks, str) and ranks.strip().lower() == "all" else value
 
 
 def _label(value: Any) -> Any:
@@ -101,7 +78,7 @@ _VALUES = {"additionalProperties": {"type": ["string", "number"]}}
 _ONE_VARIABLE = {"type": "object", **_VALUES, "minProperties": 1, "maxProperties": 1}
 _VARIABLES = {"type": ["array", "object", "null"], "items": _ONE_VARIABLE, **_VALUES}
 _FILLED_IN = {"type": "string", "pattern": r"^[0-9]+$|\$\{"}
-"""For editors: a number as text, or what a config library still fills in."""
+"""For editors: a number as text, or an interpolation."""
 
 Count = Annotated[int, BeforeValidator(number)]
 Label = Annotated[str, BeforeValidator(_label), WithJsonSchema(_TEXT_OR_NUMBER)]
@@ -116,39 +93,44 @@ Ranks = Annotated[
 
 
 def _or_nothing(schema: JsonSchemaValue) -> None:
-    """Let a key be there without a value."""
+    """Allow a key without a value."""
     schema["type"] = [schema["type"], "null"]
 
 
 def _or_filled_in(schema: JsonSchemaValue) -> None:
-    """Let a number be text that is one, or becomes one."""
+    """Allow a number written as text, or an interpolation."""
     number = {key: schema.pop(key) for key in ("type", "minimum", "maximum")}
     schema["anyOf"] = [number, _FILLED_IN]
 
 
 class Model(BaseModel):
-    """Strange keys are refused, and nothing changes after it was checked."""
+    """A frozen model that rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
 class ComponentEntry(Model):
-    """What one key of ``component_placement`` says: where its components run."""
+    """An entry of ``component_placement``: where its components run."""
 
     node_group: Annotated[
         tuple[Label, ...],
         WithJsonSchema({"type": ["string", "integer", "array"], "items": _TEXT_OR_NUMBER}),
-    ] = Field(default=(CLUSTER,), description="Label of the node group, or several of them: a list, or with commas.")
+    ] = Field(default=(CLUSTER,), description="Label of the node group, or several: a list, or separated by commas.")
     placement: Annotated[
         str, WithJsonSchema({**_TEXT_OR_NUMBER, "examples": ["all", "0-7", "0-1:0-3", "0-7:0-1,8"]})
-    ] = Field(description="resources[:processes], ...: the resource ranks and the process ranks that take them.")
+    ] = Field(description="resources[:processes], ...: resource ranks and the process ranks that use them.")
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Allow the short form: the placement itself."""
+        """Allow the short form: only the placement."""
         described = handler.resolve_ref_schema(handler(schema))
         short = described["properties"]["placement"]
         return {"anyOf": [{"type": short["type"], "examples": short["examples"]}, described]}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return value if isinstance(value, Mapping) else {"placement": value}
 
     @field_validator("node_group", mode="before")
     @classmethod
@@ -157,7 +139,7 @@ class ComponentEntry(Model):
             return [label.strip() for label in value.split(",")]
         labels = list(value) if isinstance(value, (list, tuple)) else [value]
         if value in (None, "") or not labels:
-            raise fault("invalid-value", "node_group is empty", "write the label of a node group, or leave the key out")
+            raise fault("invalid-value", "node_group is empty", "write the label of a node group, or remove the key")
         return labels
 
     @field_validator("placement", mode="before")
@@ -167,28 +149,28 @@ class ComponentEntry(Model):
         if number is None and not isinstance(value, str):
             help = "write text such as 0-7, 0-1:0-3 or all"
             if isinstance(value, (list, tuple)) and (ranks := _listed(value)):
-                help = f"a placement is a text and no list: write {ranks}"
-            raise fault("invalid-value", f"{shown(value)} is not a placement", help)
+                help = f"write the placement as text, not as a list: {ranks}"
+            raise fault("invalid-value", f"placement is {shown(value)}; it must be text", help)
         return value if number is None else str(number)
 
 
 def _listed(parts: Sequence[Any]) -> str | None:
-    """Return ranks, or ranges as text, as one text; ``None`` when these are others."""
+    """Return a list of ranks or of ranges as one text, or ``None`` for a list of anything else."""
     if all(isinstance(part, str) and RANKS.fullmatch(part) for part in parts):
         return ",".join(parts)
-    numbers = [n for part in parts if (n := as_int(part)) is not None and 0 <= n <= LARGEST_RANK]
+    numbers = [n for part in parts if (n := as_int(part)) is not None and 0 <= n <= MAX_RANK]
     return str(RankSet(numbers)) if len(numbers) == len(parts) else None
 
 
 class EnvConfig(Model):
-    """The software environment of some nodes of a group."""
+    """Variables and interpreter of some nodes of a group."""
 
     node_ranks: Ranks = Field(description="Nodes of the group: a range such as 0-7, or all.")
     env_vars: Annotated[dict[str, str], WithJsonSchema(_VARIABLES)] = Field(
-        default_factory=dict, description='Variables, one a line: - NAME: "value".'
+        default_factory=dict, description='Environment variables, one per line: - NAME: "value".'
     )
     python_interpreter_path: str | None = Field(
-        default=None, min_length=1, description="The interpreter on these nodes, an absolute path."
+        default=None, min_length=1, description="Absolute path of the interpreter on these nodes."
     )
 
     @field_validator("python_interpreter_path")
@@ -207,53 +189,55 @@ class EnvConfig(Model):
             return variables
         entries = [{key: item} for key, item in value.items()] if isinstance(value, Mapping) else value
         if not isinstance(entries, (list, tuple)):
-            raise fault("invalid-value", f"{shown(value)} is not a list of variables", _ONE_KEY)
+            raise fault("invalid-value", f"env_vars is {shown(value)}; it must be a list of variables", _ONE_KEY)
         for index, entry in enumerate(entries):
             path: list[str | int] = [] if isinstance(value, Mapping) else [index]
             if not isinstance(entry, Mapping) or len(entry) != 1:
-                raise fault("invalid-value", f"{shown(entry)} is not one variable", _ONE_KEY, path)
+                raise fault("invalid-value", f"{shown(entry)} is not a single variable", _ONE_KEY, path)
             ((name, content),) = entry.items()
             name = str(name)
             if re.fullmatch(r"[^\s=]+", name) is None or not name.isprintable():
                 message = f"{shown(name)} is not the name of an environment variable"
                 raise fault("invalid-value", message, "write a name such as GLOO_SOCKET_IFNAME", path)
             if name in variables:
-                message = f"variable `{name}` is given twice for the same nodes"
-                raise fault("duplicate-env-var", message, "keep one of the two", [*path, name])
+                message = f"variable `{name}` is set twice for the same nodes"
+                raise fault("duplicate-env-var", message, "remove one of the two", [*path, name])
             variables[name] = _variable(name, content, [*path, name])
         return variables
 
 
 def _variable(name: str, content: Any, path: list[str | int]) -> str:
-    """Return the text of a variable that a node group may set."""
+    """Return the text of a variable, or reject one that a node group cannot set."""
     if name in RESERVED_VARIABLES:
-        help = "leave it out: placements decide ranks and devices"
+        help = "remove it: placements decide ranks and devices"
         raise fault("reserved-env-var", f"variable `{name}` is set by the plan", help, path)
     if name in NODE_RANK_VARIABLES:
-        message = f"variable `{name}` orders the nodes, before any process is started"
-        raise fault("reserved-env-var", message, "set it on the node before its `ray start`", path)
+        message = f"variable `{name}` orders the nodes and is read before any process starts"
+        raise fault("reserved-env-var", message, "set it on the node before `ray start`", path)
     if isinstance(content, bool) or not isinstance(content, (str, int, float)):
         message = f"variable `{name}` is {shown(content)}; it must be text"
         raise fault("invalid-value", message, 'write its text in quotes, e.g. "1"', path)
     text = str(content)
     if "\0" in text or text.encode("utf-8", "ignore").decode() != text:
-        message = f"variable `{name}` is {shown(text)}; an environment holds no NUL and no half characters"
+        message = (
+            f"variable `{name}` is {shown(text)}; environment variables cannot contain NUL bytes or lone surrogates"
+        )
         raise fault("invalid-value", message, "write plain text", path)
     return text
 
 
 def _text(value: Any) -> str | list[str] | None:
-    """Return a text, or texts as a list, and ``None`` for anything else."""
+    """Return a text, a list of texts, or ``None`` for anything else."""
     if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         return list(value)
     return value if isinstance(value, str) else None
 
 
 class Hardware(Model):
-    """Hardware that is no accelerator, robots for one: a type, and one config for each piece."""
+    """Hardware other than accelerators, such as robots: a type, and one config per piece."""
 
-    type: str = Field(description="What it is, e.g. Franka.")
-    configs: list[HardwareConfig] = Field(description="One entry for each piece, with the node_rank it is on.")
+    type: str = Field(description="Hardware type, e.g. Franka.")
+    configs: list[HardwareConfig] = Field(description="One entry per piece, with the node_rank it is attached to.")
 
     @field_validator("type")
     @classmethod
@@ -262,17 +246,17 @@ class Hardware(Model):
             raise fault("invalid-value", f"{shown(value)} is not a hardware type", "write a name, e.g. Franka")
         near = [known for known in hardware_types() if known.casefold() == value.casefold()]
         if near and value not in near:
-            message = f"`{value}` is not a registered hardware type, but `{near[0]}` is"
-            raise fault("invalid-value", message, f"write {near[0]}")
+            message = f"unknown hardware type `{value}`"
+            raise fault("invalid-value", message, f"did you mean `{near[0]}`?")
         if value in _COUNTED:
-            message = f"`{value}` is not a hardware type that can be configured: rankplan finds those by itself"
-            raise fault("invalid-value", message, "leave `hardware` out to place on them, or use another name")
+            message = f"hardware type `{value}` cannot be configured: rankplan detects accelerators itself"
+            raise fault("invalid-value", message, "remove `hardware` to place on them, or choose another name")
         return value
 
     @field_validator("configs")
     @classmethod
     def _texts_as_written(cls, configs: list[HardwareConfig], info: ValidationInfo) -> list[HardwareConfig]:
-        """Keep what the registered model reads as text as that text: a serial 0322 is not 322 after it was saved."""
+        """Keep fields that the registered model reads as text as written: a saved serial 0322 must not become 322."""
         model = hardware_model(info.data.get("type"))
         kept = []
         for config in configs:
@@ -284,9 +268,9 @@ class Hardware(Model):
         return kept
 
     def pieces(self) -> list[HardwareConfig]:
-        """Return the configs as the registered model, by node rank and then as written: the order of resource ranks.
+        """Return the configs as the registered model in the order of resource ranks: by node rank, then as written.
 
-        Raises `PlacementError` when a model that was registered later does not take them.
+        Raises `PlacementError` if a model that was registered later rejects them.
         """
         model = hardware_model(self.type)
         pieces = sorted(self.configs, key=lambda config: config.node_rank)
@@ -296,50 +280,58 @@ class Hardware(Model):
             raise refusal([found for _, found in diagnostics(error, {"": model})]) from None
 
     def counts(self) -> list[tuple[int, int]]:
-        """Return (node rank, number of pieces) for every node that has one, ascending."""
+        """Return (node rank, number of pieces) for every node with hardware, ascending."""
         return sorted(Counter(config.node_rank for config in self.configs).items())
 
 
 class NodeGroup(Model):
     """A labelled set of nodes."""
 
-    label: Label = Field(description="The name that components select it by.")
-    node_ranks: Ranks = Field(description="Its nodes: a range such as 0-7, or all.")
+    label: Label = Field(description="Name that components select the group by.")
+    node_ranks: Ranks = Field(description="Nodes of the group: a range such as 0-7, or all.")
     env_configs: list[EnvConfig] = Field(
-        default_factory=list, description="Variables and interpreters of its nodes.", json_schema_extra=_or_nothing
+        default_factory=list, description="Variables and interpreters of the nodes.", json_schema_extra=_or_nothing
     )
-    hardware: Hardware | None = Field(default=None, description="What is counted in it in place of accelerators.")
-    ignore_hardware: bool = Field(default=False, description="Count its nodes, whatever they have.")
+    hardware: Hardware | None = Field(default=None, description="Hardware to count in place of accelerators.")
+    ignore_hardware: bool = Field(default=False, description="Count nodes, whatever hardware they have.")
 
     @field_validator("label")
     @classmethod
     def _not_reserved(cls, value: str) -> str:
         if value in RESERVED_LABELS:
             message = f"the label `{value}` is reserved: it always means {RESERVED_LABELS[value]}"
-            raise fault("reserved-label", message, "give the group another label")
+            raise fault("reserved-label", message, "choose another label")
         if not value.strip():
             raise fault("empty-name", "a node group has no label", "give it a label, e.g. a800")
         if "," in value:
-            raise fault("invalid-value", f"the label `{value}` has a comma", "a comma separates labels: leave it out")
+            raise fault(
+                "invalid-value", f"the label `{value}` contains a comma", "remove the comma: commas separate labels"
+            )
         if value != value.strip():
-            message = f"the label {shown(value)} begins or ends with a blank"
-            raise fault("invalid-value", message, "leave the blank out")
+            message = f"the label {shown(value)} starts or ends with a blank"
+            raise fault("invalid-value", message, "remove the blank")
         return value
 
-    @field_validator("env_configs", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _no_list(cls, value: Any) -> Any:
-        return [] if value is None else value
+    def _all_its_nodes(cls, value: Any) -> Any:
+        """Replace ``all`` in env_configs by the nodes of the group, and a missing list by an empty one."""
+        if not isinstance(value, Mapping) or "env_configs" not in value:
+            return value
+        configs = value["env_configs"]
+        if isinstance(configs, (list, tuple)):
+            configs = [with_all(config, value.get("node_ranks")) for config in configs]
+        return {**value, "env_configs": [] if configs is None else configs}
 
     def environment(self, node_rank: int) -> tuple[dict[str, str], str | None]:
-        """Return the variables and the interpreter of a node of the group."""
+        """Return the variables and the interpreter of a node in the group."""
         for config in self.env_configs:
             if node_rank in config.node_ranks:
                 return dict(config.env_vars), config.python_interpreter_path
         return {}, None
 
     def faults(self, num_nodes: int | None) -> Iterator[PydanticCustomError]:
-        """Yield what is wrong between the parts of the group."""
+        """Yield the faults between the parts of the group."""
         yield from self._node_rank_faults(num_nodes)
         yield from self._env_faults()
         if self.hardware is not None:
@@ -351,7 +343,7 @@ class NodeGroup(Model):
             yield fault("invalid-value", "node_ranks is empty", "name at least one node, e.g. 0", ("node_ranks",))
         elif num_nodes is not None and ranks[-1] >= num_nodes:
             nodes = "1 node, rank 0" if num_nodes == 1 else f"{num_nodes} nodes, ranks 0-{num_nodes - 1}"
-            message = f"node_ranks {ranks} go out of range: the cluster has {nodes}"
+            message = f"node_ranks {ranks} are out of range: the cluster has {nodes}"
             help = f"use ranks up to {num_nodes - 1}, or set num_nodes to {ranks[-1] + 1}"
             yield fault("node-out-of-range", message, help, ("node_ranks",))
 
@@ -362,7 +354,7 @@ class NodeGroup(Model):
             if not config.node_ranks:
                 yield fault("invalid-value", "node_ranks is empty", f"use nodes of the group: {self.node_ranks}", path)
             if outside := config.node_ranks - self.node_ranks:
-                message = f"env_configs name {nodes_text(outside)}, which node group `{self.label}` does not have"
+                message = f"env_configs name {nodes_text(outside)}, not part of node group `{self.label}`"
                 yield fault("node-out-of-range", message, f"use nodes of the group: {self.node_ranks}", path)
             if both := config.node_ranks & earlier:
                 verb = "is" if len(both) == 1 else "are"
@@ -377,8 +369,8 @@ class NodeGroup(Model):
             place: KeyPath = ("hardware", "configs", index)
             if piece.node_rank not in self.node_ranks:
                 message = (
-                    f"{hardware.type} hardware is configured on node {piece.node_rank}, which node group "
-                    f"`{self.label}` ({self.node_ranks}) does not have"
+                    f"{hardware.type} hardware is configured on node {piece.node_rank}, not part of node group "
+                    f"`{self.label}` ({self.node_ranks})"
                 )
                 help = f"use a node of the group ({self.node_ranks}), or add node {piece.node_rank} to its node_ranks"
                 yield fault("node-out-of-range", message, help, (*place, "node_rank"))
@@ -389,73 +381,43 @@ class NodeGroup(Model):
                     yield fault(found.code, found.message, found.help, (*place, *where))
             content = json.dumps(piece.model_dump(), sort_keys=True, default=str)
             if content in seen:
-                message = f"two configs of node group `{self.label}` are the same piece of hardware"
-                help = "configure each piece once, or give them a field that tells them apart, e.g. name"
+                message = f"two configs of node group `{self.label}` describe the same piece of hardware"
+                help = "configure each piece once, or add a field that distinguishes them, e.g. name"
                 yield fault("duplicate-hardware", message, help, place)
             seen.add(content)
 
 
 class ClusterSection(BaseModel):
-    """The ``cluster`` section of a config. Keys that are not named here are the trainer's own and left alone."""
+    """The ``cluster`` section of a config. Other keys belong to the trainer and are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     num_nodes: Count = Field(
-        ge=1, le=MOST_NODES, description="Nodes that the job takes.", json_schema_extra=_or_filled_in
+        ge=1, le=MAX_NODES, description="Number of nodes of the job.", json_schema_extra=_or_filled_in
     )
     component_placement: dict[Label, ComponentEntry] = Field(
         default_factory=dict,
-        description="Where each component runs; a key may name several.",
+        description="Placement of each component; a key may name several components.",
         json_schema_extra=_or_nothing,
     )
     node_groups: list[NodeGroup] = Field(
         default_factory=list, description="Labelled sets of nodes.", json_schema_extra=_or_nothing
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _all_nodes(cls, value: Any) -> Any:
-        """Write out ``all``: the nodes of the cluster in a group, the nodes of the group in its env_configs."""
-        if not isinstance(value, Mapping) or not isinstance(value.get("node_groups"), (list, tuple)):
-            return value
-        count = str(value.get("num_nodes"))
-        every = f"0-{max(int(count), 1) - 1}" if count.isdecimal() and len(count) <= 8 else "0"
-        groups = []
-        for group in value["node_groups"]:
-            if isinstance(group, Mapping):
-                ranks = every if _is_all(group.get("node_ranks")) else group.get("node_ranks")
-                group = {**group, **({"node_ranks": ranks} if "node_ranks" in group else {})}
-                if isinstance(group.get("env_configs"), (list, tuple)):
-                    group["env_configs"] = [
-                        {**env, "node_ranks": ranks}
-                        if isinstance(env, Mapping) and _is_all(env.get("node_ranks"))
-                        else env
-                        for env in group["env_configs"]
-                    ]
-            groups.append(group)
-        return {**value, "node_groups": groups}
-
-    @field_validator("component_placement", mode="before")
-    @classmethod
-    def _short_form(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        return {key: entry if isinstance(entry, Mapping) else {"placement": entry} for key, entry in value.items()}
-
 
 def component_names(key: str) -> list[str]:
-    """Return the components that a key of ``component_placement`` names."""
+    """Return the component names in a key of ``component_placement``."""
     return [name.strip() for name in key.split(",")]
 
 
 def group_faults(groups: Mapping[int, NodeGroup], num_nodes: int | None) -> Iterator[tuple[int, PydanticCustomError]]:
-    """Yield what is wrong in each node group, and between two, with the index of the group."""
+    """Yield the faults within each node group and between groups, with the index of the group."""
     labels: dict[str, int] = {}
     owners: dict[tuple[str, int], str] = {}
     for index, group in groups.items():
         if group.label in labels:
-            message = f"node group `{group.label}` is there twice"
-            yield index, fault("duplicate-node-group", message, "give each group its own label", ("label",))
+            message = f"two node groups have the label `{group.label}`"
+            yield index, fault("duplicate-node-group", message, "give each group a label of its own", ("label",))
         labels.setdefault(group.label, index)
         for error in group.faults(num_nodes):
             yield index, error
@@ -469,5 +431,5 @@ def group_faults(groups: Mapping[int, NodeGroup], num_nodes: int | None) -> Iter
         for owner, nodes in shared.items():
             both, where = f"`{owner}` and `{group.label}`", nodes_text(RankSet(nodes))
             message = f"node groups {both} both configure {group.hardware.type} hardware on {where}"
-            help = "configure the hardware of one type of a node in one group"
+            help = "configure all hardware of one type on a node in the same group"
             yield index, fault("duplicate-hardware", message, help, ("hardware",))

@@ -1,14 +1,14 @@
-"""The same plan in another dialect, as far as that dialect can say it."""
+"""Converts a plan into a config of another dialect, as far as that dialect can express it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import eq
 from typing import Any
 
-from rankplan._core import Placement, Placements
-from rankplan.config.models import WHOLE_NODE
+from rankplan._core import WHOLE_NODE, Placement
+from rankplan.component import Component
 from rankplan.dialects import DIALECTS, dialect_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
@@ -17,7 +17,7 @@ from rankplan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A config in another dialect, and why parts of the plan are not in it."""
+    """A config in another dialect, and why parts of the plan are missing from it."""
 
     config: dict[str, Any]
     missing: tuple[str, ...]
@@ -26,63 +26,70 @@ class Conversion:
 def convert(planned: Plan, to: str) -> Conversion:
     """Write a plan in the dialect ``to`` (``rlinf``, ``roll``, ``slime``).
 
-    What was written is planned again, and only what comes out the same is kept. Node groups are not carried over.
-    Raises ``ValueError`` for a dialect that is not there.
+    The result is planned again, and only components that come out the same are kept. Node groups are not converted.
+    Raises ``ValueError`` for an unknown dialect.
     """
     if to not in DIALECTS:
-        raise ValueError(f"{to!r} is no dialect; they are {', '.join(DIALECTS)}")
-    bare = Inventory.from_dict(planned.inventory.to_dict())
-    wanted, reasons, config = dict(planned), dict[str, str](), dict[str, Any]()
+        raise ValueError(f"unknown dialect {to!r}; the dialects are {', '.join(DIALECTS)}")
+    bare = planned.inventory.without_groups()
+    wanted, reasons, config = list(planned.values()), dict[str, str](), dict[str, Any]()
+    again: Plan | None = None
     while wanted:
-        config, unsaid = DIALECTS[to].written(Plan(planned.inventory, wanted))
-        said = {name: rows for name, rows in wanted.items() if name not in unsaid}
-        different = _different(said, to, config, bare) if said else {}
-        reasons |= unsaid | different
-        wanted = {name: rows for name, rows in said.items() if name not in different}
+        config, inexpressible = DIALECTS[to].written(Plan(planned.inventory, wanted))
+        reasons |= inexpressible
+        wanted = [component for component in wanted if component.name not in inexpressible]
+        if not wanted:
+            break
+        again, different = _compared(wanted, to, config, bare)
+        reasons |= different
+        wanted = [component for component in wanted if component.name not in different]
         if not different:
             break
     missing = [f"{name}: {reasons[name]}" for name in planned if name in reasons]
+    for component in wanted:
+        if again is not None and component.engines != again[component.name].engines:
+            missing.append(f"{component.name}: its engines of {component.engines} processes each")
     return Conversion(config if wanted else {}, tuple(_lost(planned) + missing))
 
 
-def _different(said: Mapping[str, Placements], to: str, config: Any, inventory: Inventory) -> dict[str, str]:
-    """Return the components that the config does not place as they are, and why."""
-    isolate = all(rows.isolate_accelerator for rows in said.values())
+def _compared(
+    wanted: list[Component], to: str, config: Any, inventory: Inventory
+) -> tuple[Plan | None, dict[str, str]]:
+    """Plan a config again; return that plan, and why components that differ in it do."""
+    isolate = all(component.visibility == "own" for component in wanted)
     try:
         if dialect_of(config) is not DIALECTS[to]:
             raise PlacementError([Diagnostic("invalid-value", "its name is a key of another dialect")])
         again = DIALECTS[to].plan(config, inventory, isolate)
     except PlacementError as error:
-        if len(said) == 1:
-            return dict.fromkeys(said, error.message)
-        alone = [DIALECTS[to].written(Plan(inventory, {name: rows})) for name, rows in said.items()]
-        faults = [
-            _different({name: said[name]}, to, one, inventory) for name, (one, _) in zip(said, alone, strict=True)
-        ]
-        found = {name: why for fault in faults for name, why in fault.items()}
-        return found or dict.fromkeys(said, error.message)
-    elsewhere = [name for name, rows in said.items() if name not in again or not _same(rows, again[name])]
-    return dict.fromkeys(elsewhere, f"{to} would place it elsewhere")
+        if len(wanted) == 1:
+            return None, {wanted[0].name: error.message}
+        found: dict[str, str] = {}
+        for component in wanted:
+            alone, _ = DIALECTS[to].written(Plan(component.inventory, [component]))
+            found |= _compared([component], to, alone, inventory)[1]
+        return None, found or dict.fromkeys((component.name for component in wanted), error.message)
+    different = [one.name for one in wanted if one.name not in again or not _same(one, again[one.name])]
+    return again, dict.fromkeys(different, f"{to} would place it elsewhere")
 
 
-def _same(rows: Placements, others: Placements) -> bool:
-    return len(rows) == len(others) and all(map(eq, map(_place, rows), map(_place, others)))
+def _same(rows: Component, others: Component) -> bool:
+    return len(rows) == len(others) and all(map(eq, _places(rows), _places(others)))
 
 
-def _place(row: Placement) -> tuple[int, list[tuple[int, int]], list[str], bool]:
-    """Return what a row says, but for the node group that the node was selected through."""
-    by_node = row.resource_type == WHOLE_NODE
-    return row.cluster_node_rank, row.devices, row.visible_accelerators, by_node
+def _places(rows: Iterable[Placement]) -> Iterable[tuple[Any, ...]]:
+    """Yield what a row says apart from its node group."""
+    for row in rows:
+        by_node = row.resource_type == WHOLE_NODE
+        yield row.cluster_node_rank, row.devices, row.visible_accelerators, by_node
 
 
 def _lost(planned: Plan) -> list[str]:
-    """Return what a cluster section gives to processes beside their place."""
-    section = planned.inventory.section
-    groups = {group.label: group for group in section.node_groups} if section else {}
-    lost = []
-    for name, rows in planned.items():
-        labels = dict.fromkeys(row.node_group_label for row in rows)
-        for label in labels:
-            if label in groups and groups[label].env_configs:
-                lost.append(f"{name}: node group `{label}`, with its variables and interpreters")
-    return lost
+    """Return the settings that a cluster section gives to processes beside their place."""
+    groups = {group.label: group for group in planned.section.node_groups} if planned.section else {}
+    return [
+        f"{name}: node group `{label}`, with its variables and interpreters"
+        for name, component in planned.items()
+        for label in dict.fromkeys(run.pattern.node_group for run in component.rows.runs())
+        if label in groups and groups[label].env_configs
+    ]

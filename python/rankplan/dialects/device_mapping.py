@@ -1,4 +1,4 @@
-"""ROLL's ``device_mapping``: a small part of Python's expressions, read from the syntax tree and never evaluated.
+"""ROLL's ``device_mapping``: a subset of Python's expressions, read from the syntax tree and never evaluated.
 
 mapping    = sequence
 sequence   = list(sequence) | range(number [, number [, number]]) | [items] | (items)
@@ -15,14 +15,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rankplan.config.models import LARGEST_RANK, MOST_PROCESSES, as_int
+from rankplan._core import MAX_PROCESSES, MAX_RANK
 from rankplan.errors import Diagnostic, Label, PlacementError, refusal
-from rankplan.words import shown
+from rankplan.words import as_int, shown
 
-_LARGEST = 1 << 60  # what is computed on the way to an accelerator may be larger than one
+_LARGEST = 1 << 60  # intermediate results may exceed the largest rank
 _HELP = "write list(range(0,8)), [0,1,2,3], or several of these with +"
 _LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")  # Python's, which are fewer than those of str.splitlines
-_CUT = "close it; within the braces of YAML, where a comma ends a text, put it in quotes"
+_CUT = "close it, and quote it inside YAML braces, where a comma ends the text"
 
 _Numbers: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: int.__add__,
@@ -32,17 +32,19 @@ _Numbers: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
-    """Return the accelerators that a ``device_mapping`` names, in the order written; the first of the cluster is 0.
+    """Return the accelerators of a ``device_mapping`` (ROLL's text, or a list) in the order written, counted from 0.
 
-    It may be ROLL's text or a list. Raises `PlacementError`: ``syntax`` with the place in the text for anything that is
-    no list of whole numbers, ``resource-out-of-range`` for one below 0 or above 4,294,967,294,
-    ``too-many-processes`` for more than 16,777,216.
+    Raises `PlacementError`: ``syntax`` with the place in the text for anything but a list of whole numbers,
+    ``resource-out-of-range`` for a number below 0 or above 4,294,967,294, ``too-many-processes`` for more than
+    16,777,216 numbers.
     """
     if isinstance(mapping, str):
         return _Reader(mapping).read()
     if not isinstance(mapping, Sequence) or isinstance(mapping, bytes):
-        raise PlacementError([Diagnostic("syntax", f"{shown(mapping)} is not a device_mapping", _HELP)])
-    if len(mapping) > MOST_PROCESSES:
+        raise PlacementError(
+            [Diagnostic("syntax", f"device_mapping is {shown(mapping)}; it must be text or a list", _HELP)]
+        )
+    if len(mapping) > MAX_PROCESSES:
         raise PlacementError([_too_many(len(mapping))])
     devices = [as_int(device) for device in mapping]
     for device, written in zip(devices, mapping, strict=True):
@@ -50,22 +52,22 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
             raise PlacementError(
                 [Diagnostic("syntax", f"{shown(written)} is not an accelerator", "write whole numbers")]
             )
-        if not 0 <= device <= LARGEST_RANK:
+        if not 0 <= device <= MAX_RANK:
             raise refusal([_not_there(device)])
     return [device for device in devices if device is not None]
 
 
 def _not_there(device: int) -> Diagnostic:
-    return Diagnostic("resource-out-of-range", f"there is no accelerator {device}", "accelerators count from 0")
+    return Diagnostic("resource-out-of-range", f"accelerator {device} is out of range", f"use 0 to {MAX_RANK}")
 
 
 def _too_many(count: int) -> Diagnostic:
-    message = f"{count:,} accelerators; a component has at most {MOST_PROCESSES:,} processes"
+    message = f"{count:,} accelerators; a component can have at most {MAX_PROCESSES:,} processes"
     return Diagnostic("too-many-processes", message, "split the component")
 
 
 def _short(node: ast.expr) -> str:
-    """Return the text of a part; of a long one the beginning, as the place of the fault shows the rest."""
+    """Return the text of an expression, cut if it is long: the place of the fault shows it in full."""
     text = ast.unparse(node)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -88,16 +90,16 @@ class _Reader:
             raise
         except SyntaxError as error:
             at = self._start + max(0, self._offset(error.lineno or 1, (error.offset or 1) - 1))
-            message = f"this is no list of numbers: {error.msg}"
+            message = f"this is not a list of numbers: {error.msg}"
             help = _CUT if "never closed" in error.msg else _HELP
             raise self._fault_at(at, min(at + 1, len(self._text)), message, help) from None
         except (RecursionError, MemoryError):
-            message = "this is too long or too deep to be read"
+            message = "the expression is too long or too deeply nested"
             raise self._fault_at(0, len(self._text), message, "write one list: [0, 1, 2]") from None
         except ValueError:
-            raise self._fault_at(0, len(self._text), "this is no list of numbers that could be read") from None
+            raise self._fault_at(0, len(self._text), "this is not a list of numbers") from None
         lowest, highest = min(devices, default=0), max(devices, default=0)
-        if lowest < 0 or highest > LARGEST_RANK:
+        if lowest < 0 or highest > MAX_RANK:
             wrong = lowest if lowest < 0 else highest
             place = tree
             if isinstance(tree, (ast.List, ast.Tuple)) and not any(isinstance(one, ast.Starred) for one in tree.elts):
@@ -112,7 +114,7 @@ class _Reader:
             case ast.Call(func=ast.Name(id="range"), args=arguments, keywords=[]) if 1 <= len(arguments) <= 3:
                 bounds = [self._number(argument) for argument in arguments]
                 if bounds[2:] == [0]:
-                    raise self._fault(arguments[2], "a range with steps of 0 has no end", "use steps of 1 or more")
+                    raise self._fault(arguments[2], "a range cannot have a step of 0", "use a step of 1 or more")
                 return self._sized(node, range(*bounds))
             case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner], keywords=[]):
                 return list(self._sequence(inner))
@@ -128,14 +130,14 @@ class _Reader:
                 repeated, times = self._sequence(left), self._number(right)
                 if isinstance(repeated, range):
                     raise self._fault(left, "a range cannot be repeated", f"write list({_short(left)})")
-                if len(repeated) * times > MOST_PROCESSES:
+                if len(repeated) * times > MAX_PROCESSES:
                     raise PlacementError([self._at(node, _too_many(len(repeated) * times))])
                 return list(repeated) * times
             case ast.ListComp(
                 elt=element, generators=[ast.comprehension(target=ast.Name(id=name), ifs=[], iter=each, is_async=0)]
             ):
                 return self._comprehension(element, name, each)
-        raise self._fault(node, f"`{_short(node)}` is no list of numbers")
+        raise self._fault(node, f"`{_short(node)}` is not a list of numbers")
 
     def _items(self, items: Sequence[ast.expr]) -> list[int]:
         numbers: list[int] = []
@@ -167,9 +169,9 @@ class _Reader:
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _Numbers:
                 number = _Numbers[type(operator)](self._number(left), self._number(right))
             case _:
-                raise self._fault(node, f"`{_short(node)}` is no whole number")
+                raise self._fault(node, f"`{_short(node)}` is not a whole number")
         if abs(number) > _LARGEST:
-            raise self._fault(node, "this number is too large", f"accelerators count from 0 to {LARGEST_RANK} at most")
+            raise self._fault(node, "this number is too large", f"use numbers up to {MAX_RANK}")
         return number
 
     @staticmethod
@@ -179,7 +181,7 @@ class _Reader:
         return isinstance(node, (ast.Constant, ast.UnaryOp, ast.Name))
 
     def _sized(self, node: ast.expr, numbers: Sequence[int]) -> Sequence[int]:
-        if len(numbers) > MOST_PROCESSES:
+        if len(numbers) > MAX_PROCESSES:
             raise PlacementError([self._at(node, _too_many(len(numbers)))])
         return numbers
 

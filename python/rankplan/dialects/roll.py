@@ -1,34 +1,35 @@
 """ROLL: roles with a ``device_mapping`` over the cluster's accelerators, or with a ``world_size`` on its CPUs.
 
-A role's accelerators are cut into consecutive chunks in the order written, ``num_gpus_per_worker`` for each worker; by
-its strategy it is the product of the parallel sizes (vllm), or one (all others but sglang and hf_infer). A chunk may
-span nodes; the worker runs where its first accelerator is. A role with a ``world_size`` alone has rank r on node r mod
-the number of nodes. The name of a nested role is its dotted path.
+A role's accelerators are cut into consecutive chunks in the order written, ``num_gpus_per_worker`` per worker. The
+strategy vllm replaces that number by the product of its parallel sizes; all others except sglang and hf_infer, by 1. A
+chunk may span nodes; the worker runs on the node of its first accelerator. In a role with only a ``world_size``, rank r
+runs on node r mod the number of nodes. The name of a nested role is its dotted path.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
-from rankplan._core import Placements
+from rankplan._core import ACCELERATOR, CLUSTER, MAX_PROCESSES, NODE, WHOLE_NODE, Chunks
+from rankplan.component import Component
 from rankplan.config.faults import RESOLVE, KeyPath, unresolved
-from rankplan.config.models import CLUSTER, MOST_PROCESSES, NODE, WHOLE_NODE
 from rankplan.config.section import Config
 from rankplan.dialects.device_mapping import parse_device_mapping
-from rankplan.dialects.reading import ASSUMED, Reader, misspelt, resource_lists
+from rankplan.dialects.reading import ASSUMED, KeyReader, misspelt, resource_lists
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
-from rankplan.plan import Plan
-from rankplan.words import shown
+from rankplan.occupancy import node_kinds
+from rankplan.plan import SHARE_UNIT, Plan
+from rankplan.words import counted, shown
 
-__all__ = ["assumed_inventory", "parse_device_mapping", "plan", "recognised", "shares", "written"]
+__all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "recognised", "written"]
 
 _DEEPEST = 50
 _AS_WRITTEN = frozenset({"hf_infer", "sglang"})
-"""Strategies with as many accelerators a worker as are written; all but these and vllm have one."""
+"""Strategies that use ``num_gpus_per_worker`` as written."""
 
 _CLUSTER = ("num_gpus_per_node", "num_nodes")
 _ROLE = ("device_mapping", "num_gpus_per_worker", "strategy_args", "world_size")
@@ -37,7 +38,7 @@ _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """A role as it is written; ``devices`` is ``None`` for one that only has a ``world_size``."""
+    """A role; ``devices`` is ``None`` if it only has a ``world_size``."""
 
     name: str
     path: KeyPath
@@ -46,91 +47,106 @@ class _Role:
     world_size: int
 
 
+class _Reading(KeyReader):
+    """A ROLL config: its roles and its cluster sizes, ``None`` where they are missing or invalid."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.roles = list(_roles(self))
+        self.num_nodes = _optional(self, "num_nodes", 1)
+        self.per_node = _optional(self, "num_gpus_per_node", 0)
+
+
 def recognised(config: Mapping[Any, Any]) -> bool:
-    """Whether a config is written for ROLL: it has a role with a ``device_mapping``, or ``num_gpus_per_node``."""
+    """Return whether a config is written for ROLL: it has a ``device_mapping`` in a role, or ``num_gpus_per_node``."""
     if "cluster" in config:
         return False
     roles = _candidates(config, ())
     return "num_gpus_per_node" in config or next(roles, None) is not None
 
 
-def plan(config: Config, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def read(config: Config | KeyReader) -> _Reading:
+    """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
+    return config if isinstance(config, _Reading) else _Reading(config)  # type: ignore[arg-type]
+
+
+def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a ROLL config on an inventory.
 
-    Accelerators are counted node by node over the inventory; ``num_nodes`` takes its first ones, and
-    ``num_gpus_per_node`` must be what the nodes have. Raises `PlacementError` with every fault.
+    Accelerators are counted node by node over the inventory. ``num_nodes`` takes its first nodes, and
+    ``num_gpus_per_node`` must match the nodes. Roles on one accelerator have equal shares of it.
+
+    Raises `PlacementError` with every fault.
     """
-    reader = Reader(config)
-    roles = list(_roles(reader))
-    inventory = _fitting(reader, inventory)
-    components: dict[str, Placements] = {}
-    for role in roles:
+    reading = read(config).fork()
+    inventory = _fitting(reading, inventory)
+    components: dict[str, Component] = {}
+    for role in reading.roles:
         by_node = role.devices is None
-        if not by_node and reader.lacks_accelerators(inventory, (*role.path, "device_mapping")):
+        if not by_node and reading.lacks_accelerators(inventory, (*role.path, "device_mapping")):
             continue
-        pool = inventory.pool((NODE if by_node else CLUSTER,))
         nodes = [rank % inventory.num_nodes for rank in range(role.world_size)] if by_node else []
         try:
-            components[role.name] = pool.place_chunks(role.devices or nodes, role.per_worker, isolate_accelerator)
+            rule = Chunks(role.devices or nodes, role.per_worker)
+            groups = (NODE if by_node else CLUSTER,)
+            components[role.name] = Component.place(role.name, inventory, groups, rule, isolate_accelerator)
         except PlacementError as error:
-            reader.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
-    reader.finish()
-    return Plan(inventory, components)
+            reading.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
+    reading.finish()
+    shares = _shares(inventory, components)
+    return Plan(inventory, [replace(one, share=shares.get(name)) for name, one in components.items()])
 
 
-def assumed_inventory(config: Config) -> Inventory:
-    """Return the smallest inventory that the config could be meant for: ``num_gpus_per_node`` accelerators a node.
+def assumed_inventory(config: Config | KeyReader) -> Inventory:
+    """Return the smallest inventory that fits the config: ``num_gpus_per_node`` accelerators per node (default 8).
 
-    Raises `PlacementError` with every fault of a config that cannot be read.
+    Raises `PlacementError` with every fault of an invalid config.
     """
-    reader = Reader(config)
-    written = _optional(reader, "num_gpus_per_node", 0)
-    each = ASSUMED if written is None else written
-    highest = max((max(role.devices) for role in _roles(reader) if role.devices), default=-1)
-    nodes = _optional(reader, "num_nodes", 1) or 1
+    reading = read(config)
+    each = ASSUMED if reading.per_node is None else reading.per_node
+    highest = max((max(role.devices) for role in reading.roles if role.devices), default=-1)
     needed = highest // each + 1 if each else 1
-    assumed = reader.assumed(max(nodes, needed), each)
-    if reader.faults:
-        plan(config, assumed)  # raises them, and with them what shows only on an inventory
+    assumed = reading.fork().assumed(max(reading.num_nodes or 1, needed), each)
+    if reading.faults:
+        plan(reading, assumed)  # raises these faults, and those that depend on an inventory
     return assumed
 
 
-def shares(config: Config, planned: Plan) -> dict[str, float | None]:
-    """Return what each role may reserve of its accelerators, so that all that share one fit on it.
-
-    A role without accelerators reserves nothing.
-    """
-    users: Counter[tuple[int, int]] = Counter()
-    for rows in planned.values():
-        users.update(device for row in rows if row.num_accelerators for device in row.devices)
-    result: dict[str, float | None] = {}
-    for name, rows in planned.items():
-        most = max((users[device] for row in rows if row.num_accelerators for device in row.devices), default=0)
-        result[name] = int(10_000 / most) / 10_000 if most else None
-    return result
+def _shares(inventory: Inventory, components: Mapping[str, Component]) -> dict[str, float]:
+    """Return the share of each role with accelerators: the roles on its most crowded one have equal shares."""
+    most: dict[str, int] = {}
+    for kind in node_kinds(inventory, components):
+        users: dict[int, set[str]] = {}
+        for stay in kind.stays:
+            if stay.pattern.resource_type == ACCELERATOR:
+                for index in chain.from_iterable(stay.pattern.devices):
+                    users.setdefault(index, set()).add(stay.component)
+        for names in users.values():
+            most |= {name: max(most.get(name, 0), len(names)) for name in names}
+    return {name: SHARE_UNIT // count / SHARE_UNIT for name, count in most.items()}
 
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a config that places what this dialect can say, and why the other components are not in it."""
-    inventory = planned.inventory
-    counts = {inventory.node(node).accelerators for node in range(inventory.num_nodes)}
-    config: dict[str, Any] = {"num_nodes": inventory.num_nodes}
+    """Return a ROLL config for the components that ROLL can express, and why it cannot express the others."""
+    counts = {spec.accelerators for _, spec in planned.inventory.stretches()}
+    config: dict[str, Any] = {"num_nodes": planned.inventory.num_nodes}
     config |= {"num_gpus_per_node": counts.pop()} if len(counts) == 1 else {}
-    unsaid: dict[str, str] = {}
-    for name, rows in planned.items():
+    inexpressible: dict[str, str] = {}
+    cluster = planned.inventory.without_groups()
+    for name, component in planned.items():
         try:
-            lists = resource_lists(inventory, rows)
+            lists = resource_lists(component, cluster)
         except ValueError as error:
-            unsaid[name] = str(error)
+            inexpressible[name] = str(error)
             continue
         sizes = {len(resources) for resources in lists}
-        if rows[0].resource_type == WHOLE_NODE:
-            role: dict[str, Any] = {"world_size": len(rows)}
+        if component[0].resource_type == WHOLE_NODE:
+            role: dict[str, Any] = {"world_size": len(component)}
         elif len(sizes) == 1:
             role = {"device_mapping": _mapping_text([rank for resources in lists for rank in resources])}
             role |= {"num_gpus_per_worker": size} if (size := sizes.pop()) > 1 else {}
         else:
-            unsaid[name] = "its processes do not all have the same number of accelerators"
+            inexpressible[name] = "its processes have different numbers of accelerators"
             continue
         *sections, last = name.split(".")
         inner = config
@@ -139,14 +155,14 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             if not isinstance(inner, dict) or _is_role(inner):
                 break
         if not isinstance(inner, dict) or _is_role(inner) or last in inner:
-            unsaid[name] = "another key of the config has its name"
+            inexpressible[name] = "its name is already a key of the config"
         else:
             inner[last] = role
-    return config, unsaid
+    return config, inexpressible
 
 
 def _mapping_text(devices: list[int]) -> str:
-    """Return a ``device_mapping``: runs as ranges, the rest one by one."""
+    """Return a ``device_mapping``: runs of at least three as ranges, other ranks one by one."""
     parts: list[str] = []
     single: list[int] = []
     start = 0
@@ -167,16 +183,16 @@ def _mapping_text(devices: list[int]) -> str:
 def _candidates(
     mapping: Mapping[Any, Any], path: KeyPath, inside: bool = False
 ) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
-    """Yield what may be a role, and its path.
+    """Yield the mappings that may be roles, with their paths.
 
-    It is a mapping that says where its workers are or, where it is not inside of another role, how many there are. In a
-    list it has an index for a name, which ROLL does not take.
+    Such a mapping has a ``device_mapping`` or, outside another role, a ``world_size``. In a list its name is an index,
+    which ROLL does not accept.
     """
     for key in mapping:
         try:
             value = mapping[key]
             items = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else []
-        except Exception:  # a trainer's own key, which need not be readable here
+        except Exception:  # a key of the trainer, which need not be readable here
             continue
         for index, item in enumerate(items):
             if isinstance(item, Mapping) and "device_mapping" in item:
@@ -191,39 +207,41 @@ def _candidates(
 def _is_role(mapping: Mapping[Any, Any]) -> bool:
     try:
         return any(mapping.get(key) is not None for key in ("device_mapping", "world_size"))
-    except Exception:  # it is there, and cannot be read
+    except Exception:  # the key exists, but cannot be read
         return True
 
 
-def _roles(reader: Reader) -> Iterator[_Role]:
+def _roles(reader: KeyReader) -> Iterator[_Role]:
     names: set[str] = set()
-    _refuse_misspelt(reader, reader.config, _CLUSTER, ())
-    for path, values in _candidates(reader.config, ()):
+    _reject_misspelt(reader, reader.content, _CLUSTER, ())
+    for path, values in _candidates(reader.content, ()):
         name = ".".join(map(str, path))
         mapping = reader.value(values, "device_mapping", path)
         world_size = reader.value(values, "world_size", path)
-        _refuse_misspelt(reader, values, _ROLE, path)
+        _reject_misspelt(reader, values, _ROLE, path)
         if mapping is None and world_size is None:
-            continue  # a role that is switched off
+            continue  # a disabled role
         if isinstance(path[-1], int):
-            message = f"`{path[-2]}` is a list; roles are the keys of a mapping"
+            message = f"`{path[-2]}` is a list; roles must be keys of a mapping"
             reader.add(path, Diagnostic("invalid-value", message, "write `name: {device_mapping: ...}` for each role"))
             continue
         if not all(path):
-            reader.add(path, Diagnostic("empty-name", f"{shown(name)} has an empty name in it", "name the role"))
+            reader.add(
+                path, Diagnostic("empty-name", f"the role name {shown(name)} has an empty part", "name the role")
+            )
             continue
         if not name.isprintable():
-            reader.add(path, Diagnostic("invalid-value", f"{shown(name)} is not a name", "rename the role"))
+            reader.add(path, Diagnostic("invalid-value", f"{shown(name)} is not a valid role name", "rename the role"))
             continue
         if name in names:
-            fault = Diagnostic("duplicate-component", f"role `{name}` is there twice", "rename one of the two")
+            fault = Diagnostic("duplicate-component", f"two roles are named `{name}`", "rename one of them")
             reader.add(path, fault)
             continue
         names.add(name)
         if mapping is None:
             workers = reader.number(world_size, (*path, "world_size"), 1)
-            if workers is not None and workers > MOST_PROCESSES:
-                message = f"{workers:,} workers; a component has at most {MOST_PROCESSES:,}"
+            if workers is not None and workers > MAX_PROCESSES:
+                message = f"{workers:,} workers; a component has at most {MAX_PROCESSES:,}"
                 reader.add((*path, "world_size"), Diagnostic("too-many-processes", message, "split the role"))
             elif workers is not None:
                 yield _Role(name, path, None, 1, workers)
@@ -234,8 +252,8 @@ def _roles(reader: Reader) -> Iterator[_Role]:
         if len(devices) % per_worker:
             below = len(devices) // per_worker * per_worker
             fitting = " or ".join(str(count) for count in (below, below + per_worker) if count)
-            message = f"{len(devices)} accelerators cannot be cut into workers of {per_worker}"
-            fault = Diagnostic("not-multiple", message, f"name {fitting} accelerators, or change num_gpus_per_worker")
+            message = f"{len(devices)} accelerators cannot be divided into workers of {per_worker}"
+            fault = Diagnostic("not-multiple", message, f"list {fitting} accelerators, or change num_gpus_per_worker")
             reader.add((*path, "device_mapping"), fault)
             continue
         yield _Role(name, path, devices, per_worker, len(devices) // per_worker)
@@ -244,10 +262,10 @@ def _roles(reader: Reader) -> Iterator[_Role]:
         reader.add((), Diagnostic("missing-key", message, "add roles such as actor_train: {device_mapping: ...}"))
 
 
-def _devices(reader: Reader, mapping: Any, path: KeyPath) -> list[int] | None:
+def _devices(reader: KeyReader, mapping: Any, path: KeyPath) -> list[int] | None:
     path = (*path, "device_mapping")
     if unresolved(mapping):
-        message = f"{mapping!r} still has an interpolation in it"
+        message = f"{shown(mapping)} contains an unresolved interpolation"
         reader.add(path, Diagnostic("syntax", message, RESOLVE))
         return None
     try:
@@ -256,13 +274,13 @@ def _devices(reader: Reader, mapping: Any, path: KeyPath) -> list[int] | None:
         reader.add_all(path, error)
         return None
     if not devices:
-        fault = Diagnostic("empty-placement", "the role has no accelerators", "name some, or take the role out")
+        fault = Diagnostic("empty-placement", "the role has no accelerators", "list some, or remove the role")
         reader.add(path, fault)
     return devices
 
 
-def _per_worker(reader: Reader, values: Mapping[Any, Any], path: KeyPath) -> int | None:
-    """Return the accelerators of each worker, by ROLL's rules for its strategies."""
+def _per_worker(reader: KeyReader, values: Mapping[Any, Any], path: KeyPath) -> int | None:
+    """Return the number of accelerators per worker, by ROLL's rules for the role's strategy."""
     inner = (*path, "strategy_args")
     strategy = reader.mapping(values, "strategy_args", path)
     name = reader.value(strategy, "strategy_name", inner)
@@ -275,7 +293,7 @@ def _per_worker(reader: Reader, values: Mapping[Any, Any], path: KeyPath) -> int
         product = 1
         settings = reader.mapping(strategy, "strategy_config", inner)
         inner = (*inner, "strategy_config")
-        _refuse_misspelt(reader, settings, _PARALLEL, inner)
+        _reject_misspelt(reader, settings, _PARALLEL, inner)
         for key in _PARALLEL:
             written = reader.value(settings, key, inner)
             size = 1 if written is None else reader.number(written, (*inner, key), 1)
@@ -289,33 +307,32 @@ def _per_worker(reader: Reader, values: Mapping[Any, Any], path: KeyPath) -> int
     return 1 if written is None else reader.number(written, (*path, "num_gpus_per_worker"), 1)
 
 
-def _refuse_misspelt(reader: Reader, mapping: Mapping[Any, Any], known: tuple[str, ...], path: KeyPath) -> None:
+def _reject_misspelt(reader: KeyReader, mapping: Mapping[Any, Any], known: tuple[str, ...], path: KeyPath) -> None:
     missing = [key for key in known if key not in mapping]
     for key in mapping:
         if key not in known:
-            reader.refuse_misspelt(str(key), missing, (*path, str(key)), "ROLL's keys")
+            reader.reject_misspelt(str(key), missing, (*path, str(key)))
 
 
-def _optional(reader: Reader, key: str, least: int) -> int | None:
-    value = reader.value(reader.config, key, ())
+def _optional(reader: KeyReader, key: str, least: int) -> int | None:
+    value = reader.value(reader.content, key, ())
     return None if value is None or unresolved(value) else reader.number(value, (key,), least)
 
 
-def _fitting(reader: Reader, inventory: Inventory) -> Inventory:
-    """Return the nodes that the config means, and take note of what contradicts it."""
-    nodes = _optional(reader, "num_nodes", 1)
-    if nodes not in (None, inventory.num_nodes):
+def _fitting(reading: _Reading, inventory: Inventory) -> Inventory:
+    """Return the nodes that the config uses, and record what contradicts it."""
+    if reading.num_nodes not in (None, inventory.num_nodes):
         try:
-            inventory = inventory.with_config({"num_nodes": nodes})
+            inventory = inventory.with_config({"num_nodes": reading.num_nodes})
         except PlacementError as error:
-            reader.add_all(("num_nodes",), error)
-    each = _optional(reader, "num_gpus_per_node", 0)
+            reading.add_all(("num_nodes",), error)
+    each = reading.per_node
     if each is not None:
-        counts = inventory.core.by_node(inventory.core.accelerators())
-        for node, accelerators in counts.items():
-            if len(accelerators) != each:
-                message = f"num_gpus_per_node is {each}, but node {node} has {len(accelerators)} accelerators"
-                help = f"write {len(accelerators)}, leave it out if nodes differ, or use another cluster"
-                reader.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
+        for nodes, spec in inventory.stretches():
+            if spec.accelerators not in (0, each):
+                count = counted(spec.accelerators, "accelerator")
+                message = f"num_gpus_per_node is {each}, but node {nodes[0]} has {count}"
+                help = f"write {spec.accelerators}, remove the key if nodes differ, or use another cluster"
+                reading.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
                 break
     return inventory

@@ -1,1 +1,1 @@
-"""The plan for readers: tables, rows, text."""
+"""A plan as tables, rows, files and maps."""

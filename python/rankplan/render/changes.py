@@ -1,35 +1,34 @@
-"""What changes from one plan to another: nodes, node groups, world sizes, and processes in blocks that go together."""
+"""The changes from one plan to another: nodes, node groups, world sizes, and blocks of processes that move."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from rich.table import Table
 
-from rankplan._core import Placement, RankSet
-from rankplan.config.models import ACCELERATOR, WHOLE_NODE
+from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.plan import Plan
 from rankplan.render.tables import by_nodes, ids, table
 from rankplan.words import counted, nodes_text
 
 MOST_LINES = 64
-"""Lines of one kind, or blocks of one component, that a table shows; the others are counted."""
+"""How many lines of one kind, or blocks of one component, a table shows; it counts the others."""
 
-_NODE_FIELDS = [each.name for each in fields(NodeSpec) if each.name != "rank"]
+_NODE_FIELDS = [name for name in NodeSpec.model_fields if name != "ranks"]
 _WIDEST = 80
 _Key: TypeAlias = tuple[tuple[str | bool | int, ...], tuple[int, list[tuple[int, int]]]] | None
 _OWN = ("ip", "hostname")
-"""What each node has a value of its own of: that it is another one is one change, however many nodes have it."""
+"""Fields that differ on every node: if many nodes get new values, that is one change."""
 
 
 @dataclass(slots=True)
 class Side:
-    """Where a block of processes is on one side: local indices by node, what they see, and through which group."""
+    """The places of a block on one side: local indices by node, visible devices, node group."""
 
     resource: str
     node_group: str
@@ -39,7 +38,7 @@ class Side:
     sees: dict[str, None] = field(default_factory=dict)
 
     def add(self, row: Placement) -> None:
-        """Take in the next process."""
+        """Add the next process."""
         self.nodes.setdefault(row.cluster_node_rank, [])
         if self.resource != WHOLE_NODE:
             for node, index in row.devices:
@@ -47,7 +46,7 @@ class Side:
         self.sees |= dict.fromkeys(row.visible_accelerators)
 
     def where(self) -> str:
-        """Return the places as text; only their number if that is long."""
+        """Return the places as text, or their number if the text is long."""
         if self.resource == WHOLE_NODE:
             text = nodes_text(RankSet(self.nodes))
             return text if len(text) <= _WIDEST else counted(len(self.nodes), "node")
@@ -56,21 +55,21 @@ class Side:
 
     def sight(self) -> str:
         """Return what the processes see as text."""
-        apart = ", each its own" if self.isolate_accelerator and self.resource == ACCELERATOR else ""
+        apart = ", each rank its own" if self.isolate_accelerator and self.resource == ACCELERATOR else ""
         return f"sees {ids(self.accelerator_type, list(self.sees))}{apart}"
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the side as plain values."""
         nodes = {str(node): str(RankSet(indices)) for node, indices in self.nodes.items()}
         return {**asdict(self), "nodes": nodes, "sees": list(self.sees)}
 
 
 @dataclass(slots=True)
 class Block:
-    """Consecutive ranks of a component that go the same way.
+    """Consecutive ranks of a component that move together.
 
-    Without ``before`` they appeared, without ``after`` they went. On either side their places ascend with the ranks, so
-    the places of all say where each of them is.
+    ``before`` is None for new ranks, ``after`` for removed ones. On either side the places ascend with the ranks, so
+    the places of the block determine the place of each rank.
     """
 
     component: str
@@ -85,7 +84,7 @@ class Block:
         return RankSet(f"{self.first}-{self.last}")
 
     def cells(self) -> tuple[str, str]:
-        """Return what differs as text, before and after."""
+        """Return the difference as text, before and after."""
         before, after = self.before, self.after
         if before is None or after is None or (before.resource, before.nodes) != (after.resource, after.nodes):
             return before.where() if before else "-", after.where() if after else "-"
@@ -96,7 +95,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Nodes, or a node group, with the fields that differ, before and after; ``None`` where there is nothing."""
+    """Nodes, or a node group, with the fields that differ; ``None`` on the side where they do not exist."""
 
     what: str
     before: dict[str, Any] | None
@@ -105,9 +104,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """All that changes from one plan to another; false when nothing does.
+    """All changes from one plan to another; false if there are none.
 
-    A world size is ``None`` where the component is not there.
+    A world size is ``None`` on the side where the component does not exist.
     """
 
     nodes: list[Change] = field(default_factory=list)
@@ -119,7 +118,7 @@ class Changes:
         return bool(self.nodes or self.node_groups or self.world_sizes or self.blocks)
 
     def plain(self) -> dict[str, Any]:
-        """Return them as plain values."""
+        """Return the changes as plain values."""
         sizes = {name: {"before": old, "after": new} for name, (old, new) in self.world_sizes.items()}
         blocks = [
             {
@@ -135,7 +134,7 @@ class Changes:
 
 
 def changes(before: Plan, after: Plan) -> Changes:
-    """Return what changes. The cost is linear in processes and nodes, and next to none for equal plans."""
+    """Return the changes. The cost is linear in processes and nodes, and negligible for equal plans."""
     if before == after:
         return Changes()
     sizes = {name: (_size(before, name), _size(after, name)) for name in dict.fromkeys([*before, *after])}
@@ -148,7 +147,7 @@ def changes(before: Plan, after: Plan) -> Changes:
 
 
 def changes_table(found: Changes) -> Table:
-    """Return a line for each thing that differs."""
+    """Return a table with one line per difference."""
     result = table("", "before", "after")
     for part in (found.nodes, found.node_groups):
         for change in part[:MOST_LINES]:
@@ -214,18 +213,18 @@ def _specs(inventory: Inventory) -> Iterator[dict[str, Any]]:
         node = inventory.node(rank)
         spec = {name: getattr(node, name) for name in _NODE_FIELDS}
         if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
-            spec["accelerator_ids"] = None  # the number of accelerators says it
+            spec["accelerator_ids"] = None  # implied by the number of accelerators
         yield spec
 
 
 def _joined(sides: tuple[dict[str, Any], ...]) -> dict[str, Any] | None:
-    """Return what the same change of several nodes is on one side; all the values where each node has its own."""
+    """Return one side of the same change of several nodes, with the values of all nodes for fields of `_OWN`."""
     own = {name: [side[name] for side in sides] for name in _OWN if name in sides[0] and len(sides) > 1}
     return {**sides[0], **own} or None
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields that differ, where there are both, and else all that say something."""
+    """Return the fields that differ; if one side is missing, the fields that are set."""
     if old and new:
         names = [name for name in old if old[name] != new[name]]
     else:
@@ -272,7 +271,7 @@ def _blocks(before: Plan, after: Plan) -> Iterator[Block]:
 
 
 def _key(row: Placement | None) -> _Key:
-    """Return of what kind a row is and where, or ``None`` without a row."""
+    """Return the kind and the place of a row, or ``None`` without a row."""
     if row is None:
         return None
     devices = row.devices
@@ -281,7 +280,7 @@ def _key(row: Placement | None) -> _Key:
 
 
 def _follows(earlier: _Key, later: _Key) -> bool:
-    """Whether a row can stand in a block after this one: of the same kind, and not before it in the cluster."""
+    """Whether a row continues a block: it has the same kind and does not come earlier in the cluster."""
     if earlier is None or later is None:
         return earlier is later
     return earlier[0] == later[0] and earlier[1] <= later[1]

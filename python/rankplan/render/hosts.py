@@ -1,4 +1,4 @@
-"""A component for Open MPI: which host starts how many of its processes, or which host each of them."""
+"""Hostfiles and rankfiles of a component for Open MPI."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rankplan.plan import Plan
 
 
 def hostfile(plan: Plan, component: str) -> Iterator[str]:
-    """Yield ``host slots=n`` for each node, in the order of the ranks: n processes of the component run there.
+    """Yield ``host slots=n`` for each node, in rank order: n processes of the component run there.
 
-    Raises `RankplanError` for a node without an address, or with one that is no host's name, and where filling host
-    after host is not the plan.
+    Raises `RankplanError` for a node without an address, for an address that Open MPI cannot read, and if ranks on a
+    host are not consecutive.
     """
     seen = set()
     for node, rows in groupby(plan[component], key=lambda row: row.cluster_node_rank):
@@ -23,13 +23,13 @@ def hostfile(plan: Plan, component: str) -> Iterator[str]:
         if host is None:
             raise RankplanError(
                 f"node {node} has no address\n"
-                "help: give each node an `ip` or a `hostname` in the inventory (--inventory), "
-                "or write a rankfile, which counts the hosts that mpirun is given"
+                "help: add an `ip` or a `hostname` to each node of the inventory (--inventory), "
+                "or use a rankfile, which numbers the hosts given to mpirun"
             )
         if host in seen:
             raise RankplanError(
-                f"{component} comes to host {host} a second time, and a hostfile is filled host after host\n"
-                "help: write a rankfile, which has a line for each rank"
+                f"ranks of {component} on host {host} are not consecutive; a hostfile fills one host after another\n"
+                "help: use a rankfile, which has one line per rank"
             )
         seen.add(host)
         yield f"{host} slots={sum(1 for _ in rows)}\n"
@@ -38,8 +38,8 @@ def hostfile(plan: Plan, component: str) -> Iterator[str]:
 def rankfile(plan: Plan, component: str) -> Iterator[str]:
     """Yield ``rank n=host slot=m`` for each process.
 
-    The host is an address, or ``+n`` with the node rank where not every node has one. A slot is a CPU core, of which a
-    plan knows nothing: it is the local rank. Raises `RankplanError` for an address that is no host's name.
+    The host is an address, or ``+n`` with the node rank if a node has no address. A slot is a CPU core; a plan does not
+    know cores, so it is the local rank. Raises `RankplanError` for an address that Open MPI cannot read.
     """
     nodes = {row.cluster_node_rank for row in plan[component]}
     hosts = {node: _host(plan.inventory, node) for node in nodes}
@@ -50,17 +50,17 @@ def rankfile(plan: Plan, component: str) -> Iterator[str]:
 
 
 def _host(inventory: Inventory, node_rank: int) -> str | None:
-    """Return the address as Open MPI's files can hold it: blanks and line ends, = and # have a meaning there."""
+    """Return the address; blanks, line ends, = and # have a meaning in Open MPI's files."""
     host = address(inventory, node_rank)
     if host is not None and re.search(r"[\s=#]", host):
         raise RankplanError(
-            f"node {node_rank} is called {host!r}, which Open MPI would not read as one host\n"
-            "help: mend its `ip` or its `hostname` in the inventory"
+            f"Open MPI cannot read the address {host!r} of node {node_rank} as one host\n"
+            "help: change its `ip` or `hostname` in the inventory"
         )
     return host
 
 
 def address(inventory: Inventory, node_rank: int) -> str | None:
-    """Return what a launcher calls a node by: its ip, else its hostname, if the inventory has one of them."""
+    """Return the address of a node for a launcher: its ip, else its hostname, else None."""
     node = inventory.node(node_rank)
     return node.ip or node.hostname

@@ -1,4 +1,4 @@
-"""What a notebook shows of a plan and of its rows: a picture or a table of bounded size."""
+"""A plan or its rows in a notebook: a picture or a table of limited size."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from html import escape
 from itertools import islice
 
 from rankplan._core import Placements
+from rankplan.component import Component
 from rankplan.plan import Plan
 from rankplan.render.map.model import map_of, short
 from rankplan.render.map.svg import svg
@@ -13,13 +14,13 @@ from rankplan.render.map.terminal import lines
 from rankplan.render.tables import COLUMNS, MOST_ROWS, cells
 
 _MOST_BANDS, _MOST_TEXT = 512, 1_000_000
-"""A notebook keeps what it shows: a picture with too much on one node is written instead."""
+"""A notebook stores its output, so a larger picture is replaced by text."""
 _WIDTH = 120
 
 
-def html(shown: Plan | Placements) -> str:
+def html(shown: Plan | Component | Placements) -> str:
     """Return the map of a plan, or a table of the first rows of a component."""
-    if isinstance(shown, Placements):
+    if not isinstance(shown, Plan):
         return _table(shown)
     drawn = svg(shown, most_bands=_MOST_BANDS)
     if len(drawn) <= _MOST_TEXT:
@@ -28,7 +29,7 @@ def html(shown: Plan | Placements) -> str:
     return f"<pre>{escape(chr(10).join(written))}</pre>"
 
 
-def _table(rows: Placements) -> str:
+def _table(rows: Component | Placements) -> str:
     head = "".join(f"<th>{name.rstrip('#')}</th>" for name in COLUMNS)
     lines = []
     for row in islice(rows, MOST_ROWS):

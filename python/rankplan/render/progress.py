@@ -1,4 +1,4 @@
-"""What is being waited for, on a terminal."""
+"""Progress on a terminal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _QUIET_SECONDS = 1.0
 
 @contextmanager
 def told(listener: Report | None) -> Iterator[Report]:
-    """Yield what is to be called with a few words on what is being waited for, now and then.
+    """Yield a function to call with short progress messages.
 
-    The ``listener`` gets all of them. Without one they are shown on the standard error stream, if that is a terminal,
-    from a second on.
+    They go to ``listener``; without one, to stderr if that is a terminal, starting after one second.
     """
     if listener is not None or not sys.stderr.isatty():
         yield listener or _nobody
@@ -40,4 +39,4 @@ def told(listener: Report | None) -> Iterator[Report]:
 
 
 def _nobody(message: str) -> None:
-    """Where there is no terminal, nobody is told."""
+    """Discard the message."""

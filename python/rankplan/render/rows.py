@@ -28,14 +28,14 @@ _COLUMNS = (
 
 
 def plain_rows(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Yield every process of the plan, component after component, in rank order."""
+    """Yield every process of the plan, by component and rank."""
     for component, placements in plan.items():
         for row in placements:
             yield {"component": component} | {name: getattr(row, name) for name in _COLUMNS}
 
 
 def write_json(plan: Plan, file: TextIO) -> None:
-    """Write a JSON list, one process a line."""
+    """Write a JSON list, one process per line."""
     separator = "[\n"
     for row in plain_rows(plan):
         file.write(separator + json.dumps(row))
@@ -44,7 +44,7 @@ def write_json(plan: Plan, file: TextIO) -> None:
 
 
 def write_csv(plan: Plan, file: TextIO) -> None:
-    """Write CSV with a header; a list becomes its items with blanks between, a device ``node:local index``."""
+    """Write CSV with a header; items of a list are separated by blanks, a device is ``node:local index``."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["component", *_COLUMNS])
     for row in plain_rows(plan):
@@ -52,15 +52,17 @@ def write_csv(plan: Plan, file: TextIO) -> None:
 
 
 def npz(plan: Plan) -> bytes:
-    """Return the columns of every component, called ``component.column``, as an ``.npz`` file.
+    """Return the columns of every component, named ``component.column``, as an ``.npz`` file.
 
-    Raises `RankplanError` without NumPy.
+    Raises `RankplanError` if NumPy is not installed.
     """
     try:
         import numpy
     except ImportError:
-        raise RankplanError("this needs NumPy, which is not installed: pip install numpy") from None
-    columns = {f"{name}.{key}": column for name, rows in plan.items() for key, column in rows.to_numpy().items()}
+        raise RankplanError("NumPy is not installed; run pip install numpy") from None
+    columns = {
+        f"{name}.{key}": column for name, component in plan.items() for key, column in component.rows.to_numpy().items()
+    }
     file = io.BytesIO()
     numpy.savez(file, **columns)
     return file.getvalue()

@@ -1,11 +1,11 @@
-"""Tables of a plan for people: a row a process while they fit on a screen, equal nodes folded beyond that."""
+"""Tables of a plan: one row per process if they fit on a screen, else one per fold of equal nodes."""
 
 from __future__ import annotations
 
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, groupby, repeat
@@ -14,23 +14,21 @@ from typing import Any
 
 from rich.table import Table
 
-from rankplan._core import Placement, Placements, RankSet
-from rankplan.config.models import WHOLE_NODE
+from rankplan._core import WHOLE_NODE, Pattern, Placement, Placements, RankSet
 from rankplan.inventory import Inventory
-from rankplan.occupancy import Columns, runs
 from rankplan.plan import Plan
 from rankplan.words import counted, nodes_text
 
 MOST_ROWS = 64
-"""Processes that are shown one a row; a larger plan is folded."""
+"""A plan with more processes is folded."""
 MOST_CROWDS, MOST_NAMES = 20, 8
-"""Ways in which accelerators are shared that are named one a line, and components that are named in one."""
+"""How many lines `sharing_lines` gives about sharing, and how many components a line names."""
 COLUMNS = ("rank#", "node#", "local rank#", "uses", "sees", "node group")
-"""What is shown of a process; `table` says what ``#`` means."""
+"""The columns of a process; `table` explains ``#``."""
 
 
 def table(*columns: str, title: str | None = None) -> Table:
-    """Return an empty table in the style of all tables; columns that end in ``#`` hold numbers."""
+    """Return an empty table in the common style; columns that end in ``#`` hold numbers."""
     result = Table(
         title=title, box=None, pad_edge=False, header_style="bold", title_justify="left", padding=(0, 2, 0, 0)
     )
@@ -52,13 +50,13 @@ def plan_table(plan: Plan) -> Table:
 
 
 def cells(row: Placement) -> list[str]:
-    """Return what is shown of a process, a text for each of ``COLUMNS``."""
+    """Return the cells of a process, one for each of ``COLUMNS``."""
     ranks = row.rank, row.cluster_node_rank, row.local_rank
     return [*map(str, ranks), _uses(row), ids(row.accelerator_type, row.visible_accelerators), row.node_group_label]
 
 
 def _uses(row: Placement) -> str:
-    """Return what a process has for itself or shares by the placement: ``accelerators 0-3``."""
+    """Return the resources of a process: ``accelerators 0-3``."""
     if row.resource_type == WHOLE_NODE:
         return "node"
     noun = row.resource_type if len(row.devices) == 1 else f"{row.resource_type}s"
@@ -71,7 +69,7 @@ def _uses(row: Placement) -> str:
 
 
 def ids(accelerator_type: str, visible: list[str]) -> str:
-    """Return accelerators in the node's own ids, with what they are: ``NV_GPU 0-7``."""
+    """Return accelerators by type and the node's own ids: ``NV_GPU 0-7``."""
     return _ids(accelerator_type, tuple(visible))
 
 
@@ -79,7 +77,7 @@ def ids(accelerator_type: str, visible: list[str]) -> str:
 def _ids(accelerator_type: str, visible: tuple[str, ...]) -> str:
     if not visible:
         return "-"
-    # Only ids that are small numbers in order can be folded; a serial number may look like one and be no rank.
+    # Fold only small ascending numbers: a serial number may look like a number, but is not a rank.
     numbers = [int(item) for item in visible if re.fullmatch("0|[1-9][0-9]{0,8}", item)]
     folds = len(numbers) == len(visible) and numbers == sorted(numbers)
     return f"{accelerator_type} {RankSet(numbers) if folds else ','.join(visible)}"
@@ -87,7 +85,7 @@ def _ids(accelerator_type: str, visible: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """What the ranks of a component on one node use and see: nodes where it is equal are folded."""
+    """What the ranks of a component on one node use and see; nodes with equal values are folded."""
 
     ranks: int
     uses: str
@@ -96,9 +94,9 @@ class _Use:
 
 
 def _folded(plan: Plan) -> Table:
-    result = table("component", "ranks", "nodes", "ranks a node#", "uses", "see", "node group")
+    result = table("component", "ranks", "nodes", "ranks per node#", "uses", "see", "node group")
     for component, rows in plan.items():
-        folds = [(use, list(nodes)) for use, nodes in groupby(_nodes(plan.inventory, rows), key=itemgetter(0))]
+        folds = [(use, list(nodes)) for use, nodes in groupby(_nodes(plan.inventory, rows.rows), key=itemgetter(0))]
         for use, nodes in folds[:MOST_ROWS]:
             ranks = RankSet(chain.from_iterable(chain.from_iterable(here for _, _, here in nodes)))
             shown = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
@@ -110,21 +108,25 @@ def _folded(plan: Plan) -> Table:
 
 
 def _nodes(inventory: Inventory, rows: Placements) -> Iterator[tuple[_Use, int, list[range]]]:
-    """Yield each node of a component with its ranks; rows are read once for all nodes with the same columns and ids."""
+    """Yield each node of a component with its ranks; nodes with the same columns and ids are read once."""
     kinds: dict[tuple[str, tuple[str, ...]], int] = {}
     kind_of = array("I")
     for stretch, spec in inventory.stretches():
         kind = kinds.setdefault((spec.accelerator_type, spec.accelerator_ids), len(kinds))
         kind_of.extend(repeat(kind, len(stretch)))
-    *_, elsewhere = rows.state()
-    by_group: dict[tuple[int, int], list[tuple[int, Columns]]] = {}
-    for node, first, columns in runs(rows, at_home=True):
-        by_group.setdefault((node, columns[0]), []).append((first, columns))
+    by_group: dict[tuple[int, str], list[tuple[int, Pattern]]] = {}
+    runs = rows.runs(at_home=True)
+    for run in runs:
+        pattern = run.pattern
+        for offset in range(run.nodes):
+            first = run.first_rank + offset * pattern.processes
+            by_group.setdefault((run.node + offset, pattern.node_group), []).append((first, pattern))
+    away = rows.runs() != runs
     uses: dict[Any, _Use] = {}
     for (node, _), parts in by_group.items():
-        ranks = [range(first, first + columns[1]) for first, columns in parts]
-        # columns do not say on which other node a resource is
-        key = ranks[0].start if elsewhere else (kind_of[node], *(columns for _, columns in parts))
+        ranks = [range(first, first + pattern.processes) for first, pattern in parts]
+        # a pattern does not contain the other node of a device
+        key = ranks[0].start if away else (kind_of[node], *(pattern for _, pattern in parts))
         if key not in uses:
             here = [rows[rank] for rank in chain.from_iterable(ranks)]
             uses[key] = _Use(len(here), _what(here), _seen(here), here[0].node_group_label)
@@ -132,11 +134,11 @@ def _nodes(inventory: Inventory, rows: Placements) -> Iterator[tuple[_Use, int, 
 
 
 def _seen(rows: list[Placement]) -> str:
-    """Return what all processes of one node see together, and whether each sees its own part of it only."""
+    """Return what the processes of one node see together, and whether each sees only its own part."""
     each = [row.visible_accelerators for row in rows]
     seen = list(dict.fromkeys(chain.from_iterable(each)))
     apart = any(visible != seen for visible in each)
-    return f"{ids(rows[0].accelerator_type, seen)}{', each its own' if apart else ''}"
+    return f"{ids(rows[0].accelerator_type, seen)}{', each rank its own' if apart else ''}"
 
 
 def _what(rows: list[Placement]) -> str:
@@ -146,8 +148,8 @@ def _what(rows: list[Placement]) -> str:
     counts = Counter(chain.from_iterable(row.local_hardware_ranks for row in rows))
     each, sharing = {len(row.local_hardware_ranks) for row in rows}, set(counts.values())
     away = sum(len(row.devices) for row in rows) - counts.total()
-    how = [f"{_span(each)} a rank"] if each != {1} else []
-    how += [f"{_span(sharing)} ranks on each"] if sharing != {1} else []
+    how = [f"{_span(each)} per rank"] if each != {1} else []
+    how += [f"{_span(sharing)} ranks per {resource}"] if sharing != {1} else []
     how += [f"{away} more on other nodes"] if away else []
     return ", ".join([f"{resource}{'s' if len(counts) > 1 else ''} {RankSet(counts)}", *how])
 
@@ -157,9 +159,9 @@ def _span(numbers: set[int]) -> str:
 
 
 def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
-    """Return accelerators by node as text, equal nodes folded: ``nodes 0-3: 4-7; node 5: 0``.
+    """Return accelerators by node, equal nodes folded: ``nodes 0-3: 4-7; node 5: 0``.
 
-    Of what is longer than ``room``, only how many they are.
+    If the text is longer than ``room`` characters, return only their number.
     """
     parts = []
     nodes: dict[RankSet, list[int]] = {}
@@ -174,14 +176,15 @@ def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
 
 
 def sharing_lines(plan: Plan) -> list[str]:
-    """Return who shares accelerators, how many processes are on one of them, and what nobody uses, in a few lines."""
-    lines = [plan.sharing().kind] if sum(bool(rows.accelerators()) for rows in plan.values()) > 1 else []
+    """Return lines on which components share accelerators, with how many processes, and on idle ones."""
+    lines = [plan.sharing().kind] if sum(bool(component.rows.accelerators()) for component in plan.values()) > 1 else []
     crowds = plan.oversubscribed()
     for crowd in crowds[:MOST_CROWDS]:
-        several = [f"{count} of {name}" for name, count in crowd.processes.items() if count > 1]
-        alone = len(crowd.processes) == 1
-        who = f"processes of {next(iter(crowd.processes))}" if alone else _listed(list(crowd.processes))
-        each = ", ".join([f"{sum(crowd.processes.values())} processes on each", *([] if alone else several)])
+        names, counts = zip(*crowd.processes.items(), strict=True)
+        who = f"processes of {names[0]}" if len(names) == 1 else " and ".join(_shortened(names).rsplit(", ", 1))
+        each = f"{sum(counts)} processes per accelerator"
+        if len(names) > 1 and max(counts) > 1:
+            each += f" ({_shortened([f'{count} {name}' for name, count in crowd.processes.items()])})"
         lines.append(f"  {who} share {by_nodes(crowd.accelerators)}, {each}")
     if len(crowds) > MOST_CROWDS:
         lines.append(f"  and {len(crowds) - MOST_CROWDS} more lines")
@@ -190,6 +193,6 @@ def sharing_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def _listed(names: list[str]) -> str:
+def _shortened(names: Sequence[str]) -> str:
     kept = names if len(names) <= MOST_NAMES else [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
-    return f"{', '.join(kept[:-1])} and {kept[-1]}"
+    return ", ".join(kept)

@@ -16,12 +16,13 @@ from rankplan.errors import WorkerError
 from rankplan.placement import Placement
 from rankplan.runtime import session, timeouts
 from rankplan.runtime.faults import Fault
+from rankplan.words import shown
 
 
 def as_timeout(value: Any) -> float:
     """Return a finite number of seconds above 0 as a float; raises ``ValueError`` for anything else."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ValueError(f"timeout is {value!r}; it must be a finite number of seconds above 0")
+        raise ValueError(f"timeout is {shown(value)}; it must be a finite number of seconds above 0")
     return float(value)
 
 

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import ray
 
-from rankplan.config.models import as_int
-from rankplan.config.section import read_section
+from rankplan._core import RankSet
+from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -25,7 +25,7 @@ from rankplan.runtime.nodes import Nodes
 from rankplan.runtime.probe import find_nodes
 from rankplan.runtime.reserve import Reservation, make_reservation
 from rankplan.runtime.simulate import Raylets
-from rankplan.words import counted
+from rankplan.words import as_int, counted, shown
 
 
 class Cluster:
@@ -44,7 +44,7 @@ class Cluster:
 
     def __init__(
         self,
-        cluster_cfg: Mapping[str, Any] | None = None,
+        cluster_cfg: Mapping[str, Any] | Reading | None = None,
         num_nodes: int | None = None,
         address: str | None = None,
         *,
@@ -53,21 +53,25 @@ class Cluster:
     ) -> None:
         timeout = as_timeout(timeout)
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
-            raise ValueError(f"num_nodes is {num_nodes!r}; it must be a whole number of 1 or more")
-        num_nodes = as_int(num_nodes)
-        if cluster_cfg is not None:
-            num_nodes = _configured_nodes(cluster_cfg, num_nodes)
-        self._open(cluster_cfg, num_nodes, address, timeout, on_progress, None)
+            raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
+        reading = None if cluster_cfg is None else read_section(cluster_cfg)
+        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None)
 
     def _open(
         self,
-        cluster_cfg: Mapping[str, Any] | None,
+        reading: Reading | None,
         num_nodes: int | None,
         address: str | None,
         timeout: float,
         on_progress: Report | None,
         raylets: Raylets | None,
     ) -> None:
+        if reading is not None:
+            reading.finish()
+            configured = reading.section.num_nodes
+            if num_nodes not in (None, configured):
+                raise ClusterError(f"num_nodes is {num_nodes}, but cluster_cfg has {configured}; omit the argument")
+            num_nodes = configured
         self._raylets = raylets
         self._closed = False
         self._restore_handler = session.keep_handler()
@@ -78,11 +82,9 @@ class Cluster:
         try:
             with self.connection.progress() as report:
                 found = find_nodes(num_nodes, timeout, report, starting=raylets is None and how != "started")
-            inventory = Inventory.from_dict(
-                {"nodes": [{"ranks": rank, **node.entry} for rank, node in enumerate(found)]}
-            )
-            if cluster_cfg is not None:
-                inventory = inventory.with_config(cluster_cfg)
+            inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
+            if reading is not None:
+                inventory = inventory.with_config(reading)
             self.nodes = Nodes(tuple(node.node_id for node in found), inventory, simulated=raylets is not None)
         except BaseException:
             self.close()
@@ -92,7 +94,7 @@ class Cluster:
     def simulate(
         cls,
         nodes: str | Inventory,
-        cluster_cfg: Mapping[str, Any] | None = None,
+        cluster_cfg: Mapping[str, Any] | Reading | None = None,
         *,
         on_progress: Report | None = None,
     ) -> Self:
@@ -111,8 +113,9 @@ class Cluster:
             raise TypeError(f'{nodes!r} is neither a size such as "2x8" nor an Inventory')
         if threading.current_thread() is not threading.main_thread():
             raise ClusterError("only the main thread can simulate a cluster; groups can be launched from any thread")
-        if cluster_cfg is not None:
-            inventory = inventory.with_config(cluster_cfg)
+        reading = None if cluster_cfg is None else read_section(cluster_cfg)
+        if reading is not None:
+            inventory = inventory.with_config(reading)
         if ray.is_initialized():
             raise ClusterError(
                 "this process is already connected to a Ray cluster; close that Cluster, or call ray.shutdown(), "
@@ -122,7 +125,7 @@ class Cluster:
             raylets = Raylets(inventory, report)
         cluster = cls.__new__(cls)
         try:
-            cluster._open(cluster_cfg, inventory.num_nodes, raylets.address, timeouts.JOIN, on_progress, raylets)
+            cluster._open(reading, inventory.num_nodes, raylets.address, timeouts.JOIN, on_progress, raylets)
         except BaseException:
             raylets.close()
             raise
@@ -171,7 +174,9 @@ class Cluster:
         """
         self.connection.check_open()
         names = list(plan) if components is None else [components] if isinstance(components, str) else components
-        return make_reservation(self.connection, self.nodes, {name: plan[name] for name in names})
+        plan = plan.only(*names).fitted(self.inventory)
+        plan.check_shares()
+        return make_reservation(self.connection, self.nodes, plan.values())
 
     def close(self) -> None:
         """End groups and reservations, and what this object started or connected; may be called again."""
@@ -202,13 +207,3 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<Cluster of {counted(self.num_nodes, 'node')}{', closed' if self._closed else ''}>"
-
-
-def _configured_nodes(cluster_cfg: Mapping[str, Any], num_nodes: int | None) -> int:
-    """Return the section's number of nodes; raises ``PlacementError`` for a faulty section."""
-    reading = read_section(cluster_cfg)
-    reading.finish()
-    configured = reading.section.num_nodes
-    if num_nodes not in (None, configured):
-        raise ClusterError(f"num_nodes is {num_nodes}, but cluster_cfg has {configured}; omit the argument")
-    return configured

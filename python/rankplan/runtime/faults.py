@@ -20,6 +20,7 @@ from ray.exceptions import (
 )
 
 from rankplan.runtime.ray_internals import death, memory_shortage, unloadable
+from rankplan.words import printable
 
 _Error = TypeVar("_Error", bound=Exception)
 
@@ -115,7 +116,7 @@ def _summary(error: BaseException) -> str:
 def plain(line: str) -> str:
     """Return a line without control characters, shortened if it is very long."""
     kept = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in kept)
+    return printable(kept)
 
 
 def _sendable(text: str) -> str:

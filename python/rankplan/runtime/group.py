@@ -8,7 +8,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rankplan.config.models import as_int
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.placement import Placement
 from rankplan.runtime import session
@@ -16,6 +15,7 @@ from rankplan.runtime.calls import Call, ranks_text
 from rankplan.runtime.crew import Crew, LiveRank
 from rankplan.runtime.ray_internals import sending_fault
 from rankplan.runtime.verify import RankReport, check
+from rankplan.words import as_int, shown
 
 if TYPE_CHECKING:
     from ray import ObjectRef
@@ -102,7 +102,7 @@ class WorkerGroup(RankSelection):
         self._running("execute_on")
         unknown = [rank for rank in ranks if as_int(rank) not in range(self.world_size)]
         if unknown or not ranks or len(set(ranks)) < len(ranks):
-            given = ", ".join(map(repr, ranks)) or "none"
+            given = ", ".join(map(shown, ranks)) or "none"
             raise ValueError(
                 f"{self.component} has {ranks_text(range(self.world_size))}; pass some of them to execute_on(), each "
                 f"once, not {given}"
@@ -130,7 +130,7 @@ class WorkerGroup(RankSelection):
         1, ``WorkerError`` and ``TimeoutError`` like other calls; all ports found are returned then.
         """
         if (as_int(count) or 0) < 1:
-            raise ValueError(f"count is {count!r}; it must be a whole number of 1 or more")
+            raise ValueError(f"count is {shown(count)}; it must be a whole number of 1 or more")
         crew, ranks = self._crew, list(self._running("free_ports"))
         machines = [crew.nodes.machine(rank.expected.placement.cluster_node_rank) for rank in ranks]
         held: dict[int, range] = {}  # a choice of ports, or the block found in it

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from rankplan._core import RankSet
+from rankplan._core import MAX_RANK, RankSet
 from rankplan.addresses import Key, Name, address_key, natural
-from rankplan.config.models import LARGEST_RANK, NODE_RANK_VARIABLES
+from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
+from rankplan.inventory import NodeSpec
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"
 """The Ray node label with a node's rank."""
@@ -21,22 +21,21 @@ BY_ADDRESS = "the node addresses"
 
 @dataclass(frozen=True, slots=True)
 class FoundNode:
-    """A live node: Ray's id, what orders it, and either its entry in an inventory or the reason not to use it.
+    """A live node: Ray's id, its record without ranks, and the node rank that is set there, if any.
 
-    ``rank_variable`` and ``rank_label`` are as found. ``started`` is when its raylet did, by ``time.monotonic``.
+    ``fault`` is why it cannot be used; its record has only its names then. ``started`` is when its raylet started, by
+    ``time.monotonic``.
     """
 
     node_id: str
-    ip: str
-    hostname: str
+    spec: NodeSpec
     rank_variable: str | None = None
     rank_label: str | None = None
-    entry: dict[str, Any] = field(default_factory=dict)
     fault: ClusterError | None = None
     started: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.ip} ({self.hostname})"
+        return f"{self.spec.ip} ({self.spec.hostname})"
 
 
 class MissingRanks(ClusterError):
@@ -82,14 +81,14 @@ def _by_rank(nodes: Sequence[tuple[FoundNode, str | None]], source: str, num_nod
 
 def _rank(text: str | None) -> int | None:
     """Return the rank that this text is, in decimal digits without leading zeros."""
-    if text is None or not (text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_RANK))):
+    if text is None or not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_RANK))):
         return None
     rank = int(text)
-    return rank if str(rank) == text and rank <= LARGEST_RANK else None
+    return rank if str(rank) == text and rank <= MAX_RANK else None
 
 
 def _address_key(node: FoundNode) -> tuple[Key, Name, str]:
-    return (address_key(node.ip), natural(node.hostname), node.node_id)
+    return (address_key(str(node.spec.ip)), natural(str(node.spec.hostname)), node.node_id)
 
 
 def _few(items: Sequence[str]) -> str:

@@ -6,15 +6,16 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, vendor
-from rankplan.config.models import NODE_RANK_VARIABLES
+from rankplan._core import RankSet
+from rankplan.accelerators import VENDORS, Vendor, vendor
+from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
+from rankplan.inventory import NodeSpec
 from rankplan.render.progress import Report
 from rankplan.runtime import timeouts
 from rankplan.runtime.calls import outcomes
@@ -121,17 +122,13 @@ def _probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode
     looks = [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry) for entry in entries]
     nodes = []
     for entry, found in zip(entries, outcomes(looks, timeout), strict=True):
-        node = FoundNode(
-            entry["NodeID"],
-            entry["NodeManagerAddress"],
-            entry["NodeManagerHostname"],
-            rank_label=entry["Labels"].get(NODE_RANK_LABEL),
-        )
-        if isinstance(found, dict):
-            started = time.monotonic() - found.pop("age")
-            nodes.append(replace(node, started=started, **found))
+        label = entry["Labels"].get(NODE_RANK_LABEL)
+        if isinstance(found, tuple):
+            spec, variable, age = found
+            nodes.append(FoundNode(entry["NodeID"], spec, variable, label, started=time.monotonic() - age))
         else:
-            nodes.append(replace(node, fault=_fault(_describe(entry), found, timeout)))
+            fault = _fault(_describe(entry), found, timeout)
+            nodes.append(FoundNode(entry["NodeID"], NodeSpec(**_names(entry)), rank_label=label, fault=fault))
     return nodes
 
 
@@ -146,17 +143,21 @@ def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
 
 
 @ray.remote(num_cpus=0)
-def _look(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what `FoundNode` says about this node beyond Ray's own entry, and the age of its raylet."""
+def _look(entry: dict[str, Any]) -> tuple[NodeSpec, str | None, float]:
+    """Return the record of this node, the node rank that is set in its environment, and the age of its raylet."""
     resources, labels, environment = entry["Resources"], entry["Labels"], _inherited()
     row = _vendor_here(resources, labels)
     kept = {name: value for name, value in labels.items() if not name.startswith(("ray.io/", "rankplan.io/"))}
-    found = {"ip": entry["NodeManagerAddress"], "hostname": entry["NodeManagerHostname"], "labels": kept}
-    found["accelerator_type"] = row.accelerator_type if row else NO_ACCEL
+    found = {**_names(entry), "labels": kept}
     if row and (ids := _ids(row, int(resources[row.resource]), environment)):
-        found |= {"accelerator_model": labels.get(MODEL_LABEL), "accelerator_ids": list(ids)}
+        found |= {"accelerator_type": row.accelerator_type, "accelerator_ids": ids}
+        found["accelerator_model"] = labels.get(MODEL_LABEL)
     variable = next((environment[name] for name in NODE_RANK_VARIABLES if name in environment), None)
-    return {"rank_variable": variable, "entry": found, "age": age(os.getppid())}
+    return NodeSpec(**found), variable, age(os.getppid())
+
+
+def _names(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"ranks": RankSet(), "ip": entry["NodeManagerAddress"], "hostname": entry["NodeManagerHostname"]}
 
 
 def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> Vendor | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +15,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rankplan.accelerators import vendor
+from rankplan.component import Component
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.runtime import session, timeouts
@@ -68,14 +70,14 @@ class Reservation(Owner):
     everything to Ray.
     """
 
-    def __init__(self, connection: Connection, nodes: Nodes, components: Mapping[str, Sequence[Placement]]) -> None:
+    def __init__(self, connection: Connection, nodes: Nodes, components: Collection[Component]) -> None:
         super().__init__()
         self.connection = connection
         self._nodes = nodes
         self._needs = _needs(nodes, components)
         self._groups: dict[int, PlacementGroup] = {}
         self._claims: list[tuple[str, int]] = []
-        self.components = tuple(components)
+        self.components = tuple(component.name for component in components)
         """Names of the components that it was made for."""
 
     def __repr__(self) -> str:
@@ -215,10 +217,8 @@ class Reservation(Owner):
         return LaunchError(f"cannot reserve {self._who}: {why}", component, node=node)
 
 
-def make_reservation(
-    connection: Connection, nodes: Nodes, components: Mapping[str, Sequence[Placement]]
-) -> Reservation:
-    """Reserve the accelerators of these components, by their rows, and a CPU for each process.
+def make_reservation(connection: Connection, nodes: Nodes, components: Collection[Component]) -> Reservation:
+    """Reserve the accelerators of these components, which are placed on these nodes, and a CPU for each process.
 
     All or nothing: raises ``LaunchError`` within about a second if it does not fit.
     """
@@ -235,7 +235,7 @@ def make_reservation(
     return reservation
 
 
-def _needs(nodes: Nodes, components: Mapping[str, Sequence[Placement]]) -> dict[int, Need]:
+def _needs(nodes: Nodes, components: Iterable[Component]) -> dict[int, Need]:
     """Return what the components need of each node, in node order."""
     needs: dict[int, Need] = {}
 
@@ -246,13 +246,12 @@ def _needs(nodes: Nodes, components: Mapping[str, Sequence[Placement]]) -> dict[
         held = needs[node].processes
         held[accelerator] = held.get(accelerator, 0) + processes
 
-    for rows in components.values():
-        for row in rows:
-            own = _accelerators(row)
-            if not own:
-                count(row.cluster_node_rank, None, 1)
-            for place, (node, index) in enumerate(own):
-                count(node, index, int(place == 0))
+    for row in chain.from_iterable(components):
+        own = _accelerators(row)
+        if not own:
+            count(row.cluster_node_rank, None, 1)
+        for place, (node, index) in enumerate(own):
+            count(node, index, int(place == 0))
     return dict(sorted(needs.items()))
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import ray
 
 from rankplan._core import RankSet
+from rankplan.component import Component
 from rankplan.environment import expanded, planned_environment, start_variables
 from rankplan.errors import LaunchError
-from rankplan.inventory import Inventory
 from rankplan.placement import Placement
 from rankplan.runtime import timeouts
 from rankplan.runtime.calls import Failed, Unanswered, collect
@@ -58,27 +58,20 @@ class Seat:
         return runtime_env or None
 
 
-def find_seats(nodes: Nodes, inventory: Inventory, component: str, placements: Sequence[Placement]) -> list[Seat]:
-    """Return the seat of each row; raises ``LaunchError`` for a node or a node group that the cluster does not have.
+def find_seats(nodes: Nodes, component: Component) -> list[Seat]:
+    """Return the seat of each row of a component on these nodes.
 
-    ``inventory`` is the cluster's, with the node groups of the rows.
+    Raises ``LaunchError`` if there are no rows, or the interpreter of a node group cannot run a rank.
     """
-    if not placements:
-        raise LaunchError(f"{component} has no processes to launch: its placement is empty", component)
+    inventory, name = component.inventory, component.name
+    if not component.rows:
+        raise LaunchError(f"{name} has no processes to launch: its placement is empty", name)
     settings: dict[tuple[int, str], tuple[dict[str, str], str | None]] = {}
     missing: dict[tuple[str, str], list[int]] = {}
     seats = []
-    for row in placements:
+    for row in component:
         node, label = row.cluster_node_rank, row.node_group_label
         if (node, label) not in settings:
-            if label not in inventory.group_labels:
-                raise LaunchError(
-                    f"{component} rank {row.rank} is planned in node group {label!r}, which the cluster does not know; "
-                    "give the config to Cluster(cluster_cfg=...), or launch a strategy of ComponentPlacement",
-                    component,
-                    row.rank,
-                    node,
-                )
             env_vars, interpreter = inventory.environment(node, label)
             if nodes.simulated and interpreter is not None and not Path(interpreter).exists():
                 missing.setdefault((label, interpreter), []).append(node)
@@ -87,8 +80,8 @@ def find_seats(nodes: Nodes, inventory: Inventory, component: str, placements: S
         seats.append(Seat(row, nodes.ids[node], tuple(inventory.hardware(row)), *settings[node, label]))
     for (label, interpreter), ranks in missing.items():
         message = "%s: simulated %s of node group %r with %s, because its interpreter %s does not exist on this machine"
-        _logger.warning(message, component, nodes_text(RankSet(ranks)), label, sys.executable, interpreter)
-    _check_interpreters(component, seats)
+        _logger.warning(message, name, nodes_text(RankSet(ranks)), label, sys.executable, interpreter)
+    _check_interpreters(name, seats)
     return seats
 
 

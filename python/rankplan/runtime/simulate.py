@@ -14,7 +14,7 @@ from typing import Any
 from ray import cluster_utils
 
 from rankplan.accelerators import VARIABLES, vendor
-from rankplan.config.models import NODE_RANK_VARIABLES
+from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.render.progress import Report

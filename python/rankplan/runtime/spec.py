@@ -6,9 +6,9 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from rankplan.config.models import as_int
+from rankplan.component import Component
 from rankplan.inventory import Inventory
-from rankplan.placement import NodePlacementStrategy, PackedPlacementStrategy, Placements, PlacementStrategy
+from rankplan.placement import NodePlacementStrategy, PackedPlacementStrategy, PlacementStrategy
 from rankplan.runtime import timeouts
 from rankplan.runtime.calls import as_timeout
 from rankplan.runtime.cluster import Cluster
@@ -17,6 +17,7 @@ from rankplan.runtime.group import WorkerGroup, is_method, methods
 from rankplan.runtime.launch import Recipe, bring_up
 from rankplan.runtime.reserve import Reservation, make_reservation
 from rankplan.runtime.seats import find_seats
+from rankplan.words import as_int, shown
 
 
 class GroupSpec:
@@ -47,7 +48,7 @@ class GroupSpec:
     def launch(
         self,
         cluster: Cluster,
-        placement_strategy: PlacementStrategy | Placements | None = None,
+        placement_strategy: PlacementStrategy | Component | None = None,
         name: str | None = None,
         max_concurrency: int | None = None,
         isolate_accelerator: bool = True,
@@ -76,35 +77,35 @@ class GroupSpec:
             raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
         cluster.connection.check_alive()
         if max_concurrency is not None and (as_int(max_concurrency) or 0) < 1:
-            raise ValueError(f"max_concurrency is {max_concurrency!r}; it must be a whole number of 1 or more")
+            raise ValueError(f"max_concurrency is {shown(max_concurrency)}; it must be a whole number of 1 or more")
         _check_reservation(cluster, reservation, reserve)
         seconds = as_timeout(timeout)
         if name is not None and not (isinstance(name, str) and name and name.isprintable()):
-            raise ValueError(f"name is {name!r}; it must be a non-empty printable string")
-        component = name or self._recipe.worker_class.__name__
+            raise ValueError(f"name is {shown(name)}; it must be a non-empty printable string")
         if placement_strategy is None:
             placement_strategy = _one_process_each(cluster.inventory)
-        if isinstance(placement_strategy, Placements):
-            rows, inventory = placement_strategy, cluster.inventory
+        if isinstance(placement_strategy, Component):
+            component = placement_strategy.fitted(cluster.inventory)
+            component = replace(component, name=name or component.name)
         elif isinstance(placement_strategy, PlacementStrategy):
-            rows = placement_strategy.get_placement(cluster, isolate_accelerator)
-            inventory = placement_strategy.inventory_on(cluster)
+            named = name or self._recipe.worker_class.__name__
+            component = placement_strategy.component(named, cluster, isolate_accelerator)
         else:
             raise TypeError(
                 f"placement_strategy is of type {type(placement_strategy).__name__}; pass a strategy, such as "
                 "placement.get_strategy(name), or a component of a plan, such as plan[name]"
             )
-        seats = find_seats(cluster.nodes, inventory, component, list(rows))
+        seats = find_seats(cluster.nodes, component)
         if reserve:
-            reservation = make_reservation(cluster.connection, cluster.nodes, {component: rows})
-        crew = Crew(component, cluster.connection, cluster.nodes, reservation, private=reserve)
+            reservation = make_reservation(cluster.connection, cluster.nodes, [component])
+        crew = Crew(component.name, cluster.connection, cluster.nodes, reservation, private=reserve)
         bring_up(crew, replace(self._recipe, max_concurrency=as_int(max_concurrency)), seats, seconds)
         return WorkerGroup(crew, self._recipe.worker_class)
 
 
 def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserve: bool) -> None:
     if not isinstance(reserve, bool):
-        raise TypeError(f"reserve is {reserve!r}; pass True or False: the share of a component is part of its plan")
+        raise TypeError(f"reserve is {shown(reserve)}; pass True or False: shares belong to the components of a plan")
     if reservation is None:
         return
     if not isinstance(reservation, Reservation):

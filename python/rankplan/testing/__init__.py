@@ -1,6 +1,6 @@
-"""For tests that use rankplan: Hypothesis strategies for what it reads, and what holds for every plan.
+"""For tests that use rankplan: Hypothesis strategies for its inputs, and a check of plans.
 
-It needs Hypothesis, which comes with ``pip install 'rankplan[testing]'``::
+Requires Hypothesis: ``pip install 'rankplan[testing]'``::
 
     @given(st.data())
     def test_my_launcher(data):
@@ -10,13 +10,13 @@ It needs Hypothesis, which comes with ``pip install 'rankplan[testing]'``::
         check_plan(plan)
         ...
 
-What is drawn shrinks towards few nodes, components and processes; nothing is filtered.
+Examples shrink towards few nodes, components and processes. No strategy filters.
 """
 
 try:
     import hypothesis  # noqa: F401
 except ImportError as error:
-    raise ImportError("rankplan.testing needs Hypothesis: pip install 'rankplan[testing]'") from error
+    raise ImportError("rankplan.testing requires Hypothesis: pip install 'rankplan[testing]'") from error
 
 from rankplan.testing.checks import check_plan
 from rankplan.testing.faulty import PLACEMENT_CODES, InvalidPlacement, invalid_placements

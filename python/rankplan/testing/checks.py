@@ -1,4 +1,4 @@
-"""What holds for every plan."""
+"""The properties of every plan."""
 
 from __future__ import annotations
 
@@ -7,25 +7,23 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from rankplan._core import Placement
-from rankplan.config.models import ACCELERATOR, NODE, WHOLE_NODE
+from rankplan._core import ACCELERATOR, NODE, WHOLE_NODE, Placement
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.plan import Plan
+from rankplan.words import counted
 
 
 def check_plan(plan: Plan, sharing: Iterable[tuple[str, str]] | None = None) -> None:
-    """Check what must hold for every plan, whichever dialect or file it came from.
+    """Check the properties of every plan, from any dialect or file.
 
-    Every rank is there once, in order; nodes, node groups and devices exist and belong to each other; node and local
-    ranks are dense, in the order of the rows; a process sees the ids of its node, those of its own devices when it is
-    isolated.
+    Every rank appears once, in order; nodes, node groups and devices exist and fit together; node and local ranks are
+    dense, in the order of the rows; a process sees the ids of its node, or only those of its own devices if isolated.
 
-    A plan does not tell which sharing was asked for, so ``sharing`` does: pairs of components that may have processes
-    on the same accelerator (or robot), ``("actor", "actor")`` for several processes of one component; ``()`` when none
-    may. Without it, whatever is shared counts as asked for.
+    ``sharing`` lists the pairs of components that may share an accelerator (or robot): ``("actor", "actor")`` for
+    several processes of one component, ``()`` for none. Without it, any sharing is allowed.
 
-    Raises ``AssertionError`` naming component, rank and what is wrong, and ``ValueError`` for ``sharing`` that is not
-    pairs. Its cost is linear in rows and nodes.
+    Raises ``AssertionError`` with component, rank and fault, and ``ValueError`` if ``sharing`` does not consist of
+    pairs. The cost is linear in rows and nodes.
     """
     allowed = None if sharing is None else set(map(_pair, sharing))
     users: dict[tuple[str, int, int], dict[str, int]] = {}
@@ -46,7 +44,7 @@ def check_plan(plan: Plan, sharing: Iterable[tuple[str, str]] | None = None) -> 
                 "placement_node_rank": order[home],
                 "local_rank": before[home],
                 "local_world_size": on_node[home],
-                "isolate_accelerator": rows.isolate_accelerator,
+                "isolate_accelerator": rows.visibility == "own",
                 **_seen(row, known.node(home)),
             }
             for name, value in expected.items():
@@ -60,19 +58,19 @@ def check_plan(plan: Plan, sharing: Iterable[tuple[str, str]] | None = None) -> 
                 for other, its_rank in here.items():
                     if frozenset((component, other)) not in allowed:
                         what = f"{row.resource_type} {device[1]} of node {device[0]}"
-                        raise AssertionError(f"{who}: it may not share {what} with rank {its_rank} of {other!r}")
+                        raise AssertionError(f"{who}: must not share {what} with rank {its_rank} of {other!r}")
                 here.setdefault(component, rank)
 
 
 def _pair(names: tuple[str, str]) -> frozenset[str]:
-    """Return what is asked to share, and refuse a pair that was given for a list of pairs."""
+    """Return the pair as a set. Raises ``ValueError`` if it is not a pair, e.g. for a pair in place of a list."""
     if isinstance(names, str) or len(names) != 2:
-        raise ValueError(f"sharing is pairs of components, e.g. [('actor', 'rollout')]; {names!r} is no pair")
+        raise ValueError(f"sharing must be pairs of components, e.g. [('actor', 'rollout')]; {names!r} is not a pair")
     return frozenset(names)
 
 
 class _Known:
-    """An inventory, asked for every row."""
+    """An inventory with caches for the questions of every row."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
@@ -82,7 +80,7 @@ class _Known:
         self.kind_and_counts = cache(self._kind_and_counts)
 
     def _kind_and_counts(self, label: str) -> tuple[str, dict[int, int]]:
-        """Return what a node group counts, and how many of it its nodes have (robots; accelerators are the node's)."""
+        """Return what a node group counts, and for hardware the number on each node."""
         group = self.inventory.group(label)
         if label == NODE or (group and group.ignore_hardware):
             return WHOLE_NODE, {}
@@ -90,32 +88,32 @@ class _Known:
         return (hardware.type, dict(hardware.counts())) if hardware else (ACCELERATOR, {})
 
     def misplaced(self, row: Placement) -> str | None:
-        """Return what is wrong with where a process is and what it has, if anything."""
+        """Return the fault in the places of a process, if any."""
         home, label, devices = row.cluster_node_rank, row.node_group_label, row.devices
         nodes = {home, *(node for node, _ in devices)}
         if strange := {node for node in nodes if node not in self.nodes}:
-            return f"node {min(strange)} is not there; the cluster has {self.inventory.num_nodes}"
+            return f"node {min(strange)} does not exist; the cluster has {counted(self.inventory.num_nodes, 'node')}"
         if label not in self.labels:
-            return f"node group {label!r} is not there"
+            return f"unknown node group {label!r}"
         group = self.inventory.group(label)
         if group and (strange := {node for node in nodes if node not in group.node_ranks}):
             return f"node {min(strange)} is not in node group {label!r}, which has {group.node_ranks}"
         if row.resource_type == WHOLE_NODE:
-            return f"it is placed by node and has devices {devices}" if devices else None
+            return f"placed by node, but has devices {devices}" if devices else None
         kind, counts = self.kind_and_counts(label)
         if row.resource_type != kind:
-            return f"it is placed by {row.resource_type} in node group {label!r}, which counts {kind}"
+            return f"placed by {row.resource_type} in node group {label!r}, which counts {kind}"
         if not devices or devices[0][0] != home or len(set(devices)) < len(devices):
-            return f"its devices are {devices}; it must have some, each once, the first on its own node {home}"
+            return f"devices are {devices}; there must be one or more, each once, the first on node {home}"
         for node, index in devices:
             count = self.node(node).accelerators if kind == ACCELERATOR else counts.get(node, 0)
             if index not in range(count):
-                return f"{kind} {index} of node {node} is not there; the node has {count}"
+                return f"{kind} {index} of node {node} does not exist; the node has {count}"
         return None
 
 
 def _seen(row: Placement, node: NodeSpec) -> dict[str, Any]:
-    """Return what a process on this node must be told of its devices."""
+    """Return the expected fields of a process on this node that describe its devices."""
     own = [index for home, index in row.devices if home == node.rank]
     has_its_own = row.resource_type == ACCELERATOR
     shown = own if has_its_own and row.isolate_accelerator else range(node.accelerators)

@@ -1,4 +1,4 @@
-"""Texts that are refused, each with the code that it is refused with."""
+"""Invalid placements, each with the code that it is rejected with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from rankplan.config.models import CLUSTER, LARGEST_RANK, MOST_PROCESSES
+from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK
 from rankplan.inventory import Inventory
 from rankplan.testing.texts import draw_joined, draw_parts, draw_segments, range_text, texts
 
@@ -28,14 +28,14 @@ PLACEMENT_CODES = (
     "too-many-processes",
     "no-resources",
 )
-"""Every code that the text of a placement can be refused with."""
+"""Every code that the text of a placement can be rejected with."""
 
 
 class InvalidPlacement(NamedTuple):
-    """A placement text that is refused, and with what.
+    """An invalid placement and its code.
 
-    ``config`` has it as the placement of ``actor``; planned on ``inventory`` it raises `PlacementError`, and all its
-    faults have this ``code``.
+    ``config`` contains ``text`` as the placement of ``actor``; planning it on ``inventory`` raises `PlacementError`,
+    and all faults have this ``code``.
     """
 
     text: str
@@ -52,12 +52,12 @@ _NO_GRAMMAR = (
 
 
 def invalid_placements(codes: Collection[str] = PLACEMENT_CODES) -> st.SearchStrategy[InvalidPlacement]:
-    """Placements that are refused, with the code that each is refused with; ``codes`` are those to choose from.
+    """Generate invalid placements that are rejected with one of these codes.
 
-    Raises ``ValueError`` for a code that the text of a placement is never refused with.
+    Raises ``ValueError`` for a code that the text of a placement is never rejected with.
     """
     if unknown := [code for code in codes if code not in PLACEMENT_CODES]:
-        raise ValueError(f"no placement is refused with {unknown[0]!r}; the codes are {', '.join(PLACEMENT_CODES)}")
+        raise ValueError(f"no placement is rejected with {unknown[0]!r}; the codes are {', '.join(PLACEMENT_CODES)}")
     return st.sampled_from(list(codes)).flatmap(_invalid)
 
 
@@ -79,7 +79,7 @@ def _invalid(draw: st.DrawFn, code: str) -> InvalidPlacement:
 
 @st.composite
 def _faulty(draw: st.DrawFn, code: str, blocks: Sequence[int]) -> str:
-    """Draw a text whose faults all have this code: where it can be, a fault comes after what is valid."""
+    """Draw a text whose faults all have this code; if possible, valid segments come before the fault."""
     last = sum(blocks) - 1
     match code:
         case "empty-placement":
@@ -97,8 +97,8 @@ def _faulty(draw: st.DrawFn, code: str, blocks: Sequence[int]) -> str:
             return draw_joined(draw, [*parts, draw(st.sampled_from([backwards, f"{last}:{backwards}"]))])
         case "resource-out-of-range":
             parts, _ = _start(draw, blocks, last + 1)
-            first = draw(st.sampled_from([*range(last + 1, last + 9), LARGEST_RANK]))
-            return draw_joined(draw, [*parts, range_text(first, min(first + draw(st.integers(0, 3)), LARGEST_RANK))])
+            first = draw(st.sampled_from([*range(last + 1, last + 9), MAX_RANK]))
+            return draw_joined(draw, [*parts, range_text(first, min(first + draw(st.integers(0, 3)), MAX_RANK))])
         case "duplicate-resource":
             segments = draw_segments(draw, blocks)
             used = [rank for segment in segments for first, end in segment.ranges for rank in range(first, end + 1)]
@@ -134,9 +134,9 @@ def _faulty(draw: st.DrawFn, code: str, blocks: Sequence[int]) -> str:
             return draw_joined(draw, [*parts, f"{range_text(first, end)}:{shared}"])
         case "too-many-processes":
             parts, process = _start(draw, blocks, last)
-            more = draw(st.sampled_from([0, 1, LARGEST_RANK - MOST_PROCESSES - process]))
-            return draw_joined(draw, [*parts, f"{last}:{range_text(process, process + MOST_PROCESSES + more)}"])
-        case _:  # one process on both sides of the end of a node, or of the last one and the robots
+            more = draw(st.sampled_from([0, 1, MAX_RANK - MAX_PROCESSES - process]))
+            return draw_joined(draw, [*parts, f"{last}:{range_text(process, process + MAX_PROCESSES + more)}"])
+        case _:  # one process across the end of a node, or across the last node and the robots
             end = blocks[0] if code == "spans-nodes" else last + 1
             first = draw(st.integers(0, end - 1)) if code == "spans-nodes" else last
             parts, process = _start(draw, blocks, first)
@@ -144,7 +144,7 @@ def _faulty(draw: st.DrawFn, code: str, blocks: Sequence[int]) -> str:
 
 
 def _start(draw: st.DrawFn, blocks: Sequence[int], end: int) -> tuple[list[str], int]:
-    """Draw no segment or valid ones over the resources before ``end``: their texts, and the next process rank."""
+    """Draw zero or more valid segments before resource ``end``: their texts, and the next process rank."""
     segments = draw_segments(draw, _up_to(blocks, end)) if end and draw(st.booleans()) else []
     return draw_parts(draw, segments), sum(segment.processes for segment in segments)
 

@@ -1,4 +1,4 @@
-"""Inventories, and cluster sections for them."""
+"""Strategies for inventories and cluster sections."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rankplan._core import RankSet
+from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE, RankSet
 from rankplan.accelerators import VENDORS
-from rankplan.config.models import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
 from rankplan.inventory import Inventory
 from rankplan.testing.texts import range_text, texts
 
 
 @st.composite
 def inventories(draw: st.DrawFn, max_nodes: int = 5, max_accelerators: int = 8) -> Inventory:
-    """Clusters of one to ``max_nodes`` nodes with up to ``max_accelerators`` accelerators each.
+    """Generate clusters of one to ``max_nodes`` nodes with up to ``max_accelerators`` accelerators each.
 
-    They are uneven and of several types, some with ids, addresses and labels.
+    The nodes are uneven and of several types; some have ids, addresses and labels.
     """
     entries: list[dict[str, Any]] = []
     node = 0
@@ -52,10 +51,10 @@ _NAMES = (["actor"], ["rollout", "reward"], ["env"], ["critic", "reference"])
 
 @st.composite
 def cluster_sections(draw: st.DrawFn, inventory: Inventory) -> dict[str, Any]:
-    """Valid ``cluster`` sections for an inventory: the mapping that stands under ``cluster:`` in a config.
+    """Generate valid ``cluster`` sections for an inventory.
 
-    They have one to four entries of components and up to three node groups, among them such with environments, with
-    configured hardware, or that ignore theirs.
+    They have one to four component entries and up to three node groups, some with environments, with configured
+    hardware, or with ``ignore_hardware``.
     """
     num_nodes = draw(st.sampled_from([inventory.num_nodes, inventory.num_nodes, (inventory.num_nodes + 1) // 2]))
     labels = _LABELS[: draw(st.integers(0, 3))]
@@ -77,7 +76,7 @@ def cluster_sections(draw: st.DrawFn, inventory: Inventory) -> dict[str, Any]:
 
 @st.composite
 def _node_groups(draw: st.DrawFn, label: str, num_nodes: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A node group, and what it has: ``nodes``, and ``robots`` by node or whether it is to ``ignore`` its hardware."""
+    """Draw a node group, and its contents: ``nodes``, ``robots`` by node, and whether it ``ignore``s hardware."""
     nodes = sorted(draw(st.sets(st.integers(0, num_nodes - 1), min_size=1)))
     written = [nodes, str(RankSet(nodes)), *(["all"] if len(nodes) == num_nodes else [])]
     group: dict[str, Any] = {
@@ -98,7 +97,7 @@ def _node_groups(draw: st.DrawFn, label: str, num_nodes: int) -> tuple[dict[str,
     if kind == "plain":
         return group, {"nodes": nodes}
     robots = draw(st.lists(st.sampled_from(nodes), min_size=1, max_size=6))
-    # A type of its own: the robots of one type on one node are configured in one group.
+    # Each group has its own type: two groups must not configure the same type on one node.
     configs = [{"node_rank": node, "name": f"{label} {index}"} for index, node in enumerate(robots)]
     hardware = {"type": f"Arm of {label}", "configs": configs}
     return group | {"hardware": hardware}, {"nodes": nodes, "robots": Counter(robots), "type": hardware["type"]}
@@ -106,19 +105,19 @@ def _node_groups(draw: st.DrawFn, label: str, num_nodes: int) -> tuple[dict[str,
 
 @st.composite
 def _selections(draw: st.DrawFn, inventory: Inventory, groups: dict[str, dict[str, Any]]) -> tuple[Any, list[int]]:
-    """Node groups as a component names them, and the numbers of resources of one node and one kind in turn."""
+    """Draw the node groups of a component, and the number of resources of each node and kind in turn."""
     first, second = draw(st.tuples(st.sampled_from(list(groups)), st.sampled_from([None, *groups])))
     resources = _resources(inventory, [groups[first]])
     if second is not None:
         both = _resources(inventory, [groups[first], groups[second]])
-        if len({place[:2] for place in both}) == len(both):  # else both groups count the same
+        if len({place[:2] for place in both}) == len(both):  # otherwise both groups count the same resources
             several = draw(st.sampled_from([[first, second], f"{first},{second}", f"{first} , {second}"]))
             return several, [count for _, _, count in both]
     return draw(st.sampled_from([first, [first]])), [count for _, _, count in resources]
 
 
 def _resources(inventory: Inventory, groups: Sequence[dict[str, Any]]) -> list[tuple[int, str, int]]:
-    """Return what these groups count: node, kind, and how many there are of it."""
+    """Return the resources of these groups: node, kind and number."""
     accelerators = {node: inventory.node(node).accelerators for group in groups for node in group["nodes"]}
 
     def counts_nodes(group: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Rank sets, and texts that are valid placements."""
+"""Strategies for rank sets and valid placements."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from rankplan._core import RankSet
-from rankplan.config.models import LARGEST_RANK
+from rankplan._core import MAX_RANK, RankSet
 from rankplan.inventory import Inventory
 
 
-def rank_sets(max_rank: int = LARGEST_RANK) -> st.SearchStrategy[RankSet]:
-    """Sets of up to some 80 ranks, near 0 and near ``max_rank``, from none to several ranges that may touch."""
+def rank_sets(max_rank: int = MAX_RANK) -> st.SearchStrategy[RankSet]:
+    """Generate sets of up to about 80 ranks near 0 and near ``max_rank``: zero or more ranges, which may touch."""
     firsts = st.integers(0, min(63, max_rank)) | st.integers(max(0, max_rank - 63), max_rank)
     ranges = st.lists(st.tuples(firsts, st.integers(0, 9)), max_size=8)
     return ranges.map(lambda drawn: RankSet(_ranks(drawn, max_rank)))
@@ -25,7 +24,7 @@ def _ranks(ranges: Iterable[tuple[int, int]], max_rank: int) -> list[int]:
 
 
 class _Segment(NamedTuple):
-    """Ranges of resources, the number of processes that share them, and whether these are written."""
+    """Ranges of resources, the number of processes on them, and whether the text states the process ranks."""
 
     ranges: list[tuple[int, int]]
     processes: int
@@ -33,22 +32,22 @@ class _Segment(NamedTuple):
 
 
 def placements(where: int | Inventory) -> st.SearchStrategy[str]:
-    """Texts that are valid placements, in all the ways that one can be written.
+    """Generate valid placements in every form of the language.
 
-    ``where`` is what they are placed on: a number of resources on one node, or an inventory, whose accelerators they
-    take node by node (its nodes, if none has an accelerator). Raises ``ValueError`` for less than one resource.
+    ``where`` is a number of resources on one node, or an inventory; the placements use its accelerators, or its nodes
+    if none has an accelerator. Raises ``ValueError`` for less than one resource.
     """
     if isinstance(where, Inventory):
         counts = [where.node(rank).accelerators for rank in range(where.num_nodes)]
         return texts([count for count in counts if count] or [1] * where.num_nodes)
     if where < 1:
-        raise ValueError(f"there is no valid placement on {where} resources")
+        raise ValueError(f"no placement is valid on {where} resources")
     return texts([where])
 
 
 @st.composite
 def texts(draw: st.DrawFn, blocks: Sequence[int]) -> str:
-    """A process has its resources from one block: they are on one node and of one kind."""
+    """Draw a placement in which the resources of each process are in one block: on one node, of one kind."""
     if draw(st.integers(0, 7)) == 7:
         return draw(_everything(blocks))
     return draw_joined(draw, draw_parts(draw, draw_segments(draw, blocks)))
@@ -64,7 +63,7 @@ def _everything(draw: st.DrawFn, blocks: Sequence[int]) -> str:
 
 
 def draw_segments(draw: st.DrawFn, blocks: Sequence[int], start: int = 0) -> list[_Segment]:
-    """Draw one to five segments over resources from ``start`` on."""
+    """Draw one to five segments on resources from ``start`` on."""
     ends = list(accumulate(blocks))
     total = ends[-1]
     resource = start + draw(st.integers(0, min(2, total - start - 1)))
@@ -83,7 +82,7 @@ def draw_segments(draw: st.DrawFn, blocks: Sequence[int], start: int = 0) -> lis
 
 
 def _held(draw: st.DrawFn, ends: Sequence[int], at: int, each: int) -> list[tuple[int, int]]:
-    """Draw the ranges of one to four processes that have ``each`` resources of one block; two may be written as one."""
+    """Draw the ranges of one to four processes with ``each`` resources of one block; ranges may be joined."""
     ranges: list[tuple[int, int]] = []
     for _ in range(draw(st.integers(1, 4))):
         at = next((start for start in (at, *ends) if start >= at and _fits(start, each, ends)), ends[-1])
@@ -102,7 +101,7 @@ def _fits(start: int, each: int, ends: Sequence[int]) -> bool:
 
 
 def draw_parts(draw: st.DrawFn, segments: Iterable[_Segment]) -> list[str]:
-    """Draw the texts between the commas."""
+    """Draw the text of each part between commas."""
     parts: list[str] = []
     process = 0
     for segment in segments:
@@ -118,7 +117,7 @@ def range_text(first: int, last: int, both_ends: bool = False) -> str:
 
 
 def draw_joined(draw: st.DrawFn, parts: Sequence[str]) -> str:
-    """Draw one text of these parts, with blanks and empty parts."""
+    """Draw a text of these parts, with blanks and empty parts."""
     comma = draw(st.sampled_from([",", ", ", "\t,", ",\n  ", ",,", ", ,\r\n"]))
     before, after = draw(st.sampled_from([("", ""), ("", ""), ("", ","), (" , ", " "), ("\n", "\f")]))
     text = before + comma.join(parts) + after

@@ -1,1 +1,1 @@
-"""The map of a plan: nodes down, accelerators across, who is where."""
+"""The map of a plan: nodes down, accelerators across, processes on them."""

@@ -1,4 +1,4 @@
-"""What the drawn maps have in common: text made safe, and what each band says about itself."""
+"""Shared by SVG and HTML: escaped attributes, data of a band, and text that fits a width."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from html import escape
 
 from rich.cells import cell_len, chop_cells
 
-from rankplan._core import RankSet
-from rankplan.config.models import WHOLE_NODE
+from rankplan._core import WHOLE_NODE, RankSet
 from rankplan.render.map.model import Band, Map, Strip, ranks_text
 
 CHARACTER, _STRONG = 6.8, 7.6
-"""Mean width of a character of 12 pixels, and of a digit in bold, in one of the wider common fonts."""
+"""Mean width of a 12-pixel character and of a bold digit, in a wide common font."""
 _LEAST_ACROSS, _MOST_ACROSS = 4, 16
 _LEAST_CELL, _MOST_CELL = 72, 132
 
 
 def attributes(**values: object) -> str:
-    """Return attributes of an element, a blank before each; ``_`` in a name is ``-``, and nothing at its end."""
+    """Return attributes of an element, each after a blank; ``_`` becomes ``-``, and a trailing ``_`` is removed."""
     return "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(str(value))}"' for name, value in values.items())
 
 
 def band_data(band: Band, strip: Strip) -> str:
-    """Return what scripts and tests read of a band, as attributes."""
+    """Return the attributes of a band for scripts and tests."""
     return attributes(
         data_component=band.component.name,
         data_ranks=band.ranks,
@@ -33,7 +32,7 @@ def band_data(band: Band, strip: Strip) -> str:
 
 
 def columns(picture: Map) -> tuple[int, int]:
-    """Return how many cells stand side by side, and how many pixels wide one should be for what is on it."""
+    """Return the number of cells side by side, and the width of a cell in pixels."""
     across = min(max(picture.across, _LEAST_ACROSS), _MOST_ACROSS)
     strips = (strip for node in picture.nodes for strip in node.strips if strip.resource != WHOLE_NODE)
     bands = (band for strip in strips for lane in strip.lanes for band in lane)
@@ -45,13 +44,13 @@ def columns(picture: Map) -> tuple[int, int]:
 
 
 def label(band: Band, width: float) -> tuple[str, str]:
-    """Return the name and the ranks of a band in so many pixels; the ranks are kept as long as it goes."""
+    """Return the name and the ranks of a band within ``width`` pixels; the name is shortened first."""
     ranks = ranks_text(band.ranks, max(int(width / _STRONG), 1))
     return fitted(band.component.name, width - (len(ranks) + 0.5) * _STRONG), ranks
 
 
 def fitted(text: str, width: float) -> str:
-    """Return a text in so many pixels, with an ellipsis where it is longer; nothing where not even that fits."""
+    """Return the text within ``width`` pixels, with an ellipsis if cut; empty if not even that fits."""
     room = int(width / CHARACTER)
     if cell_len(text) <= room:
         return text

@@ -1,4 +1,4 @@
-"""What a map shows, whatever draws it: nodes, strips of cells on them, and bands of processes over the cells."""
+"""The content of a map in any format: nodes, strips of cells on them, and bands of processes on the cells."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
-from rankplan._core import Placement, RankSet
-from rankplan.config.models import ACCELERATOR, WHOLE_NODE
+from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.environment import planned_environment
 from rankplan.inventory import NodeSpec
 from rankplan.occupancy import NodeKind, node_kinds
@@ -15,16 +14,16 @@ from rankplan.plan import Plan
 from rankplan.words import counted
 
 EACH_NODE = 16
-"""Nodes that are shown one by one; of more nodes, those that are the same are folded."""
+"""With more nodes, equal nodes are folded."""
 MOST_NODES, MOST_CELLS, MOST_COMPONENTS = 64, 64, 64
 MOST_BANDS = 4096
-"""Bands of all nodes together: no picture is larger than a page can hold, whatever the plan."""
+"""Bands on all nodes together, so that a page can hold the picture of any plan."""
 _MOST_RANKS, _MOST_TEXT = 4, 160
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """An entry of the legend; ``index`` decides the colour."""
+    """An entry of the legend; ``index`` selects the color."""
 
     name: str
     index: int
@@ -33,7 +32,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Processes of one component on cells side by side, ``first`` to ``last``, each of them on all of these cells."""
+    """Processes of one component, each on all of the adjacent cells ``first`` to ``last``."""
 
     component: Component
     ranks: RankSet
@@ -42,17 +41,16 @@ class Band:
     last: int
 
     def on(self, cells: range) -> Band | None:
-        """Return the part of it on these cells, if any."""
+        """Return the part on these cells, if any."""
         first, last = max(self.first, cells[0]), min(self.last, cells[-1])
         return replace(self, first=first, last=last) if first <= last else None
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Cells of one kind on a node, by local index: its accelerators, its pieces of a type of hardware, or itself.
+    """Cells of one kind on a node, by local index: accelerators, hardware of one type, or the node itself.
 
-    ``lanes`` are the bands, one component after another. ``idle`` are the cells that nobody uses, and ``rest`` says
-    what is on cells that are not shown.
+    ``lanes`` are the bands, by component. ``idle`` lists unused cells, and ``rest`` describes cells that are not shown.
     """
 
     resource: str
@@ -62,11 +60,11 @@ class Strip:
     rest: str = ""
 
     def name(self, index: int) -> str:
-        """Return what a cell is called."""
+        """Return the name of a cell."""
         return str(index) if self.resource == ACCELERATOR else f"{self.resource} {index}"
 
     def parts(self, across: int) -> Iterator[Strip]:
-        """Yield the strip, and the bands on it, in pieces of at most so many cells."""
+        """Yield the strip with its bands in pieces of at most ``across`` cells."""
         for start in range(0, len(self.cells), across):
             cells = self.cells[start : start + across]
             lanes = (tuple(filter(None, (band.on(cells) for band in lane))) for lane in self.lanes)
@@ -74,7 +72,7 @@ class Strip:
             yield Strip(self.resource, cells, tuple(lane for lane in lanes if lane), idle)
 
     def packed(self) -> list[list[Band]]:
-        """Return the lanes with components side by side in one, where these are on different cells."""
+        """Return the lanes, with components on different cells side by side in one lane."""
         packed: list[tuple[set[int], list[Band]]] = []
         for lane in self.lanes:
             cells = {index for band in lane for index in range(band.first, band.last + 1)}
@@ -90,7 +88,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that is shown; ``same`` says which others are the same, and which ranks these have."""
+    """A shown node; ``same`` lists the nodes folded into it and their ranks."""
 
     rank: int
     facts: tuple[str, ...]
@@ -100,7 +98,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """The whole picture. ``more`` says what of the cluster is not shown."""
+    """The whole picture; ``more`` describes what is not shown."""
 
     summary: str
     legend: tuple[Component, ...]
@@ -109,12 +107,12 @@ class Map:
 
     @property
     def across(self) -> int:
-        """The most cells of one strip."""
+        """The number of cells of the longest strip."""
         return max((len(strip.cells) for node in self.nodes for strip in node.strips), default=1)
 
 
 def map_of(plan: Plan, most_bands: int = MOST_BANDS) -> Map:
-    """Return what the map of a plan shows. The work is linear in the plan, the picture is bounded."""
+    """Return the map of a plan. The work is linear in the plan; the size of the picture is limited."""
     inventory = plan.inventory
     names = list(plan)[:MOST_COMPONENTS]
     legend = {name: Component(clean(name), index, len(plan[name])) for index, name in enumerate(names)}
@@ -129,7 +127,7 @@ def map_of(plan: Plan, most_bands: int = MOST_BANDS) -> Map:
         nodes.append(node)
         shown += len(kind.nodes)
     left = inventory.num_nodes - shown
-    more = [f"{counted(left, 'more node')}, on which other things run"] if left else []
+    more = [f"{counted(left, 'more node')} with other processes"] if left else []
     more += [counted(len(plan) - len(names), "more component")] if len(plan) > len(names) else []
     return Map(_summary(plan), tuple(legend.values()), tuple(nodes), f"and {'; '.join(more)}" if more else "")
 
@@ -146,7 +144,11 @@ def _summary(plan: Plan) -> str:
 def _node(kind: NodeKind, spec: NodeSpec, legend: dict[str, Component]) -> Node:
     strips = [_strip(kind, ACCELERATOR, kind.accelerators, legend)] if kind.accelerators else []
     strips += [_strip(kind, resource, pieces, legend) for resource, pieces in kind.hardware.items()]
-    strips += [_strip(kind, WHOLE_NODE, 1, legend)] if any(stay.resource == WHOLE_NODE for stay in kind.stays) else []
+    strips += (
+        [_strip(kind, WHOLE_NODE, 1, legend)]
+        if any(stay.pattern.resource_type == WHOLE_NODE for stay in kind.stays)
+        else []
+    )
     what = f"{kind.accelerators} x {kind.accelerator_type}" if kind.accelerators else "no accelerators"
     facts = (what, kind.accelerator_model, spec.hostname, spec.ip)
     others = kind.nodes - RankSet([kind.nodes[0]])
@@ -162,15 +164,16 @@ def _same(others: RankSet, kind: NodeKind, legend: dict[str, Component]) -> str:
 
 
 def _strip(kind: NodeKind, resource: str, count: int, legend: dict[str, Component]) -> Strip:
-    """Return the cells of one kind on the first node of a kind."""
+    """Return the strip of one resource on the first node of a kind."""
     on_cells: dict[str, dict[int, list[int]]] = {}
     for stay, first in zip(kind.stays, kind.first_ranks, strict=True):
-        if stay.resource != resource:
+        pattern = stay.pattern
+        if pattern.resource_type != resource:
             continue
         cells = on_cells.setdefault(stay.component, {})
         if resource == WHOLE_NODE:
-            cells.setdefault(0, []).extend(range(first, first + stay.processes))
-        for rank, indices in enumerate(stay.devices, first):
+            cells.setdefault(0, []).extend(range(first, first + pattern.processes))
+        for rank, indices in enumerate(pattern.devices, first):
             for index in indices:
                 cells.setdefault(index, []).append(rank)
     used = {index for cells in on_cells.values() for index in cells}
@@ -200,7 +203,7 @@ def _rest(on_cells: dict[str, dict[int, list[int]]], used: set[int], cells: rang
 
 
 def tip(plan: Plan, band: Band, strip: Strip) -> str:
-    """Return what there is to say about a band, in lines: where it is, what it has, and its environment."""
+    """Return the tooltip of a band: its place, its devices and its environment."""
     rows = [plan[list(plan)[band.component.index]][rank] for rank in islice(band.ranks, _MOST_RANKS)]
     spec = plan.inventory.node(band.node)
     noun = "rank" if len(band.ranks) == 1 else "ranks"
@@ -222,7 +225,7 @@ def tip(plan: Plan, band: Band, strip: Strip) -> str:
 
 
 def _environment(plan: Plan, rows: list[Placement], others: int) -> Iterator[str]:
-    """Yield the variables of processes of one band, and their interpreter; there are ``others`` that are not asked."""
+    """Yield the variables of the processes of a band and their interpreter; ``others`` counts those not in ``rows``."""
     environments = []
     for row in rows:
         given, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
@@ -235,17 +238,17 @@ def _environment(plan: Plan, rows: list[Placement], others: int) -> Iterator[str
 
 
 def short(text: str) -> str:
-    """Return a text of the user's, cleaned, without its end where it is long."""
+    """Return a user's text, cleaned, and cut if it is long."""
     return clean(text) if len(text) <= _MOST_TEXT else f"{clean(text[:_MOST_TEXT])}..."
 
 
 def clean(text: str) -> str:
-    """Return a text of the user's without what no terminal and no XML may hold: control characters, half characters."""
+    """Return a user's text without control characters and lone surrogates, which terminals and XML cannot hold."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def ranks_text(ranks: RankSet, room: int) -> str:
-    """Return ranks in at most so many characters: all, the first few, or their number."""
+    """Return ranks in at most ``room`` characters: all, the first few, or their number."""
     text = str(ranks)
     if len(text) <= room:
         return text

@@ -4,7 +4,7 @@ const buttons = [...document.querySelectorAll("button")];
 const tip = document.getElementById("tip");
 const chosen = new Set();
 
-// Without scripts a band has its title; here the tooltip comes at once, and for the keyboard too.
+// Without scripts, a band has a title. With scripts, its tooltip appears at once, also for the keyboard.
 for (const band of bands) {
   band.dataset.tip = band.title;
   band.setAttribute("aria-label", band.title);
@@ -47,7 +47,7 @@ function hide() {
   tip.hidden = true;
 }
 
-// One band at a time is in the tab order; arrows go to the nearest one on their side.
+// One band at a time is in the tab order; an arrow key moves to the nearest band in its direction.
 function beside(band, dx, dy) {
   const middle = (one) => { const box = one.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; };
   const [x, y] = middle(band);

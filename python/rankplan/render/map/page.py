@@ -1,4 +1,4 @@
-"""The map as one HTML file that needs no other: tooltips, and a filter of components that works by keyboard."""
+"""The map as one self-contained HTML file, with tooltips and a component filter that works by keyboard."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from rankplan.config.models import WHOLE_NODE
+from rankplan._core import WHOLE_NODE
 from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
 from rankplan.render.map.markup import attributes, band_data, columns

@@ -1,4 +1,4 @@
-"""The map as one SVG file: light and dark, with a tooltip for each band."""
+"""The map as one SVG file, for light and dark pages, with a tooltip for each band."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from rich.cells import cell_len
 
-from rankplan.config.models import WHOLE_NODE
+from rankplan._core import WHOLE_NODE
 from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
 from rankplan.render.map.markup import CHARACTER, attributes, band_data, columns, fitted, label

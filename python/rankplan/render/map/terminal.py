@@ -1,4 +1,4 @@
-"""The map on a terminal: a line a component, cells in columns; the colours say nothing that the text does not."""
+"""The map on a terminal: one line per component, cells in columns; colors only repeat the text."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from rankplan.config.models import WHOLE_NODE
+from rankplan._core import WHOLE_NODE
 from rankplan.render.map.colors import fill
 from rankplan.render.map.model import Band, Component, Map, Strip, ranks_text
 
 _MOST_NAME, _MOST_RANKS = 24, 17
 _CELL = 7
-"""Characters of a cell, if there is room for it and its ranks are no longer."""
+"""Width of a cell in characters, if there is room and its ranks fit."""
 
 
 def lines(picture: Map, width: int) -> Iterator[Text]:
-    """Yield the map in lines of ``width`` characters; what is said in words may be longer."""
+    """Yield the map in lines of ``width`` characters; sentences may be longer."""
     names = max((cell_len(component.name) for component in picture.legend), default=0)
     margin = min(max(names, len("accelerator")), _MOST_NAME, width // 3) + 4
     cell, across = _columns(picture, width - margin)
@@ -41,7 +41,7 @@ def lines(picture: Map, width: int) -> Iterator[Text]:
 
 
 def _columns(picture: Map, room: int) -> tuple[int, int]:
-    """Return how wide a cell is, and how many stand side by side."""
+    """Return the width of a cell, and the number of cells side by side."""
     strips = [strip for node in picture.nodes for strip in node.strips if strip.resource != WHOLE_NODE]
     bands = [band for strip in strips for lane in strip.lanes for band in lane]
     ranks = (len(str(band.ranks)) // (band.last - band.first + 1) for band in bands)
@@ -94,6 +94,6 @@ def _box(band: Band, width: int) -> str:
 
 
 def _name(name: str, margin: int) -> str:
-    """Return a name as the beginning of a line, as wide as all of them."""
+    """Return a name, padded or cut to the common width, as the start of a line."""
     room = margin - 4
     return "  " + set_cell_size(name if cell_len(name) <= room else set_cell_size(name, room - 3) + "...", room + 2)

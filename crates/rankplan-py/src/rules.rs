@@ -1,4 +1,4 @@
-//! `RankMap` and `Packed`: what a strategy is made of.
+//! `RankMap`, `Packed` and `Chunks`: which resources each process uses.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
@@ -8,8 +8,8 @@ use crate::errors::{refuse, text_of};
 use crate::rank_set::RankSet;
 
 /// The checked segments of one component.
-#[pyclass(frozen, eq, hash, from_py_object, module = "rankplan._core")]
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[pyclass(frozen, eq, hash, module = "rankplan._core")]
+#[derive(PartialEq, Eq, Hash)]
 pub struct RankMap(pub rankplan_core::RankMap);
 
 #[pymethods]
@@ -81,16 +81,17 @@ impl RankMap {
     }
 
     #[classmethod]
-    fn _restore(_class: &Bound<'_, PyType>, segments: Vec<(RankSet, u32)>) -> Self {
-        RankMap(rankplan_core::RankMap::from_segments(
-            segments.iter().map(|(resources, processes)| (&resources.0, *processes)),
-        ))
+    fn _restore(class: &Bound<'_, PyType>, segments: Vec<(RankSet, u32)>) -> PyResult<Self> {
+        let segments = segments.iter().map(|(resources, processes)| (&resources.0, *processes));
+        rankplan_core::RankMap::from_segments(segments)
+            .map(RankMap)
+            .map_err(|fault| refuse(class.py(), None, vec![fault]))
     }
 }
 
 /// The windows of the packed strategy.
-#[pyclass(frozen, eq, hash, from_py_object, module = "rankplan._core")]
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[pyclass(frozen, eq, hash, module = "rankplan._core")]
+#[derive(PartialEq, Eq, Hash)]
 pub struct Packed(pub rankplan_core::Packed);
 
 #[pymethods]
@@ -114,7 +115,98 @@ impl Packed {
         RankSet(rankplan_core::RankSet::from_ranges([self.0.range()]))
     }
 
+    /// The first resource rank.
+    #[getter]
+    fn start(&self) -> u32 {
+        self.0.range().first()
+    }
+
+    /// The last resource rank.
+    #[getter]
+    fn end(&self) -> u32 {
+        self.0.range().last()
+    }
+
+    /// Resources of each process.
+    #[getter]
+    fn per_process(&self) -> u32 {
+        self.0.per_process()
+    }
+
+    /// The distance between two resources of a process.
+    #[getter]
+    fn stride(&self) -> u32 {
+        self.0.stride()
+    }
+
+    fn __repr__(&self) -> String {
+        let (start, end, per_process, stride) = self.arguments();
+        format!("Packed(start={start}, end={end}, per_process={per_process}, stride={stride})")
+    }
+
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (u32, u32, u32, u32)) {
-        (slf.get_type(), slf.get().0.arguments())
+        (slf.get_type(), slf.get().arguments())
+    }
+}
+
+impl Packed {
+    fn arguments(&self) -> (u32, u32, u32, u32) {
+        (self.start(), self.end(), self.0.per_process(), self.0.stride())
+    }
+}
+
+/// Resources in any order, cut into consecutive chunks: `per_process` for each process. A chunk may span nodes.
+#[pyclass(frozen, eq, hash, module = "rankplan._core")]
+#[derive(PartialEq, Eq, Hash)]
+pub struct Chunks(pub rankplan_core::Chunks);
+
+#[pymethods]
+impl Chunks {
+    #[new]
+    fn new(py: Python<'_>, resources: Vec<u32>, per_process: u32) -> PyResult<Self> {
+        py.detach(|| rankplan_core::Chunks::from_ranks(&resources, per_process))
+            .map(Chunks)
+            .map_err(|fault| refuse(py, None, vec![fault]))
+    }
+
+    /// Read ranges between commas, such as `0-3,8-11,2`; this is how chunks are printed. Raises `PlacementError`.
+    #[staticmethod]
+    fn parse(py: Python<'_>, text: &Bound<'_, PyString>, per_process: u32) -> PyResult<Self> {
+        let text: &str = &text_of(text)?;
+        py.detach(|| rankplan_core::Chunks::parse(text, per_process))
+            .map(Chunks)
+            .map_err(|fault| refuse(py, Some(text), vec![fault]))
+    }
+
+    /// Number of processes.
+    #[getter]
+    fn world_size(&self) -> u32 {
+        self.0.world_size()
+    }
+
+    /// Resource ranks that any process uses.
+    #[getter]
+    fn resources(&self) -> RankSet {
+        RankSet(self.0.resources())
+    }
+
+    /// Resources of each process.
+    #[getter]
+    fn per_process(&self) -> u32 {
+        self.0.per_process()
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        let text = self.0.to_string();
+        let shown = if text.len() <= 80 { format!("'{text}'") } else { format!("<{} ranges>", self.0.ranges().len()) };
+        format!("Chunks({shown}, per_process={})", self.0.per_process())
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (String, u32)> {
+        Ok((slf.get_type().getattr("parse")?, (slf.get().0.to_string(), slf.get().0.per_process())))
     }
 }

@@ -10,7 +10,7 @@ use crate::inventory::Inventory;
 use crate::rank_set::{RankRange, RankSet};
 
 /// What a resource is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResourceKind {
     /// The accelerators of a node.
     Accelerator,
@@ -18,6 +18,33 @@ pub enum ResourceKind {
     Node,
     /// Configured hardware of this type: robots.
     Hardware(String),
+}
+
+impl ResourceKind {
+    /// The name of [`ResourceKind::Accelerator`].
+    pub const ACCELERATOR: &str = "accelerator";
+    /// The name of [`ResourceKind::Node`].
+    pub const NODE: &str = "node";
+
+    /// The name of the kind: `accelerator`, `node` or the type of the hardware.
+    pub fn name(&self) -> &str {
+        match self {
+            ResourceKind::Accelerator => Self::ACCELERATOR,
+            ResourceKind::Node => Self::NODE,
+            ResourceKind::Hardware(name) => name,
+        }
+    }
+}
+
+impl From<String> for ResourceKind {
+    /// The kind of this name.
+    fn from(name: String) -> Self {
+        match name.as_str() {
+            Self::ACCELERATOR => ResourceKind::Accelerator,
+            Self::NODE => ResourceKind::Node,
+            _ => ResourceKind::Hardware(name),
+        }
+    }
 }
 
 /// A node group that a component selects.
@@ -231,6 +258,16 @@ impl Pool {
         }
     }
 
+    /// The resources by the node that they are on, for the way back to their ranks.
+    pub(crate) fn by_place(&self) -> ByPlace<'_> {
+        let mut blocks: Vec<_> = (0..)
+            .zip(&self.blocks)
+            .map(|(index, block)| (&self.groups[block.group as usize].kind, block.node, index))
+            .collect();
+        blocks.sort_unstable();
+        ByPlace { pool: self, blocks, last: 0 }
+    }
+
     /// What a resource is called in a message, for this many of them.
     pub fn noun(&self, count: u32) -> Cow<'static, str> {
         let mut kinds = self.groups.iter().map(|group| &group.kind);
@@ -258,6 +295,26 @@ impl ResourceKind {
             ResourceKind::Node => plural(count, "node"),
             ResourceKind::Hardware(kind) => Cow::Owned(format!("{kind} {}", plural(count, "unit"))),
         }
+    }
+}
+
+/// The blocks of a pool by what they have and their node. There is one of each kind on a node.
+pub(crate) struct ByPlace<'a> {
+    pool: &'a Pool,
+    blocks: Vec<(&'a ResourceKind, NodeRank, usize)>,
+    /// Where the last one was found; most are found there again.
+    last: usize,
+}
+
+impl ByPlace<'_> {
+    /// The rank of a resource: its kind, its node, and its local index there.
+    pub fn rank(&mut self, kind: &ResourceKind, node: NodeRank, local: u32) -> Option<u32> {
+        let holds = |at: usize| self.blocks.get(at).is_some_and(|block| (block.0, block.1) == (kind, node));
+        if !holds(self.last) {
+            self.last = self.blocks.partition_point(|block| (block.0, block.1) < (kind, node));
+        }
+        let (first, end) = self.pool.bounds(self.blocks.get(self.last).filter(|_| holds(self.last))?.2);
+        Some(first + local).filter(|&rank| rank < end)
     }
 }
 

@@ -1,0 +1,106 @@
+//! The rule of resources in any order.
+
+use std::fmt::{Display, Formatter};
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::fault::{too_large, too_many_processes};
+use crate::ids::{MAX_PROCESSES, MAX_RANK};
+use crate::rank_set::{RankRange, RankSet, append, write_ranges};
+use crate::syntax::parse_ranges;
+
+/// Resources in any order, cut into consecutive chunks: `per_process` for each process.
+///
+/// Several chunks may have a resource, and a chunk may span nodes: the process runs where its first resource is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Chunks {
+    /// In the order written; a range that continues the one before is merged with it.
+    ranges: Vec<RankRange>,
+    resources: u32,
+    per_process: u32,
+}
+
+impl Chunks {
+    /// These ranges of resources, in this order.
+    ///
+    /// # Errors
+    /// One fault: `invalid-value` for chunks of 0 and for more resources than can be ranked, `empty-placement`,
+    /// `not-multiple`, `too-many-processes`.
+    pub fn new(ranges: impl IntoIterator<Item = RankRange>, per_process: u32) -> Result<Self, Diagnostic> {
+        let refuse = |code, message: String, help: String| Err(Diagnostic::new(code, message).help(help));
+        let (mut merged, mut count) = (Vec::new(), 0);
+        for range in ranges {
+            count += u64::from(range.len());
+            append(&mut merged, 0, range);
+        }
+        let each = u64::from(per_process);
+        if per_process == 0 {
+            return refuse(Code::InvalidValue, "chunks of 0 resources".into(), "use 1 or more".into());
+        }
+        if count == 0 {
+            return refuse(Code::EmptyPlacement, "there are no resources".into(), "name at least one".into());
+        }
+        if !count.is_multiple_of(each) {
+            let message = format!("{count} resources cannot be cut into chunks of {per_process}");
+            let below = count / each * each;
+            let fewer = if below > 0 { format!("{below} resources, or ") } else { String::new() };
+            return refuse(Code::NotMultiple, message, format!("name {fewer}{} more", below + each - count));
+        }
+        if count / each > u64::from(MAX_PROCESSES) {
+            return Err(too_many_processes(count / each));
+        }
+        match u32::try_from(count) {
+            Ok(resources) if resources <= MAX_RANK => Ok(Chunks { ranges: merged, resources, per_process }),
+            _ => refuse(
+                Code::InvalidValue,
+                format!("{count} resources in chunks; at most {MAX_RANK} can be"),
+                "name fewer resources".into(),
+            ),
+        }
+    }
+
+    /// These resources, in this order.
+    ///
+    /// # Errors
+    /// As [`Chunks::new`], and `invalid-value` for what is too large for a rank.
+    pub fn from_ranks(ranks: &[u32], per_process: u32) -> Result<Self, Diagnostic> {
+        if let Some(&rank) = ranks.iter().find(|&&rank| rank > MAX_RANK) {
+            return Err(too_large(rank));
+        }
+        Self::new(ranks.iter().filter_map(|&rank| RankRange::new(rank, rank)), per_process)
+    }
+
+    /// Read ranges between commas, `0-3,8-11,2`.
+    ///
+    /// # Errors
+    /// As [`Chunks::new`], and `syntax` or `reversed-range` for the text.
+    pub fn parse(text: &str, per_process: u32) -> Result<Self, Diagnostic> {
+        Self::new(parse_ranges(text)?, per_process)
+    }
+
+    /// How many processes there are.
+    pub fn world_size(&self) -> u32 {
+        self.resources / self.per_process
+    }
+
+    /// The resources in their order, as ranges.
+    pub fn ranges(&self) -> &[RankRange] {
+        &self.ranges
+    }
+
+    /// The resources that are used.
+    pub fn resources(&self) -> RankSet {
+        RankSet::from_ranges(self.ranges.iter().copied())
+    }
+
+    /// Resources of each process.
+    pub fn per_process(&self) -> u32 {
+        self.per_process
+    }
+}
+
+impl Display for Chunks {
+    /// The canonical text: the ranges in their order, `0-3,8-11,2`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write_ranges(f, &self.ranges)
+    }
+}

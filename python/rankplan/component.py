@@ -1,0 +1,222 @@
+"""A component of a plan: the rule that placed its processes, and the rows that the rule gives on the plan's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from typing import Any, Literal, TypeAlias, overload
+
+from rankplan._core import Chunks, Packed, Placement, Placements, RankMap, RankSet
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.inventory import Inventory, NodeSpec
+from rankplan.words import counted, nodes_text
+
+Rule: TypeAlias = RankMap | Packed | Chunks
+"""Which resource ranks each process uses."""
+
+Visibility: TypeAlias = Literal["own", "node"]
+"""Whether a process sees its own accelerators only, or all of its node."""
+
+_MOST_MISMATCHES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Sizes of the parallel groups of a component: tensor, context, expert, expert-tensor and pipeline."""
+
+    tp: int = 1
+    cp: int = 1
+    ep: int = 1
+    etp: int = 1
+    pp: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Component(Sequence[Placement]):
+    """A sequence of rows, one per process in rank order, with the decisions that they come from.
+
+    ``rule`` says which resource ranks of ``node_groups`` each process uses; applied to ``inventory`` it gives ``rows``.
+    ``by_node`` counts each node as one resource, whatever its hardware.
+    ``share`` is the fraction of each of its accelerators that a reservation counts for the component; ``None`` counts
+    nothing. ``engines`` is the number of processes per engine. Components are equal if they are placed alike, whatever
+    their names.
+
+    Raises ``ValueError`` for a slice of rows.
+    """
+
+    name: str
+    inventory: Inventory
+    node_groups: tuple[str, ...]
+    rule: Rule
+    rows: Placements
+    by_node: bool = False
+    parallel: Parallel = Parallel()
+    share: float | None = None
+    engines: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.rows.whole:
+            raise ValueError(f"component {self.name!r} needs all its rows, not a slice of them")
+
+    @classmethod
+    def place(
+        cls,
+        name: str,
+        inventory: Inventory,
+        node_groups: tuple[str, ...],
+        rule: Rule,
+        isolate: bool = True,
+        by_node: bool = False,
+        **more: Any,
+    ) -> Component:
+        """Return the component that a rule gives on an inventory. Raises `PlacementError` with every fault."""
+        rows = inventory.pool(node_groups, by_node).apply(rule, isolate)
+        return cls(name, inventory, node_groups, rule, rows, by_node, **more)
+
+    @property
+    def visibility(self) -> Visibility:
+        """What its processes see: ``own`` or ``node``."""
+        return "own" if self.rows.isolate_accelerator else "node"
+
+    def with_visibility(self, visibility: Visibility) -> Component:
+        """Return the component with another visibility."""
+        return replace(self, rows=self.rows.isolated(visibility == "own"))
+
+    def on(self, inventory: Inventory) -> Component:
+        """Apply the rule to another inventory, which must know the node groups. Raises `PlacementError`."""
+        rows = inventory.pool(self.node_groups, self.by_node).apply(self.rule, self.rows.isolate_accelerator)
+        return replace(self, inventory=inventory, rows=rows)
+
+    def fitted(self, cluster: Inventory) -> Component:
+        """Return the component in the same places of a cluster that it fits, with that cluster's accelerator ids.
+
+        Raises `PlacementError` (``plan-mismatch``), node by node, for a cluster that it does not fit.
+        """
+        return fitted([self], cluster)[0]
+
+    def used_nodes(self) -> RankSet:
+        """Return the nodes that its processes run on or use accelerators of."""
+        nodes: list[int] = []
+        for run in self.rows.runs():
+            nodes += range(run.node, run.node + run.nodes)
+        return RankSet(nodes)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, key: int) -> Placement: ...
+    @overload
+    def __getitem__(self, key: slice) -> Placements: ...
+    def __getitem__(self, key: int | slice) -> Placement | Placements:
+        return self.rows[key]
+
+    def __iter__(self) -> Iterator[Placement]:
+        return iter(self.rows)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Placements):
+            return self.rows == other
+        if not isinstance(other, Component):
+            return NotImplemented
+        return self._decisions() == other._decisions() and self.rows == other.rows
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Component {self.name}: {counted(len(self.rows), 'process', 'processes')}, rule {self.rule!r}>"
+
+    def _decisions(self) -> tuple[Any, ...]:
+        return self.node_groups, self.rule, self.by_node, self.parallel, self.share, self.engines
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        more = {"by_node": self.by_node, "parallel": self.parallel, "share": self.share, "engines": self.engines}
+        state = self.name, self.inventory, self.node_groups, self.rule, self.rows.isolate_accelerator
+        return _restored, (state, more)
+
+
+def _restored(state: tuple[Any, ...], more: dict[str, Any]) -> Component:
+    return Component.place(*state, **more)
+
+
+def merged(rank_map: RankMap) -> str:
+    """Return the text of a map with as few segments as possible: neighbours that share in the same way become one."""
+    shared: list[tuple[RankSet, RankSet]] = []
+    for resources, processes in rank_map.segments:
+        if shared and shared[-1][0] == resources:
+            processes = shared.pop()[1] | processes
+        shared.append((resources, processes))
+    segments: list[tuple[RankSet, RankSet]] = []
+    for resources, processes in shared:
+        if segments and len(segments[-1][0]) * len(processes) == len(resources) * len(segments[-1][1]):
+            before = segments.pop()
+            resources, processes = before[0] | resources, before[1] | processes
+        segments.append((resources, processes))
+    return ",".join(f"{resources}:{processes}" for resources, processes in segments)
+
+
+def fitted(components: Sequence[Component], cluster: Inventory) -> list[Component]:
+    """Return components of one plan in the same places of a cluster; see `Component.fitted`."""
+    if not components:
+        return []
+    inventory = components[0].inventory
+    if inventory.section is not None:
+        cluster = cluster.with_config(inventory.section)
+    used = RankSet()
+    for component in components:
+        used = used | component.used_nodes()
+    different: dict[str, RankSet] = {}
+    for nodes, planned, found in _pairs(inventory, cluster):
+        if here := RankSet(nodes) & used:
+            for difference in _differences(planned, found):
+                different[difference] = different.get(difference, RankSet()) | here
+    if different:
+        raise PlacementError(_mismatches(different, cluster))
+    return [replace(one, inventory=cluster, rows=one.rows.on(cluster.core)) for one in components]
+
+
+def _pairs(inventory: Inventory, cluster: Inventory) -> Iterator[tuple[range, NodeSpec, NodeSpec | None]]:
+    """Yield ranges of nodes that are equal in a plan and equal in a cluster, with both records."""
+    last = inventory.num_nodes
+    starts = {nodes.start for each in (inventory, cluster) for nodes, _ in each.stretches()} | {cluster.num_nodes}
+    for first, end in pairwise(sorted({start for start in starts if start < last} | {last})):
+        yield range(first, end), inventory.node(first), cluster.node(first) if first < cluster.num_nodes else None
+
+
+def _differences(planned: NodeSpec, found: NodeSpec | None) -> Iterator[str]:
+    """Yield, in words, what a plan states of a node and the cluster contradicts."""
+    if found is None:
+        yield "the cluster has fewer nodes"
+        return
+    both = planned, found
+    sizes = [
+        f"{node.accelerators} {node.accelerator_type}" if node.accelerators else "no accelerators" for node in both
+    ]
+    if sizes[0] != sizes[1]:
+        yield f"the plan has {sizes[0]}, the cluster has {sizes[1]}"
+    elif planned.states("accelerator_ids") and planned.accelerator_ids != found.accelerator_ids:
+        ids = [",".join(node.accelerator_ids) for node in both]
+        yield f"the plan has accelerator ids {ids[0]}, the cluster has {ids[1]}"
+    for name in ("hostname", "ip"):
+        wanted, here = getattr(planned, name), getattr(found, name)
+        if wanted is not None and wanted != here:
+            yield f"the plan has {name} {wanted}, the cluster has {here or 'none'}"
+
+
+def _named(nodes: RankSet, cluster: Inventory) -> str:
+    """Return nodes as a message names them; a single node with the name that the cluster knows it by."""
+    if len(nodes) > 1 or nodes[0] >= cluster.num_nodes or cluster.node(nodes[0]).hostname is None:
+        return nodes_text(nodes)
+    return f"{nodes_text(nodes)} ({cluster.node(nodes[0]).name})"
+
+
+def _mismatches(different: Mapping[str, RankSet], cluster: Inventory) -> list[Diagnostic]:
+    help = "plan on this cluster (`rankplan plan --ray ADDRESS`, or its Cluster.inventory)"
+    faults = [
+        Diagnostic("plan-mismatch", f"{_named(nodes, cluster)}: {difference}", help)
+        for difference, nodes in islice(different.items(), _MOST_MISMATCHES)
+    ]
+    if (more := len(different) - len(faults)) > 0:
+        faults[-1] = replace(faults[-1], help=f"{help} ({counted(more, 'more mismatch', 'more mismatches')} not shown)")
+    return faults
