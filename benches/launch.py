@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from rankplan import Cluster, NodePlacementStrategy, Placements
+from rankplan import Cluster, NodePlacementStrategy, PlacementStrategy
 from rankplan.runtime.host import HostActor
 from rankplan.runtime.nodes import pinned
 from rankplan.runtime.roll_call import RollCall
@@ -30,11 +30,11 @@ class Plain:
     def __init__(self, name: str) -> None: ...
 
 
-def created(actor: Any, cluster: Cluster, rows: Placements) -> Callable[[], None]:
+def created(actor: Any, cluster: Cluster, strategy: PlacementStrategy) -> Callable[[], None]:
     """Create an actor for each row in a plain loop, and return what ends them."""
     hosts = [
         actor.options(scheduling_strategy=pinned(cluster.node_ids[row.cluster_node_rank])).remote(f"bare:{row.rank}")
-        for row in rows
+        for row in strategy.get_placement(cluster)
     ]
     ray.get([host.__ray_ready__.remote() for host in hosts])
 
@@ -45,9 +45,9 @@ def created(actor: Any, cluster: Cluster, rows: Placements) -> Callable[[], None
     return end
 
 
-def launched(cluster: Cluster, rows: Placements) -> Callable[[], None]:
+def launched(cluster: Cluster, strategy: PlacementStrategy) -> Callable[[], None]:
     """Launch a group of these rows, and return what ends it."""
-    return RollCall.create_group().launch(cluster, rows, name="launch", timeout=3600).shutdown
+    return RollCall.create_group().launch(cluster, strategy, name="launch", timeout=3600).shutdown
 
 
 def workers(cluster: Cluster) -> dict[int, bool]:
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=4, help="raylets of the simulated cluster")
     parser.add_argument("--plain", action="store_true", help="time actors of an empty class as well")
     options = parser.parse_args()
-    kinds: dict[str, Callable[[Cluster, Placements], Callable[[], None]]] = {
+    kinds: dict[str, Callable[[Cluster, PlacementStrategy], Callable[[], None]]] = {
         "bare": partial(created, HostActor),
         "launch": launched,
     }
@@ -102,14 +102,14 @@ def main() -> None:
         )
         print(f"{'n':>4}" + "".join(f"{kind:>28}" for kind in [*kinds, "launch/bare"]))
         for size in map(int, options.sizes.split(",")):
-            rows = NodePlacementStrategy([rank * options.nodes // size for rank in range(size)]).get_placement(cluster)
+            strategy = NodePlacementStrategy([rank * options.nodes // size for rank in range(size)])
             times: dict[str, list[float]] = {kind: [] for kind in kinds}
             # the first round is not counted: it loads files that the others find in memory
             for turn in range(-1, options.repetitions):
                 for kind in kinds if turn % 2 else reversed(kinds):
                     settle(cluster)
                     start = time.perf_counter()
-                    end = kinds[kind](cluster, rows)
+                    end = kinds[kind](cluster, strategy)
                     seconds = time.perf_counter() - start
                     end()
                     if turn >= 0:

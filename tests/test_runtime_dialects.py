@@ -37,19 +37,17 @@ def test_an_example_is_run_and_verified(example: str, size: str, processes: int)
 
 
 def test_a_colocated_rollout_shares_the_actors_gpus_and_meets_by_engine(cluster: Cluster) -> None:
-    flags = EXAMPLES / "slime-colocated.yaml"
-    plan = slime.plan(flags, cluster.inventory)
-    shares = slime.shares(flags, plan)
-    assert shares == {"actor": 0.8, "rollout": 0.2}
+    plan = slime.plan(EXAMPLES / "slime-colocated.yaml", cluster.inventory)
+    assert {name: component.share for name, component in plan.items()} == {"actor": 0.8, "rollout": 0.2}
     with cluster.reserve(plan) as reserved:
         groups = {
-            name: Reader.create_group().launch(cluster, rows, name=name, reservation=reserved)
-            for name, rows in plan.items()
+            name: Reader.create_group().launch(cluster, component, reservation=reserved)
+            for name, component in plan.items()
         }
         held = [entry["bundles"] for entry in placement_group_table().values() if entry["state"] == "CREATED"]
         gpus = sorted(bundle["GPU"] for bundles in held for bundle in bundles.values() if "GPU" in bundle)
         assert gpus == [1.0] * 8
-        processes = slime.engines(flags, plan)
+        processes = slime.engine_processes(plan["rollout"])
         found = [(process.engine, process.node_rank, process.first_node) for process in processes]
         assert found == [(0, 0, 0), (0, 1, 0)]
         ports = groups["rollout"].free_ports(4)
@@ -76,7 +74,7 @@ def test_addresses_of_either_ip_version() -> None:
     ports = [range(20_000, 20_004), range(21_000, 21_004), range(22_000, 22_004)]
     addresses = slime.dist_init_addrs(processes, inventory, ports)
     assert addresses == ["[fe80::1]:20000", "[fe80::1]:20000", "[fe80::2]:22000"]
-    with pytest.raises(ValueError, match="ports are given for 2 processes of 3; give a range for each"):
+    with pytest.raises(ValueError, match="ports are given for 2 of 3 processes; pass a range for each"):
         slime.dist_init_addrs(processes, inventory, [*ports[:2], range(0)])
     with pytest.raises(ValueError, match="the first process is not the first of its engine"):
         slime.dist_init_addrs(processes[1:], inventory, ports[1:])

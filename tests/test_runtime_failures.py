@@ -20,7 +20,6 @@ import ray
 from rankplan import (
     Cluster,
     FlexiblePlacementStrategy,
-    Inventory,
     LaunchError,
     PackedPlacementStrategy,
     Worker,
@@ -318,13 +317,6 @@ def test_threads_launch_at_the_same_time(two_nodes: Cluster) -> None:
 def test_arguments_that_cannot_travel_start_nothing(two_nodes: Cluster) -> None:
     with pytest.raises(LaunchError, match=r"FailsToStart or its arguments cannot be sent to the ranks: .*lock"):
         FailsToStart.create_group(threading.Lock(), 1).launch(two_nodes, TWO)
-
-
-@pytest.mark.usefixtures("nothing_stays")
-def test_rows_for_a_larger_cluster_start_nothing(two_nodes: Cluster) -> None:
-    rows = PackedPlacementStrategy(6, 9).get_placement(Inventory.uniform(num_nodes=4, accelerators=4))
-    with pytest.raises(LaunchError, match=r"actor rank 2 is planned on node 2, but the cluster has only the nodes 0-1"):
-        Reader.create_group().launch(two_nodes, rows, name="actor")
 
 
 def with_interpreter(cluster: Cluster, path: str | Path, nodes: str) -> Cluster:

@@ -107,7 +107,7 @@ def test_without_a_strategy_there_is_a_process_for_each_accelerator(two_nodes: C
         assert [row.devices for row in group.placements] == [[(node, index)] for node in (0, 1) for index in range(4)]
 
 
-def test_the_rows_of_a_plan_can_be_launched(two_nodes: Cluster) -> None:
+def test_a_component_of_a_plan_can_be_launched(two_nodes: Cluster) -> None:
     config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "1,5"}}}
     plan = ComponentPlacement(config, two_nodes.inventory).plan(isolate_accelerator=False)
     with Reader.create_group().launch(two_nodes, plan["actor"]) as group:
