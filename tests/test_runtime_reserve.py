@@ -310,7 +310,7 @@ def test_what_is_outside_of_a_reservation_is_refused(cluster: Cluster) -> None:
             Reader.create_group().launch(cluster, other["actor"], "actor", reservation=reserved)
         assert str(caught.value) == (
             "actor rank 1 (node 0) needs accelerator 2 of node 0, which is outside of the reservation for actor; "
-            "launch the component of the plan that was reserved"
+            "launch the component that was reserved"
         )
         with pytest.raises(LaunchError, match="needs a process of node 0 without an accelerator of its own, which is"):
             Reader.create_group().launch(cluster, other["env"], "actor", reservation=reserved)

@@ -19,6 +19,8 @@ from ray.exceptions import (
     TaskUnschedulableError,
 )
 
+from rankplan.errors import LaunchError
+from rankplan.placement import Placement
 from rankplan.runtime.ray_internals import death, memory_shortage, unloadable
 from rankplan.words import printable
 
@@ -26,6 +28,12 @@ _Error = TypeVar("_Error", bound=Exception)
 
 _LONGEST_LINE = 1000  # characters; more is in the traceback
 _LONGEST_TRACEBACK = 50_000
+
+
+def launch_error(component: str, row: Placement, what: str) -> LaunchError:
+    """Return the error for a rank that cannot be launched as planned: its name, followed by ``what``."""
+    where = component, row.rank, row.cluster_node_rank
+    return LaunchError(f"{component} rank {row.rank} (node {row.cluster_node_rank}){what}", *where)
 
 
 class RankFailure(Exception):

@@ -18,6 +18,7 @@ from rankplan.errors import LaunchError
 from rankplan.runtime import session
 from rankplan.runtime.calls import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.crew import Crew, LiveRank
+from rankplan.runtime.faults import launch_error
 from rankplan.runtime.host import HostActor, RankSetup
 from rankplan.runtime.nodes import pinned
 from rankplan.runtime.ray_internals import has_process
@@ -58,14 +59,8 @@ def bring_up(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) 
 def _raise_failure(component: str, seats: Sequence[Seat], failed: Failed) -> None:
     # the first answer is the free port, also from rank 0
     row, fault, also = failed.culprit([seats[0].placement, *(seat.placement for seat in seats)])
-    error = LaunchError(
-        f"{component} rank {row.rank} (node {row.cluster_node_rank}) did not come up, so the group is not launched: "
-        f"it {fault.reason}{also}",
-        component,
-        row.rank,
-        row.cluster_node_rank,
-    )
-    raise fault.noted(error) from fault.cause
+    what = f" did not come up, so the group is not launched: it {fault.reason}{also}"
+    raise fault.noted(launch_error(component, row, what)) from fault.cause
 
 
 def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
-from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -20,46 +19,19 @@ from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.runtime import session, timeouts
 from rankplan.runtime.connection import Connection, Owner
+from rankplan.runtime.faults import launch_error
 from rankplan.runtime.nodes import Nodes
 from rankplan.runtime.ray_internals import available_resources, granted
 from rankplan.runtime.shortage import Amounts, shortage, total_resources
+from rankplan.words import counted
 
 _ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
 
+Bundles: TypeAlias = dict[int | None, dict[str, float]]
+"""What a reservation takes of a node: a bundle for each accelerator, by local index, and for processes without any."""
+
 _claimed: dict[tuple[str, int], str] = {}  # accelerators (Ray's node id, local index) that this program has reserved
 _claiming = threading.Lock()
-
-
-@dataclass(slots=True)
-class Need:
-    """What a reservation takes of one node.
-
-    ``processes`` is, for each accelerator (by local index), the number of processes whose first accelerator it is; for
-    ``None``, the number of processes without an accelerator of their own. ``resource`` is Ray's name of an accelerator.
-    """
-
-    resource: str | None
-    processes: dict[int | None, int] = field(default_factory=dict)
-
-    @property
-    def accelerators(self) -> list[int]:
-        """Local indices of the accelerators, ascending."""
-        return sorted(index for index in self.processes if index is not None)
-
-    def bundles(self) -> list[dict[str, float]]:
-        """Return a bundle for each accelerator, and then one for the processes without."""
-        bundles = [{str(self.resource): 1, "CPU": self.processes[index]} for index in self.accelerators]
-        bundles += [{"CPU": self.processes[None]}] if None in self.processes else []
-        return [{name: count for name, count in bundle.items() if count} for bundle in bundles]
-
-    def bundle(self, accelerator: int | None) -> int:
-        """Return the index of the bundle of this accelerator."""
-        return len(self.accelerators) if accelerator is None else self.accelerators.index(accelerator)
-
-    def totals(self) -> dict[str, float]:
-        """Return the amount of each of Ray's resources."""
-        accelerators = {str(self.resource): float(len(self.accelerators))} if self.accelerators else {}
-        return {**accelerators, "CPU": float(sum(self.processes.values()))}
 
 
 class Reservation(Owner):
@@ -74,14 +46,14 @@ class Reservation(Owner):
         super().__init__()
         self.connection = connection
         self._nodes = nodes
-        self._needs = _needs(nodes, components)
+        self._bundles = _bundles(nodes, components)
         self._groups: dict[int, PlacementGroup] = {}
         self._claims: list[tuple[str, int]] = []
         self.components = tuple(component.name for component in components)
         """Names of the components that it was made for."""
 
     def __repr__(self) -> str:
-        state = "released" if self._ended else f"on {len(self._groups)} nodes"
+        state = "released" if self._ended else f"on {counted(len(self._groups), 'node')}"
         return f"<Reservation for {self._who}, {state}>"
 
     @property
@@ -114,9 +86,7 @@ class Reservation(Owner):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
     def strategy(self, component: str, row: Placement) -> PlacementGroupSchedulingStrategy:
@@ -124,31 +94,25 @@ class Reservation(Owner):
 
         Raises ``LaunchError`` if the component or the row is outside of the reservation.
         """
+        groups = self._groups
+        self.check_open()
         if component not in self.components:
             raise LaunchError(
                 f"{component} is outside of the reservation, which was made for {self._who}; launch it under one of "
                 "these names, or reserve it too",
                 component,
             )
-        own = _accelerators(row)
+        home, own = row.cluster_node_rank, _accelerators(row)
+        outside = [f"accelerator {index} of node {node}" for node, index in own if index not in self._on(node)]
         first = own[0][1] if own else None
-        need = self._needs.get(row.cluster_node_rank)
-        outside = [
-            f"accelerator {index} of node {node}"
-            for node, index in own
-            if node not in self._needs or index not in self._needs[node].processes
-        ]
-        if outside or need is None or first not in need.processes:
-            what = ", ".join(outside) or f"a process of node {row.cluster_node_rank} without an accelerator of its own"
-            raise LaunchError(
-                f"{component} rank {row.rank} (node {row.cluster_node_rank}) needs {what}, which is outside of the "
-                f"reservation for {self._who}; launch the component of the plan that was reserved",
-                component,
-                row.rank,
-                row.cluster_node_rank,
-            )
-        group = self._groups[row.cluster_node_rank]
-        return PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=need.bundle(first))
+        if outside or first not in self._on(home):
+            what = ", ".join(outside) or f"a process of node {home} without an accelerator of its own"
+            what += f", which is outside of the reservation for {self._who}; launch the component that was reserved"
+            raise launch_error(component, row, f" needs {what}")
+        return PlacementGroupSchedulingStrategy(groups[home], list(self._on(home)).index(first))
+
+    def _on(self, node: int) -> Bundles:
+        return self._bundles.get(node, {})
 
     def fill(self) -> None:
         """Ask Ray for everything, node after node; raises ``LaunchError`` if something does not fit.
@@ -158,19 +122,19 @@ class Reservation(Owner):
         """
         self._claim()
         total, before = total_resources(), available_resources()
-        for rank, need in self._needs.items():
+        for rank in self._bundles:
             there = total.get(self._nodes.ids[rank], {})
-            if any(count > there.get(name, 0) for name, count in need.totals().items()):
+            if any(amount > there.get(name, 0) for name, amount in self._total(rank).items()):
                 raise self._refused(rank, before)
-        for rank in self._needs:
+        for rank in self._bundles:
             self._ask(rank, before)
         self.check_open()
 
     def _claim(self) -> None:
         """Claim the accelerators within this program: Ray counts those of a node, but does not tell them apart."""
         with _claiming:
-            for rank, need in self._needs.items():
-                for index in need.accelerators:
+            for rank, bundles in self._bundles.items():
+                for index in (index for index in bundles if index is not None):
                     place = self._nodes.ids[rank], index
                     if place in _claimed:
                         raise self._error(
@@ -185,22 +149,24 @@ class Reservation(Owner):
         """Reserve what is needed of a node."""
         started = time.monotonic()
         while True:
-            self.check_open()
-            self._groups[rank] = self._requested(rank)
-            while (answer := granted(self._groups[rank])) is None:
+            group = self._groups[rank] = self._requested(rank)
+            while (answer := granted(group)) is None:
+                self.check_open()
                 if time.monotonic() - started > timeouts.GRANT:
                     place = f"node {rank} ({self._nodes.address(rank)})"
                     raise self._error(rank, f"{place} did not answer within {timeouts.GRANT:g} s")
                 time.sleep(timeouts.GRANT_POLL)
             if answer:
                 return
-            remove_placement_group(self._groups.pop(rank))
+            remove_placement_group(group)
+            self._groups.pop(rank, None)
+            self.check_open()
             if time.monotonic() - started > timeouts.SETTLE:
                 raise self._refused(rank, before)
             time.sleep(timeouts.RETRY)
 
     def _requested(self, rank: int) -> PlacementGroup:
-        bundles = self._needs[rank].bundles()
+        bundles = list(self._bundles[rank].values())
         pins = [{"ray.io/node-id": self._nodes.ids[rank]}] * len(bundles)
         name = f"{self._who} (rankplan {uuid.uuid4().hex[:8]})"  # unique, as Ray requires
         group: PlacementGroup = placement_group(bundles, name=name, bundle_label_selector=pins)
@@ -208,9 +174,16 @@ class Reservation(Owner):
 
     def _refused(self, rank: int, before: Amounts) -> LaunchError:
         """Return the error with a table of what is missing on this node and on those not yet granted."""
-        waiting = {rank: need.totals() for rank, need in self._needs.items() if rank not in self._groups}
-        rows = shortage({self._nodes.ids[rank]: (rank, totals) for rank, totals in waiting.items()}, rank, before)
+        waiting = [node for node in self._bundles if node not in self._groups]
+        rows = shortage({self._nodes.ids[node]: (node, self._total(node)) for node in waiting}, rank, before)
         return self._error(rank, f"too little is available\n{rows}\n{_ADVICE}")
+
+    def _total(self, node: int) -> Counter[str]:
+        """Return the amount of each resource that is needed of a node."""
+        total: Counter[str] = Counter()
+        for bundle in self._bundles[node].values():
+            total.update(bundle)
+        return total
 
     def _error(self, node: int, why: str) -> LaunchError:
         component = self.components[0] if len(self.components) == 1 else None
@@ -227,7 +200,7 @@ def make_reservation(connection: Connection, nodes: Nodes, components: Collectio
     with session.used(), connection.progress() as report:
         connection.own(reservation)
         try:
-            report(f"reserving {len(reservation._needs)} nodes")
+            report(f"reserving {counted(len(reservation._bundles), 'node')}")
             reservation.fill()
         except BaseException:
             reservation.release()
@@ -235,26 +208,24 @@ def make_reservation(connection: Connection, nodes: Nodes, components: Collectio
     return reservation
 
 
-def _needs(nodes: Nodes, components: Iterable[Component]) -> dict[int, Need]:
-    """Return what the components need of each node, in node order."""
-    needs: dict[int, Need] = {}
+def _bundles(nodes: Nodes, components: Iterable[Component]) -> dict[int, Bundles]:
+    """Return the bundles of each node, in node order; the bundle of processes without accelerators comes last.
 
-    def count(node: int, accelerator: int | None, processes: int) -> None:
-        if node not in needs:
-            row = vendor(nodes.inventory.node(node).accelerator_type)
-            needs[node] = Need(row.resource if row else None)
-        held = needs[node].processes
-        held[accelerator] = held.get(accelerator, 0) + processes
-
+    An accelerator has a CPU for each process whose first accelerator it is.
+    """
+    processes: dict[int, Counter[int | None]] = {}
     for row in chain.from_iterable(components):
-        own = _accelerators(row)
-        if not own:
-            count(row.cluster_node_rank, None, 1)
-        for place, (node, index) in enumerate(own):
-            count(node, index, int(place == 0))
-    return dict(sorted(needs.items()))
+        for place, (node, index) in enumerate(_accelerators(row) or [(row.cluster_node_rank, None)]):
+            processes.setdefault(node, Counter())[index] += int(place == 0)
+    found: dict[int, Bundles] = {}
+    for node, counts in sorted(processes.items()):
+        kind = vendor(nodes.inventory.node(node).accelerator_type)
+        for index in sorted(counts, key=lambda index: (index is None, index)):
+            accelerator = {kind.resource: 1} if kind is not None and index is not None else {}
+            found.setdefault(node, {})[index] = {**accelerator, **({"CPU": counts[index]} if counts[index] else {})}
+    return found
 
 
-def _accelerators(row: Placement) -> list[tuple[int, int]]:
+def _accelerators(row: Placement) -> Sequence[tuple[int, int | None]]:
     """Return the accelerators of a process's own, as (node rank, local index)."""
     return row.devices if row.num_accelerators else []

@@ -25,7 +25,7 @@ from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.runtime import timeouts
 from rankplan.runtime.calls import Failed, Unanswered, collect
-from rankplan.runtime.faults import plain
+from rankplan.runtime.faults import launch_error, plain
 from rankplan.runtime.nodes import Nodes, pinned
 from rankplan.runtime.verify import Expectation
 from rankplan.words import nodes_text
@@ -104,13 +104,8 @@ def _check_interpreters(component: str, seats: Sequence[Seat]) -> None:
         row = seat.placement
         others = {other.placement.cluster_node_rank for other, _ in unfit} - {row.cluster_node_rank}
         also = f" (also on {nodes_text(RankSet(others))})" if others else ""
-        raise LaunchError(
-            f"{component} rank {row.rank} (node {row.cluster_node_rank}): the interpreter {seat.interpreter} of node "
-            f"group {row.node_group_label!r} cannot run a rank: {fault}{also}",
-            component,
-            row.rank,
-            row.cluster_node_rank,
-        )
+        which = f"the interpreter {seat.interpreter} of node group {row.node_group_label!r}"
+        raise launch_error(component, row, f": {which} cannot run a rank: {fault}{also}")
 
 
 _TRIAL = """

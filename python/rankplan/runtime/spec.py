@@ -116,7 +116,6 @@ def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserv
         raise ValueError("reserve=True makes a reservation of its own; pass either reserve or reservation")
     if reservation.connection is not cluster.connection:
         raise ValueError("the reservation belongs to another Cluster; reserve on the one that is launched on")
-    reservation.check_open()
 
 
 def _one_process_each(inventory: Inventory) -> PlacementStrategy:
