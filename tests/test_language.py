@@ -78,7 +78,7 @@ def test_without_bounds_every_rank_is_allowed_but_all_is_not() -> None:
         parse_placement("all")
     assert refused.value.code == "no-resources"
     assert refused.value.message == "`all` needs the number of resources, which is unknown here"
-    assert refused.value.help == "give the number of resources, or write ranks such as 0-7"
+    assert refused.value.help == "pass the number of resources, or write ranks such as 0-7"
 
 
 # -------------------------------------------------------------------------------------------------- refused texts
