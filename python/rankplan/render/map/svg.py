@@ -76,10 +76,9 @@ class _Drawing:
         for line in wrap(clean(text), int((self._right + _EDGE - x) / CHARACTER)):
             self._say(x, line, style)
 
-    def _text(self, x: float, y: float, text: str, style: str = "", size: int = 12, anchor: str = "start") -> None:
-        more = attributes(x=f"{x:g}", y=f"{y:g}") + (attributes(class_=style) if style else "")
-        more += attributes(font_size=size) if size != 12 else ""
-        more += attributes(text_anchor=anchor) if anchor != "start" else ""
+    def _text(self, x: float, y: float, text: str, style: str = "", size: int = 12, anchor: str | None = None) -> None:
+        place = attributes(x=f"{x:g}", y=f"{y:g}", class_=style or None)
+        more = place + attributes(font_size=size if size != 12 else None, text_anchor=anchor)
         self._parts.append(f"<text{more}>{escape(text)}</text>")
 
     def _rect(self, x: float, y: float, width: float, height: float, style: str, **more: object) -> None:
