@@ -39,9 +39,8 @@ class Side:
     def add(self, row: Placement) -> None:
         """Add the next process."""
         self.nodes.setdefault(row.cluster_node_rank, [])
-        if self.resource != WHOLE_NODE:
-            for node, index in row.devices:
-                self.nodes.setdefault(node, []).append(index)
+        for node, index in row.devices:
+            self.nodes.setdefault(node, []).append(index)
         self.sees |= dict.fromkeys(row.visible_accelerators)
 
     def where(self) -> str:

@@ -76,13 +76,11 @@ class Strip:
         packed: list[tuple[set[int], list[Band]]] = []
         for lane in self.lanes:
             cells = {index for band in lane for index in range(band.first, band.last + 1)}
-            for taken, bands in packed:
-                if taken.isdisjoint(cells):
-                    taken |= cells
-                    bands += lane
-                    break
-            else:
-                packed.append((cells, list(lane)))
+            taken, bands = next((held for held in packed if held[0].isdisjoint(cells)), (set(), []))
+            if not bands:
+                packed.append((taken, bands))
+            taken |= cells
+            bands += lane
         return [bands for _, bands in packed]
 
 
