@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use rankplan_core::pool::Counted;
+use rankplan_core::Counted;
 use rankplan_core::syntax::parse;
 use rankplan_core::{Inventory, NodeSpec, Pool, RankSet, Selection, place};
 

@@ -1,7 +1,7 @@
 //! What the fuzz targets share: a cluster to place on, and what its resources are.
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use rankplan_core::pool::Counted;
+use rankplan_core::Counted;
 use rankplan_core::{Inventory, NodeRank, NodeSpec, Pool, RankSet, Selection};
 
 /// Up to eight nodes with up to fifteen accelerators each, and perhaps robots in a group of their own.

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import Any
 
 NO_ACCEL = "NO_ACCEL"
 """The accelerator type of a node, or of a process, without accelerators."""
@@ -69,67 +70,56 @@ class Vendor:
         return {name: value for name, value in here.items() if re.fullmatch(self.rivals[name], value)}
 
 
-_NOSET = "RAY_EXPERIMENTAL_NOSET_"
-_CUDA = ("CUDA_VISIBLE_DEVICES", _NOSET + "CUDA_VISIBLE_DEVICES")
+def _vendor(
+    accelerator_type: str, maker: str, resource: str, manager: str | None, visibility: str, noset: str = "", **more: Any
+) -> Vendor:
+    """Return a row whose ``hands_off`` is Ray's usual name for ``visibility``, or for ``noset`` if that differs."""
+    hands_off = f"RAY_EXPERIMENTAL_NOSET_{noset or visibility}"
+    return Vendor(accelerator_type, maker, resource, manager, visibility, hands_off, **more)
+
+
+_CUDA = "CUDA_VISIBLE_DEVICES"
 _ANY = ".*"
 
 VENDORS: tuple[Vendor, ...] = (
-    Vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPUAcceleratorManager", *_CUDA),
-    Vendor(
+    _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPUAcceleratorManager", _CUDA),
+    _vendor(
         "AMD_GPU",
         "AMD",
         "GPU",
         "AMDGPUAcceleratorManager",
         "HIP_VISIBLE_DEVICES",
-        _NOSET + "HIP_VISIBLE_DEVICES",
         # HIP counts within the devices of ROCR and falls back to CUDA's variable. The last one is OpenCL's.
-        rivals=dict.fromkeys(["ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"], _ANY),
+        rivals=dict.fromkeys(["ROCR_VISIBLE_DEVICES", _CUDA, "GPU_DEVICE_ORDINAL"], _ANY),
     ),
-    Vendor(
+    _vendor(
         "INTEL_GPU",
         "Intel",
         "GPU",
         "IntelGPUAcceleratorManager",
         "ZE_AFFINITY_MASK",
-        _NOSET + "ZE_AFFINITY_MASK",
         # SYCL counts within the devices of the mask; a value such as level_zero:gpu selects only a backend
         rivals={"ONEAPI_DEVICE_SELECTOR": r".*\d.*"},
     ),
-    Vendor(
-        "NPU",
-        "Huawei Ascend",
-        "NPU",
-        "NPUAcceleratorManager",
-        "ASCEND_RT_VISIBLE_DEVICES",
-        _NOSET + "ASCEND_RT_VISIBLE_DEVICES",
-    ),
+    _vendor("NPU", "Huawei Ascend", "NPU", "NPUAcceleratorManager", "ASCEND_RT_VISIBLE_DEVICES"),
     Vendor("MUSA_GPU", "Moore Threads", "GPU", None, "MUSA_VISIBLE_DEVICES", None),
-    Vendor("KUNLUN_XPU", "Kunlun", "GPU", None, *_CUDA, rivals={"XPU_VISIBLE_DEVICES": _ANY}),
-    Vendor("METAX_GPU", "MetaX", "GPU", "MetaxGPUAcceleratorManager", *_CUDA, rivals={"MACA_VISIBLE_DEVICES": _ANY}),
-    Vendor(
-        "HPU",
-        "Intel Gaudi",
-        "HPU",
-        "HPUAcceleratorManager",
-        "HABANA_VISIBLE_MODULES",
-        _NOSET + "HABANA_VISIBLE_MODULES",
-    ),
-    Vendor(
+    _vendor("KUNLUN_XPU", "Kunlun", "GPU", None, _CUDA, rivals={"XPU_VISIBLE_DEVICES": _ANY}),
+    _vendor("METAX_GPU", "MetaX", "GPU", "MetaxGPUAcceleratorManager", _CUDA, rivals={"MACA_VISIBLE_DEVICES": _ANY}),
+    _vendor("HPU", "Intel Gaudi", "HPU", "HPUAcceleratorManager", "HABANA_VISIBLE_MODULES"),
+    _vendor(
         "NEURON",
         "AWS Neuron",
         "neuron_cores",
         "NeuronAcceleratorManager",
         "NEURON_RT_VISIBLE_CORES",
-        _NOSET + "NEURON_RT_VISIBLE_CORES",
         rivals={"NEURON_RT_NUM_CORES": _ANY},
     ),
-    Vendor(
+    _vendor(
         "TPU",
         "Google TPU",
         "TPU",
         "TPUAcceleratorManager",
         "TPU_VISIBLE_CHIPS",
-        _NOSET + "TPU_VISIBLE_CHIPS",
         # As in Ray: libtpu needs the shape of a part of a host, and that the part is independent.
         bounds={
             1: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
@@ -138,31 +128,18 @@ VENDORS: tuple[Vendor, ...] = (
         # With the second one, Ray counts parts of chips, which a process cannot see one by one.
         rivals=dict.fromkeys(["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"], _ANY),
     ),
-    Vendor("RBLN", "Rebellions", "RBLN", "RBLNAcceleratorManager", "RBLN_DEVICES", _NOSET + "RBLN_RT_VISIBLE_DEVICES"),
-    Vendor(
-        "FURIOSA",
-        "FuriosaAI",
-        "FURIOSA",
-        "FuriosaAcceleratorManager",
-        "FURIOSA_DEVICES",
-        _NOSET + "FURIOSA_DEVICES",
-        prefix="npu:",
+    _vendor("RBLN", "Rebellions", "RBLN", "RBLNAcceleratorManager", "RBLN_DEVICES", "RBLN_RT_VISIBLE_DEVICES"),
+    _vendor("FURIOSA", "FuriosaAI", "FURIOSA", "FuriosaAcceleratorManager", "FURIOSA_DEVICES", prefix="npu:"),
+    _vendor(
+        "MBLT", "Mobilint", "MBLT", "MBLTAcceleratorManager", "QBRUNTIME_VISIBLE_DEVICES", "MBLT_RT_VISIBLE_DEVICES"
     ),
-    Vendor(
-        "MBLT",
-        "Mobilint",
-        "MBLT",
-        "MBLTAcceleratorManager",
-        "QBRUNTIME_VISIBLE_DEVICES",
-        _NOSET + "MBLT_RT_VISIBLE_DEVICES",
-    ),
-    Vendor(
+    _vendor(
         "TTNPU",
         "Tenstorrent",
         "TTNPU",
         "TTNPUAcceleratorManager",
         "TT_VISIBLE_DEVICES",
-        _NOSET + "TENSTORRENT_VISIBLE_DEVICES",
+        "TENSTORRENT_VISIBLE_DEVICES",
         rivals={"TT_METAL_VISIBLE_DEVICES": _ANY},
     ),
 )

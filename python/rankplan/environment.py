@@ -11,16 +11,17 @@ from rankplan.accelerators import VARIABLES, vendor
 if TYPE_CHECKING:
     from rankplan._core import Placement
 
-RANK_VARIABLES = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "NODE_RANK",
-    "NODE_LOCAL_RANK",
-    "NODE_LOCAL_WORLD_SIZE",
-    "CLUSTER_NODE_RANK",
-)
+RANK_VARIABLES = {
+    "RANK": "rank",
+    "WORLD_SIZE": "world_size",
+    "LOCAL_RANK": "local_rank",
+    "LOCAL_WORLD_SIZE": "local_world_size",
+    "NODE_RANK": "placement_node_rank",
+    "NODE_LOCAL_RANK": "local_rank",
+    "NODE_LOCAL_WORLD_SIZE": "local_world_size",
+    "CLUSTER_NODE_RANK": "cluster_node_rank",
+}
+"""The ranks of a process, each with its attribute of the row."""
 MASTER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 
 RESERVED_VARIABLES = frozenset({*RANK_VARIABLES, *MASTER_VARIABLES, *VARIABLES})
@@ -43,22 +44,11 @@ def planned_environment(placement: Placement) -> dict[str, str]:
     accelerators of its own, it is the index among the processes of the component on the node. The visibility variable
     of the vendor lists the node's own ids; a second variable tells Ray not to change it.
     """
-    local_rank, local_world_size = placement.local_rank, placement.local_world_size
+    environment = {name: str(getattr(placement, attribute)) for name, attribute in RANK_VARIABLES.items()}
     if placement.num_accelerators and placement.isolate_accelerator:
-        local_rank, local_world_size = 0, 1
+        environment |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     elif placement.num_accelerators:
-        local_rank = placement.local_accelerator_rank
-    ranks = (
-        placement.rank,
-        placement.world_size,
-        local_rank,
-        local_world_size,
-        placement.placement_node_rank,
-        placement.local_rank,
-        placement.local_world_size,
-        placement.cluster_node_rank,
-    )
-    environment = {name: str(value) for name, value in zip(RANK_VARIABLES, ranks, strict=True)}
+        environment["LOCAL_RANK"] = str(placement.local_accelerator_rank)
     row = vendor(placement.accelerator_type)
     if row is not None:
         environment |= row.showing(placement.visible_accelerators)

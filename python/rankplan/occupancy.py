@@ -48,18 +48,13 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Component], fold: 
     Linear in runs and nodes.
     """
     # A state stands for everything found on a node so far: nodes in the same state are of the same kind.
+    starts = 1 if fold else inventory.num_nodes
     states = array("I", [0] * inventory.num_nodes if fold else range(inventory.num_nodes))
-    after: dict[tuple[int, Any], int] = {}
-    path: list[tuple[int, Any] | None] = [None] * (1 if fold else inventory.num_nodes)
+    steps: dict[tuple[int, Any], int] = {}
 
     def add(nodes: Iterable[int], found: Any) -> None:
         for node in nodes:
-            step = states[node], found
-            state = after.get(step)
-            if state is None:
-                state = after[step] = len(path)
-                path.append(step)
-            states[node] = state
+            states[node] = steps.setdefault((states[node], found), starts + len(steps))
 
     for nodes, equipment in _equipment(inventory):
         add(nodes, equipment)
@@ -72,7 +67,8 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Component], fold: 
     members: dict[int, list[int]] = {}
     for node, state in enumerate(states):
         members.setdefault(state, []).append(node)
-    kinds = {state: _kind(RankSet(nodes), path, state) for state, nodes in members.items()}
+    origins = {state: step for step, state in steps.items()}
+    kinds = {state: _kind(RankSet(nodes), origins, state) for state, nodes in members.items()}
     firsts = {nodes[0]: kinds[state] for state, nodes in members.items()}
     for name, found in runs.items():
         others: dict[int, list[range]] = {}
@@ -89,10 +85,10 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Component], fold: 
     return list(kinds.values())
 
 
-def _kind(nodes: RankSet, path: list[tuple[int, Any] | None], state: int) -> NodeKind:
+def _kind(nodes: RankSet, origins: Mapping[int, tuple[int, Any]], state: int) -> NodeKind:
     found = []
-    while step := path[state]:
-        state, part = step
+    while state in origins:
+        state, part = origins[state]
         found.append(part)
     (accelerators, accelerator_type, model), *rest = reversed(found)
     hardware = dict(part for part in rest if not isinstance(part, Stay))

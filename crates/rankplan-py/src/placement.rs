@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use rankplan_core::pool::Group;
+use rankplan_core::Group;
 use rankplan_core::table::places;
 use rankplan_core::{NodeRank, NodeSpec, ResourceKind};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyType};
-use rankplan_core::pool::Group;
-use rankplan_core::table::Columns;
+use rankplan_core::Group;
+use rankplan_core::columns::Columns;
 use rankplan_core::{Diagnostic, Inventory as CoreInventory, Pool, ProcessRank, Table};
 
 use crate::Reduced;

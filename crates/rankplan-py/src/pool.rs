@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use rankplan_core::pool::Counted;
+use rankplan_core::Counted;
 use rankplan_core::{NodeRank, Rule, Selection};
 
 use crate::errors::{refuse, text_of};

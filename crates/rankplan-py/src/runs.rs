@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
+use rankplan_core::Group;
 use rankplan_core::Table;
-use rankplan_core::pool::Group;
 use rankplan_core::runs::{Pattern as CorePattern, Runs};
 
 /// Processes with consecutive ranks on one node, and the same on the nodes after it.

@@ -109,24 +109,21 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return chosen
 
 
-def loaded(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, Dialect, Inventory, bool]:
+def loaded(
+    file: str, choice: InventoryChoice, name: str | None, note: bool = True
+) -> tuple[Any, Dialect, Inventory, bool]:
     """Return a config, its dialect, its inventory, and whether that is assumed; if so, print a note."""
-    config, dialect, inventory, assumed = _read(file, choice, name)
-    if assumed:
+    config = load_config(file)
+    dialect = chosen_dialect(name, config)
+    reading = dialect.read(config)
+    inventory, assumed = choice.load(reading, dialect)
+    if assumed and note:
         nodes, each = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
         stderr.print(
             f"{file}: assuming {nodes} with {each} each; set other nodes with --nodes, --inventory or --ray",
             style="dim",
         )
-    return config, dialect, inventory, assumed
-
-
-def _read(file: str, choice: InventoryChoice, name: str | None) -> tuple[Any, Dialect, Inventory, bool]:
-    """Return the same as `loaded`, without a note."""
-    config = load_config(file)
-    dialect = chosen_dialect(name, config)
-    reading = dialect.read(config)
-    return reading, dialect, *choice.load(reading, dialect)
+    return reading, dialect, inventory, assumed
 
 
 def is_saved(file: str) -> bool:
@@ -168,16 +165,13 @@ class Component(click.ParamType):  # type: ignore[type-arg]
             return []
         with suppress(*EXPECTED):
             choice = InventoryChoice(ctx.params.get("inventory"), ctx.params.get("nodes"))
-            names = _components(file, choice, ctx.params.get("dialect_name"))
-            return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+            if is_saved(file):
+                plan = Plan.load(file)
+            else:
+                config, dialect, inventory, _ = loaded(file, choice, ctx.params.get("dialect_name"), note=False)
+                plan = dialect.plan(config, inventory)
+            return [CompletionItem(name) for name in plan if name.startswith(incomplete)]
         return []
-
-
-def _components(file: str, choice: InventoryChoice, name: str | None) -> list[str]:
-    if is_saved(file):
-        return Plan.load(file).components
-    config, dialect, inventory, _ = _read(file, choice, name)
-    return dialect.plan(config, inventory).components
 
 
 def component_of(plan: Plan, name: str | None, file: str) -> str:

@@ -27,6 +27,7 @@ from rankplan.words import printable
 
 _ADDRESS, _PORT = MASTER_VARIABLES
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_IN_QUOTES = re.compile(REFERENCE.pattern + r'|([\\"$`])')
 _ALIKE = frozenset(string.ascii_letters + string.digits + "_./:,@%+=^!?*[]{}#-")
 
 
@@ -119,22 +120,17 @@ def _environment(
 
 def _shell(value: str) -> str:
     """Return a value quoted for a shell, which expands references to other variables."""
-    if not REFERENCE.search(value):
-        return shlex.quote(value)
-    parts, end = [], 0
-    for found in REFERENCE.finditer(value):
-        parts += [_literal(value[end : found.start()]), _reference(found[1], found[2])]
-        end = found.end()
-    return f'"{"".join(parts)}{_literal(value[end:])}"'
+    return f'"{_IN_QUOTES.sub(_quoted, value)}"' if REFERENCE.search(value) else shlex.quote(value)
 
 
-def _reference(name: str | None, braced: str | None) -> str:
-    """Return a reference that expands as in a launch: if NAME is unset, ``${NAME}`` is empty and ``$NAME`` is kept."""
+def _quoted(found: re.Match[str]) -> str:
+    """Return a reference or a special character for use between double quotes.
+
+    A reference expands as in a launch: if NAME is unset, ``${NAME}`` is empty and ``$NAME`` is kept.
+    """
+    name, braced, special = found.groups()
+    if special is not None:
+        return f"\\{special}"
     if name is not None:
         return f"${{{name}-\\${name}}}" if _NAME.fullmatch(name) else f"\\${name}"
-    return f"${{{braced}-}}" if _NAME.fullmatch(braced or "") else ""
-
-
-def _literal(text: str) -> str:
-    """Return a text escaped for use between double quotes."""
-    return re.sub(r'([\\"$`])', r"\\\1", text)
+    return f"${{{braced}-}}" if _NAME.fullmatch(braced) else ""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import yaml
 
@@ -69,6 +69,7 @@ class _Written:
     """A number that Python writes differently: ``str`` gives it as written in the file."""
 
     text: str
+    plain: ClassVar[Any]
 
     def __new__(cls, value: int | str, text: str) -> Self:
         self = super().__new__(cls, value)  # type: ignore[call-arg]
@@ -78,15 +79,16 @@ class _Written:
     def __str__(self) -> str:
         return self.text
 
+    def __reduce__(self) -> tuple[type[float], tuple[float]]:
+        return self.plain, (self.plain(self),)
+
 
 class _WrittenInt(_Written, int):
-    def __reduce__(self) -> tuple[type[int], tuple[int]]:
-        return int, (int(self),)
+    plain = int
 
 
 class _WrittenFloat(_Written, float):
-    def __reduce__(self) -> tuple[type[float], tuple[float]]:
-        return float, (float(self),)
+    plain = float
 
 
 class Section(dict[str, Any]):
@@ -112,8 +114,10 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, Section):
         return value.to_dict()
-    number = {_WrittenInt: int, _WrittenFloat: float}.get(type(value))
-    return number(value) if number else value
+    return value.plain(value) if isinstance(value, _Written) else value
+
+
+_Pairs: TypeAlias = dict[str, tuple[yaml.ScalarNode, yaml.Node]]
 
 
 class Document:
@@ -124,7 +128,7 @@ class Document:
         self.lines = _LINE_BREAK.split(text)
         self.faults: list[Diagnostic] = []
         self._made: dict[int, tuple[Any, int]] = {}
-        self._pairs: dict[int, dict[str, tuple[yaml.ScalarNode, yaml.Node]]] = {}
+        self._pairs: dict[int, _Pairs] = {}
         try:
             self._check_depth(text)
             self.root = _Composer(text).get_single_node()
@@ -187,32 +191,27 @@ class Document:
             return self._made[id(node)]
         if node.tag not in (_TAG + "map", _TAG + "seq"):
             self._refuse_tag(node)
-        inside, total = (*above, node), 1
-        section, items = Section(self, path), []
+        value: Any
         if isinstance(node, yaml.MappingNode):
-            for key, item in self._items(node, above).values():
-                section[key.value], size = self._value(item, (*path, key.value), inside)
-                total += size
+            value, items = Section(self, path), [(key.value, item) for key, item in self._items(node, above).values()]
         else:
-            for index, item in enumerate(node.value):
-                made, size = self._value(item, (*path, index), inside)
-                items.append(made)
-                total += size
-        value = section if isinstance(node, yaml.MappingNode) else items
+            value, items = [None] * len(node.value), list(enumerate(node.value))
+        total = 1
+        for key, item in items:
+            value[key], size = self._value(item, (*path, key), (*above, node))
+            total += size
         if total > _LARGEST:
             message, help = f"the file has {total:,} values with aliases expanded", f"use at most {_LARGEST:,}"
             raise PlacementError([self.refuse(message, node.start_mark, help=help)])
         self._made[id(node)] = value, total
         return value, total
 
-    def _items(
-        self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]
-    ) -> dict[str, tuple[yaml.ScalarNode, yaml.Node]]:
+    def _items(self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]) -> _Pairs:
         """Return keys and values by name; keys of the mapping itself override merged ones."""
         if id(node) in self._pairs:
             return self._pairs[id(node)]
-        merged: dict[str, tuple[yaml.ScalarNode, yaml.Node]] = {}
-        own: dict[str, tuple[yaml.ScalarNode, yaml.Node]] = {}
+        merged: _Pairs = {}
+        own: _Pairs = {}
         for key, value in node.value:
             if key.tag == _TAG + "merge":
                 parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
@@ -280,12 +279,13 @@ class Document:
         line = self.lines[min(start.line, len(self.lines) - 1)]
         written = line[start.column : end.column] if end.line == start.line else ""
         fault = replace(fault, line=start.line + 1, column=start.column + 1)
-        plain = end.line == start.line and isinstance(node, yaml.ScalarNode) and not node.style
-        if fault.text is None or (plain and written != fault.text):  # 0x10 was read as 16
-            fault = replace(fault, text=None)
-            length = len(written) if isinstance(node, yaml.ScalarNode) else 1
-            return replace(fault, source=line, offset=start.column, labels=(Label(0, max(length, 1)),))
-        quote = 1 if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"') else 0
+        style = node.style if isinstance(node, yaml.ScalarNode) else "a list or mapping"
+        if fault.text is None or (
+            not style and end.line == start.line and written != fault.text
+        ):  # 0x10 was read as 16
+            label = Label(0, max(len(written), 1) if isinstance(node, yaml.ScalarNode) else 1)
+            return replace(fault, text=None, source=line, offset=start.column, labels=(label,))
+        quote = 1 if style in ("'", '"') else 0
         if written[quote : len(written) - quote] != fault.text:
             return fault  # folded or escaped: its offsets are not those of the line
         offset = start.column + quote

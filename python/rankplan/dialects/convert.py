@@ -35,16 +35,13 @@ def convert(planned: Plan, to: str) -> Conversion:
     wanted, reasons, config = list(planned.values()), dict[str, str](), dict[str, Any]()
     again: Plan | None = None
     while wanted:
-        config, inexpressible = DIALECTS[to].written(Plan(planned.inventory, wanted))
-        reasons |= inexpressible
-        wanted = [component for component in wanted if component.name not in inexpressible]
-        if not wanted:
+        config, failed = DIALECTS[to].written(Plan(planned.inventory, wanted))
+        if not failed:
+            again, failed = _compared(wanted, to, config, bare)
+        if not failed:
             break
-        again, different = _compared(wanted, to, config, bare)
-        reasons |= different
-        wanted = [component for component in wanted if component.name not in different]
-        if not different:
-            break
+        reasons |= failed
+        wanted = [component for component in wanted if component.name not in failed]
     missing = [f"{name}: {reasons[name]}" for name in planned if name in reasons]
     for component in wanted:
         if again is not None and component.engines != again[component.name].engines:

@@ -46,15 +46,16 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
         )
     if len(mapping) > MAX_PROCESSES:
         raise PlacementError([_too_many(len(mapping))])
-    devices = [as_int(device) for device in mapping]
-    for device, written in zip(devices, mapping, strict=True):
-        if device is None:
+    devices = []
+    for written in mapping:
+        if (device := as_int(written)) is None:
             raise PlacementError(
                 [Diagnostic("syntax", f"{shown(written)} is not an accelerator", "write whole numbers")]
             )
         if not 0 <= device <= MAX_RANK:
             raise refusal([_not_there(device)])
-    return [device for device in devices if device is not None]
+        devices.append(device)
+    return devices
 
 
 def _not_there(device: int) -> Diagnostic:
@@ -89,7 +90,7 @@ class _Reader:
         except PlacementError:
             raise
         except SyntaxError as error:
-            at = self._start + max(0, self._offset(error.lineno or 1, (error.offset or 1) - 1))
+            at = max(self._start, self._offset(error.lineno or 1, (error.offset or 1) - 1))
             message = f"this is not a list of numbers: {error.msg}"
             help = _CUT if "never closed" in error.msg else _HELP
             raise self._fault_at(at, min(at + 1, len(self._text)), message, help) from None
@@ -115,7 +116,8 @@ class _Reader:
                 bounds = [self._number(argument) for argument in arguments]
                 if bounds[2:] == [0]:
                     raise self._fault(arguments[2], "a range cannot have a step of 0", "use a step of 1 or more")
-                return self._sized(node, range(*bounds))
+                self._check_size(node, len(range(*bounds)))
+                return range(*bounds)
             case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner], keywords=[]):
                 return list(self._sequence(inner))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
@@ -123,15 +125,15 @@ class _Reader:
                 for part, found in ((left, first), (right, second)):
                     if isinstance(found, range):
                         raise self._fault(part, "a range cannot be added", f"write list({_short(part)})")
-                return self._sized(node, [*first, *second])
+                self._check_size(node, len(first) + len(second))
+                return [*first, *second]
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 if self._is_number(left):
                     left, right = right, left
                 repeated, times = self._sequence(left), self._number(right)
                 if isinstance(repeated, range):
                     raise self._fault(left, "a range cannot be repeated", f"write list({_short(left)})")
-                if len(repeated) * times > MAX_PROCESSES:
-                    raise PlacementError([self._at(node, _too_many(len(repeated) * times))])
+                self._check_size(node, len(repeated) * times)
                 return list(repeated) * times
             case ast.ListComp(
                 elt=element, generators=[ast.comprehension(target=ast.Name(id=name), ifs=[], iter=each, is_async=0)]
@@ -146,7 +148,7 @@ class _Reader:
                 numbers += self._sequence(item.value)
             else:
                 numbers.append(self._number(item))
-            self._sized(item, numbers)
+            self._check_size(item, len(numbers))
         return numbers
 
     def _comprehension(self, element: ast.expr, name: str, each: ast.expr) -> list[int]:
@@ -180,10 +182,9 @@ class _Reader:
             return _Reader._is_number(node.left) and _Reader._is_number(node.right)
         return isinstance(node, (ast.Constant, ast.UnaryOp, ast.Name))
 
-    def _sized(self, node: ast.expr, numbers: Sequence[int]) -> Sequence[int]:
-        if len(numbers) > MAX_PROCESSES:
-            raise PlacementError([self._at(node, _too_many(len(numbers)))])
-        return numbers
+    def _check_size(self, node: ast.expr, count: int) -> None:
+        if count > MAX_PROCESSES:
+            raise PlacementError([self._at(node, _too_many(count))])
 
     def _fault(self, node: ast.expr, message: str, help: str = _HELP) -> PlacementError:
         return PlacementError([self._at(node, Diagnostic("syntax", message, help))])
@@ -193,15 +194,14 @@ class _Reader:
         return PlacementError([Diagnostic("syntax", message, help, (label,), self._text)])
 
     def _at(self, node: ast.expr, diagnostic: Diagnostic) -> Diagnostic:
-        start = self._start + self._offset(node.lineno, self._characters(node.lineno, node.col_offset))
-        last_line, last_byte = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-        end = self._start + self._offset(last_line, self._characters(last_line, last_byte))
+        start = self._bytes_offset(node.lineno, node.col_offset)
+        end = self._bytes_offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
         return replace(diagnostic, labels=(Label(start, end),), text=self._text)
 
     def _offset(self, line: int, column: int) -> int:
         """Characters before a place in the text that was parsed."""
-        return sum(map(len, self._lines[: line - 1])) + column
+        return self._start + sum(map(len, self._lines[: line - 1])) + column
 
-    def _characters(self, line: int, bytes_before: int) -> int:
-        """Python's syntax tree counts bytes."""
-        return len(self._lines[line - 1].encode()[:bytes_before].decode())
+    def _bytes_offset(self, line: int, column: int) -> int:
+        """The same for a column in bytes, as Python's syntax tree counts."""
+        return self._offset(line, len(self._lines[line - 1].encode()[:column].decode()))

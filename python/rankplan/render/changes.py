@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any
 
 from rich.table import Table
 
@@ -21,7 +21,6 @@ MOST_LINES = 64
 
 _NODE_FIELDS = [name for name in NodeSpec.model_fields if name != "ranks"]
 _WIDEST = 80
-_Key: TypeAlias = tuple[tuple[str | bool | int, ...], tuple[int, list[tuple[int, int]]]] | None
 _OWN = ("ip", "hostname")
 """Fields that differ on every node: if many nodes get new values, that is one change."""
 
@@ -40,9 +39,8 @@ class Side:
     def add(self, row: Placement) -> None:
         """Add the next process."""
         self.nodes.setdefault(row.cluster_node_rank, [])
-        if self.resource != WHOLE_NODE:
-            for node, index in row.devices:
-                self.nodes.setdefault(node, []).append(index)
+        for node, index in row.devices:
+            self.nodes.setdefault(node, []).append(index)
         self.sees |= dict.fromkeys(row.visible_accelerators)
 
     def where(self) -> str:
@@ -56,7 +54,7 @@ class Side:
     def sight(self) -> str:
         """Return what the processes see as text."""
         apart = ", each rank its own" if self.isolate_accelerator and self.resource == ACCELERATOR else ""
-        return f"sees {ids(self.accelerator_type, list(self.sees))}{apart}"
+        return f"sees {ids(self.accelerator_type, tuple(self.sees))}{apart}"
 
     def plain(self) -> dict[str, Any]:
         """Return the side as plain values."""
@@ -142,7 +140,7 @@ def changes(before: Plan, after: Plan) -> Changes:
         _nodes(before.inventory, after.inventory),
         _groups(before.inventory, after.inventory),
         {name: (old, new) for name, (old, new) in sizes.items() if old != new},
-        list(_blocks(before, after)),
+        _blocks(before, after),
     )
 
 
@@ -247,43 +245,31 @@ def _described(inventory: Inventory) -> dict[str, dict[str, Any]]:
     return {group.label: group.model_dump(mode="json", exclude={"label"}) for group in groups}
 
 
-def _blocks(before: Plan, after: Plan) -> Iterator[Block]:
-    block: Block | None = None
-    keys: tuple[_Key, _Key, bool] | None = None
-    for move in before.changes(after):
-        old, new = _key(move.before), _key(move.after)
-        stays = old is not None and new is not None and old[1] == new[1]
-        if (
-            block is None
-            or keys is None
-            or (block.component, block.last + 1, keys[2]) != (move.component, move.rank, stays)
-            or not (_follows(keys[0], old) and _follows(keys[1], new))
-        ):
-            if block is not None:
-                yield block
-            block = Block(move.component, move.rank, move.rank, _side(move.before), _side(move.after))
-        block.last, keys = move.rank, (old, new, stays)
+def _blocks(before: Plan, after: Plan) -> list[Block]:
+    blocks: list[Block] = []
+    last: tuple[Any, ...] = ()
+    for index, move in enumerate(before.changes(after)):
+        (old_kind, old), (new_kind, new) = _kind_and_place(move.before), _kind_and_place(move.after)
+        # In a block, ranks are consecutive, and either all processes stay in their places or all move.
+        kind = move.component, move.rank - index, old == new, old_kind, new_kind
+        if not last or kind != last[0] or old < last[1] or new < last[2]:
+            blocks.append(Block(move.component, move.rank, move.rank, _side(move.before), _side(move.after)))
+        last = kind, old, new
+        block = blocks[-1]
+        block.last = move.rank
         for side, row in ((block.before, move.before), (block.after, move.after)):
             if side is not None and row is not None:
                 side.add(row)
-    if block is not None:
-        yield block
+    return blocks
 
 
-def _key(row: Placement | None) -> _Key:
-    """Return the kind and the place of a row, or ``None`` without a row."""
+def _kind_and_place(row: Placement | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the kind of a row, and its place in the cluster; both are empty without a row."""
     if row is None:
-        return None
+        return (), ()
     devices = row.devices
-    kind = (row.resource_type, row.node_group_label, row.accelerator_type, row.isolate_accelerator, len(devices))
+    kind = row.resource_type, row.node_group_label, row.accelerator_type, row.isolate_accelerator, len(devices)
     return kind, (row.cluster_node_rank, devices)
-
-
-def _follows(earlier: _Key, later: _Key) -> bool:
-    """Whether a row continues a block: it has the same kind and does not come earlier in the cluster."""
-    if earlier is None or later is None:
-        return earlier is later
-    return earlier[0] == later[0] and earlier[1] <= later[1]
 
 
 def _side(row: Placement | None) -> Side | None:

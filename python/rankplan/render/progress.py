@@ -20,7 +20,7 @@ def told(listener: Report | None) -> Iterator[Report]:
     They go to ``listener``; without one, to stderr if that is a terminal, starting after one second.
     """
     if listener is not None or not sys.stderr.isatty():
-        yield listener or _nobody
+        yield listener or (lambda message: None)
         return
     from rich.console import Console
 
@@ -36,7 +36,3 @@ def told(listener: Report | None) -> Iterator[Report]:
         yield show
     finally:
         status.stop()
-
-
-def _nobody(message: str) -> None:
-    """Discard the message."""

@@ -6,7 +6,6 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, groupby, repeat
 from operator import itemgetter
@@ -52,7 +51,8 @@ def plan_table(plan: Plan) -> Table:
 def cells(row: Placement) -> list[str]:
     """Return the cells of a process, one for each of ``COLUMNS``."""
     ranks = row.rank, row.cluster_node_rank, row.local_rank
-    return [*map(str, ranks), _uses(row), ids(row.accelerator_type, row.visible_accelerators), row.node_group_label]
+    sees = ids(row.accelerator_type, tuple(row.visible_accelerators))
+    return [*map(str, ranks), _uses(row), sees, row.node_group_label]
 
 
 def _uses(row: Placement) -> str:
@@ -68,29 +68,15 @@ def _uses(row: Placement) -> str:
     return f"{noun} " + ", ".join(f"{RankSet(indices)} of node {node}" for node, indices in by_node.items())
 
 
-def ids(accelerator_type: str, visible: list[str]) -> str:
-    """Return accelerators by type and the node's own ids: ``NV_GPU 0-7``."""
-    return _ids(accelerator_type, tuple(visible))
-
-
 @lru_cache(maxsize=1024)  # most nodes of a cluster have the same ids
-def _ids(accelerator_type: str, visible: tuple[str, ...]) -> str:
+def ids(accelerator_type: str, visible: tuple[str, ...]) -> str:
+    """Return accelerators by type and the node's own ids: ``NV_GPU 0-7``."""
     if not visible:
         return "-"
     # Fold only small ascending numbers: a serial number may look like a number, but is not a rank.
     numbers = [int(item) for item in visible if re.fullmatch("0|[1-9][0-9]{0,8}", item)]
     folds = len(numbers) == len(visible) and numbers == sorted(numbers)
     return f"{accelerator_type} {RankSet(numbers) if folds else ','.join(visible)}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """What the ranks of a component on one node use and see; nodes with equal values are folded."""
-
-    ranks: int
-    uses: str
-    sees: str
-    node_group: str
 
 
 def _folded(plan: Plan) -> Table:
@@ -101,14 +87,17 @@ def _folded(plan: Plan) -> Table:
             ranks = RankSet(chain.from_iterable(chain.from_iterable(here for _, _, here in nodes)))
             shown = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
             where = RankSet(node for _, node, _ in nodes)
-            result.add_row(component, shown, str(where), str(use.ranks), use.uses, use.sees, use.node_group)
+            result.add_row(component, shown, str(where), *use)
         if len(folds) > MOST_ROWS:
-            result.add_row(component, f"and {len(folds) - MOST_ROWS} more lines", "", "", "", "", "")
+            result.add_row(component, f"and {len(folds) - MOST_ROWS} more lines")
     return result
 
 
-def _nodes(inventory: Inventory, rows: Placements) -> Iterator[tuple[_Use, int, list[range]]]:
-    """Yield each node of a component with its ranks; nodes with the same columns and ids are read once."""
+def _nodes(inventory: Inventory, rows: Placements) -> Iterator[tuple[tuple[str, ...], int, list[range]]]:
+    """Yield each node of a component: what its ranks use and see, as cells, its rank, and the ranks.
+
+    Nodes with the same patterns and ids are read once.
+    """
     kinds: dict[tuple[str, tuple[str, ...]], int] = {}
     kind_of = array("I")
     for stretch, spec in inventory.stretches():
@@ -122,21 +111,21 @@ def _nodes(inventory: Inventory, rows: Placements) -> Iterator[tuple[_Use, int, 
             first = run.first_rank + offset * pattern.processes
             by_group.setdefault((run.node + offset, pattern.node_group), []).append((first, pattern))
     away = rows.runs() != runs
-    uses: dict[Any, _Use] = {}
+    uses: dict[Any, tuple[str, ...]] = {}
     for (node, _), parts in by_group.items():
         ranks = [range(first, first + pattern.processes) for first, pattern in parts]
         # a pattern does not contain the other node of a device
         key = ranks[0].start if away else (kind_of[node], *(pattern for _, pattern in parts))
         if key not in uses:
             here = [rows[rank] for rank in chain.from_iterable(ranks)]
-            uses[key] = _Use(len(here), _what(here), _seen(here), here[0].node_group_label)
+            uses[key] = str(len(here)), _what(here), _seen(here), here[0].node_group_label
         yield uses[key], node, ranks
 
 
 def _seen(rows: list[Placement]) -> str:
     """Return what the processes of one node see together, and whether each sees only its own part."""
-    each = [row.visible_accelerators for row in rows]
-    seen = list(dict.fromkeys(chain.from_iterable(each)))
+    each = [tuple(row.visible_accelerators) for row in rows]
+    seen = tuple(dict.fromkeys(chain.from_iterable(each)))
     apart = any(visible != seen for visible in each)
     return f"{ids(rows[0].accelerator_type, seen)}{', each rank its own' if apart else ''}"
 

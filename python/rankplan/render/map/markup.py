@@ -6,7 +6,7 @@ from html import escape
 
 from rich.cells import cell_len, chop_cells
 
-from rankplan._core import WHOLE_NODE, RankSet
+from rankplan._core import RankSet
 from rankplan.render.map.model import Band, Map, Strip, ranks_text
 
 CHARACTER, _STRONG = 6.8, 7.6
@@ -16,8 +16,12 @@ _LEAST_CELL, _MOST_CELL = 72, 132
 
 
 def attributes(**values: object) -> str:
-    """Return attributes of an element, each after a blank; ``_`` becomes ``-``, and a trailing ``_`` is removed."""
-    return "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(str(value))}"' for name, value in values.items())
+    """Return attributes of an element, each after a blank, without those that are ``None``.
+
+    In a name, ``_`` becomes ``-``, and a trailing ``_`` is removed.
+    """
+    given = {name.rstrip("_").replace("_", "-"): value for name, value in values.items() if value is not None}
+    return "".join(f' {name}="{escape(str(value))}"' for name, value in given.items())
 
 
 def band_data(band: Band, strip: Strip) -> str:
@@ -34,11 +38,9 @@ def band_data(band: Band, strip: Strip) -> str:
 def columns(picture: Map) -> tuple[int, int]:
     """Return the number of cells side by side, and the width of a cell in pixels."""
     across = min(max(picture.across, _LEAST_ACROSS), _MOST_ACROSS)
-    strips = (strip for node in picture.nodes for strip in node.strips if strip.resource != WHOLE_NODE)
-    bands = (band for strip in strips for lane in strip.lanes for band in lane)
     longest = (
         (cell_len(band.component.name) * CHARACTER + len(str(band.ranks)) * _STRONG) / (band.last - band.first + 1)
-        for band in bands
+        for band in picture.bands
     )
     return across, min(max(int(max(longest, default=0)) + 26, _LEAST_CELL), _MOST_CELL if across <= 8 else _LEAST_CELL)
 

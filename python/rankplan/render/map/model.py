@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
@@ -76,13 +76,11 @@ class Strip:
         packed: list[tuple[set[int], list[Band]]] = []
         for lane in self.lanes:
             cells = {index for band in lane for index in range(band.first, band.last + 1)}
-            for taken, bands in packed:
-                if taken.isdisjoint(cells):
-                    taken |= cells
-                    bands += lane
-                    break
-            else:
-                packed.append((cells, list(lane)))
+            taken, bands = next((held for held in packed if held[0].isdisjoint(cells)), (set(), []))
+            if not bands:
+                packed.append((taken, bands))
+            taken |= cells
+            bands += lane
         return [bands for _, bands in packed]
 
 
@@ -104,6 +102,12 @@ class Map:
     legend: tuple[Component, ...]
     nodes: tuple[Node, ...]
     more: str
+
+    @property
+    def bands(self) -> Iterator[Band]:
+        """The bands on cells, of all nodes."""
+        strips = (strip for node in self.nodes for strip in node.strips if strip.resource != WHOLE_NODE)
+        return (band for strip in strips for lane in strip.lanes for band in lane)
 
     @property
     def across(self) -> int:
@@ -142,13 +146,9 @@ def _summary(plan: Plan) -> str:
 
 
 def _node(kind: NodeKind, spec: NodeSpec, legend: dict[str, Component]) -> Node:
-    strips = [_strip(kind, ACCELERATOR, kind.accelerators, legend)] if kind.accelerators else []
-    strips += [_strip(kind, resource, pieces, legend) for resource, pieces in kind.hardware.items()]
-    strips += (
-        [_strip(kind, WHOLE_NODE, 1, legend)]
-        if any(stay.pattern.resource_type == WHOLE_NODE for stay in kind.stays)
-        else []
-    )
+    by_node = any(stay.pattern.resource_type == WHOLE_NODE for stay in kind.stays)
+    counts = {ACCELERATOR: kind.accelerators, **kind.hardware, WHOLE_NODE: int(by_node)}
+    strips = [_strip(kind, resource, count, legend) for resource, count in counts.items() if count]
     what = f"{kind.accelerators} x {kind.accelerator_type}" if kind.accelerators else "no accelerators"
     facts = (what, kind.accelerator_model, spec.hostname, spec.ip)
     others = kind.nodes - RankSet([kind.nodes[0]])
@@ -158,9 +158,14 @@ def _node(kind: NodeKind, spec: NodeSpec, legend: dict[str, Component]) -> Node:
 def _same(others: RankSet, kind: NodeKind, legend: dict[str, Component]) -> str:
     if not others:
         return ""
-    held = [f"{legend[name].name} {ranks_text(ranks, 24)}" for name, ranks in kind.ranks.items() if name in legend]
+    held = _held(kind.ranks, legend)
     nodes = f"{'node' if len(others) == 1 else 'nodes'} {ranks_text(others, 40)}"
     return f"{nodes}: the same" + (f", with {', '.join(held)}" if held else "")
+
+
+def _held(ranks: Mapping[str, RankSet], legend: dict[str, Component]) -> list[str]:
+    """Return the ranks of the components in the legend."""
+    return [f"{legend[name].name} {ranks_text(held, 24)}" for name, held in ranks.items() if held and name in legend]
 
 
 def _strip(kind: NodeKind, resource: str, count: int, legend: dict[str, Component]) -> Strip:
@@ -171,9 +176,7 @@ def _strip(kind: NodeKind, resource: str, count: int, legend: dict[str, Componen
         if pattern.resource_type != resource:
             continue
         cells = on_cells.setdefault(stay.component, {})
-        if resource == WHOLE_NODE:
-            cells.setdefault(0, []).extend(range(first, first + pattern.processes))
-        for rank, indices in enumerate(pattern.devices, first):
+        for rank, indices in enumerate(pattern.devices or [(0,)] * pattern.processes, first):
             for index in indices:
                 cells.setdefault(index, []).append(rank)
     used = {index for cells in on_cells.values() for index in cells}
@@ -194,10 +197,11 @@ def _bands(component: Component, node: int, cells: dict[int, list[int]], shown: 
 
 
 def _rest(on_cells: dict[str, dict[int, list[int]]], used: set[int], cells: range, legend: dict[str, Component]) -> str:
-    parts = []
-    for name, held in on_cells.items():
-        if name in legend and (ranks := RankSet(rank for index in held if index in cells for rank in held[index])):
-            parts.append(f"{legend[name].name} {ranks_text(ranks, 24)}")
+    beyond = {
+        name: RankSet(rank for index in held if index in cells for rank in held[index])
+        for name, held in on_cells.items()
+    }
+    parts = _held(beyond, legend)
     parts += [f"{idle} idle"] if (idle := sum(index not in used for index in cells)) else []
     return f"and {cells[0]}-{cells[-1]}: {', '.join(parts)}"
 

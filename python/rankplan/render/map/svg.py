@@ -38,7 +38,17 @@ class _Drawing:
         self._right = _LEFT + self._across * self._cell
         self._y = _EDGE
         self._title = title or "map"
-        self._draw(picture, title)
+        if title:
+            self._say(_EDGE, title, "strong", size=16, height=24)
+        self._say(_EDGE, picture.summary, "soft")
+        for line in sharing_lines(plan):
+            self._paragraph(_EDGE, line.strip(), "soft")
+        self._legend(picture.legend)
+        for node in picture.nodes:
+            self._node(node)
+        if picture.more:
+            self._y += 10
+            self._paragraph(_EDGE, picture.more, "soft")
 
     def text(self) -> str:
         width, height = self._right + 2 * _EDGE, self._y + _EDGE
@@ -55,19 +65,6 @@ class _Drawing:
             f'<rect class="page" width="{width}" height="{height}" rx="6"/>\n' + "\n".join(self._parts) + "\n</svg>\n"
         )
 
-    def _draw(self, picture: Map, title: str) -> None:
-        if title:
-            self._say(_EDGE, title, "strong", size=16, height=24)
-        self._say(_EDGE, picture.summary, "soft")
-        for line in sharing_lines(self._plan):
-            self._paragraph(_EDGE, line.strip(), "soft")
-        self._legend(picture.legend)
-        for node in picture.nodes:
-            self._node(node)
-        if picture.more:
-            self._y += 10
-            self._paragraph(_EDGE, picture.more, "soft")
-
     def _say(self, x: float, text: str, style: str = "", size: int = 12, height: int = _LINE) -> None:
         self._text(x, self._y + height - 4, text, style, size)
         self._y += height
@@ -76,10 +73,9 @@ class _Drawing:
         for line in wrap(clean(text), int((self._right + _EDGE - x) / CHARACTER)):
             self._say(x, line, style)
 
-    def _text(self, x: float, y: float, text: str, style: str = "", size: int = 12, anchor: str = "start") -> None:
-        more = attributes(x=f"{x:g}", y=f"{y:g}") + (attributes(class_=style) if style else "")
-        more += attributes(font_size=size) if size != 12 else ""
-        more += attributes(text_anchor=anchor) if anchor != "start" else ""
+    def _text(self, x: float, y: float, text: str, style: str = "", size: int = 12, anchor: str | None = None) -> None:
+        place = attributes(x=f"{x:g}", y=f"{y:g}", class_=style or None)
+        more = place + attributes(font_size=size if size != 12 else None, text_anchor=anchor)
         self._parts.append(f"<text{more}>{escape(text)}</text>")
 
     def _rect(self, x: float, y: float, width: float, height: float, style: str, **more: object) -> None:
@@ -107,11 +103,9 @@ class _Drawing:
     def _node(self, node: Node) -> None:
         self._y += 10
         top, card = self._y, len(self._parts)
-        for number, line in enumerate([f"node {node.rank}", *node.facts]):
-            shown = fitted(line, _LEFT - 20)
-            self._text(
-                _EDGE + 12, top + 24 + number * _LINE, shown, "soft" if number else "strong", 12 if number else 13
-            )
+        self._text(_EDGE + 12, top + 24, fitted(f"node {node.rank}", _LEFT - 20), "strong", 13)
+        for number, fact in enumerate(node.facts, 1):
+            self._text(_EDGE + 12, top + 24 + number * _LINE, fitted(fact, _LEFT - 20), "soft")
         least = top + 24 + len(node.facts) * _LINE + 10
         self._y += 6
         for strip in node.strips:

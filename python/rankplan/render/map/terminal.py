@@ -42,12 +42,9 @@ def lines(picture: Map, width: int) -> Iterator[Text]:
 
 def _columns(picture: Map, room: int) -> tuple[int, int]:
     """Return the width of a cell, and the number of cells side by side."""
-    strips = [strip for node in picture.nodes for strip in node.strips if strip.resource != WHOLE_NODE]
-    bands = [band for strip in strips for lane in strip.lanes for band in lane]
-    ranks = (len(str(band.ranks)) // (band.last - band.first + 1) for band in bands)
+    ranks = (len(str(band.ranks)) // (band.last - band.first + 1) for band in picture.bands)
     least = min(max(ranks, default=0), _MOST_RANKS) + len("[] ")
-    most = max((len(strip.cells) for strip in strips), default=1)
-    cell = max(_CELL, least)
+    most, cell = picture.across, max(_CELL, least)
     if cell * min(most, 8) > room:
         cell = max(least, len("[ 0] "))
     fits = max(room // cell, 1)
