@@ -315,25 +315,33 @@ WORDS = [
     (
         "0-7:0",
         ["spans-nodes: process 0 would need 8 accelerators on nodes 0 and 1; a process runs on one node"],
-        "choose ranks so that each block of 8 lies on one node, or give each process fewer",
+        "choose ranks so that each block of 8 is on one node, or give each process fewer accelerators",
     ),
     (
         {"node_group": "node", "placement": "0-1:0"},
         ["spans-nodes: process 0 would run on 2 nodes (0 to 1); a process runs on one node"],
-        "give at least as many processes as nodes, e.g. 0-1:0-1",
+        "use at least as many processes as nodes, e.g. 0-1:0-1",
+    ),
+    (
+        "0-1:0-2,2-5:3",
+        [
+            "not-multiple: 3 processes cannot be shared evenly by 2 resources",
+            "spans-nodes: process 3 would need 4 accelerators on nodes 0 and 1; a process runs on one node",
+        ],
+        "choose ranks so that each block of 4 is on one node, or give each process fewer accelerators",
     ),
     (
         {"node_group": "head,arm", "placement": "3-4:0"},
-        ["mixed-hardware: process 0 would need two kinds of hardware: NV_GPU and Arm"],
-        "give each kind of hardware its own segment, or its own component",
+        ["mixed-hardware: process 0 would need two hardware types: NV_GPU and Arm"],
+        "give each hardware type its own segment or component",
     ),
     (
         {"node_group": "cluster,arm", "placement": "7-8:0"},
         [
             "spans-nodes: process 0 would need 2 resources on nodes 1 and 0; a process runs on one node",
-            "mixed-hardware: process 0 would need two kinds of hardware: NV_GPU and Arm",
+            "mixed-hardware: process 0 would need two hardware types: NV_GPU and Arm",
         ],
-        "give each kind of hardware its own segment, or its own component",
+        "give each hardware type its own segment or component",
     ),
     (
         8,
@@ -358,7 +366,7 @@ WORDS = [
     (
         {"node_group": "head, cluster", "placement": "all"},
         ["overlapping-groups: node groups `head` and `cluster` both count the accelerators of node 0"],
-        "select groups that have no node in common, or one group that has all of these nodes",
+        "select groups without common nodes, or one group that has all of these nodes",
     ),
     (
         {"node_group": "heads", "placement": "all"},

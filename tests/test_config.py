@@ -81,7 +81,7 @@ NUMBER = "write a number such as 1"
 TEXT = "write text such as 0-7, 0-1:0-3 or all"
 LABEL = "write a name, e.g. a800; quote it if it looks like a number"
 GROUP = "write the label of a node group, or leave the key out"
-APART = "select groups that have no node in common, or one group that has all of these nodes"
+APART = "select groups without common nodes, or one group that has all of these nodes"
 RANKS = "write a range such as 0-7, an int, or a list of ints"
 LIST = "write a list: one `- ...` a line, or [a, b]"
 VARIABLE = 'write one-key entries: - NAME: "value"'
@@ -297,7 +297,7 @@ REFUSED = [
         "4:9 invalid-value: {'node_group': 'node'} is not a placement",
         TEXT,
     ),
-    (placements("a: 0-3:0-1,x"), "4:16 syntax: `x` where resource ranks should stand", test_language.GRAMMAR),
+    (placements("a: 0-3:0-1,x"), "4:16 syntax: expected resource ranks, found `x`", test_language.GRAMMAR),
     (
         placements("a: {node_group: nod, placement: 0}"),
         "4:21 unknown-node-group: node group `nod` is not there",
@@ -331,8 +331,8 @@ REFUSED = [
     ),
     (
         placements("a: {node_group: [cluster, cluster], placement: 0}"),
-        "4:9 overlapping-groups: node group `cluster` is named twice",
-        "name each group once",
+        "4:9 overlapping-groups: node group `cluster` is selected twice",
+        "select each group once",
     ),
     # node groups
     (
@@ -382,13 +382,13 @@ REFUSED = [
         "write true or false",
     ),
     (group("node_ranks: 1-0"), "6:19 reversed-range: range 1-0 ends before it starts", "write 0-1"),
-    (group("node_ranks: a-b"), "6:19 syntax: `a` where ranks should stand", "write ranges of ranks, e.g. 0-3,7"),
+    (group("node_ranks: a-b"), "6:19 syntax: expected ranks, found `a`", "write ranks and ranges, e.g. 0-3,7"),
     (
         group("node_ranks: 0:1"),
-        "6:20 syntax: `:` where `,` or the end should stand",
-        "write ranges of ranks, e.g. 0-3,7",
+        "6:20 syntax: expected `,` or end of text, found `:`",
+        "write ranks and ranges, e.g. 0-3,7",
     ),
-    (group("node_ranks: all,0"), "6:19 syntax: `all` cannot stand here", "write the ranks, e.g. 0-7"),
+    (group("node_ranks: all,0"), "6:19 syntax: `all` is not allowed here", "write the ranks, e.g. 0-7"),
     (group("node_ranks: ''"), "6:7 invalid-value: node_ranks is empty", "name at least one node, e.g. 0"),
     (group("node_ranks: []"), "6:7 invalid-value: node_ranks is empty", "name at least one node, e.g. 0"),
     (group("node_ranks:"), "6:7 invalid-value: nothing is not a set of ranks", RANKS),

@@ -77,8 +77,8 @@ def test_without_bounds_every_rank_is_allowed_but_all_is_not() -> None:
     with pytest.raises(PlacementError) as refused:
         parse_placement("all")
     assert refused.value.code == "no-resources"
-    assert refused.value.message == "`all` needs to know the resources, and here none are known"
-    assert refused.value.help == "give the number of resources, or write ranks such as 0-7"
+    assert refused.value.message == "`all` needs the number of resources, which is unknown here"
+    assert refused.value.help == "pass the number of resources, or write ranks such as 0-7"
 
 
 # -------------------------------------------------------------------------------------------------- refused texts
@@ -293,39 +293,39 @@ def test_large_texts_are_read_in_a_moment(text: str, resources: int, code: str |
 # ------------------------------------------------------------------------------------------------------ the words
 
 GRAMMAR = "write resource_ranks[:process_ranks],..., e.g. 0-1:0-3,4-7 or all"
-WHERE_NEXT = "where `,`, `:` or the end should stand"
-ONCE = "name each resource once; processes that share one are written resources:processes, e.g. 0-1:0-3"
-ASCENDING = "write the segments in ascending order of their resources"
-INVISIBLE = "this character is invisible and not a plain blank: write a blank, or nothing"
+NEXT = "expected `,`, `:` or end of text"
+ONCE = "name each resource once; to share resources, write resources:processes, e.g. 0-1:0-3"
+ASCENDING = "sort the segments by resource rank"
+INVISIBLE = "remove this invisible character, or replace it with a plain space"
 
 # (text over 8 resources, code and message of its first fault, help)
 WORDS = [
-    ("x", "syntax: `x` where resource ranks should stand", GRAMMAR),
-    ("0:", "syntax: the text ends where process ranks should stand", GRAMMAR),
-    ("0-", "syntax: the text ends where the last rank of the range should stand", GRAMMAR),
-    ("0:0:0", "syntax: a second `:` in one segment", "separate segments with `,`, e.g. 0-1:0-3,2-3:4-7"),
+    ("x", "syntax: expected resource ranks, found `x`", GRAMMAR),
+    ("0:", "syntax: expected process ranks, found end of text", GRAMMAR),
+    ("0-", "syntax: expected the last rank of the range, found end of text", GRAMMAR),
+    ("0:0:0", "syntax: a segment has at most one `:`", "separate segments with `,`, e.g. 0-1:0-3,2-3:4-7"),
     (
         "-1",
-        "syntax: `-` where resource ranks should stand",
-        "ranks have no sign and count from 0; a range is written first-last",
+        "syntax: expected resource ranks, found `-`",
+        "ranks have no sign and start at 0; write a range as first-last",
     ),
-    ("+1", "syntax: `+` where resource ranks should stand", "ranks have no sign: leave the `+` out"),
-    ("0-1-2", f"syntax: `-` {WHERE_NEXT}", "a range has two ends, first-last, and `all` stands alone"),
-    ("0..3", f"syntax: `.` {WHERE_NEXT}", "a range is written first-last with `-`, e.g. 0-3"),
-    ("1.0", f"syntax: `.` {WHERE_NEXT}", "a rank is a whole number in decimal digits"),
-    ("0;1", f"syntax: `;` {WHERE_NEXT}", "separate ranges with `,`"),
-    ("0 1", f"syntax: `1` {WHERE_NEXT}", "separate ranks with `,`, or write a range with `-`"),
-    ("0_1", f"syntax: `_` {WHERE_NEXT}", "write the digits of a rank without `_`"),
-    ("0\u20133", f"syntax: `\u2013` {WHERE_NEXT}", "a range is written with the ASCII hyphen `-`"),
-    ("0\u00a0-3", f"syntax: `\\u{{a0}}` {WHERE_NEXT}", INVISIBLE),
-    ("\u0663", "syntax: `\u0663` where resource ranks should stand", "write ranks with the ASCII digits 0-9"),
+    ("+1", "syntax: expected resource ranks, found `+`", "ranks have no sign: remove the `+`"),
+    ("0-1-2", f"syntax: {NEXT}, found `-`", "write a range as first-last, and `all` by itself"),
+    ("0..3", f"syntax: {NEXT}, found `.`", "write a range as first-last with `-`, e.g. 0-3"),
+    ("1.0", f"syntax: {NEXT}, found `.`", "write a rank as a whole decimal number"),
+    ("0;1", f"syntax: {NEXT}, found `;`", "separate ranges with `,`"),
+    ("0 1", f"syntax: {NEXT}, found `1`", "separate ranks with `,`, or write a range with `-`"),
+    ("0_1", f"syntax: {NEXT}, found `_`", "write ranks without `_`"),
+    ("0\u20133", f"syntax: {NEXT}, found `\u2013`", "write a range with the ASCII hyphen `-`"),
+    ("0\u00a0-3", f"syntax: {NEXT}, found `\\u{{a0}}`", INVISIBLE),
+    ("\u0663", "syntax: expected resource ranks, found `\u0663`", "write ranks with the ASCII digits 0-9"),
     (
         "\ud800",
-        "syntax: the text holds a lone surrogate, which is no character",
+        "syntax: the text contains a lone surrogate, which is not a character",
         "write ranks with the ASCII digits 0-9",
     ),
     ("007", "syntax: `007` has a leading zero", "write 7"),
-    ("4294967295", "syntax: `4294967295` is too large for a rank", "ranks go up to 4294967294"),
+    ("4294967295", "syntax: `4294967295` is too large for a rank", "the largest rank is 4294967294"),
     ("7-3", "reversed-range: range 7-3 ends before it starts", "write 3-7"),
     ("", "empty-placement: the placement is empty", "write resource ranks such as 0-7, or all"),
     (
@@ -345,26 +345,26 @@ WORDS = [
         "duplicate-resource: resource ranks 2-3 are named twice",
         "process ranks are one range: if 2-3 are process ranks too, write 0-3:0-3",
     ),
-    ("4-7,0-3", "resource-order: resource ranks 0-3 after 7; resource ranks must ascend", ASCENDING),
-    ("4:0,3:1", "resource-order: resource rank 3 after 4; resource ranks must ascend", ASCENDING),
+    ("4-7,0-3", "resource-order: resource ranks 0-3 follow 7; resource ranks must ascend", ASCENDING),
+    ("4:0,3:1", "resource-order: resource rank 3 follows 4; resource ranks must ascend", ASCENDING),
     ("0-3:4-7", "process-start: process ranks start at 4; they must start at 0", "write 0-3 here"),
     ("0:0,1:2", "process-gap: process rank 2 leaves a gap: the next process rank is 1", "write 1 here"),
     ("0:0,1-2:2-3", "process-gap: process ranks 2-3 leave a gap: the next process rank is 1", "write 1-2 here"),
     ("0:0,1:0", "process-gap: process rank 0 is named twice: the next process rank is 1", "write 1 here"),
     (
         "0-1:0-1,2-3:1-2",
-        "process-gap: process ranks 1-2 were named before, or some of them: the next process rank is 2",
+        "process-gap: process ranks 1-2 overlap earlier ones: the next process rank is 2",
         "write 2-3 here",
     ),
     (
         "0-1,4-5:3-4",
-        "process-gap: process ranks 3-4 fit no reading of the ranges before the colon",
+        "process-gap: process ranks 3-4 match no reading of the ranges before the colon",
         "write 2-3 for the last range alone, or start at 0 to share them among all these ranges",
     ),
     (
         "0-3:all",
-        "all-processes: `all` cannot stand for process ranks",
-        "leave `:all` out for one process a resource, or write a range such as 0-3",
+        "all-processes: `all` is not allowed for process ranks",
+        "omit `:all` for one process per resource, or write a range such as 0-3",
     ),
     (
         "0-1:0-200",
@@ -373,12 +373,12 @@ WORDS = [
     ),
     (
         "0-2:0-1",
-        "not-multiple: 2 processes cannot be given equal parts of 3 resources",
+        "not-multiple: 3 resources cannot be divided evenly among 2 processes",
         "use 1 or 3 processes here, e.g. 0-2:0",
     ),
     (
         "0:0-16777216",
-        "too-many-processes: the component has 16,777,217 processes; at most 16,777,216 can be",
+        "too-many-processes: the component has 16,777,217 processes; the limit is 16,777,216",
         "split the component, or place fewer processes",
     ),
 ]
@@ -400,7 +400,7 @@ error[duplicate-resource]: resource ranks 2-3 are named twice
   | |
   | first here
   |
-  = help: name each resource once; processes that share one are written resources:processes, e.g. 0-1:0-3"""
+  = help: name each resource once; to share resources, write resources:processes, e.g. 0-1:0-3"""
 
 
 def test_picture_of_a_refusal_points_at_the_fault_and_at_what_it_clashes_with() -> None:

@@ -1,45 +1,105 @@
-//! Parts to a rank map: which ranges belong to a segment, and every rule that needs no nodes.
+//! Text to a rank map: which ranges belong to a segment, and every rule that needs no nodes.
 
-use std::collections::BTreeMap;
-
+use crate::diagnostic::Diagnostic;
 use crate::fault::{Fault, Faults, Kind, ProcessRest};
 use crate::ids::MAX_PROCESSES;
+use crate::messages::Context;
 use crate::rank_map::{RankMap, fits};
 use crate::rank_set::RankRange;
-use crate::syntax::{Part, Ranks, Span, Written};
+use crate::syntax::{Parts, Ranks, Span, Written, parse};
 
-/// Join parts to segments and check them. The map holds the segments that can be assigned, even when others have faults.
-pub(crate) fn check(parts: &[Part], resources: Option<u32>, faults: &mut Faults) -> RankMap {
+impl RankMap {
+    /// Read and check a placement. Without the number of resources, bounds are not checked and `all` is rejected.
+    ///
+    /// # Errors
+    /// Every fault of the text, in order.
+    pub fn parse(text: &str, resources: Option<u32>) -> Result<Self, Vec<Diagnostic>> {
+        let mut faults = Faults::default();
+        let map = check(text, resources, &mut faults).map_err(|fault| vec![fault])?;
+        if faults.is_empty() { Ok(map) } else { Err(Context { text, pool: None }.report(faults)) }
+    }
+}
+
+/// Read a placement, join its parts to segments, and check them.
+///
+/// If some segments have faults, the map holds at least those of the others that could span nodes, for the faults that depend
+/// on nodes.
+///
+/// # Errors
+/// `syntax` or `empty-placement`, which end the check.
+pub(crate) fn check(text: &str, resources: Option<u32>, faults: &mut Faults) -> Result<RankMap, Diagnostic> {
     if resources == Some(0) {
-        faults.push(Fault {
-            kind: Kind::NoResources,
-            span: parts[0].resources.span.to(parts[parts.len() - 1].resources.span),
-        });
-        return RankMap::default();
+        let parts = parse(text)?;
+        let span = parts[0].resources.span.to(parts[parts.len() - 1].resources.span);
+        faults.push(Fault { kind: Kind::NoResources, span });
+        return Ok(RankMap::default());
     }
     let mut checker = Checker {
         resources,
         faults,
         map: RankMap::default(),
+        // Room for all parts of most texts: growing step by step would touch up to twice the memory.
+        bare: Vec::with_capacity((text.len() / 2 + 1).min(1 << 20)),
         next: Some(0),
-        written: 0,
+        first: true,
         total: 0,
-        named: Named::default(),
+        highest: None,
+        ascends: true,
+        before: None,
     };
-    let mut run = 0;
-    for (index, part) in parts.iter().enumerate() {
+    for part in Parts::new(text)? {
+        let part = part?;
+        checker.bare.push(Named::new(part.resources, resources));
         if let Some(processes) = part.processes {
-            checker.run(&parts[run..=index], processes);
-            run = index + 1;
+            checker.run(processes);
         }
     }
-    for part in &parts[run..] {
-        checker.implicit(part.resources);
+    let bare = std::mem::take(&mut checker.bare);
+    checker.map.reserve(bare.len());
+    for resources in bare {
+        checker.implicit(resources);
     }
-    checker.map
+    let Checker { map, ascends, .. } = checker;
+    if !ascends {
+        find_duplicates(text, resources, faults);
+    }
+    Ok(if faults.is_empty() { map.read_from(text) } else { map })
 }
 
-/// The processes of a segment: the rank of the first, how many, and where they (or what they follow from) are written.
+/// The resources of a part, as written. As small as possible: a text can have a million of them.
+#[derive(Clone, Copy)]
+struct Named {
+    /// [`UNKNOWN`] for `all` of an unknown number of resources.
+    first: u32,
+    last: u32,
+    span: Span,
+}
+
+/// Larger than any rank.
+const UNKNOWN: u32 = u32::MAX;
+
+impl Named {
+    fn new(written: Written, resources: Option<u32>) -> Self {
+        let (first, last) = match (written.ranks, resources) {
+            (Ranks::Range { first, last }, _) => (first, last),
+            (Ranks::All, Some(resources)) => (0, resources - 1),
+            (Ranks::All, None) => (UNKNOWN, UNKNOWN),
+        };
+        Named { first, last, span: written.span }
+    }
+
+    /// The range; `None` for a reversed range, and for `all` of an unknown number of resources.
+    fn range(self) -> Option<RankRange> {
+        RankRange::new(self.first, self.last)
+    }
+
+    /// The number of resources, if known.
+    fn size(self) -> Option<u32> {
+        self.range().map(RankRange::len)
+    }
+}
+
+/// The processes of a segment: the rank of the first, their number, and the place that states or implies them.
 #[derive(Clone, Copy)]
 struct Processes {
     first: u64,
@@ -51,13 +111,20 @@ struct Checker<'a> {
     resources: Option<u32>,
     faults: &'a mut Faults,
     map: RankMap,
-    /// The process rank that comes next; not known after a range that runs backwards.
+    /// The latest parts without process ranks: segments of their own, or ranges of the next segment with process ranks.
+    bare: Vec<Named>,
+    /// The next process rank; unknown after a reversed range.
     next: Option<u64>,
-    /// How many segments there were.
-    written: usize,
-    /// How many processes there were.
+    /// Whether no segment was read yet.
+    first: bool,
+    /// The number of processes.
     total: u64,
-    named: Named,
+    /// The highest resource rank.
+    highest: Option<u32>,
+    /// Whether all resource ranks ascend.
+    ascends: bool,
+    /// The resources and the process ranks of the segment before, if it has process ranks.
+    before: Option<(Span, RankRange)>,
 }
 
 impl Checker<'_> {
@@ -65,59 +132,51 @@ impl Checker<'_> {
         self.faults.push(Fault { kind, span });
     }
 
-    /// How many resources a part names; `None` when that cannot be said.
-    fn size(&self, written: Written) -> Option<u32> {
-        self.range(written).map(RankRange::len)
-    }
-
-    fn range(&self, written: Written) -> Option<RankRange> {
-        range_of(written, self.resources)
-    }
-
-    /// Bare parts and, last, one with process ranks: those that fill the gap up to `processes` are segments of their own, the
-    /// others share `processes`. Sizes are positive, so at most one split fits.
-    fn run(&mut self, parts: &[Part], processes: Written) {
+    /// Join the bare parts, of which the last one has these process ranks. The ones that fill the gap up to `processes` are
+    /// segments of their own, and the others share `processes`. Sizes are positive, so at most one split fits.
+    fn run(&mut self, processes: Written) {
+        let mut parts = std::mem::take(&mut self.bare);
         let alone = parts.len() - 1;
-        let Some(range) = self.process_range(processes, parts[alone].resources) else {
-            for part in &parts[..alone] {
-                self.implicit(part.resources);
-            }
-            self.segment(&parts[alone..], None);
-            self.next = None;
-            return;
-        };
+        let range = self.process_range(processes, parts[alone]);
+        let split = range.map_or(alone, |range| self.split(&parts, range, processes.span));
+        for &part in &parts[..split] {
+            self.implicit(part);
+        }
+        let counted =
+            |range: RankRange| Processes { first: range.first().into(), count: range.len(), span: processes.span };
+        self.segment(&parts[split..], range.map(counted), true);
+        self.before = range.map(|range| (parts[split].span.to(parts[alone].span), range)).or(self.before);
+        self.next = range.map(|range| u64::from(range.last()) + 1);
+        parts.clear();
+        self.bare = parts;
+    }
+
+    /// The index of the first part that shares these process ranks; the last part alone if no split fits.
+    fn split(&mut self, parts: &[Named], range: RankRange, span: Span) -> usize {
+        let alone = parts.len() - 1;
         let mut next = self.next;
-        let mut split = None;
-        for (index, part) in parts.iter().enumerate() {
-            if next == Some(u64::from(range.first())) {
-                split = Some(index);
-                break;
+        for (index, &part) in parts.iter().enumerate() {
+            if next == Some(range.first().into()) {
+                return index;
             }
             if index < alone {
-                next = next.and_then(|rank| Some(rank + u64::from(self.size(part.resources)?)));
+                next = next.and_then(|rank| Some(rank + u64::from(part.size()?)));
             }
         }
-        // Where the count is lost, nothing can be said against these ranks.
-        if let (None, Some(lowest), Some(expected)) = (split, self.next, next) {
+        // With an unknown next rank, any process ranks may be right.
+        if let (Some(lowest), Some(expected)) = (self.next, next) {
             let rank = |rank: u64| u32::try_from(rank).unwrap_or(u32::MAX);
-            let kind = if self.written == 0 && alone == 0 {
+            let kind = if self.first && alone == 0 {
                 Kind::ProcessStart { range }
             } else {
                 Kind::ProcessGap { range, lowest: rank(lowest), expected: rank(expected) }
             };
-            self.fault(kind, processes.span);
+            self.fault(kind, span);
         }
-        let split = split.unwrap_or(alone);
-        for part in &parts[..split] {
-            self.implicit(part.resources);
-        }
-        let counted = Processes { first: u64::from(range.first()), count: range.len(), span: processes.span };
-        self.segment(&parts[split..], Some(counted));
-        self.named.rest = Some((parts[split].resources.span.to(parts[alone].resources.span), range));
-        self.next = Some(u64::from(range.last()) + 1);
+        alone
     }
 
-    fn process_range(&mut self, processes: Written, resources: Written) -> Option<RankRange> {
+    fn process_range(&mut self, processes: Written, resources: Named) -> Option<RankRange> {
         match processes.ranks {
             Ranks::Range { first, last } => {
                 let range = RankRange::new(first, last);
@@ -127,40 +186,41 @@ impl Checker<'_> {
                 range
             }
             Ranks::All => {
-                let resources = self.size(resources).unwrap_or(0);
+                let resources = resources.size().unwrap_or(0);
                 self.fault(Kind::AllProcesses { resources }, processes.span);
                 None
             }
         }
     }
 
-    /// A part without process ranks: one process a resource, counted on.
-    fn implicit(&mut self, resources: Written) {
-        let size = self.size(resources);
+    /// A part without process ranks: one process per resource, continuing from the segment before.
+    fn implicit(&mut self, resources: Named) {
+        let size = resources.size();
         let counted = self.next.zip(size).map(|(first, count)| Processes { first, count, span: resources.span });
-        self.segment(&[Part { resources, processes: None }], counted);
-        self.named.rest = None;
+        self.segment(&[resources], counted, false);
+        self.before = None;
         self.next = self.next.zip(size).map(|(next, size)| next + u64::from(size));
     }
 
-    fn segment(&mut self, parts: &[Part], processes: Option<Processes>) {
-        let span = parts[0].resources.span.to(parts[parts.len() - 1].resources.span);
+    /// Check a segment; `explicit` if its last part has process ranks.
+    fn segment(&mut self, parts: &[Named], processes: Option<Processes>, explicit: bool) {
+        let span = parts[0].span.to(parts[parts.len() - 1].span);
         let mut size = Some(0_u64);
         let mut inside = true;
-        for part in parts {
-            let written = part.resources;
-            let range = self.range(written);
+        for (index, &part) in parts.iter().enumerate() {
+            let range = part.range();
             size = size.zip(range).map(|(size, range)| size + u64::from(range.len()));
-            match (range, written.ranks) {
-                (Some(range), _) => inside &= self.bounds_and_order(range, part),
-                (None, Ranks::Range { first, last }) => self.fault(Kind::ReversedRange { first, last }, written.span),
-                (None, Ranks::All) => self.fault(Kind::AllOfUnknown, written.span),
+            let bare = !explicit || index + 1 < parts.len();
+            match range {
+                Some(range) => inside &= self.bounds_and_order(range, part.span, bare),
+                None if part.first == UNKNOWN => self.fault(Kind::AllOfUnknown, part.span),
+                None => self.fault(Kind::ReversedRange { first: part.first, last: part.last }, part.span),
             }
         }
-        self.written += 1;
+        self.first = false;
         let Some(Processes { first, count, span: processes_span }) = processes else { return };
         let fitted = self.total <= u64::from(MAX_PROCESSES);
-        // Resources that are not there cannot take processes, however many were written.
+        // Resources out of range have no processes, however many are written.
         if inside {
             self.total += u64::from(count);
         }
@@ -169,96 +229,57 @@ impl Checker<'_> {
             self.fault(Kind::TooManyProcesses { processes: self.total }, processes_span);
             self.map = RankMap::default();
         }
-        // Sizes add up past 32 bits only where a resource is named twice.
+        // The size exceeds 32 bits only if the segment names a resource twice.
         let Some(resources) = size.and_then(|size| u32::try_from(size).ok()) else { return };
+        let first_process = u32::try_from(first).unwrap_or(u32::MAX);
         if !fits(resources, count) {
-            let first_process = u32::try_from(first).unwrap_or(0);
             self.fault(Kind::NotMultiple { resources, processes: count, processes_span, first_process }, span);
-        } else if inside && fit {
-            let total = self.resources;
-            let ranges = parts.iter().filter_map(|part| range_of(part.resources, total));
-            self.map.push(ranges, resources, count, span);
+        } else if inside && fit && (resources > count || self.faults.is_empty()) {
+            self.map.push(parts.iter().filter_map(|part| part.range()), first_process, count, span);
         }
     }
 
-    /// Whether the range is in bounds. A range that was named before, or that does not ascend, can still be assigned.
-    fn bounds_and_order(&mut self, range: RankRange, part: &Part) -> bool {
-        let span = part.resources.span;
+    /// Whether the range is within bounds. A range that does not ascend can still be assigned.
+    fn bounds_and_order(&mut self, range: RankRange, span: Span, bare: bool) -> bool {
         let inside = self.resources.is_none_or(|resources| range.last() < resources);
         if let (false, Some(resources)) = (inside, self.resources) {
             self.fault(Kind::ResourceOutOfRange { range, resources }, span);
         }
-        let rest = self.named.process_rest(range, part);
-        let highest = self.named.highest;
-        match self.named.add(range, span) {
-            Order::Ascends => {}
-            Order::Again(earlier, both) => self.fault(Kind::DuplicateResource { range: both, earlier, rest }, span),
-            Order::Descends => {
-                self.fault(Kind::ResourceOrder { range, highest: highest.unwrap_or_default(), rest }, span);
-            }
+        if let Some(highest) = self.highest.filter(|&highest| highest >= range.first()) {
+            let rest = self.process_rest(range).filter(|_| bare);
+            self.fault(Kind::ResourceOrder { range, highest, rest }, span);
+            self.ascends = false;
         }
+        self.highest = self.highest.max(Some(range.last()));
         inside
     }
-}
 
-/// The range that was written; `None` for one that runs backwards, and for `all` of an unknown number of resources.
-fn range_of(written: Written, resources: Option<u32>) -> Option<RankRange> {
-    match written.ranks {
-        Ranks::Range { first, last } => RankRange::new(first, last),
-        Ranks::All => RankRange::counted(0, resources?),
-    }
-}
-
-enum Order {
-    Ascends,
-    Again(Span, RankRange),
-    Descends,
-}
-
-/// The resources that were named so far.
-///
-/// While ranges ascend, the highest rank is all that is needed. From the first one that does not, all are kept in a map of
-/// disjoint ranges: that costs a logarithm, but only for placements that are refused.
-#[derive(Default)]
-struct Named {
-    highest: Option<u32>,
-    ascending: Vec<(RankRange, Span)>,
-    mixed: BTreeMap<u32, (u32, Span)>,
-    /// The resources and the process ranks of the segment before, where it has process ranks.
-    rest: Option<(Span, RankRange)>,
-}
-
-impl Named {
-    fn add(&mut self, range: RankRange, span: Span) -> Order {
-        let ascends = self.highest.is_none_or(|highest| highest < range.first());
-        self.highest = self.highest.max(Some(range.last()));
-        if ascends && self.mixed.is_empty() {
-            self.ascending.push((range, span));
-            return Order::Ascends;
-        }
-        let ascending = self.ascending.drain(..).map(|(range, span)| (range.first(), (range.last(), span)));
-        self.mixed.extend(ascending);
-        let mut order = if ascends { Order::Ascends } else { Order::Descends };
-        let (mut first, mut last) = (range.first(), range.last());
-        while let Some((&start, &(end, earlier))) =
-            self.mixed.range(..=last).next_back().filter(|(_, (end, _))| *end >= first)
-        {
-            if let Some(both) = RankRange::new(start.max(range.first()), end.min(range.last())) {
-                order = Order::Again(earlier, both);
-            }
-            self.mixed.remove(&start);
-            first = first.min(start);
-            last = last.max(end);
-        }
-        self.mixed.insert(first, (last, span));
-        order
-    }
-
-    /// Whether a bare range, which does not ascend, may have been meant as more process ranks of the segment before.
-    fn process_rest(&self, range: RankRange, part: &Part) -> Option<ProcessRest> {
-        let (resources, before) = self.rest?;
-        let follows = part.processes.is_none() && range.first() == before.last() + 1;
+    /// The process ranks of the segment before, continued by this bare range, if it may have been meant so.
+    fn process_rest(&self, range: RankRange) -> Option<ProcessRest> {
+        let (resources, before) = self.before?;
         let processes = RankRange::new(before.first(), range.last())?;
-        follows.then_some(ProcessRest { resources, processes })
+        (range.first() == before.last() + 1).then_some(ProcessRest { resources, processes })
+    }
+}
+
+/// Find which ranges that do not ascend name resources of an earlier part. Reads the text once more, and remembers only the
+/// faults to report.
+fn find_duplicates(text: &str, resources: Option<u32>, faults: &mut Faults) {
+    let mut open: Vec<&mut Fault> =
+        faults.first().iter_mut().filter(|fault| matches!(fault.kind, Kind::ResourceOrder { .. })).collect();
+    for part in Parts::new(text).into_iter().flatten().flatten() {
+        let part = Named::new(part.resources, resources);
+        let Some(earlier) = part.range() else { continue };
+        open.retain_mut(|fault| {
+            let Kind::ResourceOrder { range, rest, .. } = fault.kind else { return false };
+            let both = RankRange::new(range.first().max(earlier.first()), range.last().min(earlier.last()));
+            if let Some(both) = both.filter(|_| part.span < fault.span) {
+                fault.kind = Kind::DuplicateResource { range: both, earlier: part.span, rest };
+            }
+            both.is_none() && part.span < fault.span
+        });
+        if open.is_empty() {
+            return;
+        }
     }
 }

@@ -1,19 +1,19 @@
-//! The rule of resources in any order.
+//! A rule of resources in any order.
 
 use std::fmt::{Display, Formatter};
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::fault::{too_large, too_many_processes};
 use crate::ids::{MAX_PROCESSES, MAX_RANK};
+use crate::messages::{too_large, too_many_processes};
 use crate::rank_set::{RankRange, RankSet, append, write_ranges};
 use crate::syntax::parse_ranges;
 
 /// Resources in any order, cut into consecutive chunks: `per_process` for each process.
 ///
-/// Several chunks may have a resource, and a chunk may span nodes: the process runs where its first resource is.
+/// Chunks may share a resource. A chunk may span nodes: the process runs on the node of its first resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Chunks {
-    /// In the order written; a range that continues the one before is merged with it.
+    /// In the order written; a range is merged with the one before if it continues that.
     ranges: Vec<RankRange>,
     resources: u32,
     per_process: u32,
@@ -23,8 +23,8 @@ impl Chunks {
     /// These ranges of resources, in this order.
     ///
     /// # Errors
-    /// One fault: `invalid-value` for chunks of 0 and for more resources than can be ranked, `empty-placement`,
-    /// `not-multiple`, `too-many-processes`.
+    /// One fault: `invalid-value` (chunks of 0, or more than 4,294,967,294 resources), `empty-placement`, `not-multiple` or
+    /// `too-many-processes`.
     pub fn new(ranges: impl IntoIterator<Item = RankRange>, per_process: u32) -> Result<Self, Diagnostic> {
         let refuse = |code, message: String, help: String| Err(Diagnostic::new(code, message).help(help));
         let (mut merged, mut count) = (Vec::new(), 0);
@@ -34,13 +34,17 @@ impl Chunks {
         }
         let each = u64::from(per_process);
         if per_process == 0 {
-            return refuse(Code::InvalidValue, "chunks of 0 resources".into(), "use 1 or more".into());
+            return refuse(
+                Code::InvalidValue,
+                "per_process is 0; it must be at least 1".into(),
+                "use 1 or more".into(),
+            );
         }
         if count == 0 {
-            return refuse(Code::EmptyPlacement, "there are no resources".into(), "name at least one".into());
+            return refuse(Code::EmptyPlacement, "no resources".into(), "name at least one".into());
         }
         if !count.is_multiple_of(each) {
-            let message = format!("{count} resources cannot be cut into chunks of {per_process}");
+            let message = format!("{count} resources cannot be divided into chunks of {per_process}");
             let below = count / each * each;
             let fewer = if below > 0 { format!("{below} resources, or ") } else { String::new() };
             return refuse(Code::NotMultiple, message, format!("name {fewer}{} more", below + each - count));
@@ -52,7 +56,7 @@ impl Chunks {
             Ok(resources) if resources <= MAX_RANK => Ok(Chunks { ranges: merged, resources, per_process }),
             _ => refuse(
                 Code::InvalidValue,
-                format!("{count} resources in chunks; at most {MAX_RANK} can be"),
+                format!("the chunks name {count} resources; the limit is {MAX_RANK}"),
                 "name fewer resources".into(),
             ),
         }
@@ -61,7 +65,7 @@ impl Chunks {
     /// These resources, in this order.
     ///
     /// # Errors
-    /// As [`Chunks::new`], and `invalid-value` for what is too large for a rank.
+    /// Those of [`Chunks::new`], and `invalid-value` for a number above the largest rank.
     pub fn from_ranks(ranks: &[u32], per_process: u32) -> Result<Self, Diagnostic> {
         if let Some(&rank) = ranks.iter().find(|&&rank| rank > MAX_RANK) {
             return Err(too_large(rank));
@@ -69,37 +73,37 @@ impl Chunks {
         Self::new(ranks.iter().filter_map(|&rank| RankRange::new(rank, rank)), per_process)
     }
 
-    /// Read ranges between commas, `0-3,8-11,2`.
+    /// Read ranges separated by commas: `0-3,8-11,2`.
     ///
     /// # Errors
-    /// As [`Chunks::new`], and `syntax` or `reversed-range` for the text.
+    /// Those of [`Chunks::new`], and `syntax` or `reversed-range` for the text.
     pub fn parse(text: &str, per_process: u32) -> Result<Self, Diagnostic> {
         Self::new(parse_ranges(text)?, per_process)
     }
 
-    /// How many processes there are.
+    /// The number of processes.
     pub fn world_size(&self) -> u32 {
         self.resources / self.per_process
     }
 
-    /// The resources in their order, as ranges.
+    /// The resources in the order written, as ranges.
     pub fn ranges(&self) -> &[RankRange] {
         &self.ranges
     }
 
-    /// The resources that are used.
+    /// All resources in use.
     pub fn resources(&self) -> RankSet {
         RankSet::from_ranges(self.ranges.iter().copied())
     }
 
-    /// Resources of each process.
+    /// The number of resources of each process.
     pub fn per_process(&self) -> u32 {
         self.per_process
     }
 }
 
 impl Display for Chunks {
-    /// The canonical text: the ranges in their order, `0-3,8-11,2`.
+    /// The canonical text: the ranges in the order written, `0-3,8-11,2`.
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write_ranges(f, &self.ranges)
     }

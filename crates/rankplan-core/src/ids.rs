@@ -1,4 +1,4 @@
-//! Index newtypes: a [`NodeRank`] is never a [`ProcessRank`].
+//! Index newtypes (a [`NodeRank`] is never a [`ProcessRank`]), limits and reserved names.
 
 macro_rules! rank {
     ($(#[$doc:meta])* $name:ident) => {
@@ -19,28 +19,28 @@ rank!(
     NodeRank
 );
 rank!(
-    /// Index of a resource inside the selected node groups, counted node by node from 0.
+    /// Index of a resource within the selected node groups, counted from 0, node by node.
     ResourceRank
 );
 rank!(
-    /// Index of a process inside its component, `0..world_size`.
+    /// Index of a process within its component, `0..world_size`.
     ProcessRank
 );
 
-/// The largest rank that can be written or held.
+/// The largest rank.
 pub const MAX_RANK: u32 = u32::MAX - 1;
 
-/// The most processes that one component can have.
+/// The largest number of processes of one component.
 pub const MAX_PROCESSES: u32 = 1 << 24;
 
-/// The most nodes that a cluster can have.
+/// The largest number of nodes of a cluster.
 pub const MAX_NODES: u32 = 1 << 24;
 
-/// The most resources of one kind that one node can have: their local indices are kept in 16 bits.
+/// The largest number of resources of one kind on one node: a local index has 16 bits.
 pub const MAX_LOCAL: u32 = 1 << 16;
 
-/// The reserved label of the node group of all nodes, the default.
+/// Reserved label of the node group of all nodes, the default.
 pub const CLUSTER: &str = "cluster";
 
-/// The reserved label of the node group of all nodes that counts nodes.
+/// Reserved label of the node group of all nodes that counts nodes instead of their hardware.
 pub const NODE: &str = "node";

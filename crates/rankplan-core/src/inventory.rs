@@ -1,4 +1,4 @@
-//! What each node has.
+//! The accelerators of each node.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{MAX_LOCAL, MAX_NODES, MAX_RANK, NodeRank};
 use crate::rank_set::{RankRange, RankSet};
 
-/// The accelerators of a node. Nodes that have the same share one.
+/// The accelerators of a node. Equal nodes share one spec.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeSpec {
     /// `NV_GPU`, ...; `NO_ACCEL` for a node without accelerators.
@@ -15,22 +15,22 @@ pub struct NodeSpec {
     pub accelerator_ids: Vec<String>,
 }
 
-/// What each node has.
+/// The accelerators of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inventory {
     specs: Vec<Arc<NodeSpec>>,
     /// By node rank: the index of its spec.
     nodes: Vec<u32>,
-    /// By node rank, the number of accelerators before it; and at the end, of all.
+    /// By node rank, the number of accelerators on earlier nodes; the last entry is the number of all.
     starts: Vec<u32>,
 }
 
 impl Inventory {
-    /// An inventory from specs and the nodes that have them.
+    /// The inventory of these nodes with their specs.
     ///
     /// # Errors
-    /// `invalid-inventory` when the node ranks are not `0..n` with each in one entry, when a node has more than 65,536
-    /// accelerators, or when there are more accelerators than ranks.
+    /// `invalid-inventory` unless the node ranks are `0..n`, each in one entry, and nodes and accelerators are within the
+    /// limits.
     pub fn new(entries: Vec<(RankSet, NodeSpec)>) -> Result<Self, Diagnostic> {
         let refuse = |message: String| Diagnostic::new(Code::InvalidInventory, message);
         let mut ranges: Vec<_> = entries.iter().flat_map(|(ranks, _)| ranks.ranges().iter().copied()).collect();
@@ -42,25 +42,27 @@ impl Inventory {
                 return Err(refuse(format!("node rank {twice} is listed twice")).help("list each node once"));
             }
             if range.first() > count {
-                return Err(refuse(format!("node rank {count} is not listed, but {} is", range.first()))
-                    .help("number the nodes from 0 on, without a gap"));
+                return Err(refuse(format!("node rank {count} is missing, but {} is listed", range.first()))
+                    .help("number the nodes from 0, without gaps"));
             }
             count = range.last() + 1;
         }
         if let Some(most) =
             entries.iter().map(|(_, spec)| spec.accelerator_ids.len()).max().filter(|&n| n > MAX_LOCAL as usize)
         {
-            return Err(refuse(format!("{most} accelerators on one node; at most {MAX_LOCAL} can be"))
-                .help("give the node fewer accelerators"));
+            return Err(refuse(format!("a node has {most} accelerators; the limit is {MAX_LOCAL}"))
+                .help("reduce its accelerators"));
         }
         if count > MAX_NODES {
-            return Err(refuse(format!("{count} nodes; a cluster has at most {MAX_NODES}")).help("list fewer nodes"));
+            return Err(
+                refuse(format!("the cluster has {count} nodes; the limit is {MAX_NODES}")).help("list fewer nodes")
+            );
         }
         let total: u64 =
             entries.iter().map(|(ranks, spec)| u64::from(ranks.len()) * spec.accelerator_ids.len() as u64).sum();
         if total > u64::from(MAX_RANK) {
-            return Err(refuse(format!("{total} accelerators in all; at most {MAX_RANK} can be ranked"))
-                .help("list fewer nodes, or give them fewer accelerators"));
+            return Err(refuse(format!("the cluster has {total} accelerators; the limit is {MAX_RANK}"))
+                .help("list fewer nodes or accelerators"));
         }
         let mut nodes = vec![0; count as usize];
         for (index, (ranks, _)) in entries.iter().enumerate() {
@@ -78,7 +80,7 @@ impl Inventory {
         Ok(Inventory { specs: entries.into_iter().map(|(_, spec)| Arc::new(spec)).collect(), nodes, starts })
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn num_nodes(&self) -> u32 {
         self.nodes.len() as u32
     }
@@ -88,12 +90,12 @@ impl Inventory {
         RankSet::first_ranks(self.starts.last().copied().unwrap_or(0))
     }
 
-    /// The rank of a node's first accelerator among all accelerators of the cluster.
+    /// The index of a node's first accelerator among all accelerators of the cluster.
     pub(crate) fn first_accelerator(&self, node: NodeRank) -> u32 {
         self.starts.get(node.0 as usize).copied().unwrap_or(0)
     }
 
-    /// Accelerators, counted node by node, as local indices on each node that has one of them.
+    /// These accelerators, counted node by node, as local indices on their nodes.
     pub fn by_node(&self, accelerators: &RankSet) -> Vec<(NodeRank, RankSet)> {
         let mut found: Vec<(NodeRank, Vec<RankRange>)> = Vec::new();
         for range in accelerators.ranges() {
@@ -113,7 +115,7 @@ impl Inventory {
         found.into_iter().map(|(node, ranges)| (node, RankSet::from_ranges(ranges))).collect()
     }
 
-    /// The nodes that have each spec.
+    /// Each spec and the nodes that have it.
     pub fn entries(&self) -> impl Iterator<Item = (RankSet, &NodeSpec)> {
         let mut ranks = vec![Vec::new(); self.specs.len()];
         for (node, &spec) in self.nodes.iter().enumerate() {
@@ -122,7 +124,7 @@ impl Inventory {
         ranks.into_iter().zip(&self.specs).map(|(ranks, spec)| (ranks.into_iter().collect(), &**spec))
     }
 
-    /// The accelerators of a node, if there is such a node.
+    /// The accelerators of a node, if it exists.
     pub fn spec(&self, node: NodeRank) -> Option<&Arc<NodeSpec>> {
         self.nodes.get(node.0 as usize).map(|&index| &self.specs[index as usize])
     }

@@ -1,36 +1,42 @@
-//! The placement language, its checks and the assignment of process ranks to resources.
+//! The placement language, its checks, and the assignment of process ranks to resources.
 //!
-//! The rooms, in the order in which a placement walks through them:
+//! The modules in order of use; each one uses only those above it:
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
+//! | [`ids`], [`words`], [`diagnostic`], [`render`] | ranks and limits; English; codes and faults as text with carets |
+//! | [`rank_set`] | ranges and sets of ranks |
 //! | [`syntax`] | text to parts with their places |
-//! | [`inventory`] | what each node has |
-//! | [`pool`] | what a resource rank means: nodes and their resources as prefix sums |
-//! | `check` | parts to segments, and every rule that needs no nodes |
-//! | [`rank_map`] | the checked map of resource ranks to process ranks |
-//! | [`packed`], [`chunks`] | the other rules |
-//! | [`table`], [`runs`] | one row a process, kept as columns; rows as runs |
-//! | [`assign`] | a rule and a pool to a table |
+//! | [`inventory`], [`selection`], [`pool`] | the nodes; the selected groups; the meaning of a resource rank |
+//! | `fault`, `messages` | faults as numbers, and their texts |
+//! | [`rank_map`], [`packed`], [`chunks`] | the rules: which resource ranks each process uses |
+//! | `check` | text to a rank map: which ranges belong together, and every rule that needs no nodes |
+//! | [`table`], [`columns`], [`runs`] | one row per process, stored as columns; rows as runs |
+//! | `builder`, [`assign`] | a rule and a pool to a table |
 //!
-//! [`place`] does all of them. Faults are gathered, not thrown: one call reports everything that one look can find.
-//! No function here panics on any text or number.
+//! [`place`] runs all of them. Every call reports all faults that one pass can find. No function panics on any text or
+//! number.
 
 pub mod assign;
+mod builder;
 mod check;
 pub mod chunks;
+pub mod columns;
 pub mod diagnostic;
 mod fault;
 pub mod ids;
 pub mod inventory;
+mod messages;
 pub mod packed;
 pub mod pool;
 pub mod rank_map;
 pub mod rank_set;
 pub mod render;
 pub mod runs;
+pub mod selection;
 pub mod syntax;
 pub mod table;
+pub mod words;
 
 pub use assign::{Rule, apply, place, ranks_of};
 pub use chunks::Chunks;
@@ -38,8 +44,9 @@ pub use diagnostic::{Code, Diagnostic, Label};
 pub use ids::{NodeRank, ProcessRank, ResourceRank};
 pub use inventory::{Inventory, NodeSpec};
 pub use packed::Packed;
-pub use pool::{Pool, ResourceKind, Selection};
+pub use pool::Pool;
 pub use rank_map::RankMap;
 pub use rank_set::{RankRange, RankSet};
 pub use runs::Run;
+pub use selection::{Counted, Group, ResourceKind, Selection};
 pub use table::{Row, Table};

@@ -1,24 +1,24 @@
-//! The checked map of resource ranks to process ranks.
+//! The rank map: the segments of a placement.
 
 use std::fmt::{Display, Formatter};
 use std::hash::{Hash, Hasher};
 
-use crate::check::check;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::fault::{Context, Fault, Faults, Kind, too_large, too_many_processes, twice};
+use crate::fault::{Fault, Kind};
 use crate::ids::{MAX_PROCESSES, MAX_RANK, ProcessRank, ResourceRank};
+use crate::messages::{too_large, too_many_processes, twice};
 use crate::rank_set::{RankRange, RankSet, append, write_ranges};
-use crate::syntax::{Span, parse};
+use crate::syntax::Span;
 
-/// Which resources each process uses, as segments: the first of `m` ascending resources go to the first of `k` processes.
+/// The resources of each process, as segments: the first of `m` ascending resources belong to the first of `k` processes.
 ///
-/// In every segment one of the two sizes is a multiple of the other, and process ranks run on from segment to segment.
+/// In every segment one size is a multiple of the other, and process ranks continue from segment to segment.
 #[derive(Clone, Debug, Default)]
 pub struct RankMap {
     segments: Vec<Stored>,
     ranges: Vec<RankRange>,
     world_size: u32,
-    /// What it was read from; empty if from no text.
+    /// The text it was read from, if any.
     text: Box<str>,
 }
 
@@ -35,38 +35,29 @@ struct Stored {
 /// A part of a rank map: `resources[:processes]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
-    /// The resource ranks, in the order in which processes take them.
+    /// The resource ranks, in the order in which processes use them.
     pub ranges: &'a [RankRange],
-    /// How many resources there are.
+    /// The number of resources.
     pub resources: u32,
     /// The rank of the first process.
     pub first_process: ProcessRank,
-    /// How many processes there are.
+    /// The number of processes.
     pub processes: u32,
-    /// Where it was written; empty when it was not.
+    /// The place in the text; empty without one.
     pub(crate) span: Span,
 }
 
 impl RankMap {
-    /// Read and check a placement. Without the number of resources, bounds are not checked and `all` is refused.
+    /// The map in which process `i` uses `lists[i]`, after sorting the ranks of each process, and processes by their first
+    /// rank.
     ///
     /// # Errors
-    /// Every fault of the text, in order.
-    pub fn parse(text: &str, resources: Option<u32>) -> Result<Self, Vec<Diagnostic>> {
-        let parts = parse(text).map_err(|fault| vec![fault])?;
-        let mut faults = Faults::default();
-        let map = check(&parts, resources, &mut faults);
-        if faults.is_empty() { Ok(map.read_from(text)) } else { Err(Context { text, pool: None }.report(faults)) }
-    }
-
-    /// The map in which process `i` uses `lists[i]`, after sorting ranks inside a process and processes by their first.
-    ///
-    /// # Errors
-    /// One fault: a process without a resource, a rank twice in one process, or too many processes.
+    /// One fault: a process without a resource, a rank that a process names twice, or too many processes.
     pub fn from_lists(mut lists: Vec<Vec<u32>>) -> Result<Self, Diagnostic> {
         if lists.is_empty() {
-            return Err(Diagnostic::new(Code::EmptyPlacement, "there are no processes")
-                .help("give one list of ranks a process"));
+            return Err(
+                Diagnostic::new(Code::EmptyPlacement, "no processes").help("give one list of ranks per process")
+            );
         }
         if lists.len() > MAX_PROCESSES as usize {
             return Err(too_many_processes(lists.len() as u64));
@@ -75,7 +66,7 @@ impl RankMap {
             list.sort_unstable();
             if list.is_empty() {
                 return Err(Diagnostic::new(Code::EmptyPlacement, format!("process {index} has no resource rank"))
-                    .help("give every process at least one; processes by node are placed with NodePlacementStrategy"));
+                    .help("give every process at least one; to place by node, use NodePlacementStrategy"));
             }
             if let Some(rank) = list.last().copied().filter(|&rank| rank > MAX_RANK) {
                 return Err(too_large(rank));
@@ -88,15 +79,15 @@ impl RankMap {
         let mut map = RankMap::default();
         for list in &lists {
             let ranges = list.chunk_by(|a, b| a + 1 == *b).filter_map(|run| RankRange::new(run[0], run[run.len() - 1]));
-            map.push(ranges, list.len() as u32, 1, Span::default());
+            map.push(ranges, map.world_size, 1, Span::default());
         }
         Ok(map)
     }
 
-    /// The map of these segments: resource ranks, and a number of processes.
+    /// The map of these segments: resource ranks, and the number of their processes.
     ///
     /// # Errors
-    /// One fault: no segment, an empty one, sizes of which neither is a multiple of the other, or too many processes.
+    /// One fault: no segment, a segment whose sizes do not fit, or too many processes.
     pub fn from_segments<'a>(segments: impl IntoIterator<Item = (&'a RankSet, u32)>) -> Result<Self, Diagnostic> {
         let mut map = RankMap::default();
         for (index, (resources, processes)) in segments.into_iter().enumerate() {
@@ -110,31 +101,31 @@ impl RankMap {
             if total > u64::from(MAX_PROCESSES) {
                 return Err(too_many_processes(total));
             }
-            map.push(resources.ranges().iter().copied(), count, processes, Span::default());
+            map.push(resources.ranges().iter().copied(), map.world_size, processes, Span::default());
         }
         if map.segments.is_empty() {
-            return Err(Diagnostic::new(Code::EmptyPlacement, "the rank map has no segment").help("give at least one"));
+            return Err(Diagnostic::new(Code::EmptyPlacement, "a rank map needs a segment").help("give at least one"));
         }
         Ok(map)
     }
 
-    /// The text that the map was read from, which its faults point into; empty if from no text.
+    /// The text that the map was read from, which its faults point into; empty without one.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The same map, which was read from this text.
+    /// The same map with the text that it was read from.
     pub(crate) fn read_from(mut self, text: &str) -> Self {
         self.text = text.into();
         self
     }
 
-    /// How many processes there are.
+    /// The number of processes.
     pub fn world_size(&self) -> u32 {
         self.world_size
     }
 
-    /// How many segments there are.
+    /// The number of segments.
     pub fn num_segments(&self) -> usize {
         self.segments.len()
     }
@@ -142,21 +133,19 @@ impl RankMap {
     /// The segments, in the order of their processes.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
         let mut start = 0;
-        self.segments.iter().map(move |stored| {
-            let end = stored.ranges_end as usize;
-            let ranges = &self.ranges[start..end];
-            start = end;
-            let Stored { resources, first_process, processes, span, .. } = *stored;
+        self.segments.iter().map(move |&Stored { ranges_end, resources, first_process, processes, span }| {
+            let ranges = &self.ranges[start..ranges_end as usize];
+            start = ranges_end as usize;
             Segment { ranges, resources, first_process: ProcessRank(first_process), processes, span }
         })
     }
 
-    /// All resources that are used.
+    /// All resources in use.
     pub fn resources(&self) -> RankSet {
         RankSet::from_ranges(self.ranges.iter().copied())
     }
 
-    /// The ranges that name resources past these.
+    /// The faults of ranges beyond this number of resources.
     pub(crate) fn out_of_range(&self, resources: u32) -> impl Iterator<Item = Fault> {
         self.segments().flat_map(move |segment| {
             let outside = segment.ranges.iter().filter(move |range| range.last() >= resources);
@@ -164,19 +153,32 @@ impl RankMap {
         })
     }
 
+    /// Make room for this many more segments of one range.
+    pub(crate) fn reserve(&mut self, segments: usize) {
+        self.segments.reserve(segments);
+        self.ranges.reserve(segments);
+    }
+
     /// Add a segment whose sizes fit; adjoining ranges are merged.
-    pub(crate) fn push(&mut self, ranges: impl Iterator<Item = RankRange>, resources: u32, processes: u32, span: Span) {
+    pub(crate) fn push(
+        &mut self,
+        ranges: impl Iterator<Item = RankRange>,
+        first_process: u32,
+        processes: u32,
+        span: Span,
+    ) {
         let start = self.ranges.len();
+        let mut resources = 0;
         for range in ranges {
+            resources += range.len();
             append(&mut self.ranges, start, range);
         }
-        let first_process = self.world_size;
         self.world_size += processes;
         let ranges_end = self.ranges.len() as u32;
         self.segments.push(Stored { ranges_end, resources, first_process, processes, span });
     }
 
-    /// Everything that tells two maps apart: where they were written does not.
+    /// Everything that distinguishes two maps, which excludes their text.
     fn key(&self) -> impl Iterator<Item = (&[RankRange], u32)> {
         self.segments().map(|segment| (segment.ranges, segment.processes))
     }

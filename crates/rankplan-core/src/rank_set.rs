@@ -1,10 +1,10 @@
-//! Sets of ranks, kept as ranges.
+//! Sets of ranks, stored as ranges.
 
 use std::fmt::{Display, Formatter, Result};
 
 use crate::ids::MAX_RANK;
 
-/// The ranks `first..=last`, never empty.
+/// The ranks `first..=last`; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RankRange {
     first: u32,
@@ -12,12 +12,12 @@ pub struct RankRange {
 }
 
 impl RankRange {
-    /// The range, if it has a rank and none past [`MAX_RANK`].
+    /// The range, unless it is empty or ends after [`MAX_RANK`].
     pub fn new(first: u32, last: u32) -> Option<Self> {
         (first <= last && last <= MAX_RANK).then_some(RankRange { first, last })
     }
 
-    /// The first `count` ranks from `first` on.
+    /// `count` ranks starting at `first`.
     pub fn counted(first: u32, count: u32) -> Option<Self> {
         Self::new(first, first.checked_add(count.checked_sub(1)?)?)
     }
@@ -32,7 +32,7 @@ impl RankRange {
         self.last
     }
 
-    /// How many ranks there are; at least 1, and it fits because the largest rank is `u32::MAX - 1`.
+    /// The number of ranks, at least 1; it fits because the largest rank is `u32::MAX - 1`.
     #[expect(clippy::len_without_is_empty, reason = "a range is never empty")]
     pub fn len(self) -> u32 {
         self.last - self.first + 1
@@ -45,7 +45,7 @@ impl Display for RankRange {
     }
 }
 
-/// Append a range to an ordered list of ranges; it extends the last one of `ranges[from..]` if it continues it.
+/// Append a range to a list of ranges in any order, merged with the last one of `ranges[from..]` if it continues that.
 pub(crate) fn append(ranges: &mut Vec<RankRange>, from: usize, range: RankRange) {
     match ranges[from..].last_mut() {
         Some(last) if last.last + 1 == range.first => last.last = range.last,
@@ -68,7 +68,7 @@ impl RankSet {
     pub fn from_ranges(ranges: impl IntoIterator<Item = RankRange>) -> Self {
         let mut ranges: Vec<_> = ranges.into_iter().collect();
         if !ranges.is_sorted() {
-            // The stable sort merges runs that ascend, which is what a union of two sets is.
+            // The stable sort merges ascending runs, and the union of two sets consists of two.
             ranges.sort();
         }
         let mut set = RankSet::default();
@@ -83,7 +83,7 @@ impl RankSet {
         Self::from_ranges(RankRange::counted(0, count))
     }
 
-    /// Add a range that does not start before the last one.
+    /// Add a range that starts no earlier than the last one.
     fn push(&mut self, range: RankRange) {
         match self.ranges.last_mut() {
             Some(last) if range.first <= last.last.saturating_add(1) => last.last = last.last.max(range.last),
@@ -99,7 +99,7 @@ impl RankSet {
         &self.ranges
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn len(&self) -> u32 {
         match (self.before.last(), self.ranges.last()) {
             (Some(before), Some(range)) => before + range.len(),
@@ -107,12 +107,12 @@ impl RankSet {
         }
     }
 
-    /// Whether there is no rank.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The rank at this position, counted from 0 in ascending order.
+    /// The rank at this position; positions are counted from 0 in ascending order.
     pub fn nth(&self, position: u32) -> Option<u32> {
         let at = self.before.partition_point(|&before| before <= position).checked_sub(1)?;
         let offset = position - self.before[at];
@@ -125,7 +125,7 @@ impl RankSet {
         (rank <= self.ranges[at].last).then(|| self.before[at] + (rank - self.ranges[at].first))
     }
 
-    /// Whether the rank is in the set.
+    /// Whether the set contains the rank.
     pub fn contains(&self, rank: u32) -> bool {
         self.position(rank).is_some()
     }
@@ -158,7 +158,7 @@ impl RankSet {
         set
     }
 
-    /// The ranks of this set that are not in the other.
+    /// The ranks of this set that the other does not contain.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let (mut set, mut j) = (RankSet::default(), 0);
@@ -185,7 +185,7 @@ impl RankSet {
 }
 
 impl FromIterator<u32> for RankSet {
-    /// The set of these ranks; ranks past [`MAX_RANK`] are left out.
+    /// The set of these ranks, without those above [`MAX_RANK`].
     fn from_iter<I: IntoIterator<Item = u32>>(ranks: I) -> Self {
         Self::from_ranges(ranks.into_iter().filter_map(|rank| RankRange::new(rank, rank)))
     }
@@ -198,7 +198,7 @@ impl Display for RankSet {
     }
 }
 
-/// Write ranges with commas between.
+/// Write ranges, separated by commas.
 pub(crate) fn write_ranges(f: &mut Formatter<'_>, ranges: &[RankRange]) -> Result {
     for (i, range) in ranges.iter().enumerate() {
         if i > 0 {

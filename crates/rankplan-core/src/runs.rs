@@ -1,4 +1,4 @@
-//! Rows as runs: what is on each node, with equal nodes folded.
+//! Rows as runs: the processes on each node, with equal nodes folded.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,43 +7,43 @@ use std::sync::Arc;
 use crate::ids::{NodeRank, ProcessRank};
 use crate::table::Table;
 
-/// Processes with consecutive ranks on one node, and the same on the nodes after it.
+/// Processes with consecutive ranks on one node, repeated on the following nodes.
 ///
-/// The run on the `i`-th of the nodes is on node `node + i`, and its ranks start at `first_rank + i * processes`.
+/// On node `node + i`, ranks start at `first_rank + i * processes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first node.
     pub node: NodeRank,
-    /// How many nodes, 1 or more.
+    /// The number of nodes, at least 1.
     pub nodes: u32,
-    /// The first process on the first node.
+    /// The first process rank on the first node.
     pub first_rank: ProcessRank,
     /// Index of the pattern in [`Runs::patterns`].
     pub pattern: u32,
 }
 
-/// What a run has on each of its nodes.
+/// The processes of a run on each of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
-    /// Index of the group in [`Table::groups`]; the first of equal ones.
+    /// Index of the group in [`Table::groups`]; of equal groups, the first.
     pub group: u32,
     /// Number of processes.
     pub processes: u32,
-    /// By process, the end of its devices in `devices`; empty when placed by node.
+    /// By process, the end of its devices in `devices`; empty if placed by node.
     pub ends: Vec<u32>,
     /// Local indices of the resources of all processes.
     pub devices: Vec<u16>,
 }
 
 impl Pattern {
-    /// The local indices of each process; nothing when placed by node.
+    /// The local indices of each process; empty if placed by node.
     pub fn by_process(&self) -> impl ExactSizeIterator<Item = &[u16]> {
         let mut start = 0;
         self.ends.iter().map(move |&end| &self.devices[std::mem::replace(&mut start, end as usize)..end as usize])
     }
 }
 
-/// The runs of a table in rank order, and their patterns, no two of which are equal.
+/// The runs of a table in rank order, and their distinct patterns.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     /// The runs.
@@ -55,8 +55,8 @@ pub struct Runs {
 impl Table {
     /// The runs of these rows: consecutive ranks on one node, placed through one group.
     ///
-    /// In a table of processes with resources on several nodes, each process is a run on each of these nodes; with
-    /// `at_home`, it stays on its own node with all its devices.
+    /// If processes of the table have resources on several nodes, each process is a run on each of its nodes; with `at_home`,
+    /// it is on its own node with all its devices.
     pub fn runs(&self, ranks: impl Iterator<Item = u32>, at_home: bool) -> Runs {
         let mut folding =
             Folding { table: self, first_equal: self.first_equal(), known: HashMap::new(), found: Runs::default() };
@@ -68,7 +68,7 @@ impl Table {
         folding.found
     }
 
-    /// By group, the first one that equals it.
+    /// By group, the first equal one.
     fn first_equal(&self) -> Vec<u32> {
         let mut known = HashMap::new();
         (0..).zip(self.groups.iter()).map(|(index, group)| *known.entry(group).or_insert(index)).collect()
@@ -126,14 +126,14 @@ impl Folding<'_> {
         }
     }
 
-    /// Add a run on one node. `start` and `ends` say where the devices of its processes are in [`Table::devices`].
+    /// Add a run on one node. `start` and `ends` delimit the devices of its processes in [`Table::devices`].
     fn add(&mut self, node: u32, first_rank: u32, processes: u32, group: u32, start: u32, ends: &[u32]) {
         let group = self.first_equal[group as usize];
         let end = ends.last().copied().unwrap_or(start);
         let devices = &self.table.devices[start as usize..end as usize];
         let ends = ends.iter().map(|end| end - start);
         let Runs { runs, patterns } = &mut self.found;
-        // Most runs equal the one before: compared in place, they need no copy and no hash.
+        // Most runs equal the one before; comparing them first avoids a copy and a hash.
         let last = runs.last_mut().filter(|last| {
             let pattern = &patterns[last.pattern as usize];
             (pattern.group, pattern.processes) == (group, processes)

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use rankplan_core::render::Report;
 use rankplan_core::syntax::parse_rank_set;
-use rankplan_core::{Code, Diagnostic, ProcessRank, RankMap, RankSet, Rule, apply, place};
+use rankplan_core::{Code, ProcessRank, RankSet, Rule, apply, place};
 
 use crate::common::pool;
 
@@ -51,19 +51,6 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused_with_a_place(text in "[0-9a-lA:,\\- \u{0}٣_+.é]{0,40}", resources in prop::option::of(0_u32..20)) {
-        match RankMap::parse(&text, resources) {
-            Ok(map) => prop_assert_eq!(RankMap::parse(&map.to_string(), resources), Ok(map)),
-            Err(faults) => {
-                prop_assert!(!faults.is_empty());
-                for fault in faults {
-                    check_diagnostic(&text, &fault)?;
-                }
-            }
-        }
-    }
-
-    #[test]
     fn every_process_gets_its_share(
         accelerators in prop::collection::vec(0_u32..5, 1..8),
         per_process in 1_u32..4,
@@ -101,35 +88,6 @@ proptest! {
                 prop_assert_eq!(faults.iter().map(|fault| fault.code).collect::<Vec<_>>(), [Code::SpansNodes]);
             }
         }
-    }
-}
-
-/// Places are in the text and on characters, and the diagnostic can be shown, in colour too.
-fn check_diagnostic(text: &str, fault: &Diagnostic) -> Result<(), TestCaseError> {
-    prop_assert!(fault.help.is_some(), "{}: no help", fault.message);
-    for label in &fault.labels {
-        prop_assert!(text.get(label.span.clone()).is_some(), "{:?} of {text:?}", label.span);
-    }
-    let labels = fault.labels.iter().map(|label| (label.span.clone(), label.text.as_str())).collect();
-    let report = Report { code: fault.code.slug(), message: &fault.message, source: text, labels, ..Report::default() };
-    prop_assert!(report.render(false).contains(fault.code.slug()));
-    prop_assert!(!report.render(true).is_empty());
-    Ok(())
-}
-
-#[test]
-fn lists_share_processes_where_the_next_rank_says_so() {
-    for (text, canonical) in [
-        ("0-1:0-3,3-5,7-10:7-14", "0-1:0-3,3-5:4-6,7-10:7-14"),
-        ("0-1,4-5:2-3", "0-1:0-1,4-5:2-3"),
-        ("0-1,4-5:0-3", "0-1,4-5:0-3"),
-        ("0,2:0", "0,2:0"),
-        ("0-1,4-5,8-9:2-3", "0-1:0-1,4-5,8-9:2-3"),
-        ("0-1,2-3:0-1", "0-3:0-1"),
-        (" ALL ", "0-11:0-11"),
-    ] {
-        let map = RankMap::parse(text, Some(12)).expect(text);
-        assert_eq!(map.to_string(), canonical);
     }
 }
 

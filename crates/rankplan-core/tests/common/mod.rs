@@ -1,6 +1,6 @@
 //! A small cluster to place on.
 
-use rankplan_core::pool::Counted;
+use rankplan_core::Counted;
 use rankplan_core::{Inventory, NodeSpec, Pool, RankSet, Selection};
 
 pub fn inventory(accelerators: &[u32]) -> Inventory {
