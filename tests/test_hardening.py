@@ -189,7 +189,7 @@ def test_inventories_are_equal_when_they_say_the_same_and_survive_their_file(tmp
 def test_a_plan_is_not_made_of_slices() -> None:
     plan = ComponentPlacement(section(component_placement={"a": "all"}), INVENTORY).plan()
     part = plan["a"][2:4]
-    assert str(part.accelerators()) == "2-3" and "2 processes on 1 nodes" in repr(part)
+    assert str(part.accelerators()) == "2-3" and "2 processes on 1 node of" in repr(part)
     with pytest.raises(ValueError, match="a slice"):
         replace(plan["a"], rows=part)
 

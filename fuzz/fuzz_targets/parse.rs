@@ -1,4 +1,4 @@
-//! Any text is read or refused, and what was read is read again from how it is printed.
+//! Every text is read or rejected, and the canonical text of a map or set reads back as the same value.
 
 #![no_main]
 
@@ -9,15 +9,15 @@ use rankplan_core::{RankMap, RankRange, RankSet};
 fuzz_target!(|input: (Option<u32>, &str)| {
     let (resources, text) = input;
     if let Ok(map) = RankMap::parse(text, resources) {
-        let parts = parse(text).expect("it was read");
+        let parts = parse(text).expect("it is valid");
         let used = RankSet::from_ranges(parts.iter().filter_map(|part| range(part, resources)));
         assert_eq!(map.resources(), used);
         assert_eq!(map.segments().map(|segment| segment.resources).sum::<u32>(), used.len());
         let printed = map.to_string();
-        let again = RankMap::parse(&printed, resources).expect("what is printed can be read");
+        let again = RankMap::parse(&printed, resources).expect("canonical text is valid");
         assert_eq!(again, map);
         assert_eq!(again.to_string(), printed);
-        // Where no bounds were given, it is read within those that it needs itself, and refused within any smaller.
+        // The text is also valid for the smallest number of resources that it needs, and invalid for any smaller one.
         let needed = map.resources().ranges().last().map_or(0, |last| last.last() + 1);
         assert_eq!(RankMap::parse(text, Some(needed)).is_ok(), resources.is_none_or(|given| given >= needed));
         assert!(RankMap::parse(&printed, Some(needed - 1)).is_err());

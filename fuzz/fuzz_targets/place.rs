@@ -1,5 +1,4 @@
-//! A placement of any shape on any small cluster is assigned as a plain reading of the rules says, or refused with the
-//! codes that this reading finds.
+//! A placement of any shape on any small cluster gives the rows, or the fault codes, of a plain implementation of the rules.
 
 #![no_main]
 
@@ -7,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use rankplan_core::{Code, Pool, ProcessRank, RankMap, Rule, Table, apply, place};
+use rankplan_core::{Code, Pool, ProcessRank, RankMap, Rule, Table, apply, place, ranks_of};
 use rankplan_fuzz::{Machines, Place};
 
 /// `resources[:processes]`.
@@ -22,14 +21,14 @@ enum Ranks {
     All,
     /// Any two ranks below 64.
     Range(u8, u8),
-    /// Up to 16 ranks after those of the part before: what is valid is mostly written like that.
+    /// Up to 16 ranks that follow the part before, as in most valid placements.
     Next(u8),
 }
 
-/// Ranks first to last, which may run backwards.
+/// First and last rank; may be reversed.
 type Range = (u32, u32);
 
-/// Resource ranks, and perhaps process ranks; `None` is `all`.
+/// Resource ranks, and process ranks if written; an inner `None` is `all`.
 type Part = (Option<Range>, Option<Option<Range>>);
 
 impl Ranks {
@@ -55,7 +54,7 @@ fn size((first, last): Range) -> u32 {
 fuzz_target!(|input: (Machines, Vec<Shape>)| {
     let (machines, shapes) = input;
     let (mut resource, mut process) = (0, 0);
-    // Fewer than there are faults that get a text.
+    // Fewer than the faults that can be reported.
     let shapes = shapes.iter().take(16);
     let parts: Vec<Part> = shapes
         .map(|Shape { resources, processes }| {
@@ -76,8 +75,8 @@ fuzz_target!(|input: (Machines, Vec<Shape>)| {
         backwards(resources) || processes.is_some_and(|range| range.is_none() || backwards(range))
     };
     if parts.iter().any(stops) {
-        // What else is said depends on how much can still be counted.
-        let codes: BTreeSet<_> = found_codes.expect("refused");
+        // Other faults depend on what can still be counted.
+        let codes: BTreeSet<_> = found_codes.expect("rejected");
         let expected = [Code::ReversedRange, Code::AllProcesses, Code::NoResources].map(Code::slug);
         assert!(expected.iter().any(|code| codes.contains(code)), "{text}: {codes:?}");
         return;
@@ -85,6 +84,7 @@ fuzz_target!(|input: (Machines, Vec<Shape>)| {
     match (found, expected(&parts, &places)) {
         (Ok((map, table)), Ok(held)) => {
             check_map(&map, &pool, &table, &held);
+            check_inverse(&table, &pool, &held);
             check_table(&table, &places, &held);
         }
         (_, wanted) => assert_eq!(found_codes, wanted.err(), "{text} on {places:?}"),
@@ -103,7 +103,7 @@ fn expected(parts: &[Part], places: &[Place]) -> Result<Vec<Vec<u32>>, BTreeSet<
     };
     let ranges: Vec<Range> = parts.iter().map(|part| part.0.unwrap_or((0, count - 1))).collect();
 
-    // Every resource is named once, and after all lower ones.
+    // A placement names each resource once, in ascending order.
     let mut named = BTreeSet::new();
     for &(first, last) in &ranges {
         if last >= count {
@@ -117,7 +117,7 @@ fn expected(parts: &[Part], places: &[Place]) -> Result<Vec<Vec<u32>>, BTreeSet<
         named.extend(first..=last);
     }
 
-    // Process ranks say which of the ranges before them they are for.
+    // Process ranks decide which of the ranges before them they belong to.
     let mut segments: Vec<(&[Range], u32)> = Vec::new();
     let (mut run, mut next) = (0, 0);
     for (index, part) in parts.iter().enumerate() {
@@ -163,9 +163,13 @@ fn check_map(map: &RankMap, pool: &Pool, table: &Table, held: &[Vec<u32>]) {
     assert_eq!(apply(Rule::Map(map), pool).as_ref(), Ok(table));
 }
 
+fn check_inverse(table: &Table, pool: &Pool, held: &[Vec<u32>]) {
+    assert_eq!(ranks_of(table, 0..table.len(), pool).as_deref(), Ok(held));
+}
+
 fn check_table(table: &Table, places: &[Place], held: &[Vec<u32>]) {
     assert_eq!(table.len() as usize, held.len());
-    // By node: its index in order of first use, and how many processes it has.
+    // By node: its index in order of first use, and its number of processes.
     let mut nodes: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
     for (rank, resources) in (0..).zip(held) {
         let row = table.row(ProcessRank(rank)).expect("a row a process");

@@ -1,4 +1,4 @@
-//! Any diagnostic can be shown: those of any text on any cluster, with carets inside of the text, and those that others make.
+//! Every diagnostic renders: those of any text on any cluster, with carets within the text, and arbitrary ones.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use rankplan_core::syntax::parse_rank_set;
 use rankplan_core::{RankMap, place};
 use rankplan_fuzz::Machines;
 
-/// A diagnostic whose places need not be in its text.
+/// A diagnostic whose places may be outside its text.
 #[derive(Arbitrary, Debug)]
 struct Strange<'a> {
     warning: bool,
@@ -58,7 +58,7 @@ fuzz_target!(|input: (Machines, Strange<'_>, &str)| {
     });
 });
 
-/// The report as text; in colour it says the same.
+/// The report as text. In colour, it has the same content.
 fn show(report: &Report<'_>) -> String {
     let (plain, colored) = (report.render(false), report.render(true));
     assert!(!plain.contains(|c: char| c.is_control() && c != '\n'), "{plain:?}");
@@ -69,8 +69,8 @@ fn show(report: &Report<'_>) -> String {
     plain
 }
 
-/// What stands above the carets is the place of the fault. Characters of other widths are left to the library that counts
-/// them, and of longer texts only a part is shown.
+/// The text above the carets is the place of the fault. Skips texts with wide characters, whose columns the library counts,
+/// and texts that are too long to show whole.
 fn carets_are_below(shown: &str, text: &str, place: Range<usize>) {
     let mut lines = shown.lines().skip_while(|line| !line.starts_with("1 |"));
     let (Some(line), Some(carets)) = (lines.next(), lines.next()) else { return };

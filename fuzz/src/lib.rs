@@ -1,10 +1,9 @@
-//! What the fuzz targets share: a cluster to place on, and what its resources are.
+//! Shared by the fuzz targets: a cluster to place on, and its resources.
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use rankplan_core::Counted;
-use rankplan_core::{Inventory, NodeRank, NodeSpec, Pool, RankSet, Selection};
+use rankplan_core::{Counted, Inventory, NodeRank, NodeSpec, Pool, RankSet, Selection};
 
-/// Up to eight nodes with up to fifteen accelerators each, and perhaps robots in a group of their own.
+/// Up to eight nodes with up to fifteen accelerators each, and possibly robots in their own group.
 #[derive(Arbitrary, Debug)]
 pub struct Machines {
     nodes: Vec<Node>,
@@ -19,12 +18,12 @@ struct Node {
     amd: bool,
 }
 
-/// What a resource rank stands for.
+/// The meaning of a resource rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The node rank.
     pub node: u32,
-    /// The index on the node; `None` where nodes are counted.
+    /// The index on the node; `None` for a whole node.
     pub local: Option<u16>,
     /// The name of the hardware.
     pub kind: &'static str,
@@ -35,10 +34,10 @@ impl Machines {
         (0..8).zip(&self.nodes)
     }
 
-    /// The resources as the core counts them.
+    /// The resources as a pool of the core.
     ///
     /// # Panics
-    /// When the core refuses these machines, which it must not.
+    /// If the core rejects these machines.
     pub fn pool(&self) -> Pool {
         let spec = |node: &Node| NodeSpec {
             accelerator_type: if node.amd { "AMD_GPU" } else { "NV_GPU" }.into(),
@@ -54,10 +53,10 @@ impl Machines {
             let counted = Counted::Hardware("Franka".into(), counts);
             selections.push(Selection { label: "arms".into(), nodes, counted });
         }
-        Pool::new(&inventory, &selections).expect("nodes of the inventory, and no kind of thing twice")
+        Pool::new(&inventory, &selections).expect("distinct resources of the inventory")
     }
 
-    /// The resources by rank, counted one by one.
+    /// The resources in rank order, counted one by one.
     pub fn places(&self) -> Vec<Place> {
         if self.counts_nodes() {
             return self.nodes().map(|(node, _)| Place { node, local: None, kind: "node" }).collect();

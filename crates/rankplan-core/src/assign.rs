@@ -140,7 +140,7 @@ fn chunks(chunks: &Chunks, pool: &Pool, faults: &mut Faults) -> Table {
     let (processes, per_process) = (chunks.world_size(), chunks.per_process());
     let mut builder = Builder::new(pool, processes, processes as usize * per_process as usize);
     let mut conflicts = Conflicts::default();
-    let mut resources = chunks.ranges().iter().flat_map(|range| range.first()..=range.last());
+    let mut resources = chunks.ranges().iter().flat_map(|range| range.first()..range.last() + 1);
     for process in 0..processes {
         builder.process(process, resources.by_ref().take(per_process as usize), per_process, &mut conflicts);
     }

@@ -4,7 +4,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`ids`], `words`, [`diagnostic`], [`render`] | ranks and limits; English; codes and faults as text with carets |
+//! | [`ids`], [`words`], [`diagnostic`], [`render`] | ranks and limits; English; codes and faults as text with carets |
 //! | [`rank_set`] | ranges and sets of ranks |
 //! | [`syntax`] | text to parts with their places |
 //! | [`inventory`], [`selection`], [`pool`] | the nodes; the selected groups; the meaning of a resource rank |
@@ -36,7 +36,7 @@ pub mod runs;
 pub mod selection;
 pub mod syntax;
 pub mod table;
-mod words;
+pub mod words;
 
 pub use assign::{Rule, apply, place, ranks_of};
 pub use chunks::Chunks;

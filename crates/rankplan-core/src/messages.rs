@@ -101,7 +101,7 @@ impl Context<'_> {
                     .help("give each hardware type its own segment or component")
             }
             Kind::RepeatedResource { process, node, index } => {
-                let message = format!("process {process} names resource {index} of node {node} twice");
+                let message = format!("process {process} uses resource {index} of node {node} twice");
                 Diagnostic::new(Code::DuplicateResource, message).help("name each resource of a process once")
             }
         }
@@ -152,7 +152,7 @@ impl Context<'_> {
         } else {
             let how = match (range.first() < expected, one) {
                 (true, true) => "is named twice",
-                (true, false) => "repeat earlier process ranks",
+                (true, false) => "overlap earlier ones",
                 (false, true) => "leaves a gap",
                 (false, false) => "leave a gap",
             };

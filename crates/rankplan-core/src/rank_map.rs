@@ -26,6 +26,7 @@ pub struct RankMap {
 struct Stored {
     /// The index after the segment's last range.
     ranges_end: u32,
+    resources: u32,
     first_process: u32,
     processes: u32,
     span: Span,
@@ -132,13 +133,9 @@ impl RankMap {
     /// The segments, in the order of their processes.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
         let mut start = 0;
-        self.segments.iter().map(move |&Stored { ranges_end, first_process, processes, span }| {
+        self.segments.iter().map(move |&Stored { ranges_end, resources, first_process, processes, span }| {
             let ranges = &self.ranges[start..ranges_end as usize];
             start = ranges_end as usize;
-            let resources = match ranges {
-                [range] => range.len(),
-                _ => ranges.iter().map(|range| range.len()).sum(),
-            };
             Segment { ranges, resources, first_process: ProcessRank(first_process), processes, span }
         })
     }
@@ -171,12 +168,14 @@ impl RankMap {
         span: Span,
     ) {
         let start = self.ranges.len();
+        let mut resources = 0;
         for range in ranges {
+            resources += range.len();
             append(&mut self.ranges, start, range);
         }
         self.world_size += processes;
         let ranges_end = self.ranges.len() as u32;
-        self.segments.push(Stored { ranges_end, first_process, processes, span });
+        self.segments.push(Stored { ranges_end, resources, first_process, processes, span });
     }
 
     /// Everything that distinguishes two maps, which excludes their text.

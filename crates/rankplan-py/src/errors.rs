@@ -1,4 +1,4 @@
-//! Diagnostics to the exceptions of `rankplan.errors`, and to text.
+//! Diagnostics to exceptions of `rankplan.errors`, and to text.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,31 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use rankplan_core::render::Report;
 use rankplan_core::{Code, Diagnostic};
 
-/// The exception for these faults, which were found in `text`, if in any.
-pub fn refuse(py: Python<'_>, text: Option<&str>, faults: Vec<Diagnostic>) -> PyErr {
-    exception(py, text, faults).unwrap_or_else(|error| error)
+/// Raises the faults of a result as `PlacementError`. `text` is the text that they point into, if any.
+pub trait OrRaise<T> {
+    fn or_raise(self, py: Python<'_>, text: Option<&str>) -> PyResult<T>;
 }
 
-/// The characters of a text; Python's may hold lone surrogates, which are no characters.
+impl<T> OrRaise<T> for Result<T, Vec<Diagnostic>> {
+    fn or_raise(self, py: Python<'_>, text: Option<&str>) -> PyResult<T> {
+        self.map_err(|faults| exception(py, text, faults).unwrap_or_else(|error| error))
+    }
+}
+
+impl<T> OrRaise<T> for Result<T, Diagnostic> {
+    fn or_raise(self, py: Python<'_>, text: Option<&str>) -> PyResult<T> {
+        self.map_err(|fault| vec![fault]).or_raise(py, text)
+    }
+}
+
+/// The content of a `str`. Raises `PlacementError` for lone surrogates, which Rust's text cannot contain.
 pub fn text_of<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str>> {
     let lossy = text.to_string_lossy();
     let Some(at) = lossy.find('\u{fffd}').filter(|_| text.to_cow().is_err()) else { return Ok(lossy) };
-    let fault = Diagnostic::new(Code::Syntax, "the text holds a lone surrogate, which is no character")
+    let fault = Diagnostic::new(Code::Syntax, "the text contains a lone surrogate, which is not a character")
         .help("write ranks with the ASCII digits 0-9")
         .label(at..at + '\u{fffd}'.len_utf8(), "");
-    Err(refuse(text.py(), Some(&lossy), vec![fault]))
+    Err(fault).or_raise(text.py(), Some(&lossy))
 }
 
 fn exception(py: Python<'_>, text: Option<&str>, faults: Vec<Diagnostic>) -> PyResult<PyErr> {
@@ -44,18 +56,18 @@ fn exception(py: Python<'_>, text: Option<&str>, faults: Vec<Diagnostic>) -> PyR
     Ok(PyErr::from_value(errors.getattr("refusal")?.call1((list,))?))
 }
 
-/// Return the codes of every rule; the list is closed.
+/// Return the code of every rule. The list is closed.
 #[pyfunction]
 pub fn error_codes() -> Vec<&'static str> {
     Code::ALL.iter().map(|code| code.slug()).collect()
 }
 
-/// A text or nothing; names of files and keys may hold lone surrogates, which are shown as replacement characters.
+/// A text or `None`. File names and keys can contain lone surrogates, which become replacement characters.
 fn lossy(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     if value.is_none() { Ok(None) } else { Ok(Some(value.cast::<PyString>()?.to_string_lossy().into_owned())) }
 }
 
-/// A `rankplan.errors.Diagnostic` as text with carets.
+/// Return a `rankplan.errors.Diagnostic` as text with carets.
 #[pyfunction]
 pub fn render(diagnostic: &Bound<'_, PyAny>, color: bool) -> PyResult<String> {
     let text = |name| lossy(&diagnostic.getattr(name)?);
@@ -87,7 +99,7 @@ pub fn render(diagnostic: &Bound<'_, PyAny>, color: bool) -> PyResult<String> {
         place: &place.into_iter().flatten().collect::<Vec<_>>().join(":"),
         path: &path,
         source: &source,
-        // The number of a line that is not shown would stand beside a text that is not that line.
+        // Without the line itself, the source is the text alone, and the line number would be wrong.
         line: line.filter(|_| in_file),
         labels: labels.iter().map(|(span, word)| (span.clone(), word.as_str())).collect(),
     };

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use rankplan_core::NodeSpec;
 
-use crate::errors::refuse;
+use crate::errors::OrRaise;
 use crate::rank_set::RankSet;
 
-/// Equal nodes, and what each of them has.
+/// Equal nodes and their accelerators.
 #[derive(FromPyObject)]
 struct Node {
     ranks: RankSet,
@@ -17,27 +17,26 @@ struct Node {
     accelerator_ids: Vec<String>,
 }
 
-/// What each node has.
+/// The accelerators of each node.
 #[pyclass(frozen, eq, module = "rankplan._core")]
 #[derive(PartialEq)]
 pub struct Inventory(pub Arc<rankplan_core::Inventory>);
 
 impl Inventory {
-    /// The inventory of nodes as a pickle has them.
+    /// The inventory of pickled nodes.
     pub fn from_state(py: Python<'_>, nodes: Vec<NodeState>) -> PyResult<Self> {
         let nodes = nodes.into_iter().map(|(ranks, accelerator_type, accelerator_ids)| {
             (ranks.0, NodeSpec { accelerator_type, accelerator_ids })
         });
-        let inventory =
-            rankplan_core::Inventory::new(nodes.collect()).map_err(|fault| refuse(py, None, vec![fault]))?;
+        let inventory = rankplan_core::Inventory::new(nodes.collect()).or_raise(py, None)?;
         Ok(Inventory(Arc::new(inventory)))
     }
 }
 
-/// Nodes in a pickle: their ranks, accelerator type, and the ids of the accelerators of each.
+/// Pickled nodes: their ranks, accelerator type, and the ids of each node's accelerators.
 pub type NodeState = (RankSet, String, Vec<String>);
 
-/// The nodes of an inventory for a pickle.
+/// The nodes of an inventory, to pickle.
 pub fn node_states(inventory: &rankplan_core::Inventory) -> Vec<NodeState> {
     let nodes = inventory.entries();
     nodes.map(|(ranks, spec)| (RankSet(ranks), spec.accelerator_type.clone(), spec.accelerator_ids.clone())).collect()
@@ -45,7 +44,7 @@ pub fn node_states(inventory: &rankplan_core::Inventory) -> Vec<NodeState> {
 
 #[pymethods]
 impl Inventory {
-    /// `nodes`: objects with `ranks`, `accelerator_type` and, for each of these nodes, `accelerator_ids`.
+    /// `nodes` are objects with the attributes `ranks`, `accelerator_type` and `accelerator_ids`.
     #[new]
     fn new(py: Python<'_>, nodes: Vec<Node>) -> PyResult<Self> {
         let state = |node: Node| (node.ranks, node.accelerator_type, node.accelerator_ids);
@@ -58,12 +57,12 @@ impl Inventory {
         self.0.num_nodes()
     }
 
-    /// All accelerators, counted node by node.
+    /// Return all accelerators, counted node by node.
     fn accelerators(&self, py: Python<'_>) -> RankSet {
         RankSet(py.detach(|| self.0.accelerators()))
     }
 
-    /// Accelerators, counted node by node, as local indices by node rank.
+    /// Return these accelerators, counted node by node, as local indices by node rank.
     fn by_node(&self, py: Python<'_>, accelerators: &RankSet) -> BTreeMap<u32, RankSet> {
         let found = py.detach(|| self.0.by_node(&accelerators.0));
         found.into_iter().map(|(node, local)| (node.0, RankSet(local))).collect()

@@ -1,7 +1,9 @@
-//! `rankplan._core`: conversions between Python and `rankplan-core`, and nothing else.
+//! `rankplan._core`: converts between Python and `rankplan-core`, and forwards.
 
+mod columns;
 mod errors;
 mod inventory;
+mod pickling;
 mod placement;
 mod placements;
 mod pool;
@@ -10,9 +12,6 @@ mod rules;
 mod runs;
 
 use pyo3::prelude::*;
-
-/// What `__reduce__` returns: a callable, and the arguments that make the object again.
-type Reduced<'py, State> = PyResult<(Bound<'py, PyAny>, State)>;
 
 /// The compiled core of rankplan.
 #[pymodule(gil_used = false)]

@@ -9,7 +9,7 @@ use rankplan_core::Group;
 use rankplan_core::table::places;
 use rankplan_core::{NodeRank, NodeSpec, ResourceKind};
 
-use crate::Reduced;
+use crate::pickling::Reduced;
 
 /// Where one process runs.
 #[pyclass(frozen, eq, hash, module = "rankplan._core")]
@@ -24,7 +24,7 @@ pub struct Placement {
     /// Node rank in the cluster.
     #[pyo3(get)]
     pub(crate) cluster_node_rank: u32,
-    /// Index of the node among those that the component uses, in order of first use.
+    /// Index of the node among the component's nodes, in order of first use.
     #[pyo3(get)]
     pub(crate) placement_node_rank: u32,
     /// Index among the component's processes on the node.
@@ -33,12 +33,12 @@ pub struct Placement {
     /// Number of the component's processes on the node.
     #[pyo3(get)]
     pub(crate) local_world_size: u32,
-    /// Whether the process sees its own accelerators only.
+    /// Whether the process sees only its own accelerators.
     #[pyo3(get)]
     pub(crate) isolate_accelerator: bool,
-    /// Local indices of all its resources.
+    /// Local indices of all resources.
     pub(crate) local: Box<[u16]>,
-    /// Index in `local` of those on other nodes, and the node.
+    /// Resources on other nodes: index in `local`, and the node.
     pub(crate) elsewhere: Box<[(u32, u32)]>,
     pub(crate) groups: Arc<[Group]>,
     pub(crate) group: u32,
@@ -50,23 +50,23 @@ impl Placement {
         &self.groups[self.group as usize]
     }
 
-    /// Whether it is placed on accelerators.
+    /// Whether its resources are accelerators.
     fn accelerated(&self) -> bool {
         self.group().kind == ResourceKind::Accelerator
     }
 
-    /// All its resources: node, and local index there.
+    /// All resources: node and local index.
     fn places(&self) -> impl Iterator<Item = (u32, u16)> {
         let home = NodeRank(self.cluster_node_rank);
         places(home, 0, &self.local, &self.elsewhere).map(|(node, local)| (node.0, local))
     }
 
-    /// Local indices of its resources on its own node.
+    /// Local indices of the resources on its own node.
     fn at_home(&self) -> impl Iterator<Item = u16> {
         self.places().filter(|&(node, _)| node == self.cluster_node_rank).map(|(_, index)| index)
     }
 
-    /// Everything that tells two rows apart.
+    /// Everything that distinguishes two rows.
     fn key(&self) -> Key<'_> {
         let ranks = [
             self.rank,
@@ -97,19 +97,19 @@ type PlacementState = ([u32; 6], bool, Vec<u16>, Vec<(u32, u32)>, (String, Strin
 
 #[pymethods]
 impl Placement {
-    /// Local indices of its resources on the node; empty when placed by node.
+    /// Local indices of its resources on the node; empty if placed by node.
     #[getter]
     fn local_hardware_ranks(&self) -> Vec<u16> {
         self.at_home().collect()
     }
 
-    /// The kind of accelerator that the node has; `NO_ACCEL` for none.
+    /// Accelerator type of the node; `NO_ACCEL` without accelerators.
     #[getter]
     fn accelerator_type(&self) -> &str {
         &self.node.accelerator_type
     }
 
-    /// The accelerators that the process sees, in the node's own ids.
+    /// Ids of the accelerators that the process sees.
     #[getter]
     fn visible_accelerators(&self) -> Vec<&str> {
         let ids = &self.node.accelerator_ids;
@@ -120,7 +120,7 @@ impl Placement {
         }
     }
 
-    /// Local index of its own first accelerator; of the node's first where it has none of its own; -1 on a node without.
+    /// Local index of its own first accelerator; of the node's first if it has none of its own; -1 without accelerators.
     #[getter]
     fn local_accelerator_rank(&self) -> i32 {
         match self.local.first() {
@@ -142,13 +142,13 @@ impl Placement {
         self.places().collect()
     }
 
-    /// What its resources are: `accelerator`, `node`, or a hardware type.
+    /// Type of its resources: `accelerator`, `node` or a hardware type.
     #[getter]
     fn resource_type(&self) -> &str {
         self.group().kind.name()
     }
 
-    /// The group through which the node was selected.
+    /// Label of the node group that selected the node.
     #[getter]
     fn node_group_label(&self) -> &str {
         &self.group().label

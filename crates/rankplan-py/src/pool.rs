@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use rankplan_core::Counted;
-use rankplan_core::{NodeRank, Rule, Selection};
+use rankplan_core::{Counted, NodeRank, Rule, Selection};
 
-use crate::errors::{refuse, text_of};
+use crate::errors::{OrRaise, text_of};
 use crate::inventory::Inventory;
 use crate::placements::Placements;
 use crate::rank_set::RankSet;
 use crate::rules::{Chunks, Packed, RankMap};
 
-/// The resources that a component can be placed on.
+/// The resources that a component can use.
 #[pyclass(frozen, module = "rankplan._core")]
 pub struct Pool {
     pool: rankplan_core::Pool,
@@ -22,27 +21,14 @@ pub struct Pool {
 
 #[pymethods]
 impl Pool {
-    /// `selections`: label, node ranks, and what is counted: `false` for accelerators or else nodes, `true` for nodes, or a
-    /// hardware type and the number of pieces on each node.
+    /// Each selection is a label, node ranks, and what the group counts: `False` for accelerators, or nodes if none has any;
+    /// `True` for nodes; or a hardware type with the number of pieces on each node.
     #[new]
     fn new(py: Python<'_>, inventory: &Inventory, selections: Vec<(String, RankSet, Count)>) -> PyResult<Self> {
-        let selections: Vec<_> = selections
-            .into_iter()
-            .map(|(label, nodes, count)| Selection {
-                label,
-                nodes: nodes.0,
-                counted: match count {
-                    Count::Hardware(kind, counts) => Counted::Hardware(
-                        kind,
-                        counts.into_iter().map(|(node, count)| (NodeRank(node), count)).collect(),
-                    ),
-                    Count::Nodes(true) => Counted::Nodes,
-                    Count::Nodes(false) => Counted::AcceleratorsOrNodes,
-                },
-            })
-            .collect();
-        let pool =
-            rankplan_core::Pool::new(&inventory.0, &selections).map_err(|fault| refuse(py, None, vec![fault]))?;
+        let selection =
+            |(label, nodes, count): (_, RankSet, Count)| Selection { label, nodes: nodes.0, counted: count.into() };
+        let selections: Vec<_> = selections.into_iter().map(selection).collect();
+        let pool = rankplan_core::Pool::new(&inventory.0, &selections).or_raise(py, None)?;
         Ok(Pool { pool, inventory: inventory.0.clone() })
     }
 
@@ -56,7 +42,7 @@ impl Pool {
         self.pool.groups().iter().map(|group| (group.label.as_str(), group.kind.name())).collect()
     }
 
-    /// Whether nodes are counted, and not what they have.
+    /// Whether the pool counts nodes instead of their hardware.
     #[getter]
     fn by_node(&self) -> bool {
         self.pool.by_node()
@@ -65,32 +51,31 @@ impl Pool {
     /// Read, check and assign a placement text.
     fn place(&self, py: Python<'_>, text: &Bound<'_, PyString>) -> PyResult<(RankMap, Placements)> {
         let text: &str = &text_of(text)?;
-        let placed = py.detach(|| rankplan_core::place(text, &self.pool));
-        let (map, table) = placed.map_err(|faults| refuse(py, Some(text), faults))?;
+        let (map, table) = py.detach(|| rankplan_core::place(text, &self.pool)).or_raise(py, Some(text))?;
         Ok((RankMap(map), Placements::new(table, self.inventory.clone(), true)))
     }
 
-    /// Apply a rule: each process gets its resources, and sees its own accelerators only if `isolate`.
+    /// Apply a rule. If `isolate`, each process sees only its own accelerators. Raises `PlacementError`.
     #[pyo3(signature = (rule, isolate = true))]
     fn apply(&self, py: Python<'_>, rule: AnyRule<'_>, isolate: bool) -> PyResult<Placements> {
-        let rule = rule.rule();
-        let text = if let Rule::Map(map) = rule { map.text() } else { "" };
-        let table = py
-            .detach(|| rankplan_core::apply(rule, &self.pool))
-            .map_err(|faults| refuse(py, Some(text).filter(|text| !text.is_empty()), faults))?;
+        let rule = rule.as_core();
+        let text = if let Rule::Map(map) = rule { Some(map.text()) } else { None };
+        let table = py.detach(|| rankplan_core::apply(rule, &self.pool));
+        let table = table.or_raise(py, text.filter(|text| !text.is_empty()))?;
         Ok(Placements::new(table, self.inventory.clone(), isolate))
     }
 
-    /// Return the resource ranks of each process in this pool, its node where nodes are counted: the inverse of `apply`.
+    /// Return the resource ranks of each process in this pool: the inverse of `apply`. If the pool counts nodes, the rank of
+    /// each process's node.
     ///
-    /// Raises `PlacementError`, which is a `ValueError`, when a process has a resource that is not in the pool.
+    /// Raises `PlacementError`, a `ValueError`, if a process has a resource outside the pool.
     fn ranks_of(&self, py: Python<'_>, placements: &Placements) -> PyResult<Vec<Vec<u32>>> {
-        py.detach(|| placements.ranks_in(&self.pool)).map_err(|fault| refuse(py, None, vec![fault]))
+        py.detach(|| placements.ranks_in(&self.pool)).or_raise(py, None)
     }
 
-    /// Refuse groups that count nodes.
+    /// Raise `PlacementError` if the pool counts nodes.
     fn require_hardware(&self, py: Python<'_>) -> PyResult<()> {
-        self.pool.require_hardware().map_err(|fault| refuse(py, None, vec![fault]))
+        self.pool.require_hardware().or_raise(py, None)
     }
 }
 
@@ -99,6 +84,18 @@ enum Count {
     Hardware(String, Vec<(u32, u32)>),
     #[pyo3(transparent)]
     Nodes(bool),
+}
+
+impl From<Count> for Counted {
+    fn from(count: Count) -> Self {
+        match count {
+            Count::Hardware(kind, counts) => {
+                Counted::Hardware(kind, counts.into_iter().map(|(node, count)| (NodeRank(node), count)).collect())
+            }
+            Count::Nodes(true) => Counted::Nodes,
+            Count::Nodes(false) => Counted::AcceleratorsOrNodes,
+        }
+    }
 }
 
 #[derive(FromPyObject)]
@@ -112,7 +109,7 @@ enum AnyRule<'py> {
 }
 
 impl AnyRule<'_> {
-    fn rule(&self) -> Rule<'_> {
+    fn as_core(&self) -> Rule<'_> {
         match self {
             AnyRule::Map(map) => Rule::Map(&map.get().0),
             AnyRule::Packed(packed) => Rule::Packed(&packed.get().0),

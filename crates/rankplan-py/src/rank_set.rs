@@ -3,16 +3,26 @@
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use rankplan_core::RankRange;
+use rankplan_core::ids::MAX_RANK;
 use rankplan_core::syntax::parse_rank_set;
 
-use crate::errors::{refuse, text_of};
+use crate::errors::{OrRaise, text_of};
 
-/// A set of ranks, kept as ranges, from a text (`0-3,7`) or numbers; with `|`, `&` and `-`, and `[i]` for the i-th rank.
+/// A set of ranks, stored as ranges, from a text (`0-3,7`) or an iterable of int. Supports `|`, `&`, `-`, and `[i]` for the
+/// i-th rank.
 ///
-/// Raises `PlacementError` for a text that is none, `ValueError` for numbers that are no ranks.
+/// Raises `PlacementError` for a text with faults, and `ValueError` for numbers outside 0 to `MAX_RANK`.
 #[pyclass(frozen, eq, hash, from_py_object, module = "rankplan._core")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RankSet(pub rankplan_core::RankSet);
+
+impl RankSet {
+    /// The union of ranges.
+    pub fn of(ranges: impl IntoIterator<Item = RankRange>) -> Self {
+        RankSet(rankplan_core::RankSet::from_ranges(ranges))
+    }
+}
 
 #[pymethods]
 impl RankSet {
@@ -25,24 +35,21 @@ impl RankSet {
         }
         if let Ok(text) = ranks.cast::<PyString>() {
             let text = text_of(text)?;
-            return parse_rank_set(&text).map(RankSet).map_err(|fault| refuse(ranks.py(), Some(&text), vec![fault]));
+            return parse_rank_set(&text).or_raise(ranks.py(), Some(&text)).map(RankSet);
         }
         let mut list = Vec::new();
         for rank in ranks
             .try_iter()
-            .map_err(|_| PyTypeError::new_err("ranks are a text such as \"0-3,7\", or an iterable of int"))?
+            .map_err(|_| PyTypeError::new_err("ranks must be a text such as \"0-3,7\" or an iterable of int"))?
         {
             let rank = rank?;
-            // Past 32 bits, or negative, the extraction itself fails; what is not an int at all keeps its TypeError.
+            // A negative or too large int fails in the extraction; other types keep their TypeError.
             let number = match rank.extract::<u32>() {
                 Err(error) if error.is_instance_of::<PyOverflowError>(rank.py()) => u32::MAX,
                 other => other?,
             };
-            if number > rankplan_core::ids::MAX_RANK {
-                return Err(PyValueError::new_err(format!(
-                    "{rank} is not a rank; ranks are 0 to {}",
-                    rankplan_core::ids::MAX_RANK
-                )));
+            if number > MAX_RANK {
+                return Err(PyValueError::new_err(format!("{rank} is not a rank; ranks are 0 to {MAX_RANK}")));
             }
             list.push(number);
         }
@@ -63,20 +70,20 @@ impl RankSet {
         u32::try_from(at)
             .ok()
             .and_then(|at| self.0.nth(at))
-            .ok_or_else(|| PyIndexError::new_err(format!("position {position} of a rank set of {count}")))
+            .ok_or_else(|| PyIndexError::new_err(format!("index {position} is out of range for {count} ranks")))
     }
 
     fn __iter__(&self) -> RankIterator {
         RankIterator { set: self.0.clone(), position: 0 }
     }
 
-    /// Return the position of `rank` among the ranks, from 0; `ValueError` when it is not in the set.
+    /// Return the position of `rank` in ascending order, counted from 0; raise `ValueError` if the set lacks it.
     fn index(&self, rank: &Bound<'_, PyAny>) -> PyResult<u32> {
         let position = rank.extract::<u32>().ok().and_then(|rank| self.0.position(rank));
         position.ok_or_else(|| PyValueError::new_err(format!("rank {rank} is not in {}", self.__repr__())))
     }
 
-    /// The first and last rank of every range, ascending.
+    /// First and last rank of every range, ascending.
     #[getter]
     fn ranges(&self) -> Vec<(u32, u32)> {
         self.0.ranges().iter().map(|range| (range.first(), range.last())).collect()

@@ -10,18 +10,18 @@ use rankplan_core::Group;
 use rankplan_core::Table;
 use rankplan_core::runs::{Pattern as CorePattern, Runs};
 
-/// Processes with consecutive ranks on one node, and the same on the nodes after it.
+/// Processes with consecutive ranks on one node, repeated on the following nodes.
 ///
-/// On the node `node + i`, ranks start at `first_rank + i * pattern.processes`.
+/// On node `node + i`, ranks start at `first_rank + i * pattern.processes`.
 #[pyclass(frozen, eq, get_all, module = "rankplan._core")]
 pub struct Run {
     /// Node rank of the first node.
     node: u32,
-    /// Number of nodes, 1 or more.
+    /// Number of nodes, at least 1.
     nodes: u32,
-    /// The first process rank on the first node.
+    /// First process rank on the first node.
     first_rank: u32,
-    /// What it has on each node; runs that have the same share one object.
+    /// The processes on each of the nodes. Equal patterns of one component are the same object.
     pattern: Py<Pattern>,
 }
 
@@ -45,7 +45,7 @@ impl Run {
     }
 }
 
-/// What a run has on each of its nodes.
+/// The processes of a run on each of its nodes.
 #[pyclass(frozen, eq, hash, module = "rankplan._core")]
 pub struct Pattern {
     group: Group,
@@ -73,13 +73,13 @@ impl Hash for Pattern {
 
 #[pymethods]
 impl Pattern {
-    /// Label of the node group that the node was selected through.
+    /// Label of the node group that selected the nodes.
     #[getter]
     fn node_group(&self) -> &str {
         &self.group.label
     }
 
-    /// What the resources are: `accelerator`, `node` or a hardware type.
+    /// Type of the resources: `accelerator`, `node` or a hardware type.
     #[getter]
     fn resource_type(&self) -> &str {
         self.group.kind.name()
@@ -91,7 +91,7 @@ impl Pattern {
         self.pattern.processes
     }
 
-    /// The local indices of each process; nothing when placed by node.
+    /// Local indices of each process; empty if placed by node.
     #[getter]
     fn devices(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
         let devices = self.devices.get_or_try_init(py, || {
@@ -107,7 +107,7 @@ impl Pattern {
     }
 }
 
-/// The runs of a table as objects.
+/// The runs of a table as Python objects.
 pub fn runs_of(py: Python<'_>, table: &Table, found: Runs) -> PyResult<Vec<Run>> {
     let pattern = |pattern: Arc<CorePattern>| {
         let group = table.groups()[pattern.group as usize].clone();
