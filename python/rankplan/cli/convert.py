@@ -8,13 +8,7 @@ from pathlib import Path
 import click
 import yaml
 
-from rankplan.cli.common import (
-    InventoryChoice,
-    dialect_option,
-    faults_end_it,
-    inventory_options,
-    loaded,
-)
+from rankplan.cli.common import InventoryChoice, dialect_option, faults_end_it, inventory_options, loaded
 from rankplan.dialects import DIALECTS
 from rankplan.dialects.convert import convert as converted
 from rankplan.files import write_whole

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.table import Table
 
@@ -21,6 +20,7 @@ MOST_LINES = 64
 
 _NODE_FIELDS = [name for name in NodeSpec.model_fields if name != "ranks"]
 _WIDEST = 80
+_Fields: TypeAlias = dict[str, Any]
 _OWN = ("ip", "hostname")
 """Fields that differ on every node: if many nodes get new values, that is one change."""
 
@@ -96,8 +96,8 @@ class Change:
     """Nodes, or a node group, with the fields that differ; ``None`` on the side where they do not exist."""
 
     what: str
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
+    before: _Fields | None
+    after: _Fields | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,7 @@ class Changes:
 
 
 def changes(before: Plan, after: Plan) -> Changes:
-    """Return the changes. The cost is linear in processes and nodes, and negligible for equal plans."""
-    if before == after:
-        return Changes()
+    """Return the changes. The cost is linear in processes and nodes."""
     sizes = {name: (_size(before, name), _size(after, name)) for name in dict.fromkeys([*before, *after])}
     return Changes(
         _nodes(before.inventory, after.inventory),
@@ -168,7 +166,7 @@ def _rest(result: Table, count: int, name: str = "") -> None:
         result.add_row(f"{name}and {count - MOST_LINES} more lines", "", "")
 
 
-def _fields(content: dict[str, Any] | None) -> str:
+def _fields(content: _Fields | None) -> str:
     if content is None:
         return "-"
     shown = ", ".join(f"{key} {_value(value)}" for key, value in content.items())
@@ -189,58 +187,52 @@ def _size(plan: Plan, component: str) -> int | None:
 
 def _nodes(before: Inventory, after: Inventory) -> list[Change]:
     if before.to_dict() == after.to_dict():
-        return []
-    alike: dict[str, tuple[list[int], list[tuple[dict[str, Any], ...]]]] = {}
-    for rank, (old, new) in enumerate(zip_longest(_specs(before), _specs(after))):
-        if old == new:
-            continue
-        sides = _differing(old or {}, new or {})
-        key = [{name: name in _OWN or value for name, value in side.items()} for side in sides]
-        ranks, values = alike.setdefault(json.dumps(key), ([], []))
-        ranks.append(rank)
-        values.append(sides)
+        return []  # quick for a large cluster
+    alike: dict[str, list[tuple[int, _Fields, _Fields]]] = {}
+    for rank, old, new in _differing(_specs(before), _specs(after)):
+        key = [{name: name in _OWN or value for name, value in side.items()} for side in (old, new)]
+        alike.setdefault(json.dumps(key), []).append((rank, old, new))
     found = []
-    for ranks, values in alike.values():
-        olds, news = zip(*values, strict=True)
+    for differences in alike.values():
+        ranks, olds, news = zip(*differences, strict=True)
         found.append(Change(nodes_text(RankSet(ranks)), _joined(olds), _joined(news)))
     return found
 
 
-def _specs(inventory: Inventory) -> Iterator[dict[str, Any]]:
-    for rank in range(inventory.num_nodes):
-        node = inventory.node(rank)
+def _specs(inventory: Inventory) -> dict[int, _Fields]:
+    specs: dict[int, _Fields] = {}
+    for nodes, node in inventory.stretches():
         spec = {name: getattr(node, name) for name in _NODE_FIELDS}
         if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
             spec["accelerator_ids"] = None  # implied by the number of accelerators
-        yield spec
+        specs |= dict.fromkeys(nodes, spec)
+    return specs
 
 
-def _joined(sides: tuple[dict[str, Any], ...]) -> dict[str, Any] | None:
+def _joined(sides: tuple[_Fields, ...]) -> _Fields | None:
     """Return one side of the same change of several nodes, with the values of all nodes for fields of `_OWN`."""
     own = {name: [side[name] for side in sides] for name in _OWN if name in sides[0] and len(sides) > 1}
     return {**sides[0], **own} or None
 
 
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields that differ; if one side is missing, the fields that are set."""
-    if old and new:
-        names = [name for name in old if old[name] != new[name]]
-    else:
-        names = [name for name, value in (old or new).items() if value not in (None, {}, [], ())]
-    return {name: old[name] for name in names if old}, {name: new[name] for name in names if new}
+def _differing(before: Mapping[Any, _Fields], after: Mapping[Any, _Fields]) -> Iterator[tuple[Any, _Fields, _Fields]]:
+    """Yield what differs with the fields that do; if one side is missing, with the fields that are set."""
+    for key in dict.fromkeys([*before, *after]):
+        old, new = before.get(key, {}), after.get(key, {})
+        if old and new:
+            names = [name for name in old if old[name] != new[name]]
+        else:
+            names = [name for name, value in (old or new).items() if value not in (None, {}, [], ())]
+        if names:
+            yield key, {name: old[name] for name in names if old}, {name: new[name] for name in names if new}
 
 
 def _groups(before: Inventory, after: Inventory) -> list[Change]:
-    old, new = _described(before), _described(after)
-    found = []
-    for label in dict.fromkeys([*old, *new]):
-        if old.get(label) != new.get(label):
-            sides = _differing(old.get(label, {}), new.get(label, {}))
-            found.append(Change(f"node group {label}", sides[0] or None, sides[1] or None))
-    return found
+    found = _differing(_described(before), _described(after))
+    return [Change(f"node group {label}", old or None, new or None) for label, old, new in found]
 
 
-def _described(inventory: Inventory) -> dict[str, dict[str, Any]]:
+def _described(inventory: Inventory) -> dict[str, _Fields]:
     groups = inventory.section.node_groups if inventory.section else []
     return {group.label: group.model_dump(mode="json", exclude={"label"}) for group in groups}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -98,11 +97,10 @@ def _nodes(inventory: Inventory, rows: Placements) -> Iterator[tuple[tuple[str, 
 
     Nodes with the same patterns and ids are read once.
     """
-    kinds: dict[tuple[str, tuple[str, ...]], int] = {}
-    kind_of = array("I")
-    for stretch, spec in inventory.stretches():
-        kind = kinds.setdefault((spec.accelerator_type, spec.accelerator_ids), len(kinds))
-        kind_of.extend(repeat(kind, len(stretch)))
+    stretches = (
+        repeat((spec.accelerator_type, spec.accelerator_ids), len(nodes)) for nodes, spec in inventory.stretches()
+    )
+    kind_of = list(chain.from_iterable(stretches))
     by_group: dict[tuple[int, str], list[tuple[int, Pattern]]] = {}
     runs = rows.runs(at_home=True)
     for run in runs:

@@ -31,7 +31,7 @@ def band_data(band: Band, strip: Strip) -> str:
         data_ranks=band.ranks,
         data_node=band.node,
         data_resource=strip.resource,
-        data_cells=RankSet(range(band.first, band.last + 1)),
+        data_cells=RankSet(band.cells),
     )
 
 
@@ -39,7 +39,7 @@ def columns(picture: Map) -> tuple[int, int]:
     """Return the number of cells side by side, and the width of a cell in pixels."""
     across = min(max(picture.across, _LEAST_ACROSS), _MOST_ACROSS)
     longest = (
-        (cell_len(band.component.name) * CHARACTER + len(str(band.ranks)) * _STRONG) / (band.last - band.first + 1)
+        (cell_len(band.component.name) * CHARACTER + len(str(band.ranks)) * _STRONG) / len(band.cells)
         for band in picture.bands
     )
     return across, min(max(int(max(longest, default=0)) + 26, _LEAST_CELL), _MOST_CELL if across <= 8 else _LEAST_CELL)

@@ -32,18 +32,17 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Processes of one component, each on all of the adjacent cells ``first`` to ``last``."""
+    """Processes of one component, each on all of the adjacent ``cells``."""
 
     component: Component
     ranks: RankSet
     node: int
-    first: int
-    last: int
+    cells: range
 
     def on(self, cells: range) -> Band | None:
         """Return the part on these cells, if any."""
-        first, last = max(self.first, cells[0]), min(self.last, cells[-1])
-        return replace(self, first=first, last=last) if first <= last else None
+        shared = range(max(self.cells.start, cells.start), min(self.cells.stop, cells.stop))
+        return replace(self, cells=shared) if shared else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Strip:
         """Return the lanes, with components on different cells side by side in one lane."""
         packed: list[tuple[set[int], list[Band]]] = []
         for lane in self.lanes:
-            cells = {index for band in lane for index in range(band.first, band.last + 1)}
+            cells = {index for band in lane for index in band.cells}
             taken, bands = next((held for held in packed if held[0].isdisjoint(cells)), (set(), []))
             if not bands:
                 packed.append((taken, bands))
@@ -193,7 +192,7 @@ def _bands(component: Component, node: int, cells: dict[int, list[int]], shown: 
     indices = sorted(index for index in cells if index in shown)
     for _, group in groupby(enumerate(indices), key=lambda at: (at[1] - at[0], cells[at[1]])):
         held = [index for _, index in group]
-        yield Band(component, RankSet(cells[held[0]]), node, held[0], held[-1])
+        yield Band(component, RankSet(cells[held[0]]), node, range(held[0], held[-1] + 1))
 
 
 def _rest(on_cells: dict[str, dict[int, list[int]]], used: set[int], cells: range, legend: dict[str, Component]) -> str:
@@ -214,12 +213,11 @@ def tip(plan: Plan, band: Band, strip: Strip) -> str:
     lines = [f"{band.component.name}, {noun} {ranks_text(band.ranks, 40)} of {band.component.processes}"]
     lines.append(", ".join([f"node {band.node}", *(clean(fact) for fact in (spec.hostname, spec.ip) if fact)]))
     if strip.resource != WHOLE_NODE:
-        cells, plural = range(band.first, band.last + 1), "s" if band.last > band.first else ""
-        what = f"{strip.resource} {RankSet(cells)}"
+        what, plural = f"{strip.resource} {RankSet(band.cells)}", "s" if len(band.cells) > 1 else ""
         if strip.resource == ACCELERATOR:
             kind = " ".join(filter(None, (spec.accelerator_type, spec.accelerator_model)))
-            ids = ",".join(spec.accelerator_ids[index] for index in cells)
-            what = f"accelerator{plural} {RankSet(cells)}: {kind}, id{plural} {ids}"
+            ids = ",".join(spec.accelerator_ids[index] for index in band.cells)
+            what = f"accelerator{plural} {RankSet(band.cells)}: {kind}, id{plural} {ids}"
         lines.append(what)
     home = {row.cluster_node_rank for row in rows if row.cluster_node_rank != band.node}
     lines += [f"its process runs on node {node}" for node in sorted(home)]

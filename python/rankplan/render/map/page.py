@@ -83,7 +83,7 @@ def _band(band: Band, part: Strip, row: int, plan: Plan) -> str:
     if part.resource == WHOLE_NODE:
         color["class_"] += " wide"
     else:
-        color["style"] += f";grid-column:{band.first - part.cells[0] + 1} / span {band.last - band.first + 1}"
+        color["style"] += f";grid-column:{band.cells[0] - part.cells[0] + 1} / span {len(band.cells)}"
     more = attributes(title=tip(plan, band, part), role="img", tabindex=-1, **color)
     name, ranks = escape(band.component.name), escape(ranks_text(band.ranks, 60))
     return f"<div{more}{band_data(band, part)}><b>{name}</b> <i>{ranks}</i></div>"

@@ -145,8 +145,8 @@ class _Drawing:
         if part.resource == WHOLE_NODE:
             x, width = _LEFT, self._across * self._cell - _GAP
         else:
-            x = _LEFT + (band.first - part.cells[0]) * self._cell + _GAP
-            width = (band.last - band.first + 1) * self._cell - 3 * _GAP
+            x = _LEFT + (band.cells[0] - part.cells[0]) * self._cell + _GAP
+            width = len(band.cells) * self._cell - 3 * _GAP
         height = _LANE - _GAP
         self._parts.append(
             f'<g class="band"{band_data(band, part)}><title>{escape(tip(self._plan, band, part))}</title>'

@@ -42,7 +42,7 @@ def lines(picture: Map, width: int) -> Iterator[Text]:
 
 def _columns(picture: Map, room: int) -> tuple[int, int]:
     """Return the width of a cell, and the number of cells side by side."""
-    ranks = (len(str(band.ranks)) // (band.last - band.first + 1) for band in picture.bands)
+    ranks = (len(str(band.ranks)) // len(band.cells) for band in picture.bands)
     least = min(max(ranks, default=0), _MOST_RANKS) + len("[] ")
     most, cell = picture.across, max(_CELL, least)
     if cell * min(most, 8) > room:
@@ -69,10 +69,10 @@ def _part(part: Strip, margin: int, cell: int) -> Iterator[Text]:
     for lane in part.lanes:
         line, end = Text(_name(lane[0].component.name, margin)), part.cells[0]
         for band in lane:
-            line.append(" " * (cell * (band.first - end)))
-            line.append(_box(band, cell * (band.last - band.first + 1) - 1), f"black on {fill(band.component.index)}")
+            line.append(" " * (cell * (band.cells.start - end)))
+            line.append(_box(band, cell * len(band.cells) - 1), f"black on {fill(band.component.index)}")
             line.append(" ")
-            end = band.last + 1
+            end = band.cells.stop
         line.rstrip()
         yield line
     if part.idle:
