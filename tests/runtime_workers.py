@@ -230,12 +230,13 @@ def stuck(folder: Path, rank: int) -> int:
 def has_ended(pid: int) -> bool:
     """Whether the process has ended, now or within some seconds."""
     deadline = time.monotonic() + 30
-    while (command := _command(pid)) and time.monotonic() < deadline:
+    while (text := command(pid)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not command
+    return not text
 
 
-def _command(pid: int) -> bytes:
+def command(pid: int) -> bytes:
+    """Return the command line of a process, empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -29,7 +29,7 @@ from rankplan import (
 )
 from rankplan.runtime import RankReport, launch, timeouts, verify
 from ray.util.placement_group import placement_group_table
-from runtime_workers import Stuck, has_ended, stuck
+from runtime_workers import Stuck, command, has_ended, stuck
 
 STRATEGY = FlexiblePlacementStrategy([[0], [1]])
 
@@ -180,8 +180,8 @@ def test_a_cluster_that_is_closed_right_after_the_last_tick_of_a_launch(
             launching.result(20)
         assert ray.is_initialized()
         assert cluster._raylets is not None
-        processes = {process.pid for process in cluster._raylets.processes()}
-        assert not any(b"ray::Host" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes)
+        commands = {process.pid: command(process.pid) for process in cluster._raylets.processes()}
+        assert all(has_ended(pid) for pid, text in commands.items() if b"ray::Host" in text)
         assert all(entry["state"] == "REMOVED" for entry in placement_group_table().values())
 
 

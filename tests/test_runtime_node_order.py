@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import ray
-from rankplan import Cluster, ClusterError, Inventory
+from rankplan import Cluster, ClusterError, Inventory, NodeSpec, RankSet
 from rankplan.runtime import ray_internals, simulate, timeouts
 from rankplan.runtime.node_order import FoundNode, MissingRanks, in_order
 
@@ -21,12 +21,13 @@ def node(
     ip: str, hostname: str = "host", variable: str | None = None, label: str | None = None, fault: str | None = None
 ) -> FoundNode:
     error = None if fault is None else ClusterError(fault)
-    return FoundNode(f"{ip}-{hostname}", ip, hostname, variable, label, fault=error)
+    spec = NodeSpec(ranks=RankSet(), ip=ip, hostname=hostname)
+    return FoundNode(f"{ip}-{hostname}", spec, variable, label, fault=error)
 
 
 def ordered(nodes: list[FoundNode], num_nodes: int | None = None) -> tuple[list[str], str]:
     found, source = in_order(nodes, num_nodes)
-    return [node.ip for node in found], source
+    return [str(node.spec.ip) for node in found], source
 
 
 def test_rank_variables_come_first() -> None:
@@ -48,7 +49,7 @@ def test_addresses_are_compared_as_numbers() -> None:
 def test_hostnames_are_in_natural_order() -> None:
     names = ["a2-rack1", "a10-rack1", "a10-rack2", "a10-rack11", "b"]
     nodes, _ = in_order([node("10.0.0.1", name) for name in reversed(names)], None)
-    assert [item.hostname for item in nodes] == names
+    assert [item.spec.hostname for item in nodes] == names
 
 
 def test_addresses_that_are_names_come_last() -> None:

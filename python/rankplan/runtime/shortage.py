@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -30,21 +29,22 @@ def shortage(needs: Mapping[str, tuple[int, Mapping[str, float]]], refused: int,
         if node_id not in total or node_id not in available:
             rows.append((str(rank), "all", "", "", "", "the node has left the cluster"))
             continue
-        free = {name: available.get(node_id, {}).get(name, 0.0) for name in needed}
-        if rank == refused:
-            # Ray counts a group that it failed to place as taken until something else changes on the node
-            tried = {name: amount + needed[name] for name, amount in free.items()}
-            earlier = before.get(node_id, {})
-            free |= {name: amount for name, amount in tried.items() if math.isclose(amount, earlier.get(name, 0.0))}
-        short = [name for name in needed if needed[name] > free[name]]
-        for name in short or (list(needed)[:1] if rank == refused else ()):
-            there = total[node_id].get(name, 0.0)
+        found: list[tuple[float, float, tuple[str, ...]]] = []
+        for name, amount in needed.items():
+            there, free = total[node_id].get(name, 0.0), available[node_id].get(name, 0.0)
             held = {who: amounts[name] for who, amounts in holders.get(node_id, {}).items() if name in amounts}
-            held["others"] = round(there - free[name] - sum(held.values()), 4)
+            if rank == refused:
+                # Ray counts a group that it failed to place as taken until something else changes on the node
+                free = max(free, min(before.get(node_id, {}).get(name, 0.0), there - sum(held.values())))
+            held["others"] = round(there - free - sum(held.values()), 4)
             most = sorted((item for item in held.items() if item[1] > 0), key=lambda item: -item[1])
-            who = ", ".join(f"{amount:g} by {name}" for name, amount in most)
-            who += "" if short else " (what is available is not whole)"
-            rows.append((str(rank), name, *(f"{amount:g}" for amount in (needed[name], free[name], there)), who))
+            who = ", ".join(f"{count:g} by {name}" for name, count in most)
+            found.append((amount, free, (str(rank), name, f"{amount:g}", f"{free:g}", f"{there:g}", who)))
+        short = [row for amount, free, row in found if amount > free]
+        if rank == refused and not short:
+            *row, who = found[0][2]
+            short = [(*row, f"{who} (only parts are available, or the node is down)".strip())]
+        rows += short
     return _table(rows)
 
 
