@@ -118,7 +118,7 @@ def test_nodes_of_a_kind_are_equal_and_run_the_same_processes(case: Case) -> Non
     patterns = []
     for kind in plan.node_kinds:
         specs = [plan.inventory.node(node) for node in kind.nodes]
-        found = [(spec.accelerators, spec.accelerator_type, runs[spec.rank]) for spec in specs]
+        found = [(spec.accelerators, spec.accelerator_type, spec.accelerator_model, runs[spec.rank]) for spec in specs]
         assert all(pattern == found[0] for pattern in found)
         patterns.append((*found[0], kind.hardware))
         on_all = [row.rank for rows in plan.values() for row in rows if row.cluster_node_rank in kind.nodes]

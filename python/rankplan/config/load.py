@@ -258,18 +258,14 @@ class Document:
         """Return the fault with the place of ``path``, or of the longest part of ``path`` that exists."""
         node, key = self.root, None
         for part in path:
-            child: tuple[yaml.Node | None, yaml.Node] | None = None
-            if isinstance(node, yaml.MappingNode):
-                child = self._items(node, ()).get(str(part))
+            if isinstance(node, yaml.MappingNode) and str(part) in (items := self._items(node, ())):
+                key, node = items[str(part)]
             elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-                child = (None, node.value[part])
-            if child is None:
-                break
-            key, node = child
-        else:
-            at_key = fault.code in _AT_KEY or not (isinstance(node, yaml.ScalarNode) and node.value)
-            return self._point(fault, key if key is not None and at_key else node)
-        return self._point(fault, key or node)
+                key, node = None, node.value[part]
+            else:
+                return self._point(fault, key or node)
+        at_key = fault.code in _AT_KEY or not (isinstance(node, yaml.ScalarNode) and node.value)
+        return self._point(fault, key if key is not None and at_key else node)
 
     def _point(self, fault: Diagnostic, node: yaml.Node | None) -> Diagnostic:
         fault = replace(fault, file=self.file)

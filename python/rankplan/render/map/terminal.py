@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -64,8 +64,7 @@ def _legend(legend: tuple[Component, ...], width: int) -> Iterator[Text]:
 
 
 def _part(part: Strip, margin: int, cell: int) -> Iterator[Text]:
-    header = "".join(str(index).center(cell - 1) + " " for index in part.cells)
-    yield Text(f"{_name(part.resource, margin)}{header}".rstrip(), "dim")
+    yield _row(part.resource, map(str, part.cells), margin, cell)
     for lane in part.lanes:
         line, end = Text(_name(lane[0].component.name, margin)), part.cells[0]
         for band in lane:
@@ -76,8 +75,11 @@ def _part(part: Strip, margin: int, cell: int) -> Iterator[Text]:
         line.rstrip()
         yield line
     if part.idle:
-        marks = ("-" if index in part.idle else "" for index in part.cells)
-        yield Text((_name("idle", margin) + "".join(mark.center(cell - 1) + " " for mark in marks)).rstrip(), "dim")
+        yield _row("idle", ("-" if index in part.idle else "" for index in part.cells), margin, cell)
+
+
+def _row(name: str, texts: Iterable[str], margin: int, cell: int) -> Text:
+    return Text((_name(name, margin) + "".join(text.center(cell - 1) + " " for text in texts)).rstrip(), "dim")
 
 
 def _by_node(strip: Strip, margin: int, width: int) -> Iterator[Text]:
