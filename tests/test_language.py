@@ -321,7 +321,7 @@ WORDS = [
     ("\u0663", "syntax: expected resource ranks, found `\u0663`", "write ranks with the ASCII digits 0-9"),
     (
         "\ud800",
-        "syntax: the text holds a lone surrogate, which is no character",
+        "syntax: the text contains a lone surrogate, which is not a character",
         "write ranks with the ASCII digits 0-9",
     ),
     ("007", "syntax: `007` has a leading zero", "write 7"),
@@ -353,7 +353,7 @@ WORDS = [
     ("0:0,1:0", "process-gap: process rank 0 is named twice: the next process rank is 1", "write 1 here"),
     (
         "0-1:0-1,2-3:1-2",
-        "process-gap: process ranks 1-2 repeat earlier process ranks: the next process rank is 2",
+        "process-gap: process ranks 1-2 overlap earlier ones: the next process rank is 2",
         "write 2-3 here",
     ),
     (
