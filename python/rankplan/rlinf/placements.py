@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import lcm
 from typing import Any
 
 from rankplan._core import CLUSTER, Packed, RankSet
@@ -226,7 +227,8 @@ class ModelParallelComponentPlacement(RolePlacement):
                     f"auto_scheduler needs data size {size} for `actor` on {count} accelerators, but "
                     f"rollout_batch_size {batch} in {minibatches} minibatches allows {allowed}"
                 )
-                help = f"use a rollout_batch_size that is a multiple of {size * minibatches}, or other accelerators"
+                both = lcm(actor // replica, total // replica) * minibatches
+                help = f"use a rollout_batch_size that is a multiple of {both}, or other accelerators"
                 reading.add_in_config(_BATCH[0], Diagnostic("auto-dp", message, help))
                 return False
         return True
