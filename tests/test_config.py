@@ -779,6 +779,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {fault.split(":")[0] for _, faults, _ in test_assignment.WORDS for fault in faults}
     raised |= {code for _, code in test_assignment.REFUSED_BY_HAND}
     raised |= {"unknown-component", "invalid-plan", "plan-mismatch", "share-overflow"}  # above; tests of the plan
+    raised |= {"mode-unclear", "auto-order", "auto-dp"}  # tests/rlinf_rejected.yaml
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)
 

@@ -34,6 +34,7 @@ ROOMS = [
     "plan_file",
     "plan",
     "placement",
+    "rlinf",
     "dialects",
     "testing",
     "render",

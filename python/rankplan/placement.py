@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol, Self
 
 from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placement, Placements, RankMap
-from rankplan.component import Component, Rule
+from rankplan.component import Component, Parallel, Rule
 from rankplan.config.faults import KeyPath
 from rankplan.config.models import ComponentEntry, component_names
 from rankplan.config.section import Config, Reading, read_config
@@ -90,7 +90,10 @@ class PlacementStrategy:
             return replace(placed, name=name, rows=placed.rows.isolated(isolate_accelerator))
         if not self._by_node:
             inventory.pool(self._labels).require_hardware()
-        return Component.place(name, inventory, self._labels, self._rule, isolate_accelerator, self._by_node)
+        parallel = Parallel() if placed is None else placed.parallel
+        return Component.place(
+            name, inventory, self._labels, self._rule, isolate_accelerator, self._by_node, parallel=parallel
+        )
 
     def inventory_on(self, cluster: Inventory | HasInventory) -> Inventory:
         """Return the inventory of a cluster, with the node groups of the strategy's config, if it comes from one.
@@ -183,6 +186,8 @@ class NodePlacementStrategy(PlacementStrategy):
             for index in range(len(processes))
         ]
 
+    _node_ranks = node_ranks  # the name that RLinf's scripts read
+
 
 class PackedPlacementStrategy(PlacementStrategy):
     """Resources ``start_hardware_rank`` to ``end_hardware_rank``, ``num_hardware_per_process`` per process.
@@ -234,6 +239,20 @@ class PackedPlacementStrategy(PlacementStrategy):
         """The distance between two resources of a process."""
         return self._rule.stride
 
+    # The names that RLinf's scripts read.
+    _start_hw_rank, _end_hw_rank = start_hardware_rank, end_hardware_rank
+    _num_hardware_per_process, _stride = num_hardware_per_process, stride
+
+
+def strategy_of(component: Component) -> PlacementStrategy:
+    """Return the strategy that places a component, with its node groups."""
+    kind: type[PlacementStrategy] = FlexiblePlacementStrategy
+    if isinstance(component.rule, Packed):
+        kind = PackedPlacementStrategy
+    elif component.inventory.pool(component.node_groups).by_node:
+        kind = NodePlacementStrategy
+    return _restored(kind, component.rule, component.node_groups, component)
+
 
 class ComponentPlacement:
     """The checked placement of every component of a config.
@@ -261,7 +280,16 @@ class ComponentPlacement:
                 _check_text(key, entry, reading)
             else:
                 self._place(key, entry, reading)
+        self._arrange(reading)
         reading.finish()
+
+    @property
+    def _mode(self) -> str | None:
+        """RLinf's name of the placement mode, for subclasses."""
+        return None
+
+    def _arrange(self, reading: Reading) -> None:
+        """Change the components that the section alone gives. For subclasses; a component with faults is missing."""
 
     def _place(self, key: str, entry: ComponentEntry, reading: Reading) -> None:
         path = ("component_placement", key)
@@ -278,9 +306,7 @@ class ComponentPlacement:
             return
         names = component_names(key)
         component = Component(names[0], self._inventory, entry.node_group, rule, rows)
-        kind = NodePlacementStrategy if pool.by_node else FlexiblePlacementStrategy
-        strategy = _restored(kind, rule, entry.node_group, component)
-        self._placements |= dict.fromkeys(names, strategy)
+        self._placements |= dict.fromkeys(names, strategy_of(component))
 
     @property
     def components(self) -> list[str]:
@@ -320,7 +346,7 @@ class ComponentPlacement:
     def plan(self, isolate_accelerator: bool = True) -> Plan:
         """Return the plan of all components; see `PlacementStrategy.get_placement` for the argument."""
         placed = (one.component(name, self._inventory, isolate_accelerator) for name, one in self._placements.items())
-        return Plan(self._inventory, placed)
+        return Plan(self._inventory, placed, self._mode)
 
     def __repr__(self) -> str:
         return f"<ComponentPlacement of {self.plan()!r}>"

@@ -86,8 +86,9 @@ class Plan(Mapping[str, Component]):
     Raises ``ValueError`` for components over different inventories, or two with one name.
     """
 
-    def __init__(self, inventory: Inventory, components: Iterable[Component]) -> None:
+    def __init__(self, inventory: Inventory, components: Iterable[Component], mode: str | None = None) -> None:
         self._inventory = inventory
+        self._mode = mode
         self._components: dict[str, Component] = {}
         for component in components:
             if component.inventory is not inventory and component.inventory != inventory:
@@ -100,6 +101,11 @@ class Plan(Mapping[str, Component]):
     def inventory(self) -> Inventory:
         """The nodes of the plan and its node groups."""
         return self._inventory
+
+    @property
+    def mode(self) -> str | None:
+        """Name of RLinf's placement mode (``COLLOCATED``, ...), if the plan comes from a config that has one."""
+        return self._mode
 
     @property
     def components(self) -> list[str]:
@@ -130,7 +136,8 @@ class Plan(Mapping[str, Component]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Plan):
             return NotImplemented
-        return self._inventory == other._inventory and self._components == other._components
+        same = self.mode == other.mode and self._inventory == other._inventory
+        return same and self._components == other._components
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -155,7 +162,7 @@ class Plan(Mapping[str, Component]):
                 faults += (replace(one, path=component.name) for one in error.diagnostics)
         if faults:
             raise refusal(faults)
-        return Plan(inventory, components)
+        return Plan(inventory, components, self.mode)
 
     def fitted(self, cluster: Inventory) -> Plan:
         """Return the plan in the same places of a cluster that it fits, with that cluster's accelerator ids.
@@ -164,15 +171,16 @@ class Plan(Mapping[str, Component]):
         plan states. Raises `PlacementError` (``plan-mismatch``) node by node otherwise.
         """
         components = fitted(list(self.values()), cluster)
-        return Plan(components[0].inventory if components else cluster, components)
+        return Plan(components[0].inventory if components else cluster, components, self.mode)
 
     def with_visibility(self, visibility: Visibility) -> Plan:
         """Return the plan with another visibility of every component."""
-        return Plan(self._inventory, [component.with_visibility(visibility) for component in self.values()])
+        components = [component.with_visibility(visibility) for component in self.values()]
+        return Plan(self._inventory, components, self.mode)
 
     def only(self, *names: str) -> Plan:
         """Return the plan of these components. Raises ``KeyError`` for an unknown one."""
-        return Plan(self._inventory, [self[name] for name in names])
+        return Plan(self._inventory, [self[name] for name in names], self.mode)
 
     def idle(self) -> dict[int, RankSet]:
         """Return the accelerators that no component uses: local indices by node rank."""
@@ -270,7 +278,7 @@ class Plan(Mapping[str, Component]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
-        plan_file.save(Path(path), self._inventory, self.values())
+        plan_file.save(Path(path), self._inventory, self.values(), self.mode)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
@@ -282,7 +290,7 @@ class Plan(Mapping[str, Component]):
         return cls(*plan_file.load(os.fspath(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._inventory, list(self.values()))
+        return type(self), (self._inventory, list(self.values()), self.mode)
 
 
 def _place(row: Placement) -> tuple[Any, ...]:

@@ -99,7 +99,7 @@ class _Component(Model):
 _MODELS: dict[str, type[BaseModel]] = {"": _Component, "rule": _Rule, "parallel": _Parallel}
 
 
-def save(path: Path, inventory: Inventory, components: Iterable[Component]) -> None:
+def save(path: Path, inventory: Inventory, components: Iterable[Component], mode: str | None = None) -> None:
     """Write a plan atomically. Equal plans give equal bytes. Raises ``OSError``."""
     section = inventory.section
     plain = {one.name: _Component.of(one).model_dump(mode="json", exclude_defaults=True) for one in components}
@@ -107,6 +107,7 @@ def save(path: Path, inventory: Inventory, components: Iterable[Component]) -> N
         "rankplan": str(VERSION),
         "inventory": json.dumps(inventory.to_dict()),
         "cluster": json.dumps(section.model_dump(mode="json") if section else None),
+        **({} if mode is None else {"mode": json.dumps(mode)}),
         "components": "{\n"
         + ",\n".join(f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in plain.items())
         + "\n}",
@@ -114,8 +115,8 @@ def save(path: Path, inventory: Inventory, components: Iterable[Component]) -> N
     write_whole(path, "{\n" + ",\n".join(f'"{key}": {text}' for key, text in parts.items()) + "\n}\n")
 
 
-def load(file: str) -> tuple[Inventory, list[Component]]:
-    """Read a plan: its inventory with node groups, and its components.
+def load(file: str) -> tuple[Inventory, list[Component], str | None]:
+    """Read a plan: its inventory with node groups, its components, and its mode.
 
     Raises `PlacementError` (``invalid-plan``) with each wrong key and its reason, ``OSError`` for an unreadable file.
     """
@@ -132,7 +133,7 @@ def load(file: str) -> tuple[Inventory, list[Component]]:
     raise PlacementError(faults)
 
 
-def _read(content: Any) -> tuple[Inventory, list[Component]]:
+def _read(content: Any) -> tuple[Inventory, list[Component], str | None]:
     reader = Reader(content)
 
     def fault(path: KeyPath, message: str) -> None:
@@ -148,6 +149,9 @@ def _read(content: Any) -> tuple[Inventory, list[Component]]:
             fault((), f"the file is not a plan: `{key}` is missing")
         elif not isinstance(content[key], dict) and not (key == "cluster" and content[key] is None):
             fault((key,), f"`{key}` is {shown(content[key])}; it must be a mapping")
+    mode = content.get("mode")
+    if mode is not None and not (isinstance(mode, str) and mode.isprintable()):
+        fault(("mode",), f"`mode` is {shown(mode)}; it must be text")
     reader.finish()
     inventory = _inventory(content)
     components = []
@@ -166,7 +170,7 @@ def _read(content: Any) -> tuple[Inventory, list[Component]]:
         except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
             fault(path, f"the columns of `{name}` are damaged: {error}")
     reader.finish()
-    return inventory, components
+    return inventory, components, mode
 
 
 def _inventory(content: Mapping[str, Any]) -> Inventory:

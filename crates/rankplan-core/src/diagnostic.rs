@@ -56,6 +56,10 @@ codes! {
     DuplicateHardware = "duplicate-hardware", "the same hardware is configured twice";
     TooFewNodes = "too-few-nodes", "the config needs more nodes than the inventory has";
     InvalidInventory = "invalid-inventory", "an inventory contradicts itself";
+    // RLinf's placement modes.
+    ModeUnclear = "mode-unclear", "a placement fits none of RLinf's modes";
+    AutoOrder = "auto-order", "the roles are not in the order that `auto_scheduler` needs";
+    AutoDp = "auto-dp", "a data size that `auto_scheduler` needs does not divide a minibatch";
     // The plan.
     InvalidPlan = "invalid-plan", "a saved plan cannot be read";
     ShareOverflow = "share-overflow", "the shares of an accelerator add up to more than one";

@@ -56,7 +56,8 @@ def _check(file: str, choice: InventoryChoice, dialect_name: str | None) -> None
         counted(sum(len(rows) for rows in plan.values()), "process", "processes"),
         counted(plan.inventory.num_nodes, "node"),
     )
-    click.echo(f"{file}: fine, {counts[0]}, {counts[1]} on {counts[2]}")
+    mode = "" if plan.mode is None else f", mode {plan.mode}"
+    click.echo(f"{file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}")
     if not assumed:
         for warning in warnings(plan, inventory, file):
             click.echo(warning.render(colored(stdout)))

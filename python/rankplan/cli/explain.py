@@ -17,9 +17,9 @@ from rich.table import Table
 from rankplan.cli.check import warnings
 from rankplan.cli.common import colored, faults_end_it, print_table, stdout
 from rankplan.config.load import load_config
+from rankplan.dialects import rlinf
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
-from rankplan.placement import ComponentPlacement
 from rankplan.plan import Plan
 from rankplan.words import did_you_mean
 
@@ -60,7 +60,7 @@ class Example:
             Inventory.from_yaml(path)
         else:
             inventory = Inventory.of_size(self.nodes)
-            placement = ComponentPlacement(path, inventory)
+            placement = rlinf.placement(path, inventory)
             if self.ask is not None:
                 placement.get_strategy(self.ask)
             yield from warnings(placement.plan(), inventory, self.file)

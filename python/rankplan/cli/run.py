@@ -116,6 +116,8 @@ def run(
                 planned = dialect.plan(reading, cluster.inventory, isolate)
                 reports = _run(cluster, planned, spec, method, timeout, report)
         print_table(_table(reports))
+        if planned.mode is not None:
+            click.echo(f"mode: {planned.mode}")
 
 
 def _run(

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from rankplan.config.faults import KeyPath
+from rankplan.config.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.load import Section
 from rankplan.errors import Diagnostic, PlacementError, refusal
-from rankplan.words import path_text, shown
+from rankplan.words import as_int, path_text, shown
 
 
 class Reader:
     """A config and the faults found in it so far.
 
     ``prefix`` is the path of ``content`` in its config. The mapping of a file knows its own path and its document.
+    ``config`` is the config that ``content`` is a section of, or ``None`` if the content is all that is known.
     """
 
-    def __init__(self, content: Any, prefix: KeyPath = ()) -> None:
+    def __init__(self, content: Any, prefix: KeyPath = (), config: Any = None) -> None:
         self.content = content
+        self.config = config
         self.faults: list[Diagnostic] = []
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
+        self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
+        self._whole_file = config is None or isinstance(config, Section)
         self._positions: list[tuple[int, ...]] = []
         self._keys: dict[KeyPath, dict[Any, int]] = {}
 
@@ -40,12 +45,51 @@ class Reader:
 
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the content."""
-        whole = self._prefix + path
+        self._add(self._prefix + path, diagnostic)
+
+    def add_in_config(self, path: KeyPath, diagnostic: Diagnostic) -> None:
+        """Record a fault at a path within the config."""
+        self._add(self._outer + path, diagnostic)
+
+    def _add(self, whole: KeyPath, diagnostic: Diagnostic) -> None:
         diagnostic = replace(diagnostic, path=path_text(whole))
-        if self._document is not None:
+        if self._document is not None and (self._whole_file or whole[: len(self._prefix)] == self._prefix):
             diagnostic = self._document.locate(whole, diagnostic)
-        self._positions.append(self._position(path, diagnostic))
+        self._positions.append(self._position(whole[len(self._outer) :], diagnostic))
         self.faults.append(diagnostic)
+
+    def value(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Any:
+        """Return a value of a mapping at ``path`` in the config, ``None`` if it is missing.
+
+        One that its config library cannot resolve is a fault.
+        """
+        try:
+            keys = mapping.keys()  # `in` is false for an OmegaConf key whose value is ???
+            return mapping[key] if key in keys else None
+        except Exception as error:
+            self.add_in_config((*path, str(key)), unreadable(key, error))
+            return None
+
+    def mapping(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Mapping[Any, Any]:
+        """Return a mapping in a mapping, empty if it is missing; a value of another type is a fault."""
+        value = self.value(mapping, key, path)
+        if value is None or isinstance(value, Mapping):
+            return value or {}
+        help = RESOLVE if unresolved(value) else "write keys and values"
+        self.add_in_config((*path, str(key)), not_a_mapping(f"`{key}`", value, help))
+        return {}
+
+    def number(self, value: Any, path: KeyPath, least: int) -> int | None:
+        """Return the value at ``path`` in the config. One that is not an int of at least ``least`` is a fault."""
+        number = as_int(value)
+        if number is None or number < least:
+            message = f"`{path[-1]}` is {shown(value)}; it must be a whole number of {least} or more"
+            help = RESOLVE if unresolved(value) else f"write a number such as {max(least, 1)}"
+            if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):
+                help = "remove the quotes"
+            self.add_in_config(path, Diagnostic("invalid-value", message, help))
+            return None
+        return number
 
     def add_all(self, path: KeyPath, error: PlacementError) -> None:
         """Record every fault of an error at a path."""
@@ -65,7 +109,7 @@ class Reader:
     def _position(self, path: KeyPath, diagnostic: Diagnostic) -> tuple[int, ...]:
         if self._document is not None:
             return diagnostic.line or 0, diagnostic.column or 0
-        here, position = self.content, []
+        here, position = self.content if self.config is None else self.config, []
         for depth, part in enumerate(path):
             if isinstance(here, Mapping):
                 keys = self._keys.get(path[:depth])

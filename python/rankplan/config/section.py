@@ -59,8 +59,14 @@ class Reading(Reader):
     ``keys`` are all keys of ``component_placement``, valid or not, and whether their value is the placement itself.
     """
 
-    def __init__(self, content: Any, prefix: KeyPath = ("cluster",), section: ClusterSection | None = None) -> None:
-        super().__init__(content, prefix)
+    def __init__(
+        self,
+        content: Any,
+        prefix: KeyPath = ("cluster",),
+        section: ClusterSection | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(content, prefix, config)
         self.section = section or ClusterSection.model_construct(num_nodes=1)
         self.num_nodes_known = self.groups_known = True
         self.keys: dict[str, bool] = dict.fromkeys(self.section.component_placement, False)
@@ -250,7 +256,7 @@ def read_config(config: Config | Reading) -> Reading:
     elif not isinstance(section, Mapping):
         outer.add(("cluster",), not_a_mapping("`cluster`", section))
     outer.finish()
-    return read_section(section)
+    return _read(section, config)
 
 
 def _no_section(config: Mapping[str, Any]) -> str:
@@ -278,7 +284,11 @@ def read_section(section: Any) -> Reading:
         return section
     if isinstance(section, ClusterSection):
         return Reading({}, section=section)
-    reading = Reading(section)
+    return _read(section)
+
+
+def _read(section: Any, config: Mapping[str, Any] | None = None) -> Reading:
+    reading = Reading(section, config=config)
     if not isinstance(section, Mapping):
         reading.add((), not_a_mapping("`cluster`", section))
         raise reading.refusal()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
 from rankplan.component import Component
-from rankplan.config.faults import RESOLVE, KeyPath, unresolved
+from rankplan.config.faults import KeyPath
 from rankplan.config.load import load_config
-from rankplan.config.reader import Reader, not_a_mapping, unreadable
+from rankplan.config.reader import Reader, not_a_mapping
 from rankplan.config.section import Config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
-from rankplan.words import as_int, nearest, shown
+from rankplan.words import nearest
 
 ASSUMED = 8
 """Accelerators per node if neither the config nor an inventory says how many."""
@@ -32,36 +30,6 @@ class KeyReader(Reader):
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the config", content, "write keys and values")])
         super().__init__(content)
-
-    def value(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Any:
-        """Return a value, ``None`` if it is missing; one that its config library cannot resolve is a fault."""
-        try:
-            keys = mapping.keys()  # `in` is false for an OmegaConf key whose value is ???
-            return mapping[key] if key in keys else None
-        except Exception as error:
-            self.add((*path, str(key)), unreadable(key, error))
-            return None
-
-    def mapping(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Mapping[Any, Any]:
-        """Return a mapping, empty if it is missing; a value of another type is a fault."""
-        value = self.value(mapping, key, path)
-        if value is None or isinstance(value, Mapping):
-            return value or {}
-        help = RESOLVE if unresolved(value) else "write keys and values"
-        self.add((*path, str(key)), not_a_mapping(f"`{key}`", value, help))
-        return {}
-
-    def number(self, value: Any, path: KeyPath, least: int) -> int | None:
-        """Record a fault and return ``None`` unless the value is an int of at least ``least``."""
-        number = as_int(value)
-        if number is None or number < least:
-            message = f"`{path[-1]}` is {shown(value)}; it must be a whole number of {least} or more"
-            help = RESOLVE if unresolved(value) else f"write a number such as {max(least, 1)}"
-            if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):
-                help = "remove the quotes"
-            self.add(path, Diagnostic("invalid-value", message, help))
-            return None
-        return number
 
     def reject_misspelt(self, key: str, known: Collection[str], path: KeyPath) -> bool:
         """Record a fault if a key looks like a typo of one of these, and return whether it does."""

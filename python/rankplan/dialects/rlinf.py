@@ -12,6 +12,7 @@ from rankplan.dialects.reading import ASSUMED, resource_lists
 from rankplan.inventory import Inventory
 from rankplan.placement import ComponentPlacement
 from rankplan.plan import Plan
+from rankplan.rlinf.choice import placement_class
 
 read = read_config
 
@@ -21,9 +22,18 @@ def recognised(config: Mapping[Any, Any]) -> bool:
     return "cluster" in config
 
 
+def placement(config: Config | Reading, inventory: Inventory) -> ComponentPlacement:
+    """Return the placement of a config, of the class that RLinf's entry script for it uses.
+
+    Raises `PlacementError` with every fault.
+    """
+    reading = read(config)
+    return placement_class(reading)(reading, inventory)
+
+
 def plan(config: Config | Reading, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a config on an inventory. Raises `PlacementError` with every fault."""
-    return ComponentPlacement(config, inventory).plan(isolate_accelerator)
+    return placement(config, inventory).plan(isolate_accelerator)
 
 
 def assumed_inventory(config: Config | Reading) -> Inventory:

@@ -164,7 +164,9 @@ def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
 
 def sharing_lines(plan: Plan) -> list[str]:
     """Return lines on which components share accelerators, with how many processes, and on idle ones."""
-    lines = [plan.sharing().kind] if sum(bool(component.rows.accelerators()) for component in plan.values()) > 1 else []
+    lines = [] if plan.mode is None else [f"mode: {plan.mode}"]
+    if sum(bool(component.rows.accelerators()) for component in plan.values()) > 1:
+        lines.append(plan.sharing().kind)
     crowds = plan.oversubscribed()
     for crowd in crowds[:MOST_CROWDS]:
         names, counts = zip(*crowd.processes.items(), strict=True)
