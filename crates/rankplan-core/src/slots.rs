@@ -3,7 +3,7 @@
 //! A process with accelerators of its own has a slot per accelerator. A process without accelerators, or with one that another
 //! process of the component uses too, is one slot. Slots are numbered in process order and stored folded, as runs are.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -129,14 +129,25 @@ impl Slots {
 
     /// The numbers of slots that processes with several have, ascending.
     pub fn per_process(&self) -> Vec<u32> {
-        let counts = |pattern: &Pattern| {
-            let starts = std::iter::once(0).chain(pattern.ends.iter().copied());
-            pattern.ends.iter().zip(starts).map(|(end, start)| end - start).collect::<Vec<_>>()
-        };
-        let mut found: Vec<_> = self.patterns.iter().flat_map(counts).filter(|&count| count > 1).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        let mut found = BTreeSet::new();
+        let mut open = (0, 0);
+        for stretch in &self.stretches {
+            let ends = &self.patterns[stretch.pattern].ends;
+            let starts = std::iter::once(0).chain(ends.iter().copied());
+            let counts: Vec<_> = ends.iter().zip(starts).map(|(end, start)| end - start).collect();
+            let total = stretch.nodes * counts.len() as u32;
+            // Only the first and the last process can have slots in other stretches.
+            let middle = (1..total.saturating_sub(1)).take(counts.len());
+            for process in std::iter::once(0).chain(middle).chain((total > 1).then(|| total - 1)) {
+                let (rank, count) = (stretch.first_rank + process, counts[process as usize % counts.len()]);
+                if rank != open.0 {
+                    found.insert(std::mem::replace(&mut open, (rank, 0)).1);
+                }
+                open.1 += count;
+            }
+        }
+        found.insert(open.1);
+        found.into_iter().filter(|&count| count > 1).collect()
     }
 
     /// The slots of a process.
@@ -145,7 +156,7 @@ impl Slots {
     }
 
     /// The first slot of a process or, past the last process, the number of slots.
-    fn start_of(&self, rank: u32) -> u32 {
+    pub fn start_of(&self, rank: u32) -> u32 {
         let holds = |stretch: &Stretch| {
             let processes = self.patterns[stretch.pattern].ends.len() as u32;
             stretch.first_rank + stretch.nodes * processes <= rank

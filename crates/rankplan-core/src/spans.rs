@@ -13,7 +13,7 @@ use crate::rank_set::RankSet;
 use crate::slots::Slots;
 
 /// How many groups of one kind stay within a node and how many cross.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Spans {
     /// Groups on one node.
     pub within: u32,
