@@ -634,6 +634,9 @@ def test_warnings(placement: str, sizes: dict[str, Any], nodes: str, message: st
     assert len(found) == 1
 
 
+CODES = {message.split(":")[0] for *_, message, _ in [*REFUSED, *WARNED]} - {"invalid-value", "unknown-key"}
+
+
 SENDERLESS = [
     # sender (slots, tp), receiver (slots, tp), help
     ((8, 2), (8, 4), "use rollout tensor size 1 or 2, or actor tensor size 4"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.errors import Diagnostic, Label, PlacementError
-from rankplan.words import as_int, counted, shown
+from rankplan.words import as_int, shown
 
 ORDER = "tp-cp-ep-dp-pp"
 """Megatron's order of slots, fastest first."""
@@ -117,13 +117,3 @@ def _sizes(text: str) -> tuple[dict[str, int], list[Diagnostic]]:
 
 NO_SIZES = Parallel()
 """No group but the data group of all slots."""
-
-
-def product_text(sizes: dict[str, int]) -> str:
-    """Return sizes as messages show them: ``tp 4 x dp 8``."""
-    return " x ".join(f"{name} {size}" for name, size in sizes.items())
-
-
-def groups_text(count: int, kind: str) -> str:
-    """Return ``1 tp group``, ``32 tp groups``."""
-    return counted(count, f"{kind} group")

@@ -3,6 +3,7 @@
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parallel::{Groups, Kind, Parallel};
 use crate::slots::Slots;
+use crate::words::{either, plural};
 
 /// The groups of a component and the coordinates of its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +160,7 @@ fn not_divisible(parallel: &Parallel, kinds: &[Kind], slots: &Slots) -> Diagnost
         several = format!("{several} = {each}");
     }
     let below = total / each * each;
-    let mut choices = vec![choice("", [Some(below), below.checked_add(each)], slots.noun(2))];
+    let mut choices = vec![choice("", [Some(below), below.checked_add(each)], &slots.noun(2))];
     for &kind in kinds.iter().filter(|&&kind| parallel.size(kind) > 1) {
         let others = product(parallel, &kinds.iter().copied().filter(|&other| other != kind).collect::<Vec<_>>());
         if total.is_multiple_of(others) {
@@ -167,7 +168,8 @@ fn not_divisible(parallel: &Parallel, kinds: &[Kind], slots: &Slots) -> Diagnost
             choices.push(choice(kind.name(), near, ""));
         }
     }
-    let message = format!("{total} {} are not a multiple of {several}", slots.noun(total));
+    let verb = is_or_are(total);
+    let message = format!("{total} {} {verb} not a multiple of {several}", slots.noun(slots.len()));
     Diagnostic::new(Code::ParallelNotDivisible, message).help(help(choices))
 }
 
@@ -178,7 +180,10 @@ fn stated(parallel: &Parallel, model: u64, dp: u32, slots: &Slots) -> Option<Dia
     let several = sizes(parallel, &[Kind::Dp, Kind::Tp, Kind::Cp, Kind::Pp]);
     let several = if several.is_empty() { "dp 1".to_owned() } else { several };
     let derived = total.is_multiple_of(model).then(|| total / model);
-    let choices = vec![choice("dp", [derived, None], ""), choice("", [Some(needed), None], slots.noun(needed))];
+    let choices = vec![
+        choice("dp", [derived, None], ""),
+        choice("", [Some(needed), None], &slots.noun(if needed == 1 { 1 } else { 2 })),
+    ];
     let nouns = slots.noun(2);
     let fault = if needed > total {
         let message = format!("{several} needs {needed} {nouns}, but the component has {total}");
@@ -197,7 +202,7 @@ fn idle_in_process(parallel: &Parallel, model: u64, each: u64, slots: &Slots) ->
     let message = if model < each {
         let idle = each % model;
         let groups = each / model;
-        let noun = if groups == 1 { "group" } else { "groups" };
+        let noun = plural(groups.min(2) as u32, "group");
         format!("a process of {each} devices holds {groups} {noun} of {several}; {idle} {} idle", is_or_are(idle))
     } else {
         let idle = each - model % each;
@@ -231,8 +236,7 @@ fn is_or_are(count: u64) -> &'static str {
 
 /// `tp 3 or 6`, `8 or 16 devices`; empty without a number.
 fn choice(name: &str, numbers: [Option<u64>; 2], noun: &str) -> String {
-    let numbers = numbers.into_iter().flatten().filter(|&number| number > 0).map(|number| number.to_string());
-    let numbers = numbers.collect::<Vec<_>>().join(" or ");
+    let numbers = either(numbers.into_iter().flatten());
     if numbers.is_empty() { numbers } else { format!("{name} {numbers} {noun}").trim().to_owned() }
 }
 

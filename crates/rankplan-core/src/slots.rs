@@ -3,6 +3,7 @@
 //! A process with accelerators of its own has a slot per accelerator. A process without accelerators, or with one that another
 //! process of the component uses too, is one slot. Slots are numbered in process order and stored folded, as runs are.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::rank_set::RankSet;
 use crate::runs::{Pattern as Rows, Run};
 use crate::selection::ResourceKind;
 use crate::table::Table;
+use crate::words::plural;
 
 /// The slots of a component.
 #[derive(Clone, Debug)]
@@ -114,17 +116,19 @@ impl Slots {
         self.processes
     }
 
-    /// What the slots are, as a message names them: devices if each is an accelerator, processes if each is a process.
-    pub fn noun(&self, count: u64) -> &'static str {
+    /// The noun for this many slots: devices if each is an accelerator, processes if each is a process.
+    pub fn noun(&self, count: u32) -> Cow<'static, str> {
         let devices = self.patterns.iter().flat_map(|pattern| &pattern.devices).all(Option::is_some);
-        match (self.len == self.processes, devices, count == 1) {
-            (true, _, true) => "process",
-            (true, _, false) => "processes",
-            (false, true, true) => "device",
-            (false, true, false) => "devices",
-            (false, false, true) => "slot",
-            (false, false, false) => "slots",
-        }
+        plural(
+            count,
+            if self.len == self.processes {
+                "process"
+            } else if devices {
+                "device"
+            } else {
+                "slot"
+            },
+        )
     }
 
     /// The numbers of slots that processes with several have, ascending.

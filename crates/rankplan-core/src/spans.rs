@@ -107,17 +107,14 @@ impl Slots {
     /// Slots of a group as a message names them: `ranks 4-7`, or `devices 0,8,16,24`.
     pub(crate) fn named(&self, groups: Groups, index: u32) -> String {
         let Some(group) = groups.get(index) else { return String::new() };
-        let noun = if self.len() == self.processes() { "rank" } else { self.noun(1) };
-        let plural = if group.count == 1 { "" } else { "s" };
+        let noun = if self.len() == self.processes() { "ranks".into() } else { self.noun(2) };
+        if group.step == 1 {
+            return format!("{noun} {}-{}", group.first, group.last());
+        }
         let shown: RankSet = group.slots().take(MOST_NAMED).collect();
-        let last = if group.count as usize > MOST_NAMED && group.step > 1 {
-            format!(",...,{}", group.last())
-        } else {
-            String::new()
-        };
-        match group.step {
-            1 => format!("{noun}{plural} {}-{}", group.first, group.last()),
-            _ => format!("{noun}{plural} {shown}{last}"),
+        match group.count as usize {
+            ..=MOST_NAMED => format!("{noun} {shown}"),
+            _ => format!("{noun} {shown},...,{}", group.last()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! `Layout`, `Groups`, `Spans` and `WeightMap`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -67,7 +68,7 @@ impl Layout {
     }
 
     /// What the slots are called, for this many of them: devices, processes or slots.
-    fn noun(&self, count: u64) -> &str {
+    fn noun(&self, count: u32) -> Cow<'static, str> {
         self.slots.noun(count)
     }
 

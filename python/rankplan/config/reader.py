@@ -23,6 +23,8 @@ class Reader:
         self.faults: list[Diagnostic] = []
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
+        self.size_paths: dict[str, KeyPath] = {}
+        """The path of the parallel sizes of each component that states some."""
         self._positions: list[tuple[int, ...]] = []
         self._keys: dict[KeyPath, dict[Any, int]] = {}
 
@@ -40,12 +42,15 @@ class Reader:
 
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the content."""
-        whole = self._prefix + path
-        diagnostic = replace(diagnostic, path=path_text(whole))
-        if self._document is not None:
-            diagnostic = self._document.locate(whole, diagnostic)
+        diagnostic = self.located(path, diagnostic)
         self._positions.append(self._position(path, diagnostic))
         self.faults.append(diagnostic)
+
+    def located(self, path: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
+        """Return a diagnostic with a path within the content, and its place in the file."""
+        whole = self._prefix + path
+        diagnostic = replace(diagnostic, path=path_text(whole))
+        return diagnostic if self._document is None else self._document.locate(whole, diagnostic)
 
     def add_all(self, path: KeyPath, error: PlacementError) -> None:
         """Record every fault of an error at a path."""
