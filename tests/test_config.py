@@ -11,6 +11,7 @@ import pytest
 import rankplan
 import test_assignment
 import test_language
+import test_parallel
 from omegaconf import OmegaConf
 from pydantic import ConfigDict, field_validator
 from rankplan import (
@@ -91,7 +92,7 @@ TOKEN = "invalid YAML: while scanning for the next token found character that ca
 TABS = "use spaces to indent; YAML forbids tabs"
 UNINDENTED = "indent these keys under it: num_nodes and component_placement"
 CUT = "quote the placement: inside YAML braces a comma ends the text"
-KEYS = "use one of: node_group, placement"
+KEYS = "use one of: node_group, placement, parallel"
 ONCE = "configure each piece once, or add a field that distinguishes them, e.g. name"
 
 # (file, "line:column code: message" of its one fault, help)
@@ -780,6 +781,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {code for _, code in test_assignment.REFUSED_BY_HAND}
     raised |= {"unknown-component", "invalid-plan", "plan-mismatch", "share-overflow"}  # above; tests of the plan
     raised |= {"mode-unclear", "auto-order", "auto-dp"}  # tests/rlinf_rejected.yaml
+    raised |= {"no-weight-sender", *test_parallel.CODES}
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)
 

@@ -242,7 +242,7 @@ i:
         "8:21 resource-out-of-range: resource rank 16 is out of range: "
         "node group `cluster` has 16 accelerators, ranks 0-15",
         "10:19 invalid-value: `world_size` is 0; it must be a whole number of 1 or more",
-        "11:23 duplicate-resource: process 0 names resource 0 of node 0 twice",
+        "11:23 duplicate-resource: process 0 uses resource 0 of node 0 twice",
         "12:7 empty-placement: the role has no accelerators",
         "13:21 syntax: 'list(range(0,${gpus}))' contains an unresolved interpolation",
         "16:80 invalid-value: `tensor_parallel_size` is 'two'; it must be a whole number of 1 or more",

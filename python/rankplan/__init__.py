@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rankplan._core import Chunks, Packed, RankMap, RankSet, error_codes
-from rankplan.component import Component, Parallel
+from rankplan._core import Chunks, Groups, Packed, RankMap, RankSet, error_codes
+from rankplan.component import Component
 from rankplan.config.hardware import Franka, HardwareConfig, register_hardware
 from rankplan.config.load import load_config
 from rankplan.errors import (
@@ -23,6 +23,7 @@ from rankplan.errors import (
     WorkerError,
 )
 from rankplan.inventory import Inventory, NodeSpec
+from rankplan.parallel import Parallel
 from rankplan.placement import (
     ComponentPlacement,
     FlexiblePlacementStrategy,
@@ -34,6 +35,7 @@ from rankplan.placement import (
     parse_placement,
 )
 from rankplan.plan import Plan
+from rankplan.weights import WeightMap
 
 if TYPE_CHECKING:
     __version__: str
@@ -50,6 +52,7 @@ __all__ = [
     "Diagnostic",
     "FlexiblePlacementStrategy",
     "Franka",
+    "Groups",
     "HardwareConfig",
     "Inventory",
     "Label",
@@ -68,6 +71,7 @@ __all__ = [
     "RankSet",
     "RankplanError",
     "ResourceOutOfRangeError",
+    "WeightMap",
     "WorkerError",
     "error_codes",
     "load_config",
@@ -76,6 +80,7 @@ __all__ = [
 ]
 
 Sequence.register(Placements)
+Sequence.register(Groups)
 Collection.register(RankSet)
 
 

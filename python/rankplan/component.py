@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import Any, Literal, TypeAlias, overload
 
-from rankplan._core import Chunks, Packed, Placement, Placements, RankMap, RankSet
+from rankplan._core import Chunks, Groups, Layout, Packed, Placement, Placements, RankMap, RankSet, Spans
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory, NodeSpec
+from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.words import counted, nodes_text
 
 Rule: TypeAlias = RankMap | Packed | Chunks
@@ -21,15 +22,8 @@ Visibility: TypeAlias = Literal["own", "node"]
 _MOST_MISMATCHES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel:
-    """Sizes of the parallel groups of a component: tensor, context, expert, expert-tensor and pipeline."""
-
-    tp: int = 1
-    cp: int = 1
-    ep: int = 1
-    etp: int = 1
-    pp: int = 1
+Coordinates: TypeAlias = dict[str, int]
+"""The position of a slot in its group of each kind: ``{"tp": 1, "dp": 0, "pp": 2}``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -42,7 +36,10 @@ class Component(Sequence[Placement]):
     nothing. ``engines`` is the number of processes per engine. Components are equal if they are placed alike, whatever
     their names.
 
-    Raises ``ValueError`` for a slice of rows.
+    A component has slots: the accelerators of its processes in process order. A process without accelerators, or with
+    one that another of its processes uses too, is one slot. ``parallel`` divides the slots into groups.
+
+    Raises ``ValueError`` for a slice of rows, `PlacementError` if the parallel sizes do not fit the slots.
     """
 
     name: str
@@ -51,13 +48,16 @@ class Component(Sequence[Placement]):
     rule: Rule
     rows: Placements
     by_node: bool = False
-    parallel: Parallel = Parallel()
+    parallel: Parallel = NO_SIZES
     share: float | None = None
     engines: int = 1
+    _layout: Layout | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if not self.rows.whole:
             raise ValueError(f"component {self.name!r} needs all its rows, not a slice of them")
+        if self.parallel.stated:
+            object.__setattr__(self, "_layout", Layout(self.rows, self.parallel))
 
     @classmethod
     def place(
@@ -94,6 +94,53 @@ class Component(Sequence[Placement]):
         Raises `PlacementError` (``plan-mismatch``), node by node, for a cluster that it does not fit.
         """
         return fitted([self], cluster)[0]
+
+    @property
+    def layout(self) -> Layout:
+        """The slots and their parallel groups."""
+        layout = self._layout or Layout(self.rows, self.parallel)
+        object.__setattr__(self, "_layout", layout)
+        return layout
+
+    @property
+    def slots(self) -> int:
+        """Number of slots."""
+        return self.layout.slots
+
+    def groups(self, kind: str) -> Groups:
+        """Return the groups of a kind, each a range of slots.
+
+        The kinds are ``tp``, ``cp``, ``dp`` and ``pp``; ``etp``, ``ep`` and ``edp`` for experts; ``fsdp`` and
+        ``replica`` for the two parts of ``dp``. Raises ``ValueError`` for any other.
+        """
+        return self.layout.groups(kind)
+
+    def spans(self, kind: str) -> Spans:
+        """Return how many groups of a kind are ``within`` a node and how many are ``crossing`` one."""
+        return self.layout.spans(kind)
+
+    def coordinates(self, rank: int) -> Coordinates | list[Coordinates]:
+        """Return the coordinates of a process; a list, one per slot, if the process has several slots.
+
+        Coordinates have every kind with groups of two or more slots, and ``dp``. Raises ``IndexError``.
+        """
+        rank = rank + len(self) if -len(self) <= rank < 0 else rank
+        coordinates = [self.layout.coordinates(slot) for slot in self.layout.slots_of(rank)]
+        return coordinates[0] if len(coordinates) == 1 else coordinates
+
+    def mesh(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Return the shape and the names of a mesh of all slots, outermost first.
+
+        As torch takes it: ``shape, names = component.mesh()``, then
+        ``init_device_mesh("cuda", shape, mesh_dim_names=names)``. Dimensions of size 1 are left out, except ``dp``.
+        With ``fsdp``, the dimensions ``replica`` and ``fsdp`` take the place of ``dp``.
+        """
+        dimensions = self.layout.mesh()
+        return tuple(size for _, size in dimensions), tuple(name for name, _ in dimensions)
+
+    def parallel_warnings(self) -> list[Diagnostic]:
+        """Return warnings for groups that cross a node or leave their rails; none if no size is stated."""
+        return self.layout.warnings(self.name) if self.parallel.stated else []
 
     def used_nodes(self) -> RankSet:
         """Return the nodes that its processes run on or use accelerators of."""

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any, Protocol, Self
 
 from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placement, Placements, RankMap
-from rankplan.component import Component, Parallel, Rule
+from rankplan.component import Component, Rule
 from rankplan.config.faults import KeyPath
 from rankplan.config.models import ComponentEntry, component_names
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
+from rankplan.parallel import NO_SIZES
 from rankplan.plan import Plan
 from rankplan.words import as_int, counted, did_you_mean, shown
 
@@ -90,10 +91,9 @@ class PlacementStrategy:
             return replace(placed, name=name, rows=placed.rows.isolated(isolate_accelerator))
         if not self._by_node:
             inventory.pool(self._labels).require_hardware()
-        parallel = Parallel() if placed is None else placed.parallel
-        return Component.place(
-            name, inventory, self._labels, self._rule, isolate_accelerator, self._by_node, parallel=parallel
-        )
+        parallel = NO_SIZES if placed is None else placed.parallel
+        given = name, inventory, self._labels, self._rule, isolate_accelerator, self._by_node
+        return Component.place(*given, parallel=parallel)
 
     def inventory_on(self, cluster: Inventory | HasInventory) -> Inventory:
         """Return the inventory of a cluster, with the node groups of the strategy's config, if it comes from one.
@@ -306,6 +306,12 @@ class ComponentPlacement:
             return
         names = component_names(key)
         component = Component(names[0], self._inventory, entry.node_group, rule, rows)
+        reading.size_paths |= dict.fromkeys(names, (*path, "parallel"))
+        try:
+            component = replace(component, parallel=entry.parallel.value())
+        except PlacementError as error:
+            reading.add_all((*path, "parallel"), error)
+            return
         self._placements |= dict.fromkeys(names, strategy_of(component))
 
     @property

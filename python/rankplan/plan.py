@@ -18,6 +18,7 @@ from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.inventory import Inventory
 from rankplan.occupancy import NodeKind, node_kinds
+from rankplan.weights import WeightMap
 from rankplan.words import counted, did_you_mean
 
 SHARE_UNIT = 10_000
@@ -256,6 +257,14 @@ class Plan(Mapping[str, Component]):
     def node_kinds(self) -> list[NodeKind]:
         """The nodes by hardware and processes, with equal nodes together."""
         return node_kinds(self._inventory, self._components)
+
+    def weight_map(self, sender: str, receiver: str) -> WeightMap:
+        """Return the slots of the receiver that get weights from each slot of the sender.
+
+        Raises ``KeyError`` for an unknown component, `PlacementError` (``no-weight-sender``) if some weights have no
+        sender.
+        """
+        return WeightMap(self[sender], self[receiver])
 
     def diff(self, other: Plan) -> PlanDiff:
         """Return what changes from this plan to the other: processes that move, appear or go."""

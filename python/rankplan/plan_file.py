@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +16,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from rankplan._core import Chunks, Packed, Placements, RankMap
-from rankplan.component import Component, Parallel, Rule, merged
+from rankplan.component import Component, Rule, merged
 from rankplan.config.faults import KeyPath, diagnostics, fault
-from rankplan.config.models import Count, Model
+from rankplan.config.models import Count, Model, ParallelEntry
 from rankplan.config.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
@@ -61,20 +61,12 @@ class _Rule(Model):
         return Packed(*self.packed or (0, 0, 0, 0))
 
 
-class _Parallel(Model):
-    tp: Count = Field(default=1, ge=1)
-    cp: Count = Field(default=1, ge=1)
-    ep: Count = Field(default=1, ge=1)
-    etp: Count = Field(default=1, ge=1)
-    pp: Count = Field(default=1, ge=1)
-
-
 class _Component(Model):
     node_groups: tuple[str, ...] = Field(min_length=1)
     rule: _Rule
     by_node: bool = False
     visibility: Literal["own", "node"] = "own"
-    parallel: _Parallel = _Parallel()
+    parallel: ParallelEntry = ParallelEntry()
     share: float | None = Field(default=None, gt=0, le=1)
     engines: Count = Field(default=1, ge=1)
 
@@ -85,18 +77,22 @@ class _Component(Model):
             rule=_Rule.of(component.rule),
             by_node=component.by_node,
             visibility=component.visibility,
-            parallel=_Parallel(**asdict(component.parallel)),
+            parallel=ParallelEntry.of(component.parallel),
             share=component.share,
             engines=component.engines,
         )
 
     def value(self, name: str, inventory: Inventory) -> Component:
-        more = {"parallel": Parallel(**self.parallel.model_dump()), "share": self.share, "engines": self.engines}
+        more = {"share": self.share, "engines": self.engines}
         isolate, rule = self.visibility == "own", self.rule.value()
-        return Component.place(name, inventory, self.node_groups, rule, isolate, self.by_node, **more)
+        component = Component.place(name, inventory, self.node_groups, rule, isolate, self.by_node, **more)
+        try:
+            return replace(component, parallel=self.parallel.value())
+        except PlacementError as error:
+            raise PlacementError([replace(one, path="parallel") for one in error.diagnostics]) from None
 
 
-_MODELS: dict[str, type[BaseModel]] = {"": _Component, "rule": _Rule, "parallel": _Parallel}
+_MODELS: dict[str, type[BaseModel]] = {"": _Component, "rule": _Rule, "parallel": ParallelEntry}
 
 
 def save(path: Path, inventory: Inventory, components: Iterable[Component], mode: str | None = None) -> None:
@@ -166,7 +162,8 @@ def _read(content: Any) -> tuple[Inventory, list[Component], str | None]:
             for place, diagnostic in diagnostics(error, _MODELS, path):
                 reader.add(place, diagnostic)
         except PlacementError as error:
-            reader.add_all((*path, *(("rule",) if version == VERSION else ())), error)
+            for one in error.diagnostics:
+                reader.add((*path, *((one.path or "rule",) if version == VERSION else ())), one)
         except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
             fault(path, f"the columns of `{name}` are damaged: {error}")
     reader.finish()

@@ -64,6 +64,12 @@ codes! {
     InvalidPlan = "invalid-plan", "a saved plan cannot be read";
     ShareOverflow = "share-overflow", "the shares of an accelerator add up to more than one";
     PlanMismatch = "plan-mismatch", "a plan is launched on a cluster that it was not made for";
+    // Parallel groups.
+    ParallelNotDivisible = "parallel-not-divisible", "the parallel sizes do not divide the devices of a component";
+    ParallelIdle = "parallel-idle", "the parallel sizes leave devices of a process or a component unused";
+    NoWeightSender = "no-weight-sender", "no sender has the weights that a receiver needs";
+    GroupSpans = "group-spans", "a tensor, context or expert-tensor group spans nodes";
+    RailMismatch = "rail-mismatch", "a data group uses different local indices on equal nodes";
 }
 
 /// A place in the text with a note.

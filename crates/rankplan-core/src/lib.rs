@@ -13,6 +13,10 @@
 //! | `check` | text to a rank map: which ranges belong together, and every rule that needs no nodes |
 //! | [`table`], [`columns`], [`runs`] | one row per process, stored as columns; rows as runs |
 //! | `builder`, [`assign`] | a rule and a pool to a table |
+//! | [`parallel`], `node_runs`, [`slots`] | parallel sizes; ranges of nodes; the slots that the sizes divide |
+//! | [`layout`] | sizes and slots to groups and coordinates |
+//! | [`spans`], [`rails`] | where groups cross nodes, and on which local indices |
+//! | [`weights`] | which slots of one component send their weights to which slots of another |
 //!
 //! [`place`] runs all of them. Every call reports all faults that one pass can find. No function panics on any text or
 //! number.
@@ -26,16 +30,23 @@ pub mod diagnostic;
 mod fault;
 pub mod ids;
 pub mod inventory;
+pub mod layout;
 mod messages;
+mod node_runs;
 pub mod packed;
+pub mod parallel;
 pub mod pool;
+pub mod rails;
 pub mod rank_map;
 pub mod rank_set;
 pub mod render;
 pub mod runs;
 pub mod selection;
+pub mod slots;
+pub mod spans;
 pub mod syntax;
 pub mod table;
+pub mod weights;
 pub mod words;
 
 pub use assign::{Rule, apply, place, ranks_of};
@@ -43,10 +54,14 @@ pub use chunks::Chunks;
 pub use diagnostic::{Code, Diagnostic, Label};
 pub use ids::{NodeRank, ProcessRank, ResourceRank};
 pub use inventory::{Inventory, NodeSpec};
+pub use layout::Layout;
 pub use packed::Packed;
+pub use parallel::{Groups, Kind, Order, Parallel, Progression};
 pub use pool::Pool;
 pub use rank_map::RankMap;
 pub use rank_set::{RankRange, RankSet};
 pub use runs::Run;
 pub use selection::{Counted, Group, ResourceKind, Selection};
+pub use slots::Slots;
 pub use table::{Row, Table};
+pub use weights::WeightMap;

@@ -96,7 +96,7 @@ pub fn arrays<'py>(
 }
 
 /// Write `len` numbers into a `bytes` without copying them again.
-fn packed<const SIZE: usize>(
+pub fn packed<const SIZE: usize>(
     py: Python<'_>,
     len: usize,
     numbers: impl Iterator<Item = [u8; SIZE]>,

@@ -35,13 +35,28 @@ pub fn text_of<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str>> {
 }
 
 fn exception(py: Python<'_>, text: Option<&str>, faults: Vec<Diagnostic>) -> PyResult<PyErr> {
+    let list = objects(py, text, faults, false)?;
+    Ok(PyErr::from_value(py.import("rankplan.errors")?.getattr("refusal")?.call1((list,))?))
+}
+
+/// Faults that refuse nothing, as diagnostics.
+pub fn warnings(py: Python<'_>, faults: Vec<Diagnostic>) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    objects(py, None, faults, true)
+}
+
+/// Faults as `rankplan.errors.Diagnostic`.
+fn objects<'py>(
+    py: Python<'py>,
+    text: Option<&str>,
+    faults: Vec<Diagnostic>,
+    warning: bool,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let errors = py.import("rankplan.errors")?;
     let (diagnostic, label) = (errors.getattr("Diagnostic")?, errors.getattr("Label")?);
     let found_in = text.unwrap_or_default();
     let ascii = found_in.is_ascii();
     let chars = |at: usize| if ascii { at } else { found_in.get(..at).map_or(at, |before| before.chars().count()) };
-    let mut list = Vec::with_capacity(faults.len());
-    for fault in faults {
+    let object = |fault: Diagnostic| {
         let labels = fault
             .labels
             .iter()
@@ -51,9 +66,10 @@ fn exception(py: Python<'_>, text: Option<&str>, faults: Vec<Diagnostic>) -> PyR
         fields.set_item("help", fault.help)?;
         fields.set_item("labels", PyTuple::new(py, labels)?)?;
         fields.set_item("text", text)?;
-        list.push(diagnostic.call((fault.code.slug(), fault.message), Some(&fields))?);
-    }
-    Ok(PyErr::from_value(errors.getattr("refusal")?.call1((list,))?))
+        fields.set_item("warning", warning)?;
+        diagnostic.call((fault.code.slug(), fault.message), Some(&fields))
+    };
+    faults.into_iter().map(object).collect()
 }
 
 /// Return the code of every rule. The list is closed.

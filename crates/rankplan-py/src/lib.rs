@@ -3,6 +3,7 @@
 mod columns;
 mod errors;
 mod inventory;
+mod parallel;
 mod pickling;
 mod placement;
 mod placements;
@@ -20,6 +21,8 @@ mod _core {
     use super::errors::{error_codes, render};
     #[pymodule_export]
     use super::inventory::Inventory;
+    #[pymodule_export]
+    use super::parallel::{Groups, Layout, Spans, WeightMap};
     #[pymodule_export]
     use super::placement::Placement;
     #[pymodule_export]

@@ -39,6 +39,16 @@ impl Placements {
         rankplan_core::ranks_of(&self.table, self.ranks(), pool)
     }
 
+    /// All rows of the component.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The nodes that the rows are on.
+    pub fn inventory(&self) -> &Arc<CoreInventory> {
+        &self.inventory
+    }
+
     /// The process ranks of the rows.
     fn ranks(&self) -> impl Iterator<Item = u32> + Clone {
         (0..self.len as isize).map(|index| (self.start + self.step * index) as u32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import chain
 
 import click
 
@@ -18,10 +19,11 @@ from rankplan.cli.common import (
     show_error,
     stdout,
 )
+from rankplan.config.reader import Reader
 from rankplan.errors import Diagnostic
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
-from rankplan.render.tables import by_nodes
+from rankplan.render.tables import by_nodes, group_lines
 from rankplan.words import counted
 
 
@@ -58,12 +60,23 @@ def _check(file: str, choice: InventoryChoice, dialect_name: str | None) -> None
     )
     mode = "" if plan.mode is None else f", mode {plan.mode}"
     click.echo(f"{file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}")
+    for line in group_lines(plan):
+        click.echo(line)
+    found = group_warnings(plan, config)
     if not assumed:
-        for warning in warnings(plan, inventory, file):
-            click.echo(warning.render(colored(stdout)))
+        found = chain(found, idle_warnings(plan, inventory, file))
+    for warning in found:
+        click.echo(warning.render(colored(stdout)))
 
 
-def warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
+def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield warnings about parallel groups, at the sizes of their components."""
+    for name, component in plan.items():
+        for warning in component.parallel_warnings():
+            yield reader.located(reader.size_paths.get(name, ()), warning)
+
+
+def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
     """Yield warnings about unused nodes and accelerators."""
     if inventory.num_nodes > plan.inventory.num_nodes:
         message = f"num_nodes is {plan.inventory.num_nodes}, but the inventory has {inventory.num_nodes} nodes"

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 from rich.table import Table
 
-from rankplan.cli.check import warnings
+from rankplan.cli.check import group_warnings, idle_warnings
 from rankplan.cli.common import colored, faults_end_it, print_table, stdout
 from rankplan.config.load import load_config
 from rankplan.dialects import rlinf
@@ -29,7 +29,7 @@ HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A file, the size of the cluster, and the component whose strategy is requested, if any."""
+    """A file, the size of the cluster, and what is requested of it: a component, or a weight map ``from:to``."""
 
     text: str
     nodes: str
@@ -60,10 +60,14 @@ class Example:
             Inventory.from_yaml(path)
         else:
             inventory = Inventory.of_size(self.nodes)
-            placement = rlinf.placement(path, inventory)
-            if self.ask is not None:
+            reading = rlinf.read(path)
+            placement = rlinf.placement(reading, inventory)
+            if self.ask is not None and ":" in self.ask:
+                placement.plan().weight_map(*self.ask.split(":"))
+            elif self.ask is not None:
                 placement.get_strategy(self.ask)
-            yield from warnings(placement.plan(), inventory, self.file)
+            yield from group_warnings(placement.plan(), reading)
+            yield from idle_warnings(placement.plan(), inventory, self.file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,9 @@ class Rule:
     def heading(self, name: str, example: Example) -> str:
         """Return the heading of one of its examples."""
         if example.ask is not None:
-            return f'{name}, with `get_strategy("{example.ask}")`:'
+            sender, _, receiver = example.ask.partition(":")
+            call = f'weight_map("{sender}", "{receiver}")' if receiver else f'get_strategy("{sender}")'
+            return f"{name}, with `{call}`:"
         if example.file == "plan.json":
             return f"{name}, launched on {example.nodes}:"
         return f"{name}, with `--nodes {example.nodes}`:" if example.file == "conf.yaml" else f"{name}:"

@@ -28,6 +28,8 @@ class Reader:
         self._prefix = content.path if isinstance(content, Section) else prefix
         self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
         self._whole_file = config is None or isinstance(config, Section)
+        self.size_paths: dict[str, KeyPath] = {}
+        """The path of the parallel sizes of each component that states some."""
         self._positions: list[tuple[int, ...]] = []
         self._keys: dict[KeyPath, dict[Any, int]] = {}
 
@@ -52,11 +54,19 @@ class Reader:
         self._add(self._outer + path, diagnostic)
 
     def _add(self, whole: KeyPath, diagnostic: Diagnostic) -> None:
-        diagnostic = replace(diagnostic, path=path_text(whole))
-        if self._document is not None and (self._whole_file or whole[: len(self._prefix)] == self._prefix):
-            diagnostic = self._document.locate(whole, diagnostic)
+        diagnostic = self._located(whole, diagnostic)
         self._positions.append(self._position(whole[len(self._outer) :], diagnostic))
         self.faults.append(diagnostic)
+
+    def located(self, path: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
+        """Return a diagnostic with a path within the content, and its place in the file."""
+        return self._located(self._prefix + path, diagnostic)
+
+    def _located(self, whole: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
+        diagnostic = replace(diagnostic, path=path_text(whole))
+        if self._document is None or not (self._whole_file or whole[: len(self._prefix)] == self._prefix):
+            return diagnostic
+        return self._document.locate(whole, diagnostic)
 
     def value(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Any:
         """Return a value of a mapping at ``path`` in the config, ``None`` if it is missing.

@@ -20,6 +20,7 @@ from rankplan.config.models import (
     Hardware,
     Label,
     NodeGroup,
+    ParallelEntry,
     group_faults,
     with_all,
 )
@@ -37,6 +38,7 @@ _OWN_KEYS = ("num_nodes", "component_placement")
 _MODELS: dict[str, type[BaseModel]] = {
     "": ClusterSection,
     "component_placement": ComponentEntry,
+    "parallel": ParallelEntry,
     "node_groups": NodeGroup,
     "env_configs": EnvConfig,
     "hardware": Hardware,

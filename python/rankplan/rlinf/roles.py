@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any, overload
 
 from rankplan._core import RankMap
-from rankplan.component import Component, Parallel, Rule
+from rankplan.component import Component, Rule
 from rankplan.config.faults import KeyPath, missing
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.parallel import Parallel
 from rankplan.placement import ComponentPlacement, PlacementStrategy, strategy_of
 from rankplan.rlinf.modes import PlacementMode
 from rankplan.rlinf.rules import engines, is_plain, one_each, per_process

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rankplan.component import Parallel
 from rankplan.config.faults import KeyPath
 from rankplan.config.reader import Reader
 from rankplan.errors import Diagnostic
+from rankplan.parallel import Parallel
 from rankplan.words import counted, path_text
 
 TRAINING = {
@@ -49,8 +49,8 @@ class Sizes:
 
     def without(self, *names: str) -> Sizes:
         """Return the sizes with these as 1."""
-        values = {name: 1 if name in names else getattr(self.parallel, name) for name in TRAINING}
-        return Sizes(Parallel(**values), self.paths)
+        ones: dict[str, Any] = dict.fromkeys(set(names) & set(TRAINING), 1)
+        return Sizes(replace(self.parallel, **ones), self.paths)
 
     def undivided(self, what: str, count: int) -> Iterator[tuple[KeyPath | None, Diagnostic]]:
         """Yield a fault, with its path, for each kind of replica whose size does not divide ``count`` accelerators."""
@@ -113,7 +113,7 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
     mapping = section(reader, path)
     if mapping is None:
         return None
-    found: dict[str, int] = dict(defaults)
+    found: dict[str, Any] = dict(defaults)
     paths: dict[str, KeyPath] = {}
     for name, key in keys.items():
         if key in mapping.keys():  # noqa: SIM118  # `in` is false for an OmegaConf key whose value is ???

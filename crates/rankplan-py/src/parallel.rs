@@ -1,0 +1,301 @@
+//! `Layout`, `Groups`, `Spans` and `WeightMap`.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyRange, PySlice};
+use rankplan_core::weights::Side;
+use rankplan_core::{Inventory, Kind, Order, Parallel, ProcessRank, Progression, Slots};
+
+use crate::columns::packed;
+use crate::errors::{OrRaise, warnings};
+use crate::placements::Placements;
+
+/// Sizes and order: an object with these attributes.
+#[derive(FromPyObject)]
+struct Sizes {
+    tp: u32,
+    cp: u32,
+    ep: u32,
+    etp: u32,
+    pp: u32,
+    dp: Option<u32>,
+    fsdp: u32,
+    order: String,
+}
+
+/// The parallel groups of a component.
+#[pyclass(frozen, module = "rankplan._core")]
+pub struct Layout {
+    layout: rankplan_core::Layout,
+    slots: Arc<Slots>,
+    inventory: Arc<Inventory>,
+}
+
+fn named(kind: &str) -> PyResult<Kind> {
+    Kind::named(kind).ok_or_else(|| {
+        let names = Kind::ALL.map(Kind::name).join(", ");
+        PyValueError::new_err(format!("unknown kind of group '{kind}'; the kinds are {names}"))
+    })
+}
+
+fn range<'py>(py: Python<'py>, group: Progression) -> PyResult<Bound<'py, PyRange>> {
+    let [first, step, end] = [group.first, group.step, group.last() + 1].map(|number| number as isize);
+    PyRange::new_with_step(py, first, end, step)
+}
+
+#[pymethods]
+impl Layout {
+    /// The groups of whole components: all processes of `placements`. `parallel` has sizes and an order.
+    ///
+    /// Raises `PlacementError` when the sizes do not fit the slots.
+    #[new]
+    fn new(py: Python<'_>, placements: &Placements, parallel: Sizes) -> PyResult<Self> {
+        let Sizes { tp, cp, ep, etp, pp, dp, fsdp, order } = parallel;
+        let order = Order::parse(&order).or_raise(py, None)?;
+        let parallel = Parallel { tp, cp, ep, etp, pp, dp, fsdp, order };
+        let slots = py.detach(|| Slots::of(placements.table()));
+        let layout = rankplan_core::Layout::new(&parallel, &slots).or_raise(py, None)?;
+        Ok(Layout { layout, slots: Arc::new(slots), inventory: placements.inventory().clone() })
+    }
+
+    /// Number of slots.
+    #[getter]
+    fn slots(&self) -> u32 {
+        self.slots.len()
+    }
+
+    /// What the slots are called, for this many of them: devices, processes or slots.
+    fn noun(&self, count: u32) -> Cow<'static, str> {
+        self.slots.noun(count)
+    }
+
+    /// The kinds that have a coordinate.
+    #[getter]
+    fn kinds(&self) -> Vec<&str> {
+        self.layout.kinds().map(Kind::name).collect()
+    }
+
+    /// Size of the groups of a kind.
+    fn size(&self, kind: &str) -> PyResult<u32> {
+        Ok(self.layout.size(named(kind)?))
+    }
+
+    /// The groups of a kind.
+    fn groups(&self, kind: &str) -> PyResult<Groups> {
+        Ok(Groups(self.layout.groups(named(kind)?)))
+    }
+
+    /// How many groups of a kind stay within a node and how many cross one.
+    fn spans(&self, py: Python<'_>, kind: &str) -> PyResult<Spans> {
+        let groups = self.layout.groups(named(kind)?);
+        Ok(Spans(py.detach(|| self.slots.spans(groups))))
+    }
+
+    /// The slots of a process.
+    fn slots_of<'py>(&self, py: Python<'py>, rank: u32) -> PyResult<Bound<'py, PyRange>> {
+        let slots = self.slots.of_process(ProcessRank(rank));
+        let slots = slots.ok_or_else(|| PyIndexError::new_err(format!("rank {rank} of {}", self.slots.processes())))?;
+        PyRange::new(py, slots.start as isize, slots.end as isize)
+    }
+
+    /// The process of a slot.
+    fn process_of(&self, slot: u32) -> PyResult<u32> {
+        self.known(slot).map(|slot| self.slots.process_of(slot).0)
+    }
+
+    /// The node of a slot, and the local index of its accelerator.
+    fn place(&self, slot: u32) -> PyResult<(u32, Option<u16>)> {
+        let (node, device) = self.slots.place(self.known(slot)?);
+        Ok((node.0, device))
+    }
+
+    /// The coordinates of a slot by kind.
+    fn coordinates<'py>(&self, py: Python<'py>, slot: u32) -> PyResult<Bound<'py, PyDict>> {
+        let coordinates = PyDict::new(py);
+        for (kind, position) in self.layout.coordinates(self.known(slot)?) {
+            coordinates.set_item(kind.name(), position)?;
+        }
+        Ok(coordinates)
+    }
+
+    /// The dimensions of a mesh of all slots and their sizes, outermost first.
+    fn mesh(&self) -> Vec<(&str, u32)> {
+        self.layout.mesh().into_iter().map(|(kind, size)| (kind.name(), size)).collect()
+    }
+
+    /// The warnings for groups that cross a node or leave their rails; `name` is the name of the component.
+    fn warnings<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let found = py.detach(|| {
+            let mut found = self.slots.span_warnings(&self.layout, name);
+            found.extend(self.slots.rail_warning(&self.layout, &self.inventory, name));
+            found
+        });
+        warnings(py, found)
+    }
+
+    /// The coordinates as NumPy arrays: by kind, shape (slots,); `slot_starts` (processes + 1,) has the slots of each process.
+    fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (numpy, columns) = (py.import("numpy")?, PyDict::new(py));
+        let set = |name: &str, numbers: &mut dyn ExactSizeIterator<Item = u32>| {
+            let bytes = packed(py, numbers.len(), numbers.map(u32::to_le_bytes))?;
+            columns.set_item(name, numpy.call_method1("frombuffer", (bytes, "<u4"))?)
+        };
+        set("slot_starts", &mut (0..self.slots.processes() + 1).map(|rank| self.slots.start_of(rank)))?;
+        for kind in self.layout.kinds() {
+            let groups = self.layout.groups(kind);
+            set(kind.name(), &mut (0..self.slots.len()).map(|slot| groups.position(slot)))?;
+        }
+        Ok(columns)
+    }
+}
+
+impl Layout {
+    fn known(&self, slot: u32) -> PyResult<u32> {
+        let known = (slot < self.slots.len()).then_some(slot);
+        known.ok_or_else(|| PyIndexError::new_err(format!("slot {slot} of {}", self.slots.len())))
+    }
+}
+
+/// The groups of one kind: a sequence of ranges of slots. Nothing is stored per group.
+#[pyclass(frozen, eq, hash, sequence, module = "rankplan._core")]
+#[derive(PartialEq, Eq, Hash)]
+pub struct Groups(rankplan_core::Groups);
+
+#[pymethods]
+impl Groups {
+    /// Number of slots of a group.
+    #[getter]
+    fn size(&self) -> u32 {
+        self.0.size()
+    }
+
+    /// Distance between two slots of a group.
+    #[getter]
+    fn step(&self) -> u32 {
+        self.0.step()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len() as usize
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let len = self.0.len() as isize;
+        let at = |index: isize| u32::try_from(index).ok().and_then(|index| self.0.get(index));
+        if let Ok(slice) = key.cast::<PySlice>() {
+            let part = slice.indices(len)?;
+            let indices = (0..part.slicelength as isize).map(|index| part.start + index * part.step);
+            let groups = indices.filter_map(at).map(|group| range(py, group)).collect::<PyResult<Vec<_>>>()?;
+            return Ok(groups.into_pyobject(py)?.into_any());
+        }
+        let index: isize = key.extract()?;
+        let group = at(if index < 0 { index + len } else { index });
+        Ok(range(py, group.ok_or_else(|| PyIndexError::new_err(format!("group {index} of {len}")))?)?.into_any())
+    }
+
+    fn __contains__(&self, group: &Bound<'_, PyAny>) -> bool {
+        self.position_of(group).is_some()
+    }
+
+    /// Return the index of a group. Raises `ValueError` for anything else.
+    fn index(&self, group: &Bound<'_, PyAny>) -> PyResult<u32> {
+        self.position_of(group).ok_or_else(|| PyValueError::new_err("this is not one of the groups"))
+    }
+
+    /// Return 1 for a group, else 0.
+    fn count(&self, group: &Bound<'_, PyAny>) -> usize {
+        usize::from(self.__contains__(group))
+    }
+
+    /// Return the index of the group of a slot.
+    fn of(&self, slot: u32) -> PyResult<u32> {
+        let (slots, index) = (self.0.len() * self.0.size(), self.0.index_of(slot));
+        (slot < slots).then_some(index).ok_or_else(|| PyIndexError::new_err(format!("slot {slot} of {slots}")))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Groups: {} of {} slots, step {}>", self.0.len(), self.0.size(), self.0.step())
+    }
+}
+
+impl Groups {
+    fn position_of(&self, group: &Bound<'_, PyAny>) -> Option<u32> {
+        let first: u32 = group.cast::<PyRange>().ok()?.get_item(0).ok()?.extract().ok()?;
+        let index = self.0.index_of(first);
+        let found = range(group.py(), self.0.get(index)?).ok()?;
+        found.eq(group).ok()?.then_some(index)
+    }
+}
+
+/// How many groups of one kind stay within a node and how many cross one.
+#[pyclass(frozen, eq, hash, module = "rankplan._core")]
+#[derive(PartialEq, Eq, Hash)]
+pub struct Spans(rankplan_core::spans::Spans);
+
+#[pymethods]
+impl Spans {
+    /// Number of groups on one node.
+    #[getter]
+    fn within(&self) -> u32 {
+        self.0.within
+    }
+
+    /// Number of groups on several nodes.
+    #[getter]
+    fn crossing(&self) -> u32 {
+        self.0.crossing
+    }
+
+    /// Index of the first group on several nodes, or `None`.
+    #[getter]
+    fn first_crossing(&self) -> Option<u32> {
+        self.0.first_crossing
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Spans(within={}, crossing={})", self.0.within, self.0.crossing)
+    }
+}
+
+/// For every slot of a sender, the slots of a receiver that get its weights.
+#[pyclass(frozen, module = "rankplan._core")]
+pub struct WeightMap(rankplan_core::WeightMap);
+
+#[pymethods]
+impl WeightMap {
+    /// `sender` and `receiver`: the name of each component and its layout. Raises `PlacementError` (`no-weight-sender`).
+    #[new]
+    fn new(py: Python<'_>, sender: (String, Py<Layout>), receiver: (String, Py<Layout>)) -> PyResult<Self> {
+        let map = py.detach(|| {
+            let [sender, receiver] = [&sender, &receiver].map(|(name, layout)| {
+                let Layout { layout, slots, .. } = layout.get();
+                Side { name, slots, layout }
+            });
+            rankplan_core::WeightMap::new(sender, receiver)
+        });
+        map.map(WeightMap).or_raise(py, None)
+    }
+
+    /// Number of slots of the sender, and of the receiver.
+    #[getter]
+    fn shape(&self) -> (u32, u32) {
+        (self.0.senders(), self.0.receivers())
+    }
+
+    /// Return the receivers of a sender, ascending.
+    fn receivers_of(&self, sender: u32) -> PyResult<Vec<u32>> {
+        if sender >= self.0.senders() {
+            return Err(PyIndexError::new_err(format!("sender {sender} of {}", self.0.senders())));
+        }
+        Ok(self.0.receivers_of(sender))
+    }
+
+    /// Return the sender of a receiver.
+    fn sender_of(&self, receiver: u32) -> PyResult<u32> {
+        let sender = self.0.sender_of(receiver);
+        sender.ok_or_else(|| PyIndexError::new_err(format!("receiver {receiver} of {}", self.0.receivers())))
+    }
+}

@@ -1,0 +1,119 @@
+"""Sizes of the parallel groups of a component, and the order of its slots."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rankplan._core import MAX_PROCESSES
+from rankplan.errors import Diagnostic, Label, PlacementError
+from rankplan.words import as_int, shown
+
+ORDER = "tp-cp-ep-dp-pp"
+"""Megatron's order of slots, fastest first."""
+ENGINE_ORDER = "tp-cp-ep-pp-dp"
+"""The order of inference engines: the slots of an engine are consecutive."""
+
+_LETTERS = {"d": "dp", "t": "tp", "p": "pp", "c": "cp", "e": "ep"}
+_TOKEN = re.compile(r"(?P<letters>[A-Za-z]+)\s*(?P<digits>[0-9]*)|[^A-Za-z\s]+")
+_COMPACT = "write sizes such as d4t2p1: d (data), t (tensor), p (pipeline), c (context), e (expert)"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Parallel:
+    """Sizes of parallel groups: tensor, context, expert, expert-tensor, pipeline, data, and shards of data groups.
+
+    ``dp`` follows from the other sizes and the number of slots; a stated ``dp`` must agree. ``fsdp`` is the number of
+    consecutive members of a data group that shard the parameters. ``order`` names the kinds, fastest first. ``etp``
+    takes the place of ``tp`` for experts, and expert-data (``edp``) that of ``dp``.
+
+    Raises `PlacementError` (``invalid-value``) for a size that is not a whole number of 1 or more, or a bad order.
+    """
+
+    tp: int = 1
+    cp: int = 1
+    ep: int = 1
+    etp: int = 1
+    pp: int = 1
+    dp: int | None = None
+    fsdp: int = 1
+    order: str = ORDER
+
+    def __post_init__(self) -> None:
+        faults = []
+        for field in fields(self)[:-1]:
+            value = getattr(self, field.name)
+            size = as_int(value)
+            if size is not None and 1 <= size <= MAX_PROCESSES:
+                object.__setattr__(self, field.name, size)
+            elif not (value is None and field.name == "dp"):
+                message = f"`{field.name}` is {shown(value)}; it must be a whole number of 1 or more"
+                faults.append(Diagnostic("invalid-value", message, f"use 1 to {MAX_PROCESSES}"))
+        if (fault := order_fault(self.order)) is not None:
+            faults.append(fault)
+        if faults:
+            raise PlacementError(faults)
+
+    @classmethod
+    def parse(cls, text: str) -> Parallel:
+        """Read a compact text such as ``d4t2p1``: the letters d, t, p, c and e, each with a size, in any order.
+
+        Raises `PlacementError` (``invalid-value``) with every fault and its place in the text.
+        """
+        sizes, faults = _sizes(text)
+        if faults:
+            raise PlacementError(faults)
+        return cls(**sizes)  # type: ignore[arg-type]  # of sizes, not of the order
+
+    @property
+    def stated(self) -> bool:
+        """Whether any size is stated."""
+        return self != Parallel(order=self.order)
+
+    def __repr__(self) -> str:
+        stated = [f"{f.name}={value!r}" for f in fields(self) if (value := getattr(self, f.name)) != f.default]
+        return f"Parallel({', '.join(stated)})"
+
+
+def order_fault(order: Any) -> Diagnostic | None:
+    """Return the fault of an order that does not name each kind once, or ``None``."""
+    names = order.split("-") if isinstance(order, str) else []
+    known = ORDER.split("-")
+    if sorted(names) == sorted(known):
+        return None
+    message = f"`order` is {shown(order)}; it must name tp, cp, ep, dp and pp once each, fastest first"
+    missing = [name for name in known if name not in names]
+    help = f"add {', '.join(missing)}" if 0 < len(missing) < 5 and set(names) < set(known) else f"write {ORDER}"
+    return Diagnostic("invalid-value", message, help)
+
+
+def _sizes(text: str) -> tuple[dict[str, int], list[Diagnostic]]:
+    sizes: dict[str, int] = {}
+    faults: list[Diagnostic] = []
+
+    def fault(start: int, end: int, message: str, help: str = _COMPACT) -> None:
+        faults.append(Diagnostic("invalid-value", message, help, (Label(start, end),), text))
+
+    tokens = list(_TOKEN.finditer(text))
+    if not tokens:
+        fault(0, len(text), "the text has no size")
+    for token in tokens:
+        letters, digits = token["letters"], token["digits"]
+        name = _LETTERS.get(letters)
+        if name is None:
+            fault(*token.span(), f"{shown(token[0])} is not a letter and a size")
+        elif not digits:
+            fault(*token.span("letters"), f"`{letters}` has no size", f"write {letters}1, or remove it")
+        elif digits.startswith("0") or int(digits[:9]) > MAX_PROCESSES:
+            message = f"`{letters}` is {digits[:9]}; it must be 1 to {MAX_PROCESSES}, without a leading zero"
+            fault(*token.span("digits"), message, "use 1 or more")
+        elif name in sizes:
+            fault(*token.span(), f"`{letters}` is given twice", "remove one of the two")
+        else:
+            sizes[name] = int(digits)
+    return sizes, faults
+
+
+NO_SIZES = Parallel()
+"""No group but the data group of all slots."""

@@ -1,0 +1,49 @@
+"""Weight maps: which slots of one component send their weights to which slots of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import overload
+
+from rankplan import _core
+from rankplan.component import Component
+
+
+class WeightMap(Sequence[list[int]]):
+    """For every slot of the sender, the slots of the receiver that get its weights, ascending.
+
+    Each slot of the receiver has one sender, and no sender has two receivers more than another. The map is RLinf's
+    wherever RLinf serves every receiver; elsewhere senders on the same device, then on the same node, come first.
+
+    Raises `PlacementError` (``no-weight-sender``) if the receiver's tensor size does not divide the sender's, unless
+    that is 1.
+    """
+
+    def __init__(self, sender: Component, receiver: Component) -> None:
+        self.sender = sender
+        self.receiver = receiver
+        self._map = _core.WeightMap((sender.name, sender.layout), (receiver.name, receiver.layout))
+
+    def __len__(self) -> int:
+        return self._map.shape[0]
+
+    @overload
+    def __getitem__(self, key: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[list[int]]: ...
+    def __getitem__(self, key: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(key, slice):
+            return [self._map.receivers_of(slot) for slot in range(*key.indices(len(self)))]
+        slot = index(key)
+        if not -len(self) <= slot < len(self):
+            raise IndexError(f"slot {slot} of {len(self)}")
+        return self._map.receivers_of(slot % len(self))
+
+    def sender_of(self, slot: int) -> int:
+        """Return the slot of the sender that a slot of the receiver gets its weights from. Raises ``IndexError``."""
+        return self._map.sender_of(slot)
+
+    def __repr__(self) -> str:
+        senders, receivers = self._map.shape
+        return f"<WeightMap from {senders} slots of {self.sender.name} to {receivers} of {self.receiver.name}>"
