@@ -46,6 +46,8 @@ def convert(planned: Plan, to: str) -> Conversion:
     for component in wanted:
         if again is not None and component.engines != again[component.name].engines:
             missing.append(f"{component.name}: its engines of {component.engines} processes each")
+        if again is not None and not again[component.name].parallel.stated and component.parallel.stated:
+            missing.append(f"{component.name}: its parallel sizes, {component.parallel}")
     return Conversion(config if wanted else {}, tuple(_lost(planned) + missing))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
 from rankplan.component import merged
+from rankplan.config.models import ParallelEntry
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.dialects.reading import ASSUMED, resource_lists
 from rankplan.inventory import Inventory
@@ -47,7 +48,7 @@ def assumed_inventory(config: Config | Reading) -> Inventory:
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a config for the components that this dialect can express, and why it cannot express the others."""
-    texts: list[tuple[str, str, list[str]]] = []
+    texts: list[tuple[str, str, dict[str, Any], list[str]]] = []
     reasons: dict[str, str] = {}
     cluster = planned.inventory.without_groups()
     for name, component in planned.items():
@@ -64,10 +65,15 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             reasons[name] = "its processes do not use their resources in ascending order"
             continue
         group = NODE if component[0].resource_type == WHOLE_NODE else CLUSTER
-        if not texts or texts[-1][:2] != (group, text):
-            texts.append((group, text, []))
-        texts[-1][2].append(name)
+        sizes = (
+            ParallelEntry.of(component.parallel).model_dump(exclude_defaults=True) if component.parallel.stated else {}
+        )
+        if not texts or texts[-1][:3] != (group, text, sizes):
+            texts.append((group, text, sizes, []))
+        texts[-1][3].append(name)
     components: dict[str, Any] = {}
-    for group, text, names in texts:
-        components[",".join(names)] = text if group == CLUSTER else {"node_group": NODE, "placement": text}
+    for group, text, sizes, names in texts:
+        entry = {"node_group": NODE} if group != CLUSTER else {}
+        entry |= {"placement": text, **({"parallel": sizes} if sizes else {})}
+        components[",".join(names)] = text if list(entry) == ["placement"] else entry
     return {"cluster": {"num_nodes": planned.inventory.num_nodes, "component_placement": components}}, reasons
