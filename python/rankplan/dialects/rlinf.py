@@ -73,7 +73,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
         texts[-1][3].append(name)
     components: dict[str, Any] = {}
     for group, text, sizes, names in texts:
-        entry = {"node_group": NODE} if group != CLUSTER else {}
+        entry: dict[str, Any] = {"node_group": NODE} if group != CLUSTER else {}
         entry |= {"placement": text, **({"parallel": sizes} if sizes else {})}
         components[",".join(names)] = text if list(entry) == ["placement"] else entry
     return {"cluster": {"num_nodes": planned.inventory.num_nodes, "component_placement": components}}, reasons

@@ -265,16 +265,29 @@ def _written(components: Mapping[str, Component], inventory: Inventory) -> dict[
     for name, rows in training:
         nodes = max(1, len(rows) // per_node) if per_node and len(rows) % per_node == 0 else 1
         config |= {f"{name}_num_nodes": nodes, f"{name}_num_gpus_per_node": len(rows) // nodes}
+    sizes = {rows.parallel for rows in (actor, critic) if isinstance(rows, Component)}
+    if len(sizes) == 1:
+        config |= _written_sizes(sizes.pop())
     if not isinstance(rollout, Component):
         return config | {"debug_train_only": True}
     each = rollout[0].num_accelerators
-    config |= {"rollout_num_gpus": len(rollout) * each, "rollout_num_gpus_per_engine": each * rollout.engines}
+    engine, sizes_of_engine = each * rollout.engines, rollout.parallel
+    if rollout.engines == 1 and each == per_node:  # an engine of several processes has one per node
+        engine = max(each, sizes_of_engine.tp * sizes_of_engine.pp)
+    config |= {"rollout_num_gpus": len(rollout) * each, "rollout_num_gpus_per_engine": engine}
+    config |= {_ENGINE[kind][0]: size for kind in _ENGINE if (size := getattr(sizes_of_engine, kind)) > 1}
     if rollout.engines > 1 and each != per_node:
         config["num_gpus_per_node"] = each
     if not training:
         return config | {"debug_rollout_only": True}
     together = rollout[0].devices[0] == [*actor, *critic][0].devices[0]
     return config | ({"colocate": True} if together else {})
+
+
+def _written_sizes(parallel: Parallel) -> dict[str, int]:
+    """Return the flags of the training's parallel sizes."""
+    sizes = {name: getattr(parallel, name) for name in MEGATRON}
+    return {MEGATRON[name][0]: size for name, size in sizes.items() if size > 1 or (name == "etp" and sizes["ep"] > 1)}
 
 
 def _devices(rows: Sequence[Placement]) -> list[list[tuple[int, int]]]:
@@ -326,10 +339,10 @@ class _Reading(KeyReader):
         tensor, stages, experts = gpus // stated.pp, stated.pp, stated.ep
         for name, size, whole in (("pp", stages, gpus), ("ep", experts, tensor)):
             if whole % size or not whole:
-                near = [n for n in range(1, whole + 1) if whole % n == 0]
+                near = [str(n) for n in range(1, whole + 1) if whole % n == 0][-4:]
                 word = "pipeline stages" if name == "pp" else "expert groups"
                 message = f"an engine of {whole} GPUs cannot be divided into {size} {word}"
-                help = f"use {' or '.join(map(str, near[-4:]))}"
+                help = f"use {' or '.join([', '.join(near[:-1]), near[-1]] if near[1:] else near)}"
                 flag = next(flag for flag in _ENGINE[name] if self._has(flag))
                 self.add_flag(flag, Diagnostic("parallel-not-divisible", message, help))
                 return NO_SIZES
