@@ -26,7 +26,7 @@ from rankplan import (
     WeightMap,
     load_config,
 )
-from rankplan.dialects import dialect_of, roll, slime
+from rankplan.dialects import dialect_of, rlinf, roll, slime
 from rankplan.parallel import ENGINE_ORDER, ORDER
 from test_assignment import Case, planned, valid_cases
 
@@ -581,6 +581,18 @@ def test_faults_of_sizes_in_a_file(
     assert (f"{found.code}: {found.message}", found.help) == (message, help)
 
 
+def test_a_collocated_rollout_of_rlinf_gets_its_weights_in_place() -> None:
+    config = {
+        "cluster": {"num_nodes": 2, "component_placement": {"actor,rollout": "all"}},
+        "actor": {"model": {"tensor_model_parallel_size": 4}},
+        "rollout": {"tensor_parallel_size": 2},
+    }
+    plan = rlinf.plan(config, Inventory.uniform(2, 8))
+    assert plan.mode == "COLLOCATED" and len(plan["rollout"]) == 8
+    weights, (actor, rollout) = plan.weight_map("actor", "rollout"), (one.layout for one in plan.values())
+    assert all(rollout.place(receiver) == actor.place(slot) for slot, sent in enumerate(weights) for receiver in sent)
+
+
 def test_every_component_of_a_key_has_the_sizes() -> None:
     config = {"cluster": {"num_nodes": 1, "component_placement": {"actor,ref": {"placement": "0-7", "parallel": "t4"}}}}
     plan = ComponentPlacement(config, Inventory.uniform(1, 8)).plan()
@@ -594,7 +606,7 @@ WARNED = [
         {"tp": 8},
         "2x8",
         "group-spans: actor: tensor group 0 (ranks 0-7) spans nodes 0-1",
-        "use tp 4 or less: nodes have at most 4 of these processes",
+        "place each 8 consecutive processes on one node",
     ),
     (
         "2-13",
@@ -615,7 +627,7 @@ WARNED = [
         {"tp": 16, "order": ENGINE_ORDER},
         "4x8",
         "group-spans: actor: 2 of 2 tensor groups span nodes; the first is group 0 (devices 0-15) on nodes 0-1",
-        "use tp 8 or less: nodes have at most 8 of these devices",
+        "use tp 8 or less: nodes have at most 8 devices",
     ),
     (
         "4-11",
@@ -775,7 +787,44 @@ def test_sizes_of_slimes_flags(flags: dict[str, Any], sizes: dict[str, Parallel]
     assert {name: component.parallel for name, component in plan.items()} == sizes
 
 
+TRAINING = {"model": {"tensor_model_parallel_size": 4, "expert_model_parallel_size": 2, "micro_batch_size": 3}}
+
+SIZED_SECTIONS: list[tuple[dict[str, Any], dict[str, Parallel]]] = [
+    ({"actor": TRAINING}, {"actor": Parallel(tp=4, ep=2, etp=4), "env": Parallel()}),
+    ({"actor": {"model": {"context_parallel_size": 2}}}, {"actor": Parallel(cp=2), "env": Parallel()}),
+    ({"actor": {"model": {"tensor_model_parallel_size": 1}}}, {"actor": Parallel(), "env": Parallel()}),
+    ({"actor": "${actor}", "env": {"model": "resnet"}}, {"actor": Parallel(), "env": Parallel()}),
+    ({"env": {"tensor_parallel_size": 2}}, {"actor": Parallel(), "env": Parallel(tp=2, order=ENGINE_ORDER)}),
+    ({}, {"actor": Parallel(), "env": Parallel()}),
+]
+
+
+@pytest.mark.parametrize(("sections", "sizes"), SIZED_SECTIONS, ids=str)
+def test_sizes_of_the_sections_of_a_plain_config(sections: dict[str, Any], sizes: dict[str, Parallel]) -> None:
+    config = {"cluster": {"num_nodes": 1, "component_placement": {"actor,env": "0-7"}}, **sections}
+    plan = rlinf.plan(config, Inventory.uniform(1, 8))
+    assert {name: component.parallel for name, component in plan.items()} == sizes
+
+
+def test_sizes_of_an_entry_come_first() -> None:
+    entry = {"placement": "0-7", "parallel": "t2"}
+    config = {"cluster": {"num_nodes": 1, "component_placement": {"actor": entry}}, "actor": TRAINING}
+    assert rlinf.plan(config, Inventory.uniform(1, 8))["actor"].parallel == Parallel(tp=2)
+
+
 REFUSED_ELSEWHERE = [
+    (
+        "cluster: {num_nodes: 1, component_placement: {actor: 0-5}}\nactor:\n  model:\n"
+        "    tensor_model_parallel_size: 4\n",
+        "3:3 parallel-not-divisible: 6 processes are not a multiple of tp 4",
+        "use 4 or 8 processes, or tp 3 or 6",
+    ),
+    (
+        "cluster: {num_nodes: 1, component_placement: {actor: 0-5}}\nactor:\n  model:\n"
+        "    tensor_model_parallel_size: ${tp}\n",
+        "4:33 invalid-value: `tensor_model_parallel_size` is '${tp}'; it must be a whole number of 1 or more",
+        "write the value, or pass the config after Hydra has resolved it",
+    ),
     # file, place: code: message, help
     (
         "a:\n  device_mapping: list(range(0,12))\n  strategy_args:\n    strategy_name: megatron_train\n"

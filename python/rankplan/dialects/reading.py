@@ -92,15 +92,15 @@ def sizes_in(
     return Parallel(**sizes, order=order)
 
 
-def with_sizes(reader: KeyReader, component: Component, parallel: Parallel, path: KeyPath) -> Component:
-    """Return a component with parallel sizes, which are at a path; record a fault if they do not fit its slots."""
+def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: KeyPath) -> Component:
+    """Return a component with parallel sizes, which are at a path of the config; it is a fault if they do not fit."""
     reader.size_paths[component.name] = path
     try:
         return replace(component, parallel=parallel)
     except PlacementError as error:
         for one in error.diagnostics:
             if reader.located(path, one) not in reader.faults:  # two components may have the same sizes
-                reader.add(path, one)
+                reader.add_in_config(path, one)
         return component
 
 

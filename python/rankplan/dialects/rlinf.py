@@ -7,13 +7,16 @@ from typing import Any
 
 from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
 from rankplan.component import merged
+from rankplan.config.faults import KeyPath
 from rankplan.config.models import ParallelEntry
 from rankplan.config.section import Config, Reading, read_config
-from rankplan.dialects.reading import ASSUMED, resource_lists
+from rankplan.dialects.reading import ASSUMED, resource_lists, with_sizes
 from rankplan.inventory import Inventory
+from rankplan.parallel import Parallel
 from rankplan.placement import ComponentPlacement
 from rankplan.plan import Plan
 from rankplan.rlinf.choice import placement_class
+from rankplan.rlinf.sizes import ENGINE, TRAINING, section, sizes_at
 
 read = read_config
 
@@ -33,8 +36,39 @@ def placement(config: Config | Reading, inventory: Inventory) -> ComponentPlacem
 
 
 def plan(config: Config | Reading, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
-    """Return the plan of a config on an inventory. Raises `PlacementError` with every fault."""
-    return placement(config, inventory).plan(isolate_accelerator)
+    """Return the plan of a config on an inventory.
+
+    Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
+    Raises `PlacementError` with every fault.
+    """
+    reading = read(config)
+    planned = placement(reading, inventory).plan(isolate_accelerator)
+    return _sized(reading.fork(), planned)
+
+
+def _sized(reading: Reading, planned: Plan) -> Plan:
+    """Return a plan in which components without sizes have those of their sections."""
+    components = []
+    for name, component in planned.items():
+        for path, keys in (((name, "model"), TRAINING), ((name,), ENGINE)):
+            found = None if component.parallel.stated else _stated_sizes(reading, path, keys)
+            if found is not None:
+                component = with_sizes(reading, component, found, path)
+        components.append(component)
+    reading.finish()
+    return Plan(planned.inventory, components, planned.mode)
+
+
+def _stated_sizes(reading: Reading, path: KeyPath, keys: Mapping[str, str]) -> Parallel | None:
+    """Return the sizes at a path of the config, ``None`` if none is stated there."""
+    probe = reading.fork()  # sections belong to the trainer: only sizes can have faults
+    mapping = section(probe, path) or {}
+    stated = {name: key for name, key in keys.items() if probe.value(mapping, key, path) is not None}
+    if not stated:
+        return None
+    before = len(reading.faults)
+    sizes = sizes_at(reading, path, keys)
+    return None if sizes is None or len(reading.faults) > before else sizes.parallel
 
 
 def assumed_inventory(config: Config | Reading) -> Inventory:
