@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
+from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, Plan
 from rankplan.cli import main
 from rankplan.dialects import DIALECTS, rlinf, roll, slime
 from rankplan.dialects.convert import convert
@@ -139,7 +139,7 @@ def test_slime_there_and_back() -> None:
     plan = slime.plan(flags, EIGHT)
     for dialect in ("rlinf", "roll", "slime"):
         there = convert(plan, dialect)
-        assert there.missing == ()
+        assert there.missing == (("rollout: its parallel sizes, tp 2",) if dialect == "roll" else ())
         read = {"rlinf": rlinf, "roll": roll, "slime": slime}[dialect].plan(there.config, EIGHT)
         assert same(plan, read)
         assert same(plan, {"rlinf": rlinf, "roll": roll, "slime": slime}[dialect].plan(there.config, LARGER))
@@ -169,13 +169,27 @@ def test_flags_there_and_back_give_an_equal_plan(flags: dict[str, Any]) -> None:
         there = convert(plan, name)
         engines = plan["rollout"].engines if "rollout" in plan else 1
         lost = (f"rollout: its engines of {engines} processes each",) if engines > 1 and name != "slime" else ()
-        assert there.missing == lost
+        sizes = plan["rollout"].parallel if "rollout" in plan else Parallel()
+        unsized = (f"rollout: its parallel sizes, {sizes}",) if sizes.stated and name == "roll" else ()
+        assert there.missing == lost + unsized
         read = dialect.plan(there.config, EIGHT)
         assert same(read, plan)
         assert lost or all(read[role].engines == plan[role].engines for role in plan)
         back = convert(read, "slime")
         assert back.missing == ()
         assert same(slime.plan(back.config, LARGER), plan)
+
+
+def test_parallel_sizes_are_kept_where_a_dialect_has_them() -> None:
+    sizes = {"tensor_model_parallel_size": 2, "expert_model_parallel_size": 4, "expert_tensor_parallel_size": 1}
+    flags = {"actor_num_nodes": 2, "actor_num_gpus_per_node": 4, "debug_train_only": True, **sizes}
+    plan = slime.plan(flags, EIGHT)
+    assert convert(plan, "slime").config == {**flags, "num_gpus_per_node": 4}
+    entry = convert(plan, "rlinf").config["cluster"]["component_placement"]["actor"]
+    assert entry == {"placement": "0-7:0-7", "parallel": {"tp": 2, "ep": 4}}
+    assert convert(plan, "roll").missing == ("actor: its parallel sizes, tp 2 x ep 4",)
+    ordered = planned({"actor": {"placement": "0-7", "parallel": {"tp": 2, "order": "dp-tp-cp-ep-pp"}}})
+    assert convert(ordered, "slime").missing == ("actor: its parallel sizes, tp 2",)
 
 
 def test_every_expressible_component_is_kept() -> None:
@@ -209,9 +223,9 @@ def test_the_command_writes_yaml_that_is_read_again(tmp_path: Path) -> None:
     ]
     assert yaml.safe_load(path.read_text())["cluster"]["component_placement"] == {
         "actor_train": "0-15:0-15",
-        "actor_infer": "0-11:0-5",
+        "actor_infer": {"placement": "0-11:0-5", "parallel": {"tp": 2, "order": "tp-cp-ep-pp-dp"}},
     }
     assert CliRunner().invoke(main, ["check", str(path), "--nodes", "3x8"]).exit_code == 0
     back = CliRunner().invoke(main, ["convert", str(path), "--to", "roll", "--nodes", "3x8"])
-    assert (back.exit_code, back.stderr) == (0, "")
+    assert (back.exit_code, back.stderr) == (1, "omitted in roll: actor_infer: its parallel sizes, tp 2\n")
     assert "device_mapping: list(range(0,16))" in back.stdout

@@ -362,6 +362,10 @@ DIFFERENCES: dict[str, tuple[str | None, Callable[[dict[str, Any]], bool]]] = {
         "invalid-value",
         lambda line: line["device_mapping"] is None and line["world_size"] == 0,
     ),
+    named("roll-sglang-sizes"): (
+        "parallel-idle",
+        lambda line: line["strategy"]["name"] == "sglang" and line["strategy"]["config"]["tensor_parallel_size"] == 3,
+    ),
 }
 
 

@@ -26,6 +26,7 @@ from rankplan import (
     WeightMap,
     load_config,
 )
+from rankplan.dialects import dialect_of, rlinf, roll, slime
 from rankplan.parallel import ENGINE_ORDER, ORDER
 from test_assignment import Case, planned, valid_cases
 
@@ -580,6 +581,18 @@ def test_faults_of_sizes_in_a_file(
     assert (f"{found.code}: {found.message}", found.help) == (message, help)
 
 
+def test_a_collocated_rollout_of_rlinf_gets_its_weights_in_place() -> None:
+    config = {
+        "cluster": {"num_nodes": 2, "component_placement": {"actor,rollout": "all"}},
+        "actor": {"model": {"tensor_model_parallel_size": 4}},
+        "rollout": {"tensor_parallel_size": 2},
+    }
+    plan = rlinf.plan(config, Inventory.uniform(2, 8))
+    assert plan.mode == "COLLOCATED" and len(plan["rollout"]) == 8
+    weights, (actor, rollout) = plan.weight_map("actor", "rollout"), (one.layout for one in plan.values())
+    assert all(rollout.place(receiver) == actor.place(slot) for slot, sent in enumerate(weights) for receiver in sent)
+
+
 def test_every_component_of_a_key_has_the_sizes() -> None:
     config = {"cluster": {"num_nodes": 1, "component_placement": {"actor,ref": {"placement": "0-7", "parallel": "t4"}}}}
     plan = ComponentPlacement(config, Inventory.uniform(1, 8)).plan()
@@ -593,7 +606,7 @@ WARNED = [
         {"tp": 8},
         "2x8",
         "group-spans: actor: tensor group 0 (ranks 0-7) spans nodes 0-1",
-        "use tp 4 or less: nodes have at most 4 of these processes",
+        "place each 8 consecutive processes on one node",
     ),
     (
         "2-13",
@@ -614,7 +627,7 @@ WARNED = [
         {"tp": 16, "order": ENGINE_ORDER},
         "4x8",
         "group-spans: actor: 2 of 2 tensor groups span nodes; the first is group 0 (devices 0-15) on nodes 0-1",
-        "use tp 8 or less: nodes have at most 8 of these devices",
+        "use tp 8 or less: nodes have at most 8 devices",
     ),
     (
         "4-11",
@@ -705,3 +718,161 @@ def test_sizes_are_checked_on_other_nodes() -> None:
     one = actor("all", {"tp": 8})
     assert one.on(Inventory.uniform(4, 4)).spans("tp").crossing == 2
     assert one.fitted(Inventory.uniform(2, 8)).layout.spans("tp").crossing == 0
+
+
+# ------------------------------------------------------------------------------------------- sizes of other dialects
+
+
+def role(strategy: str, sizes: dict[str, Any], per_worker: int = 1) -> dict[str, Any]:
+    arguments = {"strategy_name": strategy, "strategy_config": sizes}
+    return {"device_mapping": "list(range(0,16))", "num_gpus_per_worker": per_worker, "strategy_args": arguments}
+
+
+MEGATRON = {
+    "tensor_model_parallel_size": 2,
+    "pipeline_model_parallel_size": 2,
+    "context_parallel_size": 2,
+    "expert_model_parallel_size": 4,
+}
+TRAINED = Parallel(tp=2, cp=2, pp=2, ep=4, etp=2)
+
+SIZED_ROLES = [
+    (role("megatron_train", MEGATRON), TRAINED),
+    (role("megatron_infer", MEGATRON | {"expert_tensor_parallel_size": 1}), replace(TRAINED, etp=1)),
+    (role("megatron_train", {"tensor_model_parallel_size": 4, "sequence_parallel": True}), Parallel(tp=4)),
+    (role("deepspeed_train", {"zero_optimization": {"stage": 3}}), Parallel()),
+    (role("vllm", {"tensor_parallel_size": 4}), Parallel(tp=4, order=ENGINE_ORDER)),
+    (role("vllm", {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}), Parallel(tp=4, pp=2, order=ENGINE_ORDER)),
+    (role("sglang", {"tp_size": 2, "pp_size": 2}, per_worker=4), Parallel(tp=2, pp=2, order=ENGINE_ORDER)),
+    (role("sglang", {"tensor_parallel_size": 4}, per_worker=4), Parallel(tp=4, order=ENGINE_ORDER)),
+    ({"device_mapping": "list(range(0,16))"}, Parallel()),
+    ({"world_size": 4}, Parallel()),
+]
+
+
+@pytest.mark.parametrize(("config", "sizes"), SIZED_ROLES, ids=str)
+def test_sizes_of_a_roll_role(config: dict[str, Any], sizes: Parallel) -> None:
+    assert roll.plan({"a": config}, Inventory.uniform(2, 8))["a"].parallel == sizes
+
+
+SIZED_FLAGS: list[tuple[dict[str, Any], dict[str, Parallel]]] = [
+    ({**MEGATRON, "actor_num_nodes": 2, "debug_train_only": True}, {"actor": TRAINED}),
+    (
+        {
+            "actor_num_nodes": 1,
+            "tensor-model-parallel-size": 4,
+            "rollout_num_gpus": 8,
+            "rollout_num_gpus_per_engine": 4,
+        },
+        {"actor": Parallel(tp=4), "rollout": Parallel(tp=4, order=ENGINE_ORDER)},
+    ),
+    (
+        {"actor_num_nodes": 2, "colocate": True, "rollout_num_gpus_per_engine": 16, "sglang_pipeline_parallel_size": 2},
+        {"actor": Parallel(), "rollout": Parallel(tp=8, pp=2, order=ENGINE_ORDER)},
+    ),
+    (
+        {"actor_num_nodes": 1, "colocate": True, "rollout_num_gpus_per_engine": 8, "sglang_ep_size": 4},
+        {"actor": Parallel(), "rollout": Parallel(tp=8, ep=4, etp=2, order=ENGINE_ORDER)},
+    ),
+    (
+        {"actor_num_nodes": 1, "use_critic": True, "colocate": True, "tensor_model_parallel_size": 2},
+        {"actor": Parallel(tp=2), "critic": Parallel(tp=2), "rollout": Parallel(order=ENGINE_ORDER)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("flags", "sizes"), SIZED_FLAGS, ids=str)
+def test_sizes_of_slimes_flags(flags: dict[str, Any], sizes: dict[str, Parallel]) -> None:
+    plan = slime.plan(flags, Inventory.uniform(2, 8))
+    assert {name: component.parallel for name, component in plan.items()} == sizes
+
+
+TRAINING = {"model": {"tensor_model_parallel_size": 4, "expert_model_parallel_size": 2, "micro_batch_size": 3}}
+
+SIZED_SECTIONS: list[tuple[dict[str, Any], dict[str, Parallel]]] = [
+    ({"actor": TRAINING}, {"actor": Parallel(tp=4, ep=2, etp=4), "env": Parallel()}),
+    ({"actor": {"model": {"context_parallel_size": 2}}}, {"actor": Parallel(cp=2), "env": Parallel()}),
+    ({"actor": {"model": {"tensor_model_parallel_size": 1}}}, {"actor": Parallel(), "env": Parallel()}),
+    ({"actor": "${actor}", "env": {"model": "resnet"}}, {"actor": Parallel(), "env": Parallel()}),
+    ({"env": {"tensor_parallel_size": 2}}, {"actor": Parallel(), "env": Parallel(tp=2, order=ENGINE_ORDER)}),
+    ({}, {"actor": Parallel(), "env": Parallel()}),
+]
+
+
+@pytest.mark.parametrize(("sections", "sizes"), SIZED_SECTIONS, ids=str)
+def test_sizes_of_the_sections_of_a_plain_config(sections: dict[str, Any], sizes: dict[str, Parallel]) -> None:
+    config = {"cluster": {"num_nodes": 1, "component_placement": {"actor,env": "0-7"}}, **sections}
+    plan = rlinf.plan(config, Inventory.uniform(1, 8))
+    assert {name: component.parallel for name, component in plan.items()} == sizes
+
+
+def test_sizes_of_an_entry_come_first() -> None:
+    entry = {"placement": "0-7", "parallel": "t2"}
+    config = {"cluster": {"num_nodes": 1, "component_placement": {"actor": entry}}, "actor": TRAINING}
+    assert rlinf.plan(config, Inventory.uniform(1, 8))["actor"].parallel == Parallel(tp=2)
+
+
+REFUSED_ELSEWHERE = [
+    (
+        "cluster: {num_nodes: 1, component_placement: {actor: 0-5}}\nactor:\n  model:\n"
+        "    tensor_model_parallel_size: 4\n",
+        "3:3 parallel-not-divisible: 6 processes are not a multiple of tp 4",
+        "use 4 or 8 processes, or tp 3 or 6",
+    ),
+    (
+        "cluster: {num_nodes: 1, component_placement: {actor: 0-5}}\nactor:\n  model:\n"
+        "    tensor_model_parallel_size: ${tp}\n",
+        "4:33 invalid-value: `tensor_model_parallel_size` is '${tp}'; it must be a whole number of 1 or more",
+        "write the value, or pass the config after Hydra has resolved it",
+    ),
+    # file, place: code: message, help
+    (
+        "a:\n  device_mapping: list(range(0,12))\n  strategy_args:\n    strategy_name: megatron_train\n"
+        "    strategy_config: {tensor_model_parallel_size: 8}\n",
+        "5:5 parallel-not-divisible: 12 processes are not a multiple of tp 8",
+        "use 8 or 16 processes, or tp 6 or 12",
+    ),
+    (
+        "a:\n  device_mapping: list(range(0,8))\n  strategy_args:\n    strategy_name: megatron_train\n"
+        "    strategy_config:\n      tensor_model_parallel_size: ${tp}\n",
+        "6:35 invalid-value: `tensor_model_parallel_size` is '${tp}'; it must be a whole number of 1 or more",
+        "write the value, or pass the config after Hydra has resolved it",
+    ),
+    (
+        "a:\n  device_mapping: list(range(0,8))\n  num_gpus_per_worker: 4\n  strategy_args:\n"
+        "    strategy_name: sglang\n    strategy_config: {tp_size: 3}\n",
+        "6:5 parallel-idle: a process of 4 devices holds 1 group of tp 3; 1 is idle",
+        "use tp 2 or 4, or 3 or 6 devices per process",
+    ),
+    (
+        "actor_num_nodes: 1\nuse_critic: true\ncolocate: true\ntensor_model_parallel_size: 3\n",
+        "4:29 parallel-not-divisible: 8 processes are not a multiple of tp 3",
+        "use 6 or 9 processes, or tp 2 or 4",
+    ),
+    (
+        "actor_num_nodes: 1\ndebug_train_only: true\ncontext_parallel_size: 0\n",
+        "3:24 invalid-value: `context_parallel_size` is 0; it must be a whole number of 1 or more",
+        "write a number such as 1",
+    ),
+    (
+        "actor_num_nodes: 1\ncolocate: true\nrollout_num_gpus_per_engine: 4\nsglang_pp_size: 3\n",
+        "4:17 parallel-not-divisible: an engine of 4 GPUs cannot be divided into 3 pipeline stages",
+        "use 1, 2 or 4",
+    ),
+    (
+        "actor_num_nodes: 1\ncolocate: true\nrollout_num_gpus_per_engine: 4\nsglang_expert_parallel_size: 8\n",
+        "4:30 parallel-not-divisible: an engine of 4 GPUs cannot be divided into 8 expert groups",
+        "use 1, 2 or 4",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "help"), REFUSED_ELSEWHERE, ids=lambda text: text[:30])
+def test_faults_of_sizes_in_other_dialects(text: str, message: str, help: str, tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(text)
+    config = load_config(path)
+    with pytest.raises(PlacementError) as refused:
+        dialect_of(config).plan(config, Inventory.uniform(2, 8))
+    (found,) = refused.value.diagnostics
+    assert (f"{found.line}:{found.column} {found.code}: {found.message}", found.help) == (message, help)

@@ -54,6 +54,16 @@ def test_every_way_of_writing_is_accepted() -> None:
     assert errors(f"cluster: {{num_nodes: 2, component_placement: {{a: 0}}, node_groups: [{group}]}}\n") == []
 
 
+def test_both_ways_of_writing_sizes_are_accepted() -> None:
+    for sizes in ("d4t2p1", "' t 2 d4 '", "{tp: 4, dp: 2, order: tp-cp-ep-pp-dp}", "{}"):
+        assert (
+            errors(f"cluster: {{num_nodes: 1, component_placement: {{a: {{placement: 0, parallel: {sizes}}}}}}}\n")
+            == []
+        )
+    for sizes in ("d0", "x4", "{tp: 0}", "{tq: 1}", "{tp: four}", "4"):
+        assert errors(f"cluster: {{num_nodes: 1, component_placement: {{a: {{placement: 0, parallel: {sizes}}}}}}}\n")
+
+
 KEYS = [row for row in test_config.REFUSED if row[1].split()[1] in ("unknown-key:", "missing-key:")]
 
 

@@ -128,6 +128,14 @@ class Component(Sequence[Placement]):
         coordinates = [self.layout.coordinates(slot) for slot in self.layout.slots_of(rank)]
         return coordinates[0] if len(coordinates) == 1 else coordinates
 
+    def to_numpy(self) -> dict[str, Any]:
+        """Return the columns of the rows and, if sizes are stated, the coordinates as NumPy arrays by name.
+
+        For the rows, see ``Placements.to_numpy``. Coordinates have shape (slots,), one array per kind; the slots of
+        rank ``r`` are ``slot_starts[r]`` to ``slot_starts[r + 1]``. Raises ``ImportError`` without NumPy.
+        """
+        return self.rows.to_numpy() | (self.layout.to_numpy() if self.parallel.stated else {})
+
     def mesh(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Return the shape and the names of a mesh of all slots, outermost first.
 

@@ -71,6 +71,10 @@ class Parallel:
         """Whether any size is stated."""
         return self != Parallel(order=self.order)
 
+    def __str__(self) -> str:
+        sizes = ((field.name, getattr(self, field.name)) for field in fields(self)[:-1])
+        return " x ".join(f"{name} {size}" for name, size in sizes if size not in (1, None)) or "no sizes"
+
     def __repr__(self) -> str:
         stated = [f"{f.name}={value!r}" for f in fields(self) if (value := getattr(self, f.name)) != f.default]
         return f"Parallel({', '.join(stated)})"

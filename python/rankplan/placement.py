@@ -306,7 +306,7 @@ class ComponentPlacement:
             return
         names = component_names(key)
         component = Component(names[0], self._inventory, entry.node_group, rule, rows)
-        reading.size_paths |= dict.fromkeys(names, (*path, "parallel"))
+        reading.size_paths |= dict.fromkeys(names, reading.in_config((*path, "parallel")))
         try:
             component = replace(component, parallel=entry.parallel.value())
         except PlacementError as error:

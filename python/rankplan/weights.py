@@ -40,6 +40,11 @@ class WeightMap(Sequence[list[int]]):
             raise IndexError(f"slot {slot} of {len(self)}")
         return self._map.receivers_of(slot % len(self))
 
+    @property
+    def receivers(self) -> range:
+        """The slots of the receiver."""
+        return range(self._map.shape[1])
+
     def sender_of(self, slot: int) -> int:
         """Return the slot of the sender that a slot of the receiver gets its weights from. Raises ``IndexError``."""
         return self._map.sender_of(slot)

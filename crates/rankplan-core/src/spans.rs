@@ -6,6 +6,8 @@
 use std::ops::Range;
 
 use crate::diagnostic::{Code, Diagnostic};
+use crate::ids::NodeRank;
+use crate::inventory::Inventory;
 use crate::layout::Layout;
 use crate::node_runs::NodeRun;
 use crate::parallel::{Groups, Kind};
@@ -119,12 +121,12 @@ impl Slots {
     }
 
     /// The warnings for groups that should stay within a node and cross one, one for each kind.
-    pub fn span_warnings(&self, layout: &Layout, name: &str) -> Vec<Diagnostic> {
+    pub fn span_warnings(&self, layout: &Layout, inventory: &Inventory, name: &str) -> Vec<Diagnostic> {
         let kinds = [Kind::Tp, Kind::Cp, Kind::Etp].into_iter().filter(|&kind| layout.size(kind) > 1);
-        kinds.filter_map(|kind| self.span_warning(layout.groups(kind), kind, name)).collect()
+        kinds.filter_map(|kind| self.span_warning(layout.groups(kind), kind, inventory, name)).collect()
     }
 
-    fn span_warning(&self, groups: Groups, kind: Kind, name: &str) -> Option<Diagnostic> {
+    fn span_warning(&self, groups: Groups, kind: Kind, inventory: &Inventory, name: &str) -> Option<Diagnostic> {
         let spans = self.spans(groups);
         let index = spans.first_crossing?;
         let nodes: RankSet = groups.get(index)?.slots().map(|slot| self.place(slot).0.0).collect();
@@ -135,7 +137,7 @@ impl Slots {
             let several = format!("{} of {total} {} groups span nodes", spans.crossing, kind.word());
             format!("{several}; the first is group {index} ({named}) on nodes {nodes}")
         };
-        let most = self.runs.iter().map(|run| run.slots).max().unwrap_or(0);
+        let most = self.runs.iter().map(|run| run.slots.max(accelerators(inventory, *run))).max().unwrap_or(0);
         let (fitting, noun) = (most / groups.step(), self.noun(2));
         let help = if fitting < 2 {
             let (name, needed) = (kind.name(), 2 * groups.step());
@@ -143,12 +145,18 @@ impl Slots {
                 "{name} 2 needs {needed} consecutive {noun} on one node, and nodes have at most {most}: use {name} 1"
             )
         } else if groups.size() > fitting {
-            format!("use {} {fitting} or less: nodes have at most {most} of these {noun}", kind.name())
+            format!("use {} {fitting} or less: nodes have at most {most} {noun}", kind.name())
         } else {
             format!("place each {} consecutive {noun} on one node", groups.block())
         };
         Some(Diagnostic::new(Code::GroupSpans, format!("{name}: {found}")).help(help))
     }
+}
+
+/// The most accelerators on a node of a run.
+fn accelerators(inventory: &Inventory, run: NodeRun) -> u32 {
+    let count = |node| inventory.spec(NodeRank(node)).map_or(0, |spec| spec.accelerator_ids.len());
+    (run.node..run.node + run.nodes).map(count).max().unwrap_or(0) as u32
 }
 
 /// How many of these groups are on one node, and the first that is not; `nodes` has the node of each slot.

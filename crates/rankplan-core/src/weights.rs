@@ -257,9 +257,10 @@ impl Loads {
 fn no_sender(sender: Side<'_>, receiver: Side<'_>) -> Diagnostic {
     let (from, to) = (sender.tensor().size(), receiver.tensor().size());
     let (sent, received) = (sender.name, receiver.name);
+    let article = if received.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     let message = format!(
-        "{received} tensor size {to} does not divide {sent} tensor size {from}: no {sent} rank holds the weights of a \
-         {received} slot"
+        "{received} tensor size {to} does not divide {sent} tensor size {from}: no {sent} rank holds the weights of \
+         {article} {received} slot"
     );
     let mut smaller: Vec<_> = (1..=from).filter(|&size| from.is_multiple_of(size)).collect();
     smaller.retain(|&size| receiver.slots.len().is_multiple_of(size));

@@ -129,7 +129,7 @@ impl Layout {
     /// The warnings for groups that cross a node or leave their rails; `name` is the name of the component.
     fn warnings<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let found = py.detach(|| {
-            let mut found = self.slots.span_warnings(&self.layout, name);
+            let mut found = self.slots.span_warnings(&self.layout, &self.inventory, name);
             found.extend(self.slots.rail_warning(&self.layout, &self.inventory, name));
             found
         });

@@ -23,7 +23,8 @@ from rankplan.config.reader import Reader
 from rankplan.errors import Diagnostic
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
-from rankplan.render.tables import by_nodes, group_lines
+from rankplan.render.groups import group_lines
+from rankplan.render.tables import by_nodes
 from rankplan.words import counted
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -174,17 +174,17 @@ class Component(click.ParamType):  # type: ignore[type-arg]
         return []
 
 
-def component_of(plan: Plan, name: str | None, file: str) -> str:
+def component_of(plan: Plan, name: str | None, file: str, option: str = "--component") -> str:
     """Return the component with this name, or the only one; anything else is wrong usage."""
     if name is not None and name in plan:
         return name
     if name is None and len(plan) == 1:
         return plan.components[0]
     if not plan:
-        raise click.BadParameter(f"{file} has no components", param_hint="--component")
+        raise click.BadParameter(f"{file} has no components", param_hint=option)
     names = did_you_mean(name or "", plan, "choose one")
     missing = f"unknown component `{name}` in {file}" if name is not None else f"{file} has {len(plan)} components"
-    raise click.BadParameter(f"{missing}; {names}", param_hint="--component")
+    raise click.BadParameter(f"{missing}; {names}", param_hint=option)
 
 
 isolate_option = click.option(
@@ -204,7 +204,12 @@ def print_table(table: Table) -> None:
 
 def print_sharing(plan: Plan) -> None:
     """Print which components share accelerators and which accelerators are idle."""
-    if lines := sharing_lines(plan):
+    print_lines(sharing_lines(plan))
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Print lines after a blank one, if there are any."""
+    if lines:
         click.echo("\n".join(["", *lines]))
 
 

@@ -18,14 +18,16 @@ from rankplan.cli.common import (
     inventory_options,
     isolate_option,
     planned,
-    print_sharing,
+    print_lines,
     print_table,
 )
 from rankplan.files import write_whole
 from rankplan.plan import Plan
+from rankplan.render.groups import size_lines
 from rankplan.render.hosts import hostfile, rankfile
 from rankplan.render.rows import npz, write_csv, write_json
-from rankplan.render.tables import plan_table
+from rankplan.render.tables import plan_table, sharing_lines
+from rankplan.render.weights import weights_line, weights_table, write_weights
 
 _ROWS = {"json": write_json, "csv": write_csv}
 _HOSTS = {"hostfile": hostfile, "rankfile": rankfile}
@@ -45,6 +47,7 @@ FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
     type=click.Path(),
     help="Write to this file instead of stdout (required for numpy).",
 )
+@click.option("--weights", metavar="SENDER:RECEIVER", help="Show which slots send their weights to which slots.")
 @click.option("--save", metavar="PATH", type=click.Path(), help="Also save the plan to this file, for Plan.load.")
 @isolate_option
 def plan(
@@ -54,6 +57,7 @@ def plan(
     form: str,
     component: str | None,
     output: str | None,
+    weights: str | None,
     save: str | None,
     isolate: bool | None,
 ) -> None:
@@ -67,23 +71,30 @@ def plan(
     to: edit it, since a plan does not know cores and writes the local rank. A host is an ip or a hostname; if the
     inventory lacks one, a rankfile uses +n, the n-th host given to mpirun.
 
-    numpy is an .npz file with the columns of each component, named component.column; see Placements.to_numpy.
+    numpy is an .npz file with the columns of each component, named component.column; see Component.to_numpy.
+
+    --weights replaces the placements: it shows which slots of a component, such as the actor, send their weights to
+    which slots of another, such as the rollout. A slot is a process, or an accelerator of a process with several.
     """
     if output is None and form == "numpy":
         raise click.UsageError("--format numpy requires -o PATH")
     if output is not None and form == "table":
         raise click.UsageError(f"-o requires another --format: {', '.join(FORMATS[1:])}")
+    if weights is not None and (component is not None or form not in ("table", "json")):
+        raise click.UsageError("--weights requires --format table or json, without --component")
     with faults_end_it():
         result = planned(file, choice, dialect_name, isolate)
         if save is not None:
             result.save(save)
+        if weights is not None:
+            _write_weights(result, weights, file, form, output)
+            return
         if form in _HOSTS or component is not None:
             component = component_of(result, component, file)
             result = result.only(component)
         if form == "table":
             print_table(plan_table(result))
-            if component is None:
-                print_sharing(result)
+            print_lines(size_lines(result) + (sharing_lines(result) if component is None else []))
         elif output is None:
             _write(result, form, sys.stdout)
             sys.stdout.flush()
@@ -92,6 +103,23 @@ def plan(
         else:
             _write(result, form, text := io.StringIO())
             write_whole(Path(output), text.getvalue())
+
+
+def _write_weights(plan: Plan, pair: str, file: str, form: str, output: str | None) -> None:
+    sender, colon, receiver = pair.partition(":")
+    if not colon:
+        raise click.BadParameter(f"{pair!r} is not SENDER:RECEIVER; write actor:rollout", param_hint="--weights")
+    names = [component_of(plan, name, file, "--weights") for name in (sender, receiver)]
+    weights = plan.weight_map(*names)
+    if form == "table":
+        print_table(weights_table(weights))
+        print_lines([weights_line(weights)])
+    elif output is None:
+        write_weights(weights, sys.stdout)
+        sys.stdout.flush()
+    else:
+        write_weights(weights, text := io.StringIO())
+        write_whole(Path(output), text.getvalue())
 
 
 def _write(plan: Plan, form: str, file: TextIO) -> None:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from annotated_types import Ge, Le
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -84,7 +83,7 @@ _FILLED_IN = {"type": "string", "pattern": r"^[0-9]+$|\$\{"}
 """For editors: a number as text, or an interpolation."""
 
 Count = Annotated[int, BeforeValidator(number)]
-Size = Annotated[int, BeforeValidator(number), Ge(1), Le(MAX_PROCESSES)]
+Size = Annotated[int, Field(ge=1, le=MAX_PROCESSES), BeforeValidator(number)]
 Label = Annotated[str, BeforeValidator(_label), WithJsonSchema(_TEXT_OR_NUMBER)]
 Ranks = Annotated[
     RankSet,
@@ -114,7 +113,7 @@ class Model(BaseModel):
 
 
 class ParallelEntry(Model):
-    """Sizes of parallel groups, as a mapping or as compact text such as ``d4t2p1``."""
+    """Sizes of parallel groups, as a mapping or as text such as d4t2p1."""
 
     tp: Size = Field(default=1, description="Slots that divide the tensors of a layer.")
     cp: Size = Field(default=1, description="Slots that divide the tokens of a sequence.")

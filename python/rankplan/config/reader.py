@@ -29,7 +29,7 @@ class Reader:
         self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
         self._whole_file = config is None or isinstance(config, Section)
         self.size_paths: dict[str, KeyPath] = {}
-        """The path of the parallel sizes of each component that states some."""
+        """The path in the config of the parallel sizes of each component that states some."""
         self._positions: list[tuple[int, ...]] = []
         self._keys: dict[KeyPath, dict[Any, int]] = {}
 
@@ -58,9 +58,13 @@ class Reader:
         self._positions.append(self._position(whole[len(self._outer) :], diagnostic))
         self.faults.append(diagnostic)
 
+    def in_config(self, path: KeyPath) -> KeyPath:
+        """Return a path within the content as a path within the config."""
+        return (self._prefix + path)[len(self._outer) :]
+
     def located(self, path: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
-        """Return a diagnostic with a path within the content, and its place in the file."""
-        return self._located(self._prefix + path, diagnostic)
+        """Return a diagnostic with a path within the config, and its place in the file."""
+        return self._located(self._outer + path, diagnostic)
 
     def _located(self, whole: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
         diagnostic = replace(diagnostic, path=path_text(whole))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import eq
 from typing import Any
 
-from rankplan._core import WHOLE_NODE, Placement
+from rankplan._core import WHOLE_NODE, Groups, Placement
 from rankplan.component import Component
 from rankplan.dialects import DIALECTS, dialect_of
 from rankplan.errors import Diagnostic, PlacementError
@@ -44,8 +44,10 @@ def convert(planned: Plan, to: str) -> Conversion:
         wanted = [component for component in wanted if component.name not in failed]
     missing = [f"{name}: {reasons[name]}" for name in planned if name in reasons]
     for component in wanted:
-        if again is not None and component.engines != again[component.name].engines:
+        if again is not None and 1 != component.engines != again[component.name].engines:
             missing.append(f"{component.name}: its engines of {component.engines} processes each")
+        if again is not None and component.parallel.stated and _groups(component) != _groups(again[component.name]):
+            missing.append(f"{component.name}: its parallel sizes, {component.parallel}")
     return Conversion(config if wanted else {}, tuple(_lost(planned) + missing))
 
 
@@ -79,6 +81,10 @@ def _places(rows: Iterable[Placement]) -> Iterable[tuple[Any, ...]]:
     for row in rows:
         by_node = row.resource_type == WHOLE_NODE
         yield row.cluster_node_rank, row.devices, row.visible_accelerators, by_node
+
+
+def _groups(component: Component) -> list[Groups]:
+    return [component.groups(kind) for kind in ("tp", "cp", "fsdp", "pp", "etp", "ep")]
 
 
 def _lost(planned: Plan) -> list[str]:

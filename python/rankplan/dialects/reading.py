@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
 
 from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
 from rankplan.component import Component
@@ -13,6 +15,7 @@ from rankplan.config.reader import Reader, not_a_mapping
 from rankplan.config.section import Config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
+from rankplan.parallel import ORDER, Parallel
 from rankplan.words import nearest
 
 ASSUMED = 8
@@ -53,6 +56,52 @@ class KeyReader(Reader):
         help = "use nodes with accelerators; --nodes 2x8 means two nodes with eight each"
         self.add(path, Diagnostic("no-resources", "the cluster has no accelerators", help))
         return True
+
+
+MEGATRON = {
+    "tp": ("tensor_model_parallel_size",),
+    "cp": ("context_parallel_size",),
+    "ep": ("expert_model_parallel_size",),
+    "etp": ("expert_tensor_parallel_size",),
+    "pp": ("pipeline_model_parallel_size",),
+}
+"""Megatron's keys of parallel sizes."""
+
+
+def sizes_in(
+    reader: KeyReader,
+    mapping: Mapping[Any, Any],
+    keys: Mapping[str, Collection[str]],
+    path: KeyPath,
+    order: str = ORDER,
+) -> Parallel | None:
+    """Return the parallel sizes in a mapping; ``keys`` are the keys of each. Record faults and return ``None``.
+
+    As in Megatron, experts are divided like other tensors unless an expert-tensor size is given.
+    """
+    sizes: dict[str, int] = {}
+    before = len(reader.faults)
+    for name, names in keys.items():
+        for key in names:
+            if (value := reader.value(mapping, key, path)) is not None:
+                sizes[name] = reader.number(value, (*path, key), 1) or 1
+    if len(reader.faults) > before:
+        return None
+    if sizes.get("ep", 1) > 1:
+        sizes.setdefault("etp", sizes.get("tp", 1))
+    return Parallel(**sizes, order=order)
+
+
+def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: KeyPath) -> Component:
+    """Return a component with parallel sizes, which are at a path of the config; it is a fault if they do not fit."""
+    reader.size_paths[component.name] = path
+    try:
+        return replace(component, parallel=parallel)
+    except PlacementError as error:
+        for one in error.diagnostics:
+            if reader.located(path, one) not in reader.faults:  # two components may have the same sizes
+                reader.add_in_config(path, one)
+        return component
 
 
 def misspelt(key: str, known: Collection[str]) -> str | None:

@@ -7,12 +7,16 @@ from typing import Any
 
 from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
 from rankplan.component import merged
+from rankplan.config.faults import KeyPath
+from rankplan.config.models import ParallelEntry
 from rankplan.config.section import Config, Reading, read_config
-from rankplan.dialects.reading import ASSUMED, resource_lists
+from rankplan.dialects.reading import ASSUMED, resource_lists, with_sizes
 from rankplan.inventory import Inventory
+from rankplan.parallel import Parallel
 from rankplan.placement import ComponentPlacement
 from rankplan.plan import Plan
 from rankplan.rlinf.choice import placement_class
+from rankplan.rlinf.sizes import ENGINE, TRAINING, section, sizes_at
 
 read = read_config
 
@@ -32,8 +36,39 @@ def placement(config: Config | Reading, inventory: Inventory) -> ComponentPlacem
 
 
 def plan(config: Config | Reading, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
-    """Return the plan of a config on an inventory. Raises `PlacementError` with every fault."""
-    return placement(config, inventory).plan(isolate_accelerator)
+    """Return the plan of a config on an inventory.
+
+    Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
+    Raises `PlacementError` with every fault.
+    """
+    reading = read(config)
+    planned = placement(reading, inventory).plan(isolate_accelerator)
+    return _sized(reading.fork(), planned)
+
+
+def _sized(reading: Reading, planned: Plan) -> Plan:
+    """Return a plan in which components without sizes have those of their sections."""
+    components = []
+    for name, component in planned.items():
+        for path, keys in (((name, "model"), TRAINING), ((name,), ENGINE)):
+            found = None if component.parallel.stated else _stated_sizes(reading, path, keys)
+            if found is not None:
+                component = with_sizes(reading, component, found, path)
+        components.append(component)
+    reading.finish()
+    return Plan(planned.inventory, components, planned.mode)
+
+
+def _stated_sizes(reading: Reading, path: KeyPath, keys: Mapping[str, str]) -> Parallel | None:
+    """Return the sizes at a path of the config, ``None`` if none is stated there."""
+    probe = reading.fork()  # sections belong to the trainer: only sizes can have faults
+    mapping = section(probe, path) or {}
+    stated = {name: key for name, key in keys.items() if probe.value(mapping, key, path) is not None}
+    if not stated:
+        return None
+    before = len(reading.faults)
+    sizes = sizes_at(reading, path, keys)
+    return None if sizes is None or len(reading.faults) > before else sizes.parallel
 
 
 def assumed_inventory(config: Config | Reading) -> Inventory:
@@ -47,7 +82,7 @@ def assumed_inventory(config: Config | Reading) -> Inventory:
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a config for the components that this dialect can express, and why it cannot express the others."""
-    texts: list[tuple[str, str, list[str]]] = []
+    texts: list[tuple[str, str, dict[str, Any], list[str]]] = []
     reasons: dict[str, str] = {}
     cluster = planned.inventory.without_groups()
     for name, component in planned.items():
@@ -64,10 +99,15 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             reasons[name] = "its processes do not use their resources in ascending order"
             continue
         group = NODE if component[0].resource_type == WHOLE_NODE else CLUSTER
-        if not texts or texts[-1][:2] != (group, text):
-            texts.append((group, text, []))
-        texts[-1][2].append(name)
+        sizes = (
+            ParallelEntry.of(component.parallel).model_dump(exclude_defaults=True) if component.parallel.stated else {}
+        )
+        if not texts or texts[-1][:3] != (group, text, sizes):
+            texts.append((group, text, sizes, []))
+        texts[-1][3].append(name)
     components: dict[str, Any] = {}
-    for group, text, names in texts:
-        components[",".join(names)] = text if group == CLUSTER else {"node_group": NODE, "placement": text}
+    for group, text, sizes, names in texts:
+        entry: dict[str, Any] = {"node_group": NODE} if group != CLUSTER else {}
+        entry |= {"placement": text, **({"parallel": sizes} if sizes else {})}
+        components[",".join(names)] = text if list(entry) == ["placement"] else entry
     return {"cluster": {"num_nodes": planned.inventory.num_nodes, "component_placement": components}}, reasons

@@ -18,10 +18,11 @@ from rankplan.component import Component
 from rankplan.config.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.section import Config
 from rankplan.dialects.device_mapping import parse_device_mapping
-from rankplan.dialects.reading import ASSUMED, KeyReader, misspelt, resource_lists
+from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, misspelt, resource_lists, sizes_in, with_sizes
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.occupancy import node_kinds
+from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
 from rankplan.plan import SHARE_UNIT, Plan
 from rankplan.words import counted, shown
 
@@ -31,9 +32,15 @@ _DEEPEST = 50
 _AS_WRITTEN = frozenset({"hf_infer", "sglang"})
 """Strategies that use ``num_gpus_per_worker`` as written."""
 
+_CONFIG = ("strategy_args", "strategy_config")
 _CLUSTER = ("num_gpus_per_node", "num_nodes")
 _ROLE = ("device_mapping", "num_gpus_per_worker", "strategy_args", "world_size")
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
+_ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
+    "vllm": {"tp": (_PARALLEL[0],), "pp": (_PARALLEL[1],)},
+    "sglang": {"tp": (_PARALLEL[0], "tp_size"), "pp": (_PARALLEL[1], "pp_size")},
+}
+"""The keys of parallel sizes by strategy; the others have Megatron's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,7 @@ class _Role:
     devices: list[int] | None
     per_worker: int
     world_size: int
+    parallel: Parallel = NO_SIZES
 
 
 class _Reading(KeyReader):
@@ -89,9 +97,11 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
         try:
             rule = Chunks(role.devices or nodes, role.per_worker)
             groups = (NODE if by_node else CLUSTER,)
-            components[role.name] = Component.place(role.name, inventory, groups, rule, isolate_accelerator)
+            placed = Component.place(role.name, inventory, groups, rule, isolate_accelerator)
         except PlacementError as error:
             reading.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
+        else:
+            components[role.name] = with_sizes(reading, placed, role.parallel, (*role.path, *_CONFIG))
     reading.finish()
     shares = _shares(inventory, components)
     return Plan(inventory, [replace(one, share=shares.get(name)) for name, one in components.items()])
@@ -246,9 +256,10 @@ def _roles(reader: KeyReader) -> Iterator[_Role]:
             elif workers is not None:
                 yield _Role(name, path, None, 1, workers)
             continue
-        devices, per_worker = _devices(reader, mapping, path), _per_worker(reader, values, path)
-        if not devices or per_worker is None:
+        devices, strategy = _devices(reader, mapping, path), _strategy(reader, values, path)
+        if not devices or strategy is None:
             continue
+        per_worker, parallel = strategy
         if len(devices) % per_worker:
             below = len(devices) // per_worker * per_worker
             fitting = " or ".join(str(count) for count in (below, below + per_worker) if count)
@@ -256,7 +267,7 @@ def _roles(reader: KeyReader) -> Iterator[_Role]:
             fault = Diagnostic("not-multiple", message, f"list {fitting} accelerators, or change num_gpus_per_worker")
             reader.add((*path, "device_mapping"), fault)
             continue
-        yield _Role(name, path, devices, per_worker, len(devices) // per_worker)
+        yield _Role(name, path, devices, per_worker, len(devices) // per_worker, parallel)
     if not names and not reader.faults:
         message = "no role has a `device_mapping` or a `world_size`"
         reader.add((), Diagnostic("missing-key", message, "add roles such as actor_train: {device_mapping: ...}"))
@@ -279,8 +290,8 @@ def _devices(reader: KeyReader, mapping: Any, path: KeyPath) -> list[int] | None
     return devices
 
 
-def _per_worker(reader: KeyReader, values: Mapping[Any, Any], path: KeyPath) -> int | None:
-    """Return the number of accelerators per worker, by ROLL's rules for the role's strategy."""
+def _strategy(reader: KeyReader, values: Mapping[Any, Any], path: KeyPath) -> tuple[int, Parallel] | None:
+    """Return the number of accelerators per worker, by ROLL's rules for the role's strategy, and its parallel sizes."""
     inner = (*path, "strategy_args")
     strategy = reader.mapping(values, "strategy_args", path)
     name = reader.value(strategy, "strategy_name", inner)
@@ -290,21 +301,22 @@ def _per_worker(reader: KeyReader, values: Mapping[Any, Any], path: KeyPath) -> 
         reader.add((*inner, "strategy_name"), Diagnostic("invalid-value", message, help))
         return None
     if name == "vllm":
-        product = 1
         settings = reader.mapping(strategy, "strategy_config", inner)
-        inner = (*inner, "strategy_config")
-        _reject_misspelt(reader, settings, _PARALLEL, inner)
-        for key in _PARALLEL:
-            written = reader.value(settings, key, inner)
-            size = 1 if written is None else reader.number(written, (*inner, key), 1)
-            if size is None:
-                return None
-            product *= size
-        return product
+        _reject_misspelt(reader, settings, _PARALLEL, (*path, *_CONFIG))
+    else:
+        found = reader.value(strategy, "strategy_config", inner)
+        settings = found if isinstance(found, Mapping) else {}
+    keys, order = _ENGINES.get(name or "", MEGATRON), ENGINE_ORDER if name in _ENGINES else ORDER
+    parallel = sizes_in(reader, settings, keys, (*path, *_CONFIG), order)
+    if parallel is None:
+        return None
+    if name == "vllm":
+        return parallel.tp * parallel.pp, parallel
     if reader.value(values, "strategy_args", path) is not None and name not in _AS_WRITTEN:
-        return 1
+        return 1, parallel
     written = reader.value(values, "num_gpus_per_worker", path)
-    return 1 if written is None else reader.number(written, (*path, "num_gpus_per_worker"), 1)
+    per_worker = 1 if written is None else reader.number(written, (*path, "num_gpus_per_worker"), 1)
+    return None if per_worker is None else (per_worker, parallel)
 
 
 def _reject_misspelt(reader: KeyReader, mapping: Mapping[Any, Any], known: tuple[str, ...], path: KeyPath) -> None:

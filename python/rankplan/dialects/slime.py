@@ -17,10 +17,12 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from rankplan._core import CLUSTER, Chunks, Placement
 from rankplan.addresses import address_key
 from rankplan.component import Component
+from rankplan.config.faults import KeyPath
 from rankplan.config.section import Config
-from rankplan.dialects.reading import ASSUMED, KeyReader
+from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, sizes_in, with_sizes
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
+from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
 from rankplan.plan import Plan
 from rankplan.words import shown
 
@@ -63,6 +65,13 @@ _IMPLYING = frozenset(
     {"advantage_estimator", "load_debug_rollout_data", "megatron_config_path", "rollout_external_engine_addrs"}
 )
 """Other flags, from which slime derives some of the placing ones."""
+
+_ENGINE = {
+    "pp": ("sglang_pipeline_parallel_size", "sglang_pp_size"),
+    "ep": ("sglang_expert_parallel_size", "sglang_ep_size"),
+}
+_SIZES = frozenset(flag for flags in (*MEGATRON.values(), *_ENGINE.values()) for flag in flags)
+"""Flags of parallel sizes."""
 
 _Value = TypeVar("_Value", str, int | str)
 
@@ -167,7 +176,10 @@ def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) 
             engines = sides.per_engine // each if name == "rollout" else 1
             more: dict[str, Any] = {"share": share, "engines": engines}
             rule = Chunks(gpus[start : start + count], each)
-            components.append(Component.place(name, inventory, (CLUSTER,), rule, isolate_accelerator, **more))
+            placed = Component.place(name, inventory, (CLUSTER,), rule, isolate_accelerator, **more)
+            parallel = reading.engine if name == "rollout" else reading.training
+            components.append(with_sizes(reading, placed, parallel, reading.path_of_sizes(parallel)))
+    reading.finish()
     return Plan(inventory, components)
 
 
@@ -253,16 +265,29 @@ def _written(components: Mapping[str, Component], inventory: Inventory) -> dict[
     for name, rows in training:
         nodes = max(1, len(rows) // per_node) if per_node and len(rows) % per_node == 0 else 1
         config |= {f"{name}_num_nodes": nodes, f"{name}_num_gpus_per_node": len(rows) // nodes}
+    sizes = {rows.parallel for rows in (actor, critic) if isinstance(rows, Component)}
+    if len(sizes) == 1:
+        config |= _written_sizes(sizes.pop())
     if not isinstance(rollout, Component):
         return config | {"debug_train_only": True}
     each = rollout[0].num_accelerators
-    config |= {"rollout_num_gpus": len(rollout) * each, "rollout_num_gpus_per_engine": each * rollout.engines}
+    engine, sizes_of_engine = each * rollout.engines, rollout.parallel
+    if rollout.engines == 1 and each == per_node:  # an engine of several processes has one per node
+        engine = max(each, sizes_of_engine.tp * sizes_of_engine.pp)
+    config |= {"rollout_num_gpus": len(rollout) * each, "rollout_num_gpus_per_engine": engine}
+    config |= {_ENGINE[kind][0]: size for kind in _ENGINE if (size := getattr(sizes_of_engine, kind)) > 1}
     if rollout.engines > 1 and each != per_node:
         config["num_gpus_per_node"] = each
     if not training:
         return config | {"debug_rollout_only": True}
     together = rollout[0].devices[0] == [*actor, *critic][0].devices[0]
     return config | ({"colocate": True} if together else {})
+
+
+def _written_sizes(parallel: Parallel) -> dict[str, int]:
+    """Return the flags of the training's parallel sizes."""
+    sizes = {name: getattr(parallel, name) for name in MEGATRON}
+    return {MEGATRON[name][0]: size for name, size in sizes.items() if size > 1 or (name == "etp" and sizes["ep"] > 1)}
 
 
 def _devices(rows: Sequence[Placement]) -> list[list[tuple[int, int]]]:
@@ -282,7 +307,7 @@ class _Reading(KeyReader):
         for written in self.content:
             key = str(written)
             flag = _flag(key)
-            if flag not in _PLACING | _IMPLYING:
+            if flag not in _PLACING | _IMPLYING | _SIZES:
                 others.append(key)
             elif flag in self._written:
                 message = f"`{key}` and `{self._written[flag]}` are the same flag"
@@ -297,6 +322,40 @@ class _Reading(KeyReader):
                     self._doubtful = True
         self._reject_misspelt(others)
         self.sides = self._sides()
+        self.training = self._sizes(MEGATRON, ORDER) or NO_SIZES
+        self.engine = self._engine_sizes()
+
+    def _sizes(self, flags: Mapping[str, Sequence[str]], order: str) -> Parallel | None:
+        """Return the sizes that flags state, ``None`` if any is invalid, which is recorded."""
+        given = {name: [self._written[flag] for flag in each if self._has(flag)] for name, each in flags.items()}
+        values = {key: self._values[_flag(key)] for keys in given.values() for key in keys}
+        return sizes_in(self, values, given, (), order)
+
+    def _engine_sizes(self) -> Parallel:
+        """Return the sizes of an engine: its GPUs without the pipeline stages are its tensor size, as in slime."""
+        stated, gpus = self._sizes(_ENGINE, ENGINE_ORDER), self.sides.per_engine
+        if stated is None:
+            return NO_SIZES
+        tensor, stages, experts = gpus // stated.pp, stated.pp, stated.ep
+        for name, size, whole in (("pp", stages, gpus), ("ep", experts, tensor)):
+            if whole % size or not whole:
+                near = [str(n) for n in range(1, whole + 1) if whole % n == 0][-4:]
+                word = "pipeline stages" if name == "pp" else "expert groups"
+                message = f"an engine of {whole} GPUs cannot be divided into {size} {word}"
+                help = f"use {' or '.join([', '.join(near[:-1]), near[-1]] if near[1:] else near)}"
+                flag = next(flag for flag in _ENGINE[name] if self._has(flag))
+                self.add_flag(flag, Diagnostic("parallel-not-divisible", message, help))
+                return NO_SIZES
+        return Parallel(
+            tp=tensor, pp=stages, ep=experts, etp=tensor // experts if experts > 1 else 1, order=ENGINE_ORDER
+        )
+
+    def path_of_sizes(self, parallel: Parallel) -> KeyPath:
+        """Return the path of the flag of the largest size."""
+        flags = {"tp": ("rollout_num_gpus_per_engine",), **_ENGINE} if parallel is self.engine else MEGATRON
+        given = {name: flag for name, each in flags.items() for flag in each if self._has(flag)}
+        largest = max(given, key=lambda name: getattr(parallel, name), default=None)
+        return () if largest is None else (self._written[given[largest]],)
 
     def add_flag(self, flag: str, diagnostic: Diagnostic) -> None:
         """Record a fault of a flag, under the name that it is written with."""

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from rankplan.errors import RankplanError
 from rankplan.plan import Plan
+from rankplan.render.groups import coordinates_of
 
 _COLUMNS = (
     "rank",
@@ -28,10 +29,14 @@ _COLUMNS = (
 
 
 def plain_rows(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Yield every process of the plan, by component and rank."""
+    """Yield every process of the plan, by component and rank.
+
+    ``coordinates`` are ``None`` if the component states no parallel sizes, a list if a process has several slots.
+    """
     for component, placements in plan.items():
         for row in placements:
-            yield {"component": component} | {name: getattr(row, name) for name in _COLUMNS}
+            plain = {"component": component} | {name: getattr(row, name) for name in _COLUMNS}
+            yield plain | {"coordinates": coordinates_of(placements, row.rank)}
 
 
 def write_json(plan: Plan, file: TextIO) -> None:
@@ -44,11 +49,17 @@ def write_json(plan: Plan, file: TextIO) -> None:
 
 
 def write_csv(plan: Plan, file: TextIO) -> None:
-    """Write CSV with a header; items of a list are separated by blanks, a device is ``node:local index``."""
+    """Write CSV with a header; items of a list are separated by blanks, a device is ``node:local index``.
+
+    Coordinates are ``kind:number``; those of several slots are separated by semicolons.
+    """
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["component", *_COLUMNS])
+    writer.writerow(["component", *_COLUMNS, "coordinates"])
     for row in plain_rows(plan):
-        writer.writerow(" ".join(map(_cell, value)) if isinstance(value, list) else value for value in row.values())
+        found = row.pop("coordinates") or {}
+        slots = [found] if isinstance(found, dict) else found
+        cells = [" ".join(map(_cell, value)) if isinstance(value, list) else value for value in row.values()]
+        writer.writerow([*cells, ";".join(" ".join(map(_cell, slot.items())) for slot in slots)])
 
 
 def npz(plan: Plan) -> bytes:
@@ -61,7 +72,7 @@ def npz(plan: Plan) -> bytes:
     except ImportError:
         raise RankplanError("NumPy is not installed; run pip install numpy") from None
     columns = {
-        f"{name}.{key}": column for name, component in plan.items() for key, column in component.rows.to_numpy().items()
+        f"{name}.{key}": column for name, component in plan.items() for key, column in component.to_numpy().items()
     }
     file = io.BytesIO()
     numpy.savez(file, **columns)

@@ -12,9 +12,10 @@ from typing import Any
 
 from rich.table import Table
 
-from rankplan._core import WHOLE_NODE, Pattern, Placement, Placements, RankSet, Spans
+from rankplan._core import WHOLE_NODE, Pattern, Placement, Placements, RankSet
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
+from rankplan.render.groups import coordinates_text
 from rankplan.words import counted, nodes_text
 
 MOST_ROWS = 64
@@ -40,10 +41,11 @@ def plan_table(plan: Plan) -> Table:
     """Return the placements of a plan."""
     if sum(len(rows) for rows in plan.values()) > MOST_ROWS:
         return _folded(plan)
-    result = table("component", *COLUMNS)
+    sized = any(component.parallel.stated for component in plan.values())
+    result = table("component", *COLUMNS, *(["coordinates"] if sized else []))
     for component, rows in plan.items():
         for row in rows:
-            result.add_row(component, *cells(row))
+            result.add_row(component, *cells(row), *([coordinates_text(rows, row.rank)] if sized else []))
     return result
 
 
@@ -160,39 +162,6 @@ def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
     if len(text) <= room:
         return text
     return f"{sum(map(len, accelerators.values())):,} on {counted(len(accelerators), 'node')}"
-
-
-def size_lines(plan: Plan) -> list[str]:
-    """Return the sizes of each component that states some: ``actor: tp 4 x dp 8, experts ep 8 x edp 4``."""
-    lines = []
-    for name, component in plan.items():
-        if component.parallel.stated:
-            shape, names = component.mesh()
-            sizes = [f"{kind} {size}" for kind, size in zip(reversed(names), reversed(shape), strict=True)]
-            experts = [kind for kind in ("etp", "ep", "edp") if kind in component.layout.kinds]
-            of_experts = " x ".join(f"{kind} {component.layout.size(kind)}" for kind in experts)
-            lines.append(f"{name}: {' x '.join(sizes)}{', experts ' if experts else ''}{of_experts}")
-    return lines
-
-
-def group_lines(plan: Plan) -> list[str]:
-    """Return which groups of each component stay within a node: ``actor: 32 tp groups within nodes``."""
-    lines = []
-    for name, component in plan.items():
-        if component.parallel.stated:
-            kinds = [kind for kind in ("tp", "cp", "etp", "ep", "pp") if component.layout.size(kind) > 1]
-            found = "; ".join(_crossings(component.spans(kind), kind) for kind in kinds)
-            lines.append(f"{name}: {found or 'one data group'}")
-    return lines
-
-
-def _crossings(spans: Spans, kind: str) -> str:
-    total = spans.within + spans.crossing
-    if not spans.crossing:
-        return f"{counted(total, f'{kind} group')} within {'a node' if total == 1 else 'nodes'}"
-    if not spans.within:
-        return f"{counted(total, f'{kind} group')} across nodes"
-    return f"{spans.crossing:,} of {total:,} {kind} groups cross a node"
 
 
 def sharing_lines(plan: Plan) -> list[str]:

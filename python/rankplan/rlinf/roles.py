@@ -153,6 +153,8 @@ class RolePlacement(HybridComponentPlacement):
         reader = reading if counted else reading.fork()
         before = len(reader.faults)
         sizes = sizes_at(reader, path, keys, **defaults)
+        if counted:
+            reading.size_paths[self._names[role]] = path
         if sizes is None and counted and not role.startswith("critic") and len(reader.faults) == before:
             self._add_missing(reading, role, path)
         return None if len(reader.faults) > before else sizes

@@ -9,7 +9,7 @@ from typing import Any
 from rankplan.config.faults import KeyPath
 from rankplan.config.reader import Reader
 from rankplan.errors import Diagnostic
-from rankplan.parallel import Parallel
+from rankplan.parallel import ENGINE_ORDER, ORDER, Parallel
 from rankplan.words import counted, path_text
 
 TRAINING = {
@@ -123,7 +123,7 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
                 found[name] = reader.number(value, paths[name], 1) or 1
     if "ep" in paths:
         found.setdefault("etp", found.get("tp", 1))
-    return Sizes(Parallel(**found), paths)
+    return Sizes(Parallel(**found, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
 
 
 def missing_section(path: KeyPath, role: str, config: Mapping[Any, Any] | None) -> Diagnostic:

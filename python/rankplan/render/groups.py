@@ -1,0 +1,58 @@
+"""Parallel groups in a few words: sizes, crossings and coordinates of the components that state sizes."""
+
+from __future__ import annotations
+
+from rankplan._core import RankSet, Spans
+from rankplan.component import Component, Coordinates
+from rankplan.plan import Plan
+from rankplan.words import counted
+
+_CROSSING = ("tp", "cp", "etp", "ep", "pp")
+"""The kinds of groups that `group_lines` names; data groups usually cross nodes."""
+
+
+def size_lines(plan: Plan) -> list[str]:
+    """Return the sizes of each component that states some: ``actor: tp 4 x dp 8, experts ep 8 x edp 4``."""
+    lines = []
+    for name, component in plan.items():
+        if component.parallel.stated:
+            shape, names = component.mesh()
+            sizes = [f"{kind} {size}" for kind, size in zip(reversed(names), reversed(shape), strict=True)]
+            experts = [kind for kind in ("etp", "ep", "edp") if kind in component.layout.kinds]
+            of_experts = " x ".join(f"{kind} {component.layout.size(kind)}" for kind in experts)
+            lines.append(f"{name}: {' x '.join(sizes)}{', experts ' if experts else ''}{of_experts}")
+    return lines
+
+
+def group_lines(plan: Plan) -> list[str]:
+    """Return which groups of each component stay within a node: ``actor: 32 tp groups within nodes``."""
+    lines = []
+    for name, component in plan.items():
+        if component.parallel.stated:
+            kinds = [kind for kind in _CROSSING if component.layout.size(kind) > 1]
+            found = "; ".join(_crossings(component.spans(kind), kind) for kind in kinds)
+            lines.append(f"{name}: {found or 'only data groups'}")
+    return lines
+
+
+def _crossings(spans: Spans, kind: str) -> str:
+    total = spans.within + spans.crossing
+    if not spans.crossing:
+        return f"{counted(total, f'{kind} group')} within {'a node' if total == 1 else 'nodes'}"
+    if not spans.within:
+        return f"{counted(total, f'{kind} group')} across nodes"
+    return f"{spans.crossing:,} of {total:,} {kind} groups cross a node"
+
+
+def coordinates_of(component: Component, rank: int) -> Coordinates | list[Coordinates] | None:
+    """Return the coordinates of a process, ``None`` if the component states no sizes."""
+    return component.coordinates(rank) if component.parallel.stated else None
+
+
+def coordinates_text(component: Component, rank: int) -> str:
+    """Return the coordinates of a process in a line: ``tp 0-3, dp 1`` for a process with four slots."""
+    found = coordinates_of(component, rank)
+    if found is None:
+        return ""
+    slots = [found] if isinstance(found, dict) else found
+    return ", ".join(f"{kind} {RankSet({slot[kind] for slot in slots})}" for kind in slots[0])
