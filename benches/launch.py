@@ -1,6 +1,6 @@
-"""The cost of a launch, beside a bare loop that creates the same actors with the same options and waits for all.
+"""The cost of a launch, compared with a bare loop that creates the same actors with the same options.
 
-``python benches/launch.py --sizes 16,32,64 --repetitions 5`` prints one table; both are timed in turns, in one run.
+``python benches/launch.py --sizes 16,32,64 --repetitions 5`` prints one table; both are timed alternately, in one run.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ QUIET_SECONDS = 2.0
 
 
 class Plain:
-    """An actor that imports nothing of rankplan."""
+    """An actor that does not import rankplan."""
 
     def __init__(self, name: str) -> None: ...
 
 
 def created(actor: Any, cluster: Cluster, strategy: PlacementStrategy) -> Callable[[], None]:
-    """Create an actor for each row in a plain loop, and return what ends them."""
+    """Create an actor for each row in a plain loop; return a function that ends them."""
     hosts = [
         actor.options(scheduling_strategy=pinned(cluster.node_ids[row.cluster_node_rank])).remote(f"bare:{row.rank}")
         for row in strategy.get_placement(cluster)
@@ -46,12 +46,12 @@ def created(actor: Any, cluster: Cluster, strategy: PlacementStrategy) -> Callab
 
 
 def launched(cluster: Cluster, strategy: PlacementStrategy) -> Callable[[], None]:
-    """Launch a group of these rows, and return what ends it."""
+    """Launch a group; return a function that ends it."""
     return RollCall.create_group().launch(cluster, strategy, name="launch", timeout=3600).shutdown
 
 
 def workers(cluster: Cluster) -> dict[int, bool]:
-    """Return the process ids of Ray's workers on the simulated cluster, with whether each is idle."""
+    """Return the process ids of Ray's workers on the simulated cluster, and whether each is idle."""
     assert cluster._raylets is not None
     found = {}
     for process in cluster._raylets.processes():
@@ -67,7 +67,7 @@ def workers(cluster: Cluster) -> dict[int, bool]:
 
 
 def settle(cluster: Cluster) -> None:
-    """Wait until no worker is left but idle ones, and these are the same for a while."""
+    """Wait until only idle workers are left, and no worker starts or ends for a while."""
     before, since = workers(cluster), time.monotonic()
     while time.monotonic() - since < QUIET_SECONDS:
         time.sleep(0.1)
@@ -77,7 +77,7 @@ def settle(cluster: Cluster) -> None:
 
 
 def spread(values: Sequence[float], unit: str = "") -> str:
-    """Return the median, and the smallest and largest value."""
+    """Return the median, the smallest and the largest value as text."""
     return f"{statistics.median(values):.2f}{unit} [{min(values):.2f}, {max(values):.2f}]"
 
 

@@ -33,7 +33,7 @@ SEEN_AT_IMPORT = read(*NAMES)
 
 
 class Reader(Worker):
-    """Tells what its process sees."""
+    """Returns what its process sees."""
 
     def environment(self, *names: str) -> tuple[str | None, ...]:
         return read(*(names or NAMES))
@@ -67,7 +67,7 @@ class Reader(Worker):
 
 
 class Early(Worker):
-    """Uses in its constructor what a rank knows about itself, without calling the base class's."""
+    """Uses the properties of its rank in the constructor, without calling ``super().__init__()``."""
 
     def __init__(self, base: int, *, factor: int = 1) -> None:
         self.sum = base + factor * self.rank
@@ -79,7 +79,7 @@ class Early(Worker):
 
 
 class Caller(Worker):
-    """Methods of all sorts."""
+    """Methods of every kind."""
 
     limit = 3
 
@@ -114,7 +114,7 @@ class Caller(Worker):
 
 
 class Unloadable(Exception):
-    """Can be pickled, but not loaded again."""
+    """Can be pickled but not unpickled."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(first)
@@ -129,14 +129,14 @@ class Unpicklable(Exception):
 
 
 class Unreadable:
-    """A value that can be sent, but not loaded again."""
+    """A value that can be pickled but not unpickled."""
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         return int, ("no number",)
 
 
 class Faulty(Worker):
-    """Fails in the ways that it is told to, in the ranks that it is told."""
+    """Fails on request, in the requested ranks."""
 
     def fail(self, *ranks: int) -> int:
         if self.rank in ranks:
@@ -185,7 +185,7 @@ class Faulty(Worker):
 
 
 class FailsToStart(Worker):
-    """Does not come up in some rank."""
+    """Does not start in one rank."""
 
     def __init__(self, how: str, rank: int) -> None:
         if self.rank != rank:
@@ -203,14 +203,14 @@ class FailsToStart(Worker):
 
 
 class Refuses(Worker):
-    """Comes up in no rank."""
+    """Does not start in any rank."""
 
     def __init__(self) -> None:
         raise ValueError(f"rank {self.rank} refuses")
 
 
 class Stuck(Worker):
-    """Never comes up: each rank tells its process id in a file of the folder, and stays in its constructor."""
+    """Never starts: each rank writes its process id to a file in the folder, and stays in its constructor."""
 
     def __init__(self, folder: Path) -> None:
         (folder / f"{self.rank}.new").write_text(str(os.getpid()))
@@ -228,7 +228,7 @@ def stuck(folder: Path, rank: int) -> int:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether the process has ended, now or within some seconds."""
+    """Whether the process ends within 30 seconds."""
     deadline = time.monotonic() + 30
     while (text := command(pid)) and time.monotonic() < deadline:
         time.sleep(0.05)

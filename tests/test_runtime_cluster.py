@@ -251,7 +251,7 @@ def read_all(terminal: int) -> str:
     return b"".join(parts).decode()
 
 
-def test_a_group_can_be_launched_from_inside_of_a_ray_task(cluster: Cluster) -> None:
+def test_a_group_can_be_launched_inside_a_ray_task(cluster: Cluster) -> None:
     @ray.remote(num_cpus=0)
     def driver() -> list[int]:
         from rankplan.runtime.roll_call import RollCall

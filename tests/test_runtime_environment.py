@@ -52,7 +52,7 @@ def test_whole_environment_of_an_isolated_rank() -> None:
     }
 
 
-def test_local_rank_without_isolation_is_the_own_accelerator_among_all() -> None:
+def test_local_rank_without_isolation_is_the_index_among_all_accelerators() -> None:
     rows = FlexiblePlacementStrategy([[2, 3], [6]]).get_placement(TWO_NODES, isolate_accelerator=False)
     assert column(rows, "CUDA_VISIBLE_DEVICES") == ["0,1,2,3", "0,1,2,3"]
     assert column(rows, "LOCAL_RANK") == ["2", "2"]
@@ -69,14 +69,14 @@ def test_processes_that_share_an_accelerator(isolate: bool, local_ranks: list[st
 
 
 @pytest.mark.parametrize("isolate", [True, False])
-def test_processes_by_node_count_among_themselves(isolate: bool) -> None:
+def test_processes_by_node_have_their_own_local_ranks(isolate: bool) -> None:
     rows = NodePlacementStrategy([0, 1, 1]).get_placement(TWO_NODES, isolate)
     assert column(rows, "LOCAL_RANK") == ["0", "0", "1"]
     assert column(rows, "LOCAL_WORLD_SIZE") == ["1", "2", "2"]
     assert column(rows, "CUDA_VISIBLE_DEVICES") == ["0,1,2,3"] * 3
 
 
-def test_processes_with_robots_count_among_themselves_and_see_all_accelerators() -> None:
+def test_processes_with_robots_have_their_own_local_ranks_and_see_all_accelerators() -> None:
     configs = [{"robot_ip": "10.1.0.1", "node_rank": 1}, {"robot_ip": "10.1.0.2", "node_rank": 1}]
     cluster = {
         "num_nodes": 2,
@@ -108,7 +108,7 @@ STRATEGIES = {
 
 @pytest.mark.parametrize("isolate", [True, False])
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-def test_local_rank_is_where_the_own_devices_begin(strategy: PlacementStrategy, isolate: bool) -> None:
+def test_local_rank_is_the_first_own_device(strategy: PlacementStrategy, isolate: bool) -> None:
     """What ``set_device(LOCAL_RANK)`` relies on."""
     ids = [["4", "7", "6", "5"], ["MIG-b2", "GPU-a1", "1", "0"]]
     nodes = [{"ranks": rank, "accelerator_ids": own} for rank, own in enumerate(ids)]
@@ -125,7 +125,7 @@ def test_local_rank_is_where_the_own_devices_begin(strategy: PlacementStrategy, 
         assert neighbours[int(planned["NODE_LOCAL_RANK"])] == row
 
 
-def test_a_node_without_accelerators_gets_no_variable_of_a_vendor() -> None:
+def test_a_node_without_accelerators_gets_no_vendor_variable() -> None:
     (row,) = NodePlacementStrategy([0]).get_placement(Inventory.uniform(num_nodes=1, accelerators=0))
     assert not VARIABLES & set(environment(row))
 
@@ -139,18 +139,18 @@ def test_each_vendor_has_its_own_variables(row: Vendor) -> None:
     assert VARIABLES & set(planned) <= row.variables
 
 
-def test_the_plan_wins_over_env_vars() -> None:
+def test_the_plan_overrides_env_vars() -> None:
     row = EIGHT.get_placement(TWO_NODES)[3]
     tried = dict.fromkeys(RESERVED_VARIABLES & set(environment(row)), "tried")
     assert environment(row, **tried) == environment(row)
 
 
-def test_what_the_loader_and_the_interpreter_read_is_needed_at_the_start() -> None:
+def test_variables_of_the_loader_and_the_interpreter_are_needed_at_process_start() -> None:
     env_vars = {"LD_PRELOAD": "a", "PYTHONPATH": "b", "MALLOC_ARENA_MAX": "1", "NCCL_DEBUG": "INFO", "OLD_LD_X": "c"}
     assert set(start_variables(env_vars)) == {"LD_PRELOAD", "PYTHONPATH", "MALLOC_ARENA_MAX"}
 
 
-def test_variables_are_expanded_as_ray_does_it() -> None:
+def test_variables_are_expanded_like_ray_does() -> None:
     env_vars = {"A": "/opt:${HOME}", "B": "$A:$NONE", "C": "<${NONE}>", "D": "a$ ${} 5$", "HOME": "/x", "E": "$HOME"}
     expected = {"A": "/opt:/h", "B": "/opt:/h:$NONE", "C": "<>", "D": "a$ ${} 5$", "HOME": "/x", "E": "/x"}
     assert expanded(env_vars, {"HOME": "/h"}) == expected

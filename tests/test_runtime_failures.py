@@ -48,7 +48,7 @@ def mortal(two_nodes: Cluster) -> Iterator[WorkerGroup]:
 
 @pytest.fixture(scope="module")
 def enough(two_nodes: Cluster) -> int:
-    """Seconds in which ranks come up that can, on this machine as busy as it is."""
+    """Enough seconds for healthy ranks to start on this machine under its current load."""
     started = time.monotonic()
     Reader.create_group().launch(two_nodes, FOUR).shutdown()
     return math.ceil(1 + 2 * (time.monotonic() - started))
@@ -80,7 +80,7 @@ def test_the_first_of_several_failing_ranks_is_named_and_the_others_listed(fault
     assert caught.value.rank == 1
 
 
-def test_a_failing_rank_is_told_while_others_work_on(mortal: WorkerGroup) -> None:
+def test_a_failing_rank_is_reported_while_others_still_work(mortal: WorkerGroup) -> None:
     started = time.monotonic()
     with pytest.raises(WorkerError, match="mortal rank 2"):
         mortal.fail_while_others_wait(2).wait()
@@ -96,7 +96,7 @@ def test_the_group_is_usable_after_a_failure(faulty: WorkerGroup) -> None:
 @pytest.mark.parametrize(
     ("method", "reason"), [("unloadable", "Unloadable: one"), ("unpicklable", "Unpicklable: holds a lock")]
 )
-def test_exceptions_that_cannot_travel_are_told_in_words(faulty: WorkerGroup, method: str, reason: str) -> None:
+def test_exceptions_that_cannot_be_pickled_are_reported_as_text(faulty: WorkerGroup, method: str, reason: str) -> None:
     with pytest.raises(WorkerError, match=reason) as caught:
         getattr(faulty.execute_on(1), method)().wait()
     assert who(caught.value) == ("faulty", 1, 0)
@@ -104,7 +104,7 @@ def test_exceptions_that_cannot_travel_are_told_in_words(faulty: WorkerGroup, me
 
 
 def test_the_text_of_an_exception_harms_neither_its_rank_nor_the_terminal(faulty: WorkerGroup) -> None:
-    """Ray ends a process that fails with text which is not UTF-8."""
+    """Ray ends a process that raises an error whose text is not valid UTF-8."""
     with pytest.raises(WorkerError) as caught:
         faulty.execute_on(1).cannot_be_written().wait()
     assert str(caught.value).endswith(r"() raised ValueError: no such file: \udcff\x1b[31m")
@@ -118,13 +118,13 @@ def test_the_text_of_an_exception_harms_neither_its_rank_nor_the_terminal(faulty
     assert faulty.fail().wait() == [0, 1, 2, 3]
 
 
-def test_a_value_that_cannot_travel_is_an_error_of_its_rank(faulty: WorkerGroup) -> None:
+def test_a_value_that_cannot_be_pickled_is_an_error_of_its_rank(faulty: WorkerGroup) -> None:
     with pytest.raises(WorkerError, match=r"faulty rank 2 \(node 1\): returns_a_lock\(\) failed: .*lock"):
         faulty.execute_on(2).returns_a_lock().wait()
     assert faulty.fail().wait() == [0, 1, 2, 3]
 
 
-def test_a_value_that_cannot_be_loaded_is_an_error_of_its_rank(faulty: WorkerGroup) -> None:
+def test_a_value_that_cannot_be_unpickled_is_an_error_of_its_rank(faulty: WorkerGroup) -> None:
     message = r"faulty rank 1 \(node 0\): .*\(\) gave an answer that cannot be unpickled by the driver: ValueError"
     with pytest.raises(WorkerError, match=message) as caught:
         faulty.execute_on(1).returns_what_cannot_be_read().wait()
@@ -147,7 +147,7 @@ def test_a_rank_that_dies_is_named(mortal: WorkerGroup, two_nodes: Cluster) -> N
         assert len(again.verify()) == 4
 
 
-def test_a_rank_that_is_killed_at_work_is_named(mortal: WorkerGroup) -> None:
+def test_a_rank_that_is_killed_during_a_call_is_named(mortal: WorkerGroup) -> None:
     pids = mortal.pid().wait()
     call = mortal.fail_while_others_wait(-1)
     os.kill(pids[1], signal.SIGKILL)
@@ -156,7 +156,7 @@ def test_a_rank_that_is_killed_at_work_is_named(mortal: WorkerGroup) -> None:
     assert who(caught.value) == ("mortal", 1, 0)
 
 
-def test_a_rank_that_was_killed_at_rest_is_named(mortal: WorkerGroup) -> None:
+def test_a_rank_that_was_killed_between_calls_is_named(mortal: WorkerGroup) -> None:
     pid = mortal.verify()[3].pid
     os.kill(pid, signal.SIGKILL)
     assert has_ended(pid)
@@ -165,8 +165,8 @@ def test_a_rank_that_was_killed_at_rest_is_named(mortal: WorkerGroup) -> None:
     assert who(caught.value) == ("mortal", 3, 1)
 
 
-def test_a_rank_that_leaves_is_named_and_its_process_ends(mortal: WorkerGroup) -> None:
-    """A thread that it has left running would keep the process from its end."""
+def test_a_rank_that_exits_is_named_and_its_process_ends(mortal: WorkerGroup) -> None:
+    """A thread that still runs would otherwise keep the process alive."""
     pid = mortal.verify()[0].pid
     with pytest.raises(WorkerError, match=r"leave\(\) gave no answer, its process is gone: it exited \(code 4\)"):
         mortal.leave(0).wait(30)
@@ -174,7 +174,7 @@ def test_a_rank_that_leaves_is_named_and_its_process_ends(mortal: WorkerGroup) -
 
 
 @pytest.mark.usefixtures("nothing_stays")
-def test_shutdown_ends_ranks_that_are_at_work(two_nodes: Cluster) -> None:
+def test_shutdown_ends_busy_ranks(two_nodes: Cluster) -> None:
     group = Faulty.create_group().launch(two_nodes, FOUR)
     group.fail_while_others_wait(-1)
     group.shutdown()
@@ -245,7 +245,7 @@ class Late(Worker): ...
         ("time.sleep(600)", None, r"1 of 2 ranks did not come up within \d+ s.*\(rank 1 on node 1: "),
     ],
 )
-def test_a_module_that_goes_wrong_when_it_is_imported(
+def test_a_module_that_fails_on_import(
     two_nodes: Cluster,
     enough: int,
     tmp_path: Path,
@@ -264,7 +264,7 @@ def test_a_module_that_goes_wrong_when_it_is_imported(
 
 
 @pytest.mark.usefixtures("nothing_stays")
-def test_a_rank_that_is_killed_while_it_comes_up(two_nodes: Cluster, tmp_path: Path) -> None:
+def test_a_rank_that_is_killed_while_it_starts(two_nodes: Cluster, tmp_path: Path) -> None:
     killer = threading.Thread(target=lambda: os.kill(stuck(tmp_path, 1), signal.SIGKILL))
     killer.start()
     with pytest.raises(
@@ -314,13 +314,13 @@ def test_threads_launch_at_the_same_time(two_nodes: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("nothing_stays")
-def test_arguments_that_cannot_travel_start_nothing(two_nodes: Cluster) -> None:
+def test_arguments_that_cannot_be_pickled_start_nothing(two_nodes: Cluster) -> None:
     with pytest.raises(LaunchError, match=r"FailsToStart or its arguments cannot be sent to the ranks: .*lock"):
         FailsToStart.create_group(threading.Lock(), 1).launch(two_nodes, TWO)
 
 
 def with_interpreter(cluster: Cluster, path: str | Path, nodes: str) -> Cluster:
-    """Return the cluster again, with a node group of both nodes that uses this interpreter on some."""
+    """Return another Cluster object, with a node group of both nodes that uses this interpreter on some."""
     environment = {"node_ranks": nodes, "python_interpreter_path": str(path)}
     groups = [{"label": "venv", "node_ranks": "0-1", "env_configs": [environment]}]
     return Cluster(cluster_cfg={"num_nodes": 2, "node_groups": groups})
@@ -385,7 +385,7 @@ def test_an_interpreter_with_an_odd_path_that_prints_a_banner(two_nodes: Cluster
 
 
 @pytest.mark.usefixtures("nothing_stays")
-def test_ranks_without_a_process_are_told_from_those_in_their_constructor(
+def test_ranks_without_a_process_are_distinguished_from_ranks_in_their_constructor(
     two_nodes: Cluster, enough: int, tmp_path: Path
 ) -> None:
     path = executable(tmp_path / "python", f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\nexec sleep 600')

@@ -185,7 +185,7 @@ def test_some_ranks_only(callers: WorkerGroup) -> None:
             callers.execute_on(*ranks)
 
 
-def test_an_async_method_runs_to_its_end(callers: WorkerGroup) -> None:
+def test_an_async_method_runs_to_completion(callers: WorkerGroup) -> None:
     assert callers.later().wait() == [0, 1, 2]
 
 
@@ -195,7 +195,7 @@ def test_max_concurrency_lets_calls_overlap(callers: WorkerGroup) -> None:
     assert first.wait() == [True, True, True]
 
 
-def test_a_call_goes_on_after_a_timeout(callers: WorkerGroup) -> None:
+def test_a_call_continues_after_a_timeout(callers: WorkerGroup) -> None:
     some = callers.execute_on(0, 2)
     call = some.first_waits()
     message = r"Caller.first_waits\(\): 2 of 2 ranks have not answered after 0.1 s: ranks 0,2"
@@ -234,7 +234,7 @@ def test_a_group_can_be_copied_and_shown(callers: WorkerGroup) -> None:
     assert repr(callers.echo(1)).startswith("<Caller.echo() on 3 ranks, ")
 
 
-def test_verify_tells_where_every_rank_is(readers: WorkerGroup) -> None:
+def test_verify_reports_where_every_rank_is(readers: WorkerGroup) -> None:
     reports = readers.verify()
     assert [report.pid for report in reports] == readers.pid().wait()
     assert [report.rank for report in reports] == [0, 1, 2, 3]

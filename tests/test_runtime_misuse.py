@@ -161,7 +161,7 @@ def test_nothing_that_outlives_its_cluster_starts_another(cluster: Cluster, grou
 def test_a_cluster_that_is_closed_right_after_the_last_tick_of_a_launch(
     monkeypatch: pytest.MonkeyPatch, reserve: bool
 ) -> None:
-    """All ranks are up, and the group is about to be returned; the connection to Ray stays, for it is borrowed."""
+    """All ranks are up, and the group is about to be returned. The borrowed connection to Ray stays open."""
     checking, closed = threading.Event(), threading.Event()
 
     def check(*arguments: Any) -> list[RankReport]:
@@ -186,7 +186,7 @@ def test_a_cluster_that_is_closed_right_after_the_last_tick_of_a_launch(
 
 
 def test_a_cluster_that_is_closed_while_a_thread_launches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The thread must not go on without its cluster: Ray would start another one for it."""
+    """The thread must not continue without its cluster: Ray would start another one for it."""
     monkeypatch.setattr(timeouts, "TICK", 2.0)
     cluster = Cluster.simulate("1x2")
     with ThreadPoolExecutor() as threads:

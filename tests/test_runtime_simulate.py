@@ -92,7 +92,7 @@ def test_a_start_that_fails_half_way(monkeypatch: pytest.MonkeyPatch, error: Bas
         Cluster.simulate("2x2")
 
 
-def test_a_probe_that_fails_takes_the_raylets_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_fails_ends_the_raylets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankplan.runtime.cluster.find_nodes", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         Cluster.simulate("1x2")

@@ -76,7 +76,7 @@ def test_the_guide_has_the_table() -> None:
 
 
 @pytest.mark.parametrize("row", FOUND_BY_RAY, ids=by_type)
-def test_a_row_says_what_ray_says(row: Vendor) -> None:
+def test_a_row_agrees_with_ray(row: Vendor) -> None:
     assert row.manager is not None
     manager = MANAGERS[row.manager]
     constants = vars(sys.modules[manager.__module__])
@@ -87,9 +87,7 @@ def test_a_row_says_what_ray_says(row: Vendor) -> None:
 
 @pytest.mark.parametrize("ids", [["3"], ["1", "2"], ["0", "1", "2", "3"]], ids=len)
 @pytest.mark.parametrize("row", FOUND_BY_RAY, ids=by_type)
-def test_a_process_is_shown_what_ray_would_show_it(
-    row: Vendor, ids: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_sees_what_ray_would_show_it(row: Vendor, ids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert row.manager is not None
     assert row.hands_off is not None
     manager = MANAGERS[row.manager]
@@ -309,7 +307,7 @@ STARTED = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A node of each type. Those that Ray can find here have no label that names it."""
+    """A node of each type. Types that Ray can detect here have no label."""
     folder, options = tmp_path_factory.mktemp("packages"), simulate._node_options
     for accelerator_type, (name, text) in PACKAGES.items():
         file = folder / accelerator_type / name
@@ -362,6 +360,6 @@ def test_each_rank_sees_its_devices_by_the_variables_of_the_vendor(
     assert emptied[:3] == [True, True, False]  # so Ray did rewrite what it was asked to on the first two nodes
 
 
-def test_processes_by_node_see_all_of_it(cluster: Cluster) -> None:
+def test_processes_by_node_see_the_whole_node(cluster: Cluster) -> None:
     with Reader.create_group().launch(cluster, NodePlacementStrategy([0, 9, 11])) as group:
         assert [list(report.accelerators) for report in group.verify()] == [IDS["NV_GPU"], IDS["TPU"], IDS["FURIOSA"]]
