@@ -827,6 +827,12 @@ REFUSED_ELSEWHERE = [
     ),
     # file, place: code: message, help
     (
+        "cluster:\n  num_nodes: 2\n  component_placement: {actor: '0-5:0-2', rollout: 8-13}\nactor:\n"
+        "  model: {tensor_model_parallel_size: 3}\nrollout: {tensor_parallel_size: 3}\n",
+        "5:3 parallel-idle: a group of tp 3 does not fill processes of 2 devices; 1 is idle",
+        "use tp 2 or 4, or 1 or 3 devices per process",
+    ),
+    (
         "a:\n  device_mapping: list(range(0,12))\n  strategy_args:\n    strategy_name: megatron_train\n"
         "    strategy_config: {tensor_model_parallel_size: 8}\n",
         "5:5 parallel-not-divisible: 12 processes are not a multiple of tp 8",

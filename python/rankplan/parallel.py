@@ -69,7 +69,8 @@ class Parallel:
     @property
     def stated(self) -> bool:
         """Whether any size is stated."""
-        return self != Parallel(order=self.order)
+        sizes = self.tp, self.cp, self.ep, self.etp, self.pp, self.dp, self.fsdp
+        return sizes != (1, 1, 1, 1, 1, None, 1)
 
     def __str__(self) -> str:
         sizes = ((field.name, getattr(self, field.name)) for field in fields(self)[:-1])

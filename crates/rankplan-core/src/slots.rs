@@ -4,7 +4,7 @@
 //! process of the component uses too, is one slot. Slots are numbered in process order and stored folded, as runs are.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -186,22 +186,6 @@ impl Slots {
         let (stretch, node, within) = self.find(slot);
         let device = self.patterns[stretch.pattern].devices.get(within as usize);
         (NodeRank(stretch.node + node), device.copied().flatten())
-    }
-
-    /// Whether two components have an accelerator in common.
-    pub fn meet(&self, other: &Slots) -> bool {
-        if self.revisited.is_empty() {
-            let mut sorted: Vec<_> = self.stretches.iter().collect();
-            sorted.sort_unstable_by_key(|stretch| stretch.node);
-            let uses = |(node, device)| {
-                let stretch = sorted[..sorted.partition_point(|stretch| stretch.node <= node)].last()?;
-                let devices = &self.patterns[stretch.pattern].devices;
-                (node < stretch.node + stretch.nodes && devices.contains(&device)).then_some(())
-            };
-            return other.places().any(|place| place.1.is_some() && uses(place).is_some());
-        }
-        let used: HashSet<_> = self.places().collect();
-        other.places().any(|place| place.1.is_some() && used.contains(&place))
     }
 
     /// The stretch of a slot, the number of the node in it, and the slot's index on that node.

@@ -6,6 +6,8 @@
 //! receiver: the groups that can send take turns. Elsewhere, senders on the same device and the same node come first, and no
 //! sender has two receivers more than another.
 
+use std::collections::HashSet;
+
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::NodeRank;
 use crate::layout::Layout;
@@ -174,11 +176,27 @@ impl Chosen {
 fn rlinf_serves_all(sender: Side<'_>, receiver: Side<'_>) -> bool {
     let (senders, receivers) = (sender.slots.len(), receiver.slots.len());
     let (from, to) = (sender.tensor().size(), receiver.tensor().size());
-    if sender.slots.meet(receiver.slots) {
+    if meet(sender.slots, receiver.slots) {
         return senders >= receivers;
     }
     let accepts = from.is_multiple_of(to) && receivers.is_multiple_of(from);
     accepts && (senders >= receivers || receivers.is_multiple_of(senders))
+}
+
+/// Whether two components have an accelerator in common.
+fn meet(one: &Slots, other: &Slots) -> bool {
+    if one.revisited.is_empty() {
+        let mut sorted: Vec<_> = one.stretches.iter().collect();
+        sorted.sort_unstable_by_key(|stretch| stretch.node);
+        let uses = |(node, device)| {
+            let stretch = sorted[..sorted.partition_point(|stretch| stretch.node <= node)].last()?;
+            let devices = &one.patterns[stretch.pattern].devices;
+            (node < stretch.node + stretch.nodes && devices.contains(&device)).then_some(())
+        };
+        return other.places().any(|place| place.1.is_some() && uses(place).is_some());
+    }
+    let used: HashSet<_> = one.places().collect();
+    other.places().any(|place| place.1.is_some() && used.contains(&place))
 }
 
 /// A place, and the index of a sender or receiver there.
@@ -193,7 +211,7 @@ fn choose(class: Class, from: &Slots, to: &Slots, sender_of: &mut [u32]) {
     let mut give = |receiver: u32, sender: u32| {
         sender_of[class.receiver_slot(receiver) as usize] = class.sender_slot(sender);
     };
-    if from.meet(to) {
+    if meet(from, to) {
         sending.sort_unstable();
         waiting.sort_unstable();
         let mut next = sending.iter().peekable();

@@ -172,8 +172,11 @@ class RolePlacement(HybridComponentPlacement):
         for role in roles:
             part = self._parts.get(role)
             if part is not None and self._used[role] and self._divides(reading, role, len(part.rule.resources)):
-                # The rows are those that the config gives.
-                self._keep(role, replace(part, rule=one_each(part.rule), parallel=self._parallel(role)))
+                try:  # the rows are those that the config gives
+                    self._keep(role, replace(part, rule=one_each(part.rule), parallel=self._parallel(role)))
+                except PlacementError as error:
+                    for one in error.diagnostics:
+                        reading.add_in_config(reading.size_paths.get(self._names[role], ()), one)
 
     def _place_engines(self, reading: Reading, stride: int) -> None:
         """Place the rollout with a process per engine."""
