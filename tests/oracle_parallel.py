@@ -39,9 +39,13 @@ def fits(count: int, sizes: Sizes) -> bool:
 
 
 def coordinates(count: int, sizes: Sizes, order: str) -> list[dict[str, int]]:
-    """Return the coordinates of every slot, of attention and of experts: slots are counted in the order given."""
+    """Return the coordinates of every slot, of attention and of experts: slots are counted in the order given.
+
+    Without experts, all slots have the same part of them, and expert-data groups are data groups.
+    """
     found: list[dict[str, int]] = [{} for _ in range(count)]
-    for family in (DENSE, EXPERTS):
+    experts = sizes["ep"] * sizes["etp"] > 1
+    for family in (DENSE, EXPERTS) if experts else (DENSE,):
         kinds = [family[name] for name in order.split("-") if name in family]
         known = {kind: sizes[kind] for kind in kinds if kind in sizes}
         (derived,) = set(kinds) - known.keys()
@@ -51,13 +55,19 @@ def coordinates(count: int, sizes: Sizes, order: str) -> list[dict[str, int]]:
         known[derived] = count // model
         # The last of `product` is the fastest.
         for slot, numbers in enumerate(product(*(range(known[kind]) for kind in reversed(kinds)))):
-            found[slot] |= dict(zip(reversed(kinds), numbers, strict=True))
-    return found
+            here = dict(zip(reversed(kinds), numbers, strict=True))
+            assert here["pp"] == found[slot].get("pp", here["pp"]), "a slot has one pipeline stage"
+            found[slot] |= here
+    return found if experts else [each | {"etp": 0, "ep": 0, "edp": each["dp"]} for each in found]
 
 
 def groups(kind: str, every: Sequence[dict[str, int]]) -> list[list[int]]:
-    """Return the slots that differ in one coordinate only, group after group."""
-    family = DENSE if kind in DENSE.values() else EXPERTS
+    """Return the slots that differ in one coordinate only, group after group; one slot each if none differ in it."""
+    if kind in ("etp", "ep") and not any(each[kind] for each in every):
+        return [[slot] for slot in range(len(every))]
+    without_experts = all(each["etp"] == each["ep"] == 0 and each["edp"] == each["dp"] for each in every)
+    family = DENSE if kind in DENSE.values() or without_experts else EXPERTS
+    kind = "dp" if without_experts and kind == "edp" else kind
     together: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for slot, each in enumerate(every):
         together[tuple(each[other] for other in family.values() if other != kind)].append(slot)

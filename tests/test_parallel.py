@@ -315,6 +315,11 @@ def test_experts_divide_the_same_slots() -> None:
     assert one.mesh() == ((4, 4), ("dp", "tp"))
 
 
+def test_without_experts_their_data_groups_are_the_data_groups() -> None:
+    one = actor("0-7", {"tp": 2, "pp": 2, "order": ENGINE_ORDER})
+    assert list(one.groups("edp")) == list(one.groups("dp")) and len(one.groups("ep")) == 8
+
+
 def test_engines_have_consecutive_slots() -> None:
     one = actor("all:0-3", {"tp": 2, "pp": 2, "order": ENGINE_ORDER})
     assert one.slots == 16 and one.mesh() == ((4, 2, 2), ("dp", "pp", "tp"))

@@ -47,6 +47,10 @@ impl Layout {
             };
             layout.groups[kind as usize] = Groups::new(slots, step, layout.size(kind));
         }
+        if !parallel.has_experts() {
+            // The expert layout of another order than pp-last would mix pipeline stages.
+            layout.groups[Kind::Edp as usize] = layout.groups(Kind::Dp);
+        }
         layout
     }
 

@@ -28,7 +28,7 @@ pub enum Kind {
     Etp,
     /// The experts of a layer.
     Ep,
-    /// The samples of a batch, for slots with the same experts.
+    /// The samples of a batch, for slots with the same experts; without experts, as `dp`.
     Edp,
 }
 
