@@ -1,0 +1,24 @@
+"""RLinf's placement classes for jobs with parallel sizes, from rankplan: same names and attributes as before."""
+
+from rankplan.rlinf import (
+    HybridComponentPlacement,
+    ModelParallelComponentPlacement,
+    ModelParallelEvalComponentPlacement,
+    MultiAgentModelParallelComponentPlacement,
+    MultiAgentModelParallelEvalComponentPlacement,
+    PlacementMode,
+    RolloutSyncMode,
+)
+
+from rlinf.scheduler import ComponentPlacement
+
+__all__ = [
+    "ComponentPlacement",
+    "HybridComponentPlacement",
+    "ModelParallelComponentPlacement",
+    "ModelParallelEvalComponentPlacement",
+    "MultiAgentModelParallelComponentPlacement",
+    "MultiAgentModelParallelEvalComponentPlacement",
+    "PlacementMode",
+    "RolloutSyncMode",
+]
