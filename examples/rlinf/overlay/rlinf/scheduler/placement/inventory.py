@@ -35,7 +35,9 @@ def _group(group: Any) -> dict[str, Any]:
     if group.ignore_hardware:
         entry["ignore_hardware"] = True
     elif group.hardware_type not in (None, _ACCELERATOR):
-        configs = [_hardware(info, node.node_rank) for node in group.nodes for info in _infos(node, group.hardware_type)]
+        configs = [
+            _hardware(info, node.node_rank) for node in group.nodes for info in _infos(node, group.hardware_type)
+        ]
         entry["hardware"] = {"type": group.hardware_type, "configs": configs}
     return entry
 
