@@ -1,6 +1,6 @@
 """RLinf's placement classes for jobs with parallel sizes, from rankplan: same names and attributes as before."""
 
-from rankplan.rlinf import (
+from rankplan.rlinf import (  # noqa: I001  # sorted as in RLinf
     HybridComponentPlacement,
     ModelParallelComponentPlacement,
     ModelParallelEvalComponentPlacement,
