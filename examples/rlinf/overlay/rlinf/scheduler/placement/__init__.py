@@ -8,9 +8,8 @@ from rankplan import (
     Placement,
     PlacementStrategy,
 )
-
-from ..cluster import Cluster
-from .inventory import inventory_of
+from rlinf.scheduler.cluster import Cluster
+from rlinf.scheduler.placement.inventory import inventory_of
 
 # Everything of rankplan that takes a cluster takes any object with an `inventory`.
 Cluster.inventory = property(inventory_of)
