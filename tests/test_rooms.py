@@ -29,6 +29,7 @@ ROOMS = [
     "environment",
     "parallel",
     "config",
+    "topology",
     "inventory",
     "component",
     "occupancy",

@@ -17,14 +17,17 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator, model
 from rankplan import _core
 from rankplan._core import CLUSTER, MAX_LOCAL, MAX_NODES, NODE, RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
+from rankplan.config.base import Model
 from rankplan.config.faults import KeyPath, diagnostics, fault
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config
-from rankplan.config.models import ClusterSection, Count, Model, NodeGroup, Ranks
+from rankplan.config.models import ClusterSection, Count, NodeGroup, Ranks
+from rankplan.config.network import Levels
 from rankplan.config.reader import Reader, not_a_mapping
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
+from rankplan.topology import Domains, detect, domains
 from rankplan.words import as_int, counted, did_you_mean, nearest, shown
 
 if TYPE_CHECKING:
@@ -147,6 +150,7 @@ _Dumper.add_representer(str, _quoted)
 
 
 _NODES = TypeAdapter[list[NodeSpec]](Annotated[list[NodeSpec], Field(min_length=1)])
+_LEVELS = TypeAdapter[tuple[str, ...]](Levels)
 
 
 class Inventory:
@@ -156,8 +160,11 @@ class Inventory:
     Raises `PlacementError` (``invalid-inventory``) unless the node ranks of ``nodes`` are 0 to n-1, each once.
     """
 
-    def __init__(self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None) -> None:
+    def __init__(
+        self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
+    ) -> None:
         self._entries = tuple(nodes)
+        self._stated_levels = None if levels is None else tuple(levels)
         self.core = _core.Inventory(self._entries)
         self._section = section
         self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
@@ -210,7 +217,8 @@ class Inventory:
 
         Keys of an entry: ``ranks`` (range text, int or list), ``accelerators`` (number on each node),
         ``accelerator_type`` (``NV_GPU`` without), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by
-        local index), ``ip``, ``hostname``, ``labels``. Raises `PlacementError` with every fault.
+        local index), ``ip``, ``hostname``, ``labels``. ``levels`` next to ``nodes`` are the keys of labels that tell
+        where a node is in the network, outermost first. Raises `PlacementError` with every fault.
         """
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
@@ -219,8 +227,16 @@ class Inventory:
             reader.add((), Diagnostic("missing-key", "the inventory has no `nodes`", _no_nodes(content)))
             raise reader.refusal()
         path: KeyPath = ("nodes",)
+        levels: tuple[str, ...] | None = None
         try:
-            return cls(_NODES.validate_python(content["nodes"]))
+            levels = _LEVELS.validate_python(content["levels"]) if content.get("levels") is not None else None
+        except ValidationError as error:
+            for place, diagnostic in diagnostics(error, {"": NodeSpec}, ("levels",)):
+                reader.add(place, diagnostic)
+        try:
+            found = cls(_NODES.validate_python(content["nodes"]), levels=levels)
+            if not reader.faults:
+                return found
         except ValidationError as error:
             for place, diagnostic in diagnostics(error, {"": NodeSpec}, path):
                 reader.add(place, diagnostic)
@@ -235,7 +251,8 @@ class Inventory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        return {"nodes": [entry.described() for entry in self._entries]}
+        levels = {"levels": list(self.levels)} if self.levels else {}
+        return {**levels, "nodes": [entry.described() for entry in self._entries]}
 
     def to_yaml(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
@@ -264,6 +281,28 @@ class Inventory:
         firsts = [first for first, _ in self._ranges]
         for (first, entry), end in zip(self._ranges, [*firsts[1:], self.num_nodes], strict=True):
             yield range(first, end), entry
+
+    @cached_property
+    def levels(self) -> tuple[str, ...]:
+        """The levels of the network: keys of node labels, outermost first.
+
+        The first that is stated counts: those of the cluster section, those of the inventory, those detected from the
+        labels.
+        """
+        if self._section is not None and self._section.topology.levels is not None:
+            return self._section.topology.levels
+        if self._stated_levels is not None:
+            return self._stated_levels
+        return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
+
+    @cached_property
+    def domains(self) -> tuple[Domains, ...]:
+        """The domains of each level, outermost first."""
+        return domains(self, self.levels)
+
+    def with_levels(self, levels: Sequence[str]) -> Inventory:
+        """Return the same nodes and groups with these levels, which a cluster section may override."""
+        return Inventory(self._entries, self._section, levels)
 
     @property
     def section(self) -> ClusterSection | None:
@@ -300,12 +339,12 @@ class Inventory:
                 kept = RankSet(f"0-{wanted - 1}")
                 cut = [entry.at(entry.ranks & kept) for entry in self._entries]
                 entries = [entry for entry in cut if entry.ranks]
-            self._configured = last = Inventory(entries, section)
+            self._configured = last = Inventory(entries, section, self._stated_levels)
         return last, None
 
     def without_groups(self) -> Inventory:
         """Return the same nodes without node groups."""
-        return self if self._section is None else Inventory(self._entries)
+        return self if self._section is None else Inventory(self._entries, levels=self._stated_levels)
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""
@@ -370,7 +409,8 @@ class Inventory:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventory):
             return NotImplemented
-        return self is other or (self._nodes == other._nodes and self._section == other._section)
+        same = self._section == other._section and self.levels == other.levels
+        return self is other or (same and self._nodes == other._nodes)
 
     @cached_property
     def _nodes(self) -> dict[tuple[Any, ...], RankSet]:
@@ -383,8 +423,8 @@ class Inventory:
     def __hash__(self) -> int:
         return hash(self.num_nodes)
 
-    def __reduce__(self) -> tuple[type[Inventory], tuple[tuple[NodeSpec, ...], ClusterSection | None]]:
-        return type(self), (self._entries, self._section)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._entries, self._section, self._stated_levels)
 
     def __repr__(self) -> str:
         kinds = ", ".join(
