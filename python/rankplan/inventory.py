@@ -236,6 +236,24 @@ class Inventory:
         """Return the same nodes and groups with these levels, which a cluster section may override."""
         return Inventory(self._entries, self._section, levels)
 
+    def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> tuple[Inventory, RankSet]:
+        """Return the inventory with these labels added, by the name of the node, and the nodes that have no new ones.
+
+        A node has the name of its hostname, with or without the domain, or else its address, or ``node-3``. The levels
+        are detected again.
+        """
+        short = {name.partition(".")[0]: known for name, known in reversed(list(labels.items()))}
+        entries: list[NodeSpec] = []
+        unknown: list[int] = []
+        for entry in self._entries:
+            for node in [entry.at(RankSet([rank])) for rank in entry.ranks]:
+                host = node.hostname or ""
+                found = labels.get(node.name) or labels.get(host.partition(".")[0]) or short.get(host)
+                if found is None:
+                    unknown.append(node.rank)
+                entries.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
+        return Inventory(entries, self._section), RankSet(unknown)
+
     @property
     def section(self) -> ClusterSection | None:
         """The cluster section that defines its node groups, without components; ``None`` before `with_config`."""
