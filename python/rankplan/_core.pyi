@@ -133,7 +133,7 @@ class Pool:
         cls,
         inventory: Inventory,
         selections: Sequence[tuple[str, RankSet, bool | tuple[str, Sequence[tuple[int, int]]]]],
-        excluded: Sequence[tuple[RankSet, RankSet | None]] = [],
+        excluded: Sequence[tuple[RankSet, RankSet | None]] = ...,
     ) -> Self: ...
     def __len__(self) -> int: ...
     @property

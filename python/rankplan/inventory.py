@@ -290,7 +290,7 @@ class Inventory:
             return self, []
         # Every strategy of a config asks for the same section.
         last = self._configured
-        if last is None or last.section != section or not last._applied.issuperset(names):
+        if last is None or last.section != section or last._applied != self._applied.union(names):
             entries: Sequence[NodeSpec] = self._entries
             if not applied:
                 # those already applied may name nodes that were cut off

@@ -58,6 +58,8 @@ def inventory(
         raise click.UsageError("name the nodes with --inventory, --ray or --slurm")
     if accelerators is not None and (file is not None or ray is not None):
         raise click.UsageError("use --accelerators only if --slurm alone lists the nodes")
+    if topology is not None and slurm is None:
+        raise click.UsageError("--topology chooses a topology of --slurm")
     with faults_end_it():
         labels = {} if slurm is None else read_slurm(slurm, topology)
         found = _nodes(file, ray, labels, accelerators)
