@@ -316,9 +316,19 @@ class Inventory:
         marks, faults = Names(self).marks(names)
         if faults:
             raise PlacementError([found for _, found in faults])
-        other = Inventory(_marked(self._entries, marks), self._section, self._stated_levels)
-        other._applied = self._applied
-        return other
+        return self._with(marks)
+
+    def excluding(self, excluded: Iterable[tuple[RankSet, RankSet | None]]) -> Inventory:
+        """Return the inventory without these nodes, or without some of their accelerators: see `excluded`."""
+        marks: Marks = {}
+        for nodes, local in excluded:
+            marks.update(dict.fromkeys(nodes, local))
+        return self._with(marks)
+
+    def _with(self, marks: Marks) -> Inventory:
+        if not marks:
+            return self
+        return _restored(_marked(self._entries, marks), self._section, self._stated_levels, self._applied)
 
     @cached_property
     def excluded(self) -> list[tuple[RankSet, RankSet | None]]:

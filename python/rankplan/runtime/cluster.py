@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Self
 
 import ray
@@ -133,6 +134,9 @@ class Cluster:
         cluster = cls.__new__(cls)
         try:
             cluster._open(reading, inventory.num_nodes, raylets.address, timeouts.JOIN, on_progress, raylets)
+            # the raylets of excluded nodes run too
+            marked = cluster.inventory.excluding(inventory.excluded)
+            cluster.nodes = replace(cluster.nodes, inventory=marked)
         except BaseException:
             raylets.close()
             raise
