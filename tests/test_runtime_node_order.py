@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import random
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 import ray
 from rankplan import Cluster, ClusterError, Inventory, NodeSpec, RankSet
 from rankplan.runtime import ray_internals, simulate, timeouts
-from rankplan.runtime.node_order import FoundNode, MissingRanks, in_order
+from rankplan.runtime.node_order import FoundNode, MissingRanks, Wanted, in_order
+from rankplan.runtime.probe import fabric_here
+from rankplan.topology.sources import Fabric
 
 
 def node(
-    ip: str, hostname: str = "host", variable: str | None = None, label: str | None = None, fault: str | None = None
+    ip: str,
+    hostname: str = "host",
+    variable: str | None = None,
+    label: str | None = None,
+    fault: str | None = None,
+    **labels: str,
 ) -> FoundNode:
     error = None if fault is None else ClusterError(fault)
-    spec = NodeSpec(ranks=RankSet(), ip=ip, hostname=hostname)
+    spec = NodeSpec(ranks=RankSet(), ip=ip, hostname=hostname, labels=labels)
     return FoundNode(f"{ip}-{hostname}", spec, variable, label, fault=error)
 
 
@@ -54,6 +64,87 @@ def test_hostnames_are_in_natural_order() -> None:
 
 def test_addresses_that_are_names_come_last() -> None:
     assert ordered([node("node10"), node("node9"), node("10.0.0.1")])[0] == ["10.0.0.1", "node9", "node10"]
+
+
+def test_domains_come_one_after_another_if_the_topology_decides() -> None:
+    nodes = [
+        node("10.0.0.1", block="b10", nvlink="a"),
+        node("10.0.0.2", block="b9", nvlink="b"),
+        node("10.0.0.3"),
+        node("10.0.0.4", block="b9", nvlink="a"),
+        node("10.0.0.5", block="b10", nvlink="a"),
+        node("10.0.0.6", block="b9", nvlink="b", topo_rank="0"),
+        node("10.0.0.10", block="b9"),
+        node("10.0.0.9", block="b9"),
+    ]
+    levels = ("block", "nvlink")
+    for shuffled in (random.Random(seed).sample(nodes, len(nodes)) for seed in range(5)):
+        found, source = in_order(shuffled, None, Wanted("topology", levels))
+        hosts = [str(item.spec.ip).rpartition(".")[2] for item in found]
+        # domain b of b9 has the only explicit rank; nodes without a label come last
+        assert hosts == ["6", "2", "4", "9", "10", "1", "5", "3"]
+        assert source == "the topology (block, nvlink), then the node addresses"
+        found, source = in_order(shuffled, None, Wanted("topology"))
+        assert str(found[0].spec.ip) == "10.0.0.1" and "no levels detected" in source
+
+
+def test_ranks_come_before_the_topology() -> None:
+    nodes = [node("10.0.0.1", variable="1", rack="a"), node("10.0.0.2", variable="0", rack="b")]
+    assert in_order(nodes, None, Wanted("topology", ("rack",)))[1] == "the node rank variables"
+
+
+def test_levels_are_detected_from_the_labels_of_the_nodes() -> None:
+    cliques = [node(f"10.0.0.{index}", **{"nvidia.com/gpu.clique": f"u.{3 - index}"}) for index in range(3)]
+    found, source = in_order(cliques, 2, Wanted("topology"))
+    assert [str(item.spec.ip) for item in found] == ["10.0.0.2", "10.0.0.1", "10.0.0.0"]
+    assert source == "the topology (nvidia.com/gpu.clique), then the node addresses"
+
+
+def test_without_nvml_there_is_no_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert fabric_here() == []
+
+
+def test_the_fabric_is_read_from_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module with the names, structures and versions of nvidia-ml-py; a uuid may contain zeros."""
+    uuid = bytes([15, 0, *range(14)])
+
+    class Info(ctypes.Structure):
+        _fields_: ClassVar = [
+            ("version", ctypes.c_uint),
+            ("clusterUuid", ctypes.c_char * 16),
+            ("status", ctypes.c_uint),
+            ("cliqueId", ctypes.c_uint32),
+            ("state", ctypes.c_uint8),
+            ("healthMask", ctypes.c_uint32),
+        ]
+
+    def fill(handle: int, reference: Any) -> None:
+        info = reference._obj
+        if info.version != 0x02000000 | ctypes.sizeof(info):
+            raise OSError("wrong version")
+        ctypes.memmove(ctypes.addressof(info) + Info.clusterUuid.offset, uuid, 16)
+        info.state, info.cliqueId = 3, handle
+
+    nvml = SimpleNamespace(
+        NVMLError=OSError,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index + 7,
+        c_nvmlGpuFabricInfoV_t=Info,
+        nvmlGpuFabricInfo_v2=0x02000000 | ctypes.sizeof(Info),
+        nvmlGpuFabricInfo_v3=0x03000028,
+        nvmlDeviceGetGpuFabricInfoV=fill,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    assert fabric_here() == [Fabric(3, uuid, 7), Fabric(3, uuid, 8)]
+
+    def refuse(handle: int, reference: Any) -> None:
+        raise OSError("not supported")
+
+    nvml.nvmlDeviceGetGpuFabricInfoV = refuse
+    assert fabric_here() == []
 
 
 def ranked(kind: str, ranks: list[str | None]) -> list[FoundNode]:
@@ -259,9 +350,37 @@ def test_a_broken_node_is_skipped_if_it_is_not_needed(caplog: pytest.LogCaptureF
         for arguments in ({}, {"num_nodes": 3}):
             with pytest.raises(ClusterError, match=r"^node 127.0.0.12 .*: unknown accelerator type 'GPU'"):
                 nodes.hosts(**arguments)
+        caplog.clear()
         nodes.add(9, **broken)
+        assert nodes.hosts(num_nodes=2) == [10, 11]
+        assert [message.startswith("an unused node cannot run") for message in caplog.messages][-2:] == [True, True]
         with pytest.raises(ClusterError, match=r"^node 127.0.0.9 .*: unknown accelerator type 'GPU'"):
-            nodes.hosts(num_nodes=2)
+            nodes.hosts(num_nodes=3)
+
+
+def test_raylets_in_the_order_of_the_topology() -> None:
+    """Domains from a label, from NeMo-RL's resource, and from Slurm's variables."""
+    clique, slurm = "nvidia.com/gpu.clique", {"SLURM_TOPOLOGY_ADDR_PATTERN": "switch.node"}
+    with started(
+        by_hand(5, labels={clique: "u.9"}, env_vars={**slurm, "SLURM_TOPOLOGY_ADDR": "leaf2.n5"}),
+        by_hand(6, labels={clique: "u.10"}, env_vars={**slurm, "SLURM_TOPOLOGY_ADDR": "leaf1.n6"}),
+        by_hand(7, resources={"nvlink_domain_5c89": 1, "topo_rank": 4}),
+    ) as nodes:
+        assert nodes.hosts() == [5, 6, 7]
+        assert nodes.hosts(order="topology") == [6, 5, 7]
+        section = {"num_nodes": 2, "topology": {"order": "topology", "levels": [clique]}}
+        assert nodes.hosts(cluster_cfg=section) == [5, 6]
+        with Cluster(order="topology") as cluster:
+            inventory = cluster.inventory
+        assert inventory.levels == ("slurm/switch-0", clique)
+        assert [inventory.node(rank).labels for rank in range(3)] == [
+            {clique: "u.10", "slurm/switch-0": "leaf1"},
+            {clique: "u.9", "slurm/switch-0": "leaf2"},
+            {"nvlink_domain": "5c89", "topo_rank": "4"},
+        ]
+        assert Inventory.from_dict(inventory.to_dict()) == inventory
+    with pytest.raises(ValueError, match="order is 'rack'; it must be address or topology"):
+        Cluster(order="rack")
 
 
 def test_a_broken_node_may_be_the_one_with_the_missing_rank() -> None:

@@ -8,6 +8,8 @@ from itertools import islice, pairwise
 from typing import Any, Literal, TypeAlias, overload
 
 from rankplan._core import Chunks, Groups, Layout, Packed, Placement, Placements, RankMap, RankSet, Spans
+from rankplan.config.network import NODE_LEVEL
+from rankplan.crossings import level_warnings, spans_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.parallel import NO_SIZES, Parallel
@@ -115,9 +117,12 @@ class Component(Sequence[Placement]):
         """
         return self.layout.groups(kind)
 
-    def spans(self, kind: str) -> Spans:
-        """Return how many groups of a kind are ``within`` a node and how many are ``crossing`` one."""
-        return self.layout.spans(kind)
+    def spans(self, kind: str, level: str = NODE_LEVEL) -> Spans:
+        """Return how many groups of a kind are ``within`` a domain of a level and how many are ``crossing`` one.
+
+        A level is ``node`` or one of ``inventory.levels``. Raises `PlacementError` (``unknown-level``).
+        """
+        return spans_of(self.layout, self.inventory, kind, level)
 
     def coordinates(self, rank: int) -> Coordinates | list[Coordinates]:
         """Return the coordinates of a process; a list, one per slot, if the process has several slots.
@@ -147,8 +152,10 @@ class Component(Sequence[Placement]):
         return tuple(size for _, size in dimensions), tuple(name for name, _ in dimensions)
 
     def parallel_warnings(self) -> list[Diagnostic]:
-        """Return warnings for groups that cross a node or leave their rails; none if no size is stated."""
-        return self.layout.warnings(self.name) if self.parallel.stated else []
+        """Return warnings for groups that cross a node or a domain, or leave their rails; none without sizes."""
+        if not self.parallel.stated:
+            return []
+        return [*self.layout.warnings(self.name), *level_warnings(self.name, self.layout, self.inventory)]
 
     def used_nodes(self) -> RankSet:
         """Return the nodes that its processes run on or use accelerators of."""
@@ -228,7 +235,16 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
                 different[difference] = different.get(difference, RankSet()) | here
     if different:
         raise PlacementError(_mismatches(different, cluster))
+    _reject_excluded(components, cluster)
     return [replace(one, inventory=cluster, rows=one.rows.on(cluster.core)) for one in components]
+
+
+def _reject_excluded(components: Sequence[Component], cluster: Inventory) -> None:
+    """Reject components that use resources which the cluster excludes."""
+    for component in components if cluster.excluded else ():
+        pool = cluster.pool(component.node_groups, component.by_node)
+        if pool.excluded & component.rule.resources:
+            pool.apply(component.rule)
 
 
 def _pairs(inventory: Inventory, cluster: Inventory) -> Iterator[tuple[range, NodeSpec, NodeSpec | None]]:

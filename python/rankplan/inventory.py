@@ -5,133 +5,34 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import yaml
-from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationError
 
 from rankplan import _core
-from rankplan._core import CLUSTER, MAX_LOCAL, MAX_NODES, NODE, RankSet
-from rankplan.accelerators import NO_ACCEL, TYPES
-from rankplan.config.faults import KeyPath, diagnostics, fault
+from rankplan._core import CLUSTER, MAX_NODES, NODE, RankSet
+from rankplan.config.faults import KeyPath, diagnostics
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config
-from rankplan.config.models import ClusterSection, Count, Model, NodeGroup, Ranks
+from rankplan.config.models import ClusterSection, NodeGroup
+from rankplan.config.network import NODE_LEVEL, Levels
 from rankplan.config.reader import Reader, not_a_mapping
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.exclusion import Marks, Names
 from rankplan.files import write_whole
+from rankplan.node import NodeSpec
+from rankplan.topology import Domains, detect, domains
 from rankplan.words import as_int, counted, did_you_mean, nearest, shown
 
 if TYPE_CHECKING:
     from rankplan._core import Placement
 
-
-_NULLABLE = {"accelerator_type", "accelerator_model", "accelerator_ids", "ip", "hostname"}
-
-
-class NodeSpec(Model):
-    """One node, or several equal ones: their ranks, accelerators and names.
-
-    The same record serves an entry of an inventory file, a probed node and the core. ``accelerator_type`` and
-    ``accelerator_ids`` (the node's own ids, by local index) always have a value; `states` tells whether it was given.
-    """
-
-    ranks: Ranks
-    accelerators: Count = Field(default=0, ge=0, le=MAX_LOCAL)
-    accelerator_type: str = NO_ACCEL
-    accelerator_model: str | None = None
-    accelerator_ids: tuple[str, ...] = ()
-    ip: str | None = None
-    hostname: str | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
-
-    @field_validator("accelerator_ids", mode="before")
-    @classmethod
-    def _as_text(cls, value: Any) -> Any:
-        if not isinstance(value, (list, tuple)):
-            return value
-        ids = [str(item) if isinstance(item, int) and not isinstance(item, bool) else item for item in value]
-        for item in ids:
-            if isinstance(item, str) and (not item or "," in item or not item.isprintable()):
-                message = f"{item!r} is not an accelerator id"
-                raise fault("invalid-value", message, "write ids such as 0 or GPU-5c89, without commas")
-        return ids
-
-    @field_validator("accelerator_type")
-    @classmethod
-    def _known_type(cls, value: str) -> str:
-        if value not in TYPES:
-            raise fault("invalid-value", f"unknown accelerator_type `{value}`", did_you_mean(value, TYPES))
-        return value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        given = value
-        if any(value.get(key, ...) is None for key in _NULLABLE):
-            given = {key: item for key, item in value.items() if item is not None or key not in _NULLABLE}
-        if isinstance(given.get("accelerator_ids"), (list, tuple)):
-            return {"accelerators": len(given["accelerator_ids"]), **given}
-        return given
-
-    @model_validator(mode="after")
-    def _filled_in(self) -> NodeSpec:
-        ids, stated = self.accelerator_ids, self.states("accelerator_ids")
-        if stated and len(ids) != self.accelerators:
-            message = f"{self.accelerators} accelerators, but {counted(len(ids), 'accelerator id')}"
-            raise fault("invalid-inventory", message, "list one id per accelerator, or remove `accelerators`")
-        if len(set(ids)) < len(ids):
-            twice = next(item for item, count in Counter(ids).items() if count > 1)
-            message = f"accelerator id {twice} is listed twice for one node"
-            raise fault("invalid-inventory", message, "list each accelerator once")
-        if self.accelerators and self.states("accelerator_type") and self.accelerator_type == NO_ACCEL:
-            message = f"{counted(self.accelerators, 'accelerator')} of type {NO_ACCEL}"
-            raise fault("invalid-inventory", message, "write their type, e.g. NV_GPU, or remove the accelerators")
-        # Set past the frozen model, so that the fields do not count as stated.
-        if not self.accelerators:
-            self.__dict__["accelerator_type"] = NO_ACCEL
-        elif self.accelerator_type == NO_ACCEL:
-            self.__dict__["accelerator_type"] = "NV_GPU"
-        if not stated:
-            self.__dict__["accelerator_ids"] = tuple(str(index) for index in range(self.accelerators))
-        return self
-
-    def states(self, field: str) -> bool:
-        """Return whether the source of the record gave this field."""
-        return field in self.model_fields_set
-
-    @property
-    def rank(self) -> int:
-        """The node rank; of several equal nodes, that of the first."""
-        return self.ranks[0]
-
-    @property
-    def name(self) -> str:
-        """The hostname, else the address, else ``node-3``."""
-        return self.hostname or self.ip or f"node-{self.rank}"
-
-    def at(self, ranks: RankSet) -> NodeSpec:
-        """Return the same record for other node ranks."""
-        return self.model_copy(update={"ranks": ranks})
-
-    def described(self) -> dict[str, Any]:
-        """Return what was stated as plain values, as in an inventory file."""
-        plain = self.model_dump(mode="json", exclude_unset=True)
-        return {key: value for key, value in plain.items() if value not in (None, {}, 0, [])}
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """Everything but the node ranks, as a hashable value."""
-        labels = frozenset(self.labels.items())
-        facts = (self.accelerator_type, self.accelerator_model, self.accelerator_ids)
-        return *facts, self.ip, self.hostname, labels
+__all__ = ["Inventory", "NodeSpec"]
 
 
 class _Dumper(yaml.SafeDumper):
@@ -147,6 +48,7 @@ _Dumper.add_representer(str, _quoted)
 
 
 _NODES = TypeAdapter[list[NodeSpec]](Annotated[list[NodeSpec], Field(min_length=1)])
+_LEVELS = TypeAdapter[tuple[str, ...]](Levels)
 
 
 class Inventory:
@@ -156,10 +58,16 @@ class Inventory:
     Raises `PlacementError` (``invalid-inventory``) unless the node ranks of ``nodes`` are 0 to n-1, each once.
     """
 
-    def __init__(self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None) -> None:
+    def __init__(
+        self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
+    ) -> None:
         self._entries = tuple(nodes)
+        self._stated_levels = None if levels is None else tuple(levels)
         self.core = _core.Inventory(self._entries)
         self._section = section
+        self._applied: frozenset[str] = frozenset()
+        """Names in ``exclude`` that its entries are marked with."""
+        self._columns: dict[str, _core.Domains] = {}
         self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
         self._configured: Inventory | None = None
         groups = section.node_groups if section else []
@@ -210,7 +118,10 @@ class Inventory:
 
         Keys of an entry: ``ranks`` (range text, int or list), ``accelerators`` (number on each node),
         ``accelerator_type`` (``NV_GPU`` without), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by
-        local index), ``ip``, ``hostname``, ``labels``. Raises `PlacementError` with every fault.
+        local index), ``ip``, ``hostname``, ``labels``, ``healthy: false`` for a node that must not be used,
+        ``unhealthy`` for such accelerators (local indices). ``accelerators`` may be a list:
+        ``[{id: GPU-5c89, healthy: false}, ...]``. ``levels`` next to ``nodes`` are the keys of labels that tell where a
+        node is in the network, outermost first. Raises `PlacementError` with every fault.
         """
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
@@ -219,8 +130,18 @@ class Inventory:
             reader.add((), Diagnostic("missing-key", "the inventory has no `nodes`", _no_nodes(content)))
             raise reader.refusal()
         path: KeyPath = ("nodes",)
+        levels: tuple[str, ...] | None = None
         try:
-            return cls(_NODES.validate_python(content["nodes"]))
+            levels = _LEVELS.validate_python(content["levels"]) if content.get("levels") is not None else None
+        except ValidationError as error:
+            for place, diagnostic in diagnostics(error, {"": NodeSpec}, ("levels",)):
+                reader.add(place, diagnostic)
+        try:
+            found = cls(_NODES.validate_python(content["nodes"]), levels=levels)
+            for index, unknown in found._unlabelled(levels or ()):
+                reader.add(("levels", index), unknown)
+            if not reader.faults:
+                return found
         except ValidationError as error:
             for place, diagnostic in diagnostics(error, {"": NodeSpec}, path):
                 reader.add(place, diagnostic)
@@ -235,7 +156,8 @@ class Inventory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        return {"nodes": [entry.described() for entry in self._entries]}
+        levels = {"levels": list(self.levels)} if self.levels else {}
+        return {**levels, "nodes": [entry.described() for entry in self._entries]}
 
     def to_yaml(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
@@ -265,6 +187,73 @@ class Inventory:
         for (first, entry), end in zip(self._ranges, [*firsts[1:], self.num_nodes], strict=True):
             yield range(first, end), entry
 
+    @cached_property
+    def levels(self) -> tuple[str, ...]:
+        """The levels of the network: keys of node labels, outermost first.
+
+        The first that is stated counts: those of the cluster section, those of the inventory, those detected from the
+        labels.
+        """
+        if self._section is not None and self._section.topology.levels is not None:
+            # a fault of the section unless no node has any label
+            return tuple(level for level in self._section.topology.levels if level in self._label_keys)
+        if self._stated_levels is not None:
+            return self._stated_levels
+        return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
+
+    @cached_property
+    def _label_keys(self) -> set[str]:
+        return {key for entry in self._entries for key in entry.labels}
+
+    def _unlabelled(self, levels: Sequence[str]) -> Iterator[tuple[int, Diagnostic]]:
+        """Yield the fault of each level without a label on any node."""
+        for index, level in enumerate(levels):
+            if level not in self._label_keys:
+                help = did_you_mean(level, sorted(self._label_keys), "the labels are") or "add labels to the nodes"
+                yield index, Diagnostic("unknown-level", f"no node has the label `{level}`", help)
+
+    def domain_column(self, level: str) -> _core.Domains | None:
+        """Return the domain of each node at a level, for the core; ``None`` for the level ``node``.
+
+        Raises `PlacementError` (``unknown-level``).
+        """
+        if level == NODE_LEVEL:
+            return None
+        if level not in self._columns:
+            if level not in self.levels:
+                help = did_you_mean(level, [*self.levels, NODE_LEVEL], "the levels are")
+                raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
+            ids = self.domains[self.levels.index(level)].ids
+            self._columns[level] = _core.Domains(ids.tobytes())
+        return self._columns[level]
+
+    @cached_property
+    def domains(self) -> tuple[Domains, ...]:
+        """The domains of each level, outermost first."""
+        return domains(self, self.levels)
+
+    def with_levels(self, levels: Sequence[str]) -> Inventory:
+        """Return the same nodes and groups with these levels, which a cluster section may override."""
+        return Inventory(self._entries, self._section, levels)
+
+    def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> tuple[Inventory, RankSet]:
+        """Return the inventory with these labels added, by the name of the node, and the nodes that have no new ones.
+
+        A node has the name of its hostname, with or without the domain, or else its address, or ``node-3``. The levels
+        are detected again.
+        """
+        short = {name.partition(".")[0]: known for name, known in reversed(list(labels.items()))}
+        entries: list[NodeSpec] = []
+        unknown: list[int] = []
+        for entry in self._entries:
+            for node in [entry.at(RankSet([rank])) for rank in entry.ranks]:
+                host = node.hostname or ""
+                found = labels.get(node.name) or labels.get(host.partition(".")[0]) or short.get(host)
+                if found is None:
+                    unknown.append(node.rank)
+                entries.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
+        return Inventory(entries, self._section), RankSet(unknown)
+
     @property
     def section(self) -> ClusterSection | None:
         """The cluster section that defines its node groups, without components; ``None`` before `with_config`."""
@@ -276,36 +265,86 @@ class Inventory:
         Raises `PlacementError` for an invalid section, or one that needs more nodes.
         """
         reading = read_section(cluster_section).fork()
-        configured, too_few = self.configured(reading.section)
-        if too_few is not None:
-            reading.add(("num_nodes",), too_few)
+        configured, faults = self.configured(reading.section)
+        for path, found in faults:
+            reading.add(path, found)
         reading.finish()
         return configured
 
-    def configured(self, section: ClusterSection) -> tuple[Inventory, Diagnostic | None]:
-        """Return the inventory with the section's node groups; or itself and the fault if it has too few nodes."""
+    def configured(self, section: ClusterSection) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
+        """Return the inventory with the section's node groups and exclusions, and the faults with their paths.
+
+        With too few nodes, it is the inventory itself.
+        """
         present, wanted = self.num_nodes, section.num_nodes
         if wanted > present:
             message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
             help = f"set num_nodes to {present} or less, or use a larger cluster"
-            return self, Diagnostic("too-few-nodes", message, help)
-        section = section.model_copy(update={"component_placement": {}})
-        if wanted == present and section == self._section:
-            return self, None
+            return self, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
+        names = section.exclude
+        if self._label_keys and (unknown := list(self._unlabelled(section.topology.levels or ()))):
+            return self, [(("topology", "levels", index), found) for index, found in unknown]
+        section = section.model_copy(update={"component_placement": {}, "exclude": ()})
+        applied = self._applied.issuperset(names)
+        if wanted == present and section == self._section and applied:
+            return self, []
         # Every strategy of a config asks for the same section.
         last = self._configured
-        if last is None or last.section != section:
+        if last is None or last.section != section or last._applied != self._applied.union(names):
             entries: Sequence[NodeSpec] = self._entries
+            if not applied:
+                # those already applied may name nodes that were cut off
+                marks, faults = Names(self).marks(names)
+                faults = [(index, found) for index, found in faults if names[index] not in self._applied]
+                if faults:
+                    return self, [(("exclude", index), found) for index, found in faults]
+                entries = _marked(entries, marks)
             if wanted < present:
                 kept = RankSet(f"0-{wanted - 1}")
-                cut = [entry.at(entry.ranks & kept) for entry in self._entries]
+                cut = [entry.at(entry.ranks & kept) for entry in entries]
                 entries = [entry for entry in cut if entry.ranks]
-            self._configured = last = Inventory(entries, section)
-        return last, None
+            self._configured = last = Inventory(entries, section, self._stated_levels)
+            last._applied = self._applied.union(names)
+        return last, []
+
+    def without(self, names: Iterable[str]) -> Inventory:
+        """Return the inventory without this hardware, for example after a failure. No rank changes.
+
+        A name is that of a node (its hostname, else its address, else ``node-3``), of an accelerator (``node-5/2``, or
+        its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with every unknown name.
+        """
+        marks, faults = Names(self).marks(names)
+        if faults:
+            raise PlacementError([found for _, found in faults])
+        return self._with(marks)
+
+    def excluding(self, excluded: Iterable[tuple[RankSet, RankSet | None]]) -> Inventory:
+        """Return the inventory without these nodes, or without some of their accelerators: see `excluded`."""
+        marks: Marks = {}
+        for nodes, local in excluded:
+            marks.update(dict.fromkeys(nodes, local))
+        return self._with(marks)
+
+    def _with(self, marks: Marks) -> Inventory:
+        if not marks:
+            return self
+        return _restored(_marked(self._entries, marks), self._section, self._stated_levels, self._applied)
+
+    @cached_property
+    def excluded(self) -> list[tuple[RankSet, RankSet | None]]:
+        """Nodes that must not be used, with the local indices of their accelerators, or ``None`` for whole nodes."""
+        broken = [entry for entry in self._entries if entry.unhealthy or not entry.healthy]
+        return [(entry.ranks, entry.unhealthy if entry.healthy else None) for entry in broken]
+
+    @property
+    def excluded_accelerators(self) -> RankSet:
+        """The accelerators that must not be used, counted node by node."""
+        pool = self.pool((CLUSTER,))
+        return RankSet() if pool.by_node else pool.excluded
 
     def without_groups(self) -> Inventory:
         """Return the same nodes without node groups."""
-        return self if self._section is None else Inventory(self._entries)
+        return self if self._section is None else Inventory(self._entries, levels=self._stated_levels)
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""
@@ -323,7 +362,9 @@ class Inventory:
         """
         key = (labels, by_node)
         if key not in self._pools:
-            self._pools[key] = _core.Pool(self.core, [self._selection(label, by_node) for label in labels])
+            self._pools[key] = _core.Pool(
+                self.core, [self._selection(label, by_node) for label in labels], self.excluded
+            )
         return self._pools[key]
 
     def _selection(self, label: str, by_node: bool) -> tuple[str, RankSet, bool | tuple[str, list[tuple[int, int]]]]:
@@ -370,7 +411,8 @@ class Inventory:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventory):
             return NotImplemented
-        return self is other or (self._nodes == other._nodes and self._section == other._section)
+        same = self._section == other._section and self.levels == other.levels
+        return self is other or (same and self._nodes == other._nodes)
 
     @cached_property
     def _nodes(self) -> dict[tuple[Any, ...], RankSet]:
@@ -383,8 +425,8 @@ class Inventory:
     def __hash__(self) -> int:
         return hash(self.num_nodes)
 
-    def __reduce__(self) -> tuple[type[Inventory], tuple[tuple[NodeSpec, ...], ClusterSection | None]]:
-        return type(self), (self._entries, self._section)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._entries, self._section, self._stated_levels, self._applied)
 
     def __repr__(self) -> str:
         kinds = ", ".join(
@@ -392,6 +434,36 @@ class Inventory:
         )
         more = ", ..." if len(self._entries) > 4 else ""
         return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
+
+
+def _restored(
+    entries: Sequence[NodeSpec],
+    section: ClusterSection | None,
+    levels: tuple[str, ...] | None,
+    applied: frozenset[str],
+) -> Inventory:
+    inventory = Inventory(entries, section, levels)
+    inventory._applied = applied
+    return inventory
+
+
+def _marked(entries: Iterable[NodeSpec], marks: Marks) -> list[NodeSpec]:
+    """Return entries with marked nodes as entries of their own that are not healthy."""
+    if not marks:
+        return list(entries)
+    marked, nodes = [], RankSet(marks)
+    for entry in entries:
+        known = entry.ranks[0] in marks if len(entry.ranks) == 1 else None
+        found = entry.ranks & nodes if known is None else entry.ranks if known else RankSet()
+        if rest := entry.ranks - found if found else entry.ranks:
+            marked.append(entry.at(rest))
+        alike: dict[RankSet | None, list[int]] = {}
+        for node in found:
+            alike.setdefault(marks[node], []).append(node)
+        for local, ranks in alike.items():
+            new = {"healthy": False} if local is None else {"unhealthy": entry.unhealthy | local}
+            marked.append(entry.model_copy(update={"ranks": RankSet(ranks), **new}))
+    return marked
 
 
 def _no_nodes(content: Mapping[str, Any]) -> str:

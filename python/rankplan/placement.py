@@ -264,9 +264,9 @@ class ComponentPlacement:
 
     def __init__(self, config: Config | Reading, cluster: Inventory | HasInventory) -> None:
         reading = read_config(config).fork()
-        self._inventory, too_few = inventory_of(cluster).configured(reading.section)
-        if too_few is not None:
-            reading.add(("num_nodes",), too_few)
+        self._inventory, unfit = inventory_of(cluster).configured(reading.section)
+        for path, found in unfit:
+            reading.add(path, found)
         self._placements: dict[str, PlacementStrategy] = {}  # RLinf's name, which its subclasses write to
         seen: set[str] = set()
         for key in reading.keys:
@@ -274,7 +274,7 @@ class ComponentPlacement:
                 if fault := _bad_name(name, key, seen):
                     reading.add(("component_placement", key), fault)
                 seen.add(name)
-        known = reading.num_nodes_known and too_few is None
+        known = reading.num_nodes_known and not unfit
         for key, entry in reading.section.component_placement.items():
             if not known or reading.lost(entry.node_group):
                 _check_text(key, entry, reading)

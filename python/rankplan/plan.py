@@ -15,6 +15,7 @@ from rankplan import plan_file
 from rankplan._core import ACCELERATOR, Placement, RankSet
 from rankplan.component import Component, Visibility, fitted
 from rankplan.config.models import ClusterSection
+from rankplan.crossings import keep_faults
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.inventory import Inventory
 from rankplan.occupancy import NodeKind, node_kinds
@@ -184,8 +185,8 @@ class Plan(Mapping[str, Component]):
         return Plan(self._inventory, [self[name] for name in names], self.mode)
 
     def idle(self) -> dict[int, RankSet]:
-        """Return the accelerators that no component uses: local indices by node rank."""
-        used = RankSet()
+        """Return the accelerators that no component uses and that are not excluded: local indices by node rank."""
+        used = self._inventory.excluded_accelerators
         for component in self.values():
             used = used | component.rows.accelerators()
         return self._inventory.core.by_node(self._inventory.core.accelerators() - used)
@@ -252,6 +253,20 @@ class Plan(Mapping[str, Component]):
         )
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
+
+    def keep_faults(self, labelled: bool = True) -> list[tuple[tuple[str, str], Diagnostic]]:
+        """Return the groups that cross what ``cluster.topology.keep`` forbids, each with its component and kind.
+
+        ``labelled``: whether the labels of the nodes are known; otherwise only the level ``node`` is checked.
+        """
+        layouts = {name: component.layout for name, component in self.items()}
+        return list(keep_faults(layouts, self._inventory, labelled))
+
+    def check_keep(self) -> None:
+        """Raise `PlacementError` (``group-spans``) if a group crosses what ``cluster.topology.keep`` forbids."""
+        if found := self.keep_faults():
+            path = "cluster.topology.keep"
+            raise PlacementError([replace(one, path=f"{path}.{name}.{kind}") for (name, kind), one in found])
 
     @cached_property
     def node_kinds(self) -> list[NodeKind]:

@@ -17,8 +17,9 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from rankplan._core import Chunks, Packed, Placements, RankMap
 from rankplan.component import Component, Rule, merged
+from rankplan.config.base import Model
 from rankplan.config.faults import KeyPath, diagnostics, fault
-from rankplan.config.models import Count, Model, ParallelEntry
+from rankplan.config.models import Count, ParallelEntry
 from rankplan.config.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole

@@ -24,7 +24,7 @@ use crate::table::{Row, Table};
 /// Every fault of the text, in order.
 pub fn place(text: &str, pool: &Pool) -> Result<(RankMap, Table), Vec<Diagnostic>> {
     let mut faults = Faults::default();
-    let map = check(text, Some(pool.len()), &mut faults).map_err(|fault| vec![fault])?;
+    let map = check(text, Some(pool.len()), pool.excluded(), &mut faults).map_err(|fault| vec![fault])?;
     let table = segments(&map, pool, &mut faults);
     if faults.is_empty() { Ok((map, table)) } else { Err(Context { text, pool: Some(pool) }.report(faults)) }
 }
@@ -66,6 +66,17 @@ pub fn apply(rule: Rule<'_>, pool: &Pool) -> Result<Table, Vec<Diagnostic>> {
             let highest = chunks.ranges().iter().map(|range| range.last()).max();
             faults.extend(highest.and_then(|rank| outside(RankRange::new(rank, rank)?)));
         }
+    }
+    let parts = |ranges: &[RankRange]| {
+        let range = ranges.iter().copied().find(|&range| !pool.excluded_in(range).is_empty())?;
+        Some(Fault::unplaced(Kind::ExcludedResource { range }))
+    };
+    if !pool.excluded().is_empty() {
+        faults.extend(match rule {
+            Rule::Map(map) => parts(map.resources().ranges()),
+            Rule::Packed(packed) => parts(&[packed.range()]),
+            Rule::Chunks(chunks) => parts(chunks.ranges()),
+        });
     }
     if faults.is_empty() {
         let table = match rule {

@@ -5,7 +5,7 @@ use crate::fault::{Fault, Faults, Kind, ProcessRest};
 use crate::ids::MAX_PROCESSES;
 use crate::messages::Context;
 use crate::rank_map::{RankMap, fits};
-use crate::rank_set::RankRange;
+use crate::rank_set::{RankRange, RankSet};
 use crate::syntax::{Parts, Ranks, Span, Written, parse};
 
 impl RankMap {
@@ -15,20 +15,26 @@ impl RankMap {
     /// Every fault of the text, in order.
     pub fn parse(text: &str, resources: Option<u32>) -> Result<Self, Vec<Diagnostic>> {
         let mut faults = Faults::default();
-        let map = check(text, resources, &mut faults).map_err(|fault| vec![fault])?;
+        let map = check(text, resources, &RankSet::default(), &mut faults).map_err(|fault| vec![fault])?;
         if faults.is_empty() { Ok(map) } else { Err(Context { text, pool: None }.report(faults)) }
     }
 }
 
-/// Read a placement, join its parts to segments, and check them.
+/// Read a placement, join its parts to segments, and check them. `all` leaves out the excluded resource ranks, and naming one
+/// is a fault.
 ///
 /// If some segments have faults, the map holds at least those of the others that could span nodes, for the faults that depend
 /// on nodes.
 ///
 /// # Errors
 /// `syntax` or `empty-placement`, which end the check.
-pub(crate) fn check(text: &str, resources: Option<u32>, faults: &mut Faults) -> Result<RankMap, Diagnostic> {
-    if resources == Some(0) {
+pub(crate) fn check(
+    text: &str,
+    resources: Option<u32>,
+    excluded: &RankSet,
+    faults: &mut Faults,
+) -> Result<RankMap, Diagnostic> {
+    if resources.is_some_and(|count| count <= excluded.len()) {
         let parts = parse(text)?;
         let span = parts[0].resources.span.to(parts[parts.len() - 1].resources.span);
         faults.push(Fault { kind: Kind::NoResources, span });
@@ -36,6 +42,7 @@ pub(crate) fn check(text: &str, resources: Option<u32>, faults: &mut Faults) -> 
     }
     let mut checker = Checker {
         resources,
+        excluded,
         faults,
         map: RankMap::default(),
         // Room for all parts of most texts: growing step by step would touch up to twice the memory.
@@ -49,7 +56,7 @@ pub(crate) fn check(text: &str, resources: Option<u32>, faults: &mut Faults) -> 
     };
     for part in Parts::new(text)? {
         let part = part?;
-        checker.bare.push(Named::new(part.resources, resources));
+        checker.name(part.resources);
         if let Some(processes) = part.processes {
             checker.run(processes);
         }
@@ -109,6 +116,7 @@ struct Processes {
 
 struct Checker<'a> {
     resources: Option<u32>,
+    excluded: &'a RankSet,
     faults: &'a mut Faults,
     map: RankMap,
     /// The latest parts without process ranks: segments of their own, or ranges of the next segment with process ranks.
@@ -130,6 +138,18 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn fault(&mut self, kind: Kind, span: Span) {
         self.faults.push(Fault { kind, span });
+    }
+
+    /// Add the resources of a part to the bare ones.
+    fn name(&mut self, written: Written) {
+        let named = Named::new(written, self.resources);
+        if let (Ranks::All, Some(resources), false) = (written.ranks, self.resources, self.excluded.is_empty()) {
+            let left = RankSet::first_ranks(resources).difference(self.excluded);
+            let parts = left.ranges().iter().map(|part| Named { first: part.first(), last: part.last(), ..named });
+            self.bare.extend(parts);
+        } else {
+            self.bare.push(named);
+        }
     }
 
     /// Join the bare parts, of which the last one has these process ranks. The ones that fill the gap up to `processes` are
@@ -244,6 +264,9 @@ impl Checker<'_> {
         let inside = self.resources.is_none_or(|resources| range.last() < resources);
         if let (false, Some(resources)) = (inside, self.resources) {
             self.fault(Kind::ResourceOutOfRange { range, resources }, span);
+        }
+        if !self.excluded.is_empty() && !RankSet::from_ranges([range]).intersection(self.excluded).is_empty() {
+            self.fault(Kind::ExcludedResource { range }, span);
         }
         if let Some(highest) = self.highest.filter(|&highest| highest >= range.first()) {
             let rest = self.process_rest(range).filter(|_| bare);

@@ -36,6 +36,7 @@ codes! {
     MixedHardware = "mixed-hardware", "one process would need two hardware types";
     TooManyProcesses = "too-many-processes", "a component has more than 16,777,216 processes";
     NoResources = "no-resources", "the selected node groups have no resource of the required kind";
+    ExcludedResource = "excluded-resource", "a component names a node or an accelerator that is excluded";
     // The cluster section.
     InvalidYaml = "invalid-yaml", "the file is not valid YAML";
     DuplicateKey = "duplicate-key", "a mapping in the file repeats a key";
@@ -56,6 +57,7 @@ codes! {
     DuplicateHardware = "duplicate-hardware", "the same hardware is configured twice";
     TooFewNodes = "too-few-nodes", "the config needs more nodes than the inventory has";
     InvalidInventory = "invalid-inventory", "an inventory contradicts itself";
+    UnknownLevel = "unknown-level", "the cluster has no level of this name";
     // RLinf's placement modes.
     ModeUnclear = "mode-unclear", "a placement fits none of RLinf's modes";
     AutoOrder = "auto-order", "the roles are not in the order that `auto_scheduler` needs";
@@ -68,7 +70,7 @@ codes! {
     ParallelNotDivisible = "parallel-not-divisible", "the parallel sizes do not divide the devices of a component";
     ParallelIdle = "parallel-idle", "the parallel sizes leave devices of a process or a component unused";
     NoWeightSender = "no-weight-sender", "no sender has the weights that a receiver needs";
-    GroupSpans = "group-spans", "a tensor, context or expert-tensor group spans nodes";
+    GroupSpans = "group-spans", "a group spans nodes or domains that it should stay within";
     RailMismatch = "rail-mismatch", "a data group uses different local indices on equal nodes";
 }
 

@@ -81,6 +81,10 @@ pub(crate) enum Kind {
         range: RankRange,
         resources: u32,
     },
+    /// A range with excluded resources.
+    ExcludedResource {
+        range: RankRange,
+    },
     DuplicateResource {
         range: RankRange,
         earlier: Span,

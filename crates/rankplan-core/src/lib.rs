@@ -13,9 +13,10 @@
 //! | `check` | text to a rank map: which ranges belong together, and every rule that needs no nodes |
 //! | [`table`], [`columns`], [`runs`] | one row per process, stored as columns; rows as runs |
 //! | `builder`, [`assign`] | a rule and a pool to a table |
-//! | [`parallel`], `node_runs`, [`slots`] | parallel sizes; ranges of nodes; the slots that the sizes divide |
+//! | [`parallel`], `node_runs`, [`units`] | parallel sizes; ranges of nodes; nodes and domains |
+//! | [`slots`] | the slots that the sizes divide |
 //! | [`layout`] | sizes and slots to groups and coordinates |
-//! | [`spans`], [`rails`] | where groups cross nodes, and on which local indices |
+//! | [`spans`], [`rails`] | where groups cross nodes and domains, and on which local indices |
 //! | [`weights`] | which slots of one component send their weights to which slots of another |
 //!
 //! [`place`] runs all of them. Every call reports all faults that one pass can find. No function panics on any text or
@@ -46,6 +47,7 @@ pub mod slots;
 pub mod spans;
 pub mod syntax;
 pub mod table;
+pub mod units;
 pub mod weights;
 pub mod words;
 
@@ -64,4 +66,5 @@ pub use runs::Run;
 pub use selection::{Counted, Group, ResourceKind, Selection};
 pub use slots::Slots;
 pub use table::{Row, Table};
+pub use units::Domains;
 pub use weights::WeightMap;

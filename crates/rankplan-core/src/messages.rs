@@ -4,7 +4,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::fault::{Fault, Faults, Kind, ProcessRest};
 use crate::ids::{MAX_PROCESSES, MAX_RANK, NodeRank, ProcessRank, ResourceRank};
 use crate::pool::Pool;
-use crate::rank_set::RankRange;
+use crate::rank_set::{RankRange, RankSet};
 use crate::syntax::{Span, reversed_range};
 use crate::words::{count, either, grouped, plural, ranks};
 
@@ -62,6 +62,7 @@ impl Context<'_> {
             }
             Kind::NoResources => self.no_resources(),
             Kind::ResourceOutOfRange { range, resources } => self.out_of_range(range, resources),
+            Kind::ExcludedResource { range } => self.excluded(range),
             Kind::DuplicateResource { range, earlier, rest } => {
                 let verb = if range.len() == 1 { "is" } else { "are" };
                 let message = format!("{} {range} {verb} named twice", plural(range.len(), "resource rank"));
@@ -110,6 +111,9 @@ impl Context<'_> {
     fn no_resources(&self) -> Diagnostic {
         let (message, help) = match self.pool {
             None => ("no resources to place processes on".into(), "pass a number of resources of 1 or more"),
+            Some(pool) if !pool.excluded().is_empty() => {
+                (format!("{} only excluded {}", pool.has(), pool.noun(2)), "select another node group, or exclude less")
+            }
             Some(pool) => (
                 format!("{} no {} to place processes on", pool.has(), pool.noun(2)),
                 "select another node group, or place by node with `node_group: node`",
@@ -129,6 +133,25 @@ impl Context<'_> {
             None => format!("use ranks up to {last}"),
         };
         Diagnostic::new(Code::ResourceOutOfRange, format!("{named}: {holder} {has} {}", ranks(0, resources))).help(help)
+    }
+
+    fn excluded(&self, range: RankRange) -> Diagnostic {
+        let all = RankSet::from_ranges([range]);
+        let excluded = self.pool.map_or_else(|| all.clone(), |pool| pool.excluded_in(range));
+        let verb = if excluded.len() == 1 { "is" } else { "are" };
+        let mut names = self.pool.map_or_else(Vec::new, |pool| pool.excluded_names(&excluded));
+        if names.len() > MOST_EXCLUDED {
+            let more = names.split_off(MOST_EXCLUDED).len();
+            names.push(format!("and {more} more"));
+        }
+        let named =
+            format!("{} {excluded} {verb} excluded: {}", plural(excluded.len(), "resource rank"), names.join(", "));
+        let rest = all.difference(&excluded);
+        let help = match rest.is_empty() {
+            true => format!("omit {range}, or use other ranks"),
+            false => format!("omit {excluded}: write {rest}"),
+        };
+        Diagnostic::new(Code::ExcludedResource, named).help(help)
     }
 
     fn rest_help(&self, range: RankRange, rest: Option<ProcessRest>) -> Option<String> {
@@ -211,6 +234,9 @@ impl Context<'_> {
         Diagnostic::new(Code::SpansNodes, message).help(help)
     }
 }
+
+/// Excluded resources that a message names one by one.
+const MOST_EXCLUDED: usize = 4;
 
 /// The largest fitting number of processes below `processes`, and the smallest above it.
 fn nearest_fits(resources: u32, processes: u32) -> (Option<u32>, Option<u32>) {

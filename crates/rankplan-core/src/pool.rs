@@ -1,11 +1,13 @@
 //! The meaning of a resource rank: the nodes of the selected groups and their resources, as prefix sums.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{MAX_LOCAL, MAX_RANK, NodeRank, ResourceRank};
 use crate::inventory::Inventory;
+use crate::rank_set::{RankRange, RankSet};
 use crate::selection::{Counted, Group, ResourceKind, Selection, reject_overlap};
 use crate::words::{count, plural};
 
@@ -31,6 +33,19 @@ pub struct Pool {
     kinds: Vec<String>,
     num_nodes: u32,
     by_node: bool,
+    /// Resource ranks that must not be used.
+    excluded: RankSet,
+    /// The index of each node's accelerators that must not be used; all if `None`.
+    excluded_nodes: HashMap<u32, Option<RankSet>>,
+}
+
+/// Hardware that must not be used: nodes, or the same accelerators of each of them.
+#[derive(Clone, Debug)]
+pub struct Excluded {
+    /// The nodes.
+    pub nodes: RankSet,
+    /// Local indices of their accelerators; `None` for the whole nodes.
+    pub accelerators: Option<RankSet>,
 }
 
 impl Pool {
@@ -61,8 +76,16 @@ impl Pool {
         let kinds: Vec<ResourceKind> = selections.iter().map(kind).collect();
         let by_node = kinds.contains(&ResourceKind::Node);
         reject_overlap(inventory, selections, &kinds, by_node)?;
-        let mut pool =
-            Pool { groups: Arc::new([]), blocks: Vec::new(), starts: vec![0], kinds: Vec::new(), num_nodes, by_node };
+        let mut pool = Pool {
+            groups: Arc::new([]),
+            blocks: Vec::new(),
+            starts: vec![0],
+            kinds: Vec::new(),
+            num_nodes,
+            by_node,
+            excluded: RankSet::default(),
+            excluded_nodes: HashMap::new(),
+        };
         let mut groups = Vec::with_capacity(selections.len());
         let mut total = 0;
         for (index, (selection, kind)) in selections.iter().zip(kinds).enumerate() {
@@ -103,6 +126,68 @@ impl Pool {
         }
         pool.groups = groups.into();
         Ok(pool)
+    }
+
+    /// The same resources with some of them excluded. Their ranks do not change, but no process may use them.
+    #[must_use]
+    pub fn without(mut self, excluded: &[Excluded]) -> Self {
+        for Excluded { nodes, accelerators } in excluded {
+            for node in nodes.iter() {
+                let known = self.excluded_nodes.entry(node).or_insert_with(|| Some(RankSet::default()));
+                *known = match (known.take(), accelerators) {
+                    (Some(before), Some(more)) => Some(before.union(more)),
+                    _ => None,
+                };
+            }
+        }
+        if self.excluded_nodes.is_empty() {
+            return self;
+        }
+        let mut ranges = Vec::new();
+        for (index, block) in self.blocks.iter().enumerate() {
+            let (first, end) = self.bounds(index);
+            let accelerated = self.groups[block.group as usize].kind == ResourceKind::Accelerator;
+            match self.excluded_nodes.get(&block.node.0) {
+                Some(None) => ranges.extend(RankRange::counted(first, end - first)),
+                Some(Some(local)) if accelerated => ranges.extend(
+                    local
+                        .ranges()
+                        .iter()
+                        .filter_map(|range| RankRange::new(first + range.first(), (first + range.last()).min(end - 1))),
+                ),
+                _ => {}
+            }
+        }
+        self.excluded = RankSet::from_ranges(ranges);
+        self
+    }
+
+    /// The resource ranks that no process may use.
+    pub fn excluded(&self) -> &RankSet {
+        &self.excluded
+    }
+
+    /// The excluded resources in a range.
+    pub(crate) fn excluded_in(&self, range: RankRange) -> RankSet {
+        RankSet::from_ranges([range]).intersection(&self.excluded)
+    }
+
+    /// Some excluded resources as messages name them: `accelerator 3 of node 0`, `nodes 4-5`.
+    pub(crate) fn excluded_names(&self, ranks: &RankSet) -> Vec<String> {
+        let (mut nodes, mut names) = (Vec::new(), Vec::new());
+        for rank in ranks.iter() {
+            let index = self.block_of(ResourceRank(rank), 0);
+            let NodeRank(node) = self.block(index).node;
+            match self.excluded_nodes.get(&node) {
+                Some(Some(_)) => names.push(format!("accelerator {} of node {node}", rank - self.bounds(index).0)),
+                _ => nodes.push(node),
+            }
+        }
+        if !nodes.is_empty() {
+            let nodes: RankSet = nodes.into_iter().collect();
+            names.push(format!("{} {nodes}", plural(nodes.len(), "node")));
+        }
+        names
     }
 
     /// The selected groups, in the order written.

@@ -9,11 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::ids::{NodeRank, ProcessRank};
-use crate::node_runs::{NodeRun, common, joined, overlap};
+use crate::node_runs::{NodeRun, common, overlap};
 use crate::rank_set::RankSet;
 use crate::runs::{Pattern as Rows, Run};
 use crate::selection::ResourceKind;
 use crate::table::Table;
+use crate::units::Units;
 use crate::words::plural;
 
 /// The slots of a component.
@@ -22,12 +23,10 @@ pub struct Slots {
     /// In slot order.
     pub(crate) stretches: Vec<Stretch>,
     pub(crate) patterns: Vec<Pattern>,
-    /// In slot order.
-    pub(crate) runs: Vec<NodeRun>,
+    /// By node.
+    pub(crate) nodes: Units,
     /// Nodes in several stretches.
     pub(crate) revisited: RankSet,
-    /// By slot, its node. Empty unless nodes are revisited.
-    pub(crate) by_slot: Vec<u32>,
     len: u32,
     processes: u32,
 }
@@ -87,18 +86,18 @@ impl Slots {
         }
         let Folding { stretches, patterns, len, .. } = folding;
         let revisited = overlap(stretches.iter().map(|stretch| (stretch.node, stretch.nodes)));
-        let runs = joined(stretches.iter().map(|&Stretch { first_slot, node, nodes, pattern, .. }| NodeRun {
+        let nodes = Units::of(stretches.iter().map(|&Stretch { first_slot, node, nodes, pattern, .. }| NodeRun {
             first_slot,
             slots: patterns[pattern].slots(),
             node,
             nodes,
         }));
-        let mut slots =
-            Slots { stretches, patterns, runs, revisited, by_slot: Vec::new(), len, processes: table.len() };
-        if !slots.revisited.is_empty() {
-            slots.by_slot = slots.places().map(|(node, _)| node).collect();
-        }
-        slots
+        Slots { stretches, patterns, nodes, revisited, len, processes: table.len() }
+    }
+
+    /// The slots by node.
+    pub fn nodes(&self) -> &Units {
+        &self.nodes
     }
 
     /// How many slots there are.

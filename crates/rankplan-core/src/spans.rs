@@ -1,7 +1,7 @@
-//! Which groups stay within a node, and which cross one.
+//! Which groups stay within a unit, a node or a domain, and which cross one.
 //!
-//! If the slots of a node are consecutive, a group stays within it if its first and its last slot do. The number of such groups
-//! is a quotient: one pass over folded runs of nodes. Groups that start on other nodes are compared slot by slot.
+//! If the slots of a unit are consecutive, a group stays within it if its first and its last slot do. The number of such groups
+//! is a quotient: one pass over folded runs of units. Groups that start on other units are compared slot by slot.
 
 use std::ops::Range;
 
@@ -13,13 +13,14 @@ use crate::node_runs::NodeRun;
 use crate::parallel::{Groups, Kind};
 use crate::rank_set::RankSet;
 use crate::slots::Slots;
+use crate::units::Units;
 
-/// How many groups of one kind stay within a node and how many cross.
+/// How many groups of one kind stay within a unit and how many cross.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Spans {
-    /// Groups on one node.
+    /// Groups in one unit.
     pub within: u32,
-    /// Groups on several nodes.
+    /// Groups in several units.
     pub crossing: u32,
     /// The index of the first group that crosses.
     pub first_crossing: Option<u32>,
@@ -80,7 +81,7 @@ impl Extent {
     }
 }
 
-impl Slots {
+impl Units {
     /// Where the groups of one kind are.
     pub fn spans(&self, groups: Groups) -> Spans {
         if groups.size() == 1 {
@@ -105,9 +106,16 @@ impl Slots {
         }
         Spans { crossing: groups.len() - spans.within, ..spans }
     }
+}
+
+impl Slots {
+    /// Which groups of one kind cross a node.
+    pub fn spans(&self, groups: Groups) -> Spans {
+        self.nodes.spans(groups)
+    }
 
     /// Slots of a group as a message names them: `ranks 4-7`, or `devices 0,8,16,24`.
-    pub(crate) fn named(&self, groups: Groups, index: u32) -> String {
+    pub fn named(&self, groups: Groups, index: u32) -> String {
         let Some(group) = groups.get(index) else { return String::new() };
         let noun = if self.len() == self.processes() { "ranks".into() } else { self.noun(2) };
         if group.step == 1 {
@@ -137,7 +145,7 @@ impl Slots {
             let several = format!("{} of {total} {} groups span nodes", spans.crossing, kind.word());
             format!("{several}; the first is group {index} ({named}) on nodes {nodes}")
         };
-        let most = self.runs.iter().map(|run| run.slots.max(accelerators(inventory, *run))).max().unwrap_or(0);
+        let most = self.nodes.runs.iter().map(|run| run.slots.max(accelerators(inventory, *run))).max().unwrap_or(0);
         let (fitting, noun) = (most / groups.step(), self.noun(2));
         let help = if fitting < 2 {
             let (name, needed) = (kind.name(), 2 * groups.step());

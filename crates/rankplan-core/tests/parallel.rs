@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use rankplan_core::weights::Side;
 use rankplan_core::{
-    Chunks, Groups, Inventory, Kind, Layout, NodeRank, Order, Parallel, ProcessRank, Rule, Slots, Table,
+    Chunks, Domains, Groups, Inventory, Kind, Layout, NodeRank, Order, Parallel, ProcessRank, Rule, Slots, Table,
 };
 use rankplan_core::{WeightMap, apply};
 
@@ -133,6 +133,30 @@ proptest! {
             let all = members(layout.groups(kind));
             let crosses = |group: &Vec<u32>| group.iter().any(|&slot| places[slot as usize].0 != places[group[0] as usize].0);
             let spans = slots.spans(layout.groups(kind));
+            prop_assert_eq!(spans.crossing as usize, all.iter().filter(|group| crosses(group)).count());
+            prop_assert_eq!(spans.within + spans.crossing, layout.groups(kind).len());
+            prop_assert_eq!(spans.first_crossing.map(|index| index as usize), all.iter().position(crosses));
+        }
+    }
+
+    #[test]
+    fn spans_of_domains_are_counted_as_if_expanded(
+        (nodes, table) in tables(), step in 1..9_u32, size in 1..9_u32, ids in prop::collection::vec(0..4_u32, 40)
+    ) {
+        let slots = Slots::of(&table);
+        let (places, _) = expanded(&table);
+        let Ok(layout) = Layout::new(&Parallel { tp: step, cp: size, ..Parallel::default() }, &slots) else { return Ok(()) };
+        let ids = &ids[..nodes.num_nodes() as usize];
+        let domains = Domains::new(ids.iter().copied());
+        for (node, &id) in (0..).zip(ids) {
+            prop_assert_eq!(domains.of(NodeRank(node)), Some(id));
+        }
+        prop_assert_eq!(domains.of(NodeRank(nodes.num_nodes())), None);
+        let domain = |slot: u32| ids[places[slot as usize].0 as usize];
+        for kind in Kind::ALL {
+            let all = members(layout.groups(kind));
+            let crosses = |group: &Vec<u32>| group.iter().any(|&slot| domain(slot) != domain(group[0]));
+            let spans = slots.nodes().in_domains(&domains).spans(layout.groups(kind));
             prop_assert_eq!(spans.crossing as usize, all.iter().filter(|group| crosses(group)).count());
             prop_assert_eq!(spans.within + spans.crossing, layout.groups(kind).len());
             prop_assert_eq!(spans.first_crossing.map(|index| index as usize), all.iter().position(crosses));

@@ -22,7 +22,7 @@ mod _core {
     #[pymodule_export]
     use super::inventory::Inventory;
     #[pymodule_export]
-    use super::parallel::{Groups, Layout, Spans, WeightMap};
+    use super::parallel::{Domains, Groups, Layout, Spans, WeightMap};
     #[pymodule_export]
     use super::placement::Placement;
     #[pymodule_export]

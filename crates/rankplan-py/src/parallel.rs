@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyRange, PySlice};
+use pyo3::types::{PyBytes, PyDict, PyRange, PySlice};
 use rankplan_core::weights::Side;
 use rankplan_core::{Inventory, Kind, Order, Parallel, ProcessRank, Progression, Slots};
 
@@ -88,10 +88,19 @@ impl Layout {
         Ok(Groups(self.layout.groups(named(kind)?)))
     }
 
-    /// How many groups of a kind stay within a node and how many cross one.
-    fn spans(&self, py: Python<'_>, kind: &str) -> PyResult<Spans> {
+    /// How many groups of a kind stay within a node, or a domain, and how many cross one.
+    #[pyo3(signature = (kind, domains = None))]
+    fn spans(&self, py: Python<'_>, kind: &str, domains: Option<&Domains>) -> PyResult<Spans> {
         let groups = self.layout.groups(named(kind)?);
-        Ok(Spans(py.detach(|| self.slots.spans(groups))))
+        Ok(Spans(py.detach(|| match domains {
+            Some(domains) => self.slots.nodes().in_domains(&domains.0).spans(groups),
+            None => self.slots.spans(groups),
+        })))
+    }
+
+    /// The slots of a group as messages name them: `ranks 4-7`.
+    fn named(&self, kind: &str, index: u32) -> PyResult<String> {
+        Ok(self.slots.named(self.layout.groups(named(kind)?), index))
     }
 
     /// The slots of a process.
@@ -230,26 +239,41 @@ impl Groups {
     }
 }
 
-/// How many groups of one kind stay within a node and how many cross one.
+/// The domains of one level of the network.
+#[pyclass(frozen, eq, module = "rankplan._core")]
+#[derive(PartialEq)]
+pub struct Domains(rankplan_core::Domains);
+
+#[pymethods]
+impl Domains {
+    /// `ids` is the number of each node's domain, by node rank, as native 32-bit numbers.
+    #[new]
+    fn new(ids: &Bound<'_, PyBytes>) -> Self {
+        let (words, _) = ids.as_bytes().as_chunks::<4>();
+        Domains(rankplan_core::Domains::new(words.iter().map(|word| u32::from_ne_bytes(*word))))
+    }
+}
+
+/// How many groups of one kind stay within a node, or a domain, and how many cross one.
 #[pyclass(frozen, eq, hash, module = "rankplan._core")]
 #[derive(PartialEq, Eq, Hash)]
 pub struct Spans(rankplan_core::spans::Spans);
 
 #[pymethods]
 impl Spans {
-    /// Number of groups on one node.
+    /// Number of groups on one node, or in one domain.
     #[getter]
     fn within(&self) -> u32 {
         self.0.within
     }
 
-    /// Number of groups on several nodes.
+    /// Number of groups on several.
     #[getter]
     fn crossing(&self) -> u32 {
         self.0.crossing
     }
 
-    /// Index of the first group on several nodes, or `None`.
+    /// Index of the first group on several, or `None`.
     #[getter]
     fn first_crossing(&self) -> Option<u32> {
         self.0.first_crossing

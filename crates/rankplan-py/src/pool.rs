@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use rankplan_core::pool::Excluded;
 use rankplan_core::{Counted, NodeRank, Rule, Selection};
 
 use crate::errors::{OrRaise, text_of};
@@ -22,18 +23,37 @@ pub struct Pool {
 #[pymethods]
 impl Pool {
     /// Each selection is a label, node ranks, and what the group counts: `False` for accelerators, or nodes if none has any;
-    /// `True` for nodes; or a hardware type with the number of pieces on each node.
+    /// `True` for nodes; or a hardware type with the number of pieces on each node. `excluded`: nodes, and the local indices of
+    /// their accelerators that no process may use, `None` for all.
     #[new]
-    fn new(py: Python<'_>, inventory: &Inventory, selections: Vec<(String, RankSet, Count)>) -> PyResult<Self> {
+    #[pyo3(signature = (inventory, selections, excluded = Vec::new()))]
+    fn new(
+        py: Python<'_>,
+        inventory: &Inventory,
+        selections: Vec<(String, RankSet, Count)>,
+        excluded: Vec<(RankSet, Option<RankSet>)>,
+    ) -> PyResult<Self> {
+        let all = excluded;
         let selection =
             |(label, nodes, count): (_, RankSet, Count)| Selection { label, nodes: nodes.0, counted: count.into() };
         let selections: Vec<_> = selections.into_iter().map(selection).collect();
         let pool = rankplan_core::Pool::new(&inventory.0, &selections).or_raise(py, None)?;
+        let excluded = |(nodes, accelerators): (RankSet, Option<RankSet>)| Excluded {
+            nodes: nodes.0,
+            accelerators: accelerators.map(|local| local.0),
+        };
+        let pool = pool.without(&all.into_iter().map(excluded).collect::<Vec<_>>());
         Ok(Pool { pool, inventory: inventory.0.clone() })
     }
 
     fn __len__(&self) -> usize {
         self.pool.len() as usize
+    }
+
+    /// Resource ranks that no process may use.
+    #[getter]
+    fn excluded(&self) -> RankSet {
+        RankSet(self.pool.excluded().clone())
     }
 
     /// Labels of the node groups, and what each counts: `accelerator`, `node` or a hardware type.

@@ -12,6 +12,7 @@ from rankplan.cli.convert import convert
 from rankplan.cli.diff import diff
 from rankplan.cli.env import env
 from rankplan.cli.explain import explain
+from rankplan.cli.inventory import inventory
 from rankplan.cli.plan import plan
 from rankplan.cli.run import run
 from rankplan.cli.schema import schema
@@ -41,4 +42,5 @@ main.add_command(convert)
 main.add_command(diff)
 main.add_command(env)
 main.add_command(explain)
+main.add_command(inventory)
 main.add_command(schema)

@@ -16,6 +16,7 @@ from rankplan.cli.common import (
     faults_end_it,
     inventory_options,
     loaded,
+    reject_crossings,
     show_error,
     stdout,
 )
@@ -54,6 +55,7 @@ def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | N
 def _check(file: str, choice: InventoryChoice, dialect_name: str | None) -> None:
     config, dialect, inventory, assumed = loaded(file, choice, dialect_name)
     plan = dialect.plan(config, inventory)
+    reject_crossings(plan, config, labelled=not assumed and choice.nodes is None)
     counts = (
         counted(len(plan), "component"),
         counted(sum(len(rows) for rows in plan.values()), "process", "processes"),
@@ -84,7 +86,8 @@ def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagn
         help = f"set num_nodes to {inventory.num_nodes} to use all nodes"
         yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
     if idle := plan.idle():
-        unused, total = sum(map(len, idle.values())), len(plan.inventory.core.accelerators())
+        usable = plan.inventory.core.accelerators() - plan.inventory.excluded_accelerators
+        unused, total = sum(map(len, idle.values())), len(usable)
         message = f"no component uses {unused} of {total} accelerators: {by_nodes(idle)}"
         help = "place a component on them, or ignore this warning"
         yield Diagnostic("idle-accelerators", message, help, file=file, warning=True)

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rankplan.config.load import load_config
+from rankplan.config.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
@@ -74,9 +75,14 @@ class InventoryChoice:
     file: str | None = None
     nodes: Inventory | None = None
     ray: str | None = None
+    without: tuple[str, ...] = ()
 
     def load(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
-        """Return the inventory for a config, and whether it is assumed."""
+        """Return the inventory for a config, without the excluded hardware, and whether it is assumed."""
+        inventory, assumed = self._whole(config, dialect)
+        return (inventory.without(self.without) if self.without else inventory), assumed
+
+    def _whole(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
         if self.file is not None:
             return Inventory.from_yaml(self.file), False
         if self.nodes is not None:
@@ -89,16 +95,27 @@ class InventoryChoice:
         return dialect.assumed_inventory(config), True
 
 
+without_option = click.option(
+    "--without",
+    multiple=True,
+    metavar="NAME",
+    help="Do not use this node (node-3), accelerator (node-5/2, or its id) or domain (nvlink=b); may be repeated.",
+)
+
+
 def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--inventory``, ``--nodes`` and ``--ray``; the command gets an `InventoryChoice` as ``choice``."""
+    """Add ``--inventory``, ``--nodes``, ``--ray`` and ``--without``; the command gets them as ``choice``."""
 
     @wraps(command)
-    def chosen(inventory: str | None, nodes: Inventory | None, ray: str | None, **rest: Any) -> Any:
+    def chosen(
+        inventory: str | None, nodes: Inventory | None, ray: str | None, without: tuple[str, ...], **rest: Any
+    ) -> Any:
         if sum(option is not None for option in (inventory, nodes, ray)) > 1:
             raise click.UsageError("use only one of --inventory, --nodes and --ray")
-        return command(choice=InventoryChoice(inventory, nodes, ray), **rest)
+        return command(choice=InventoryChoice(inventory, nodes, ray, without), **rest)
 
     for option in (
+        without_option,
         click.option("--ray", metavar="ADDRESS", help="Use the nodes of this Ray cluster (auto finds it)."),
         click.option(
             "--nodes", type=Nodes(), metavar="NxM", help="Use N equal nodes with M accelerators each, e.g. 2x8."
@@ -111,7 +128,7 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def loaded(
     file: str, choice: InventoryChoice, name: str | None, note: bool = True
-) -> tuple[Any, Dialect, Inventory, bool]:
+) -> tuple[Reader, Dialect, Inventory, bool]:
     """Return a config, its dialect, its inventory, and whether that is assumed; if so, print a note."""
     config = load_config(file)
     dialect = chosen_dialect(name, config)
@@ -124,6 +141,17 @@ def loaded(
             style="dim",
         )
     return reading, dialect, inventory, assumed
+
+
+def reject_crossings(plan: Plan, config: Reader, labelled: bool) -> None:
+    """Raise `PlacementError` if groups cross what the config forbids, with the place of each rule.
+
+    Unless the nodes are real ones, whose labels are known, only the level ``node`` is checked.
+    """
+    reader = config.fork()
+    for keys, found in plan.keep_faults(labelled):
+        reader.add_in_config(("cluster", "topology", "keep", *keys), found)
+    reader.finish()
 
 
 def is_saved(file: str) -> bool:
@@ -140,13 +168,17 @@ def planned(file: str, choice: InventoryChoice, name: str | None, isolate: bool 
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config.
     """
     if not is_saved(file):
-        config, dialect, inventory, _ = loaded(file, choice, name)
-        return dialect.plan(config, inventory, isolate is not False)
-    if choice != InventoryChoice() or name is not None:
+        config, dialect, inventory, assumed = loaded(file, choice, name)
+        plan = dialect.plan(config, inventory, isolate is not False)
+        reject_crossings(plan, config, labelled=not assumed and choice.nodes is None)
+        return plan
+    if replace(choice, without=()) != InventoryChoice() or name is not None:
         raise click.UsageError(
             f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray and --dialect"
         )
     plan = Plan.load(file)
+    if choice.without:
+        plan = plan.on(plan.inventory.without(choice.without))
     if isolate is None:
         return plan
     return plan.with_visibility("own" if isolate else "node")
@@ -164,7 +196,9 @@ class Component(click.ParamType):  # type: ignore[type-arg]
         if file is None:
             return []
         with suppress(*EXPECTED):
-            choice = InventoryChoice(ctx.params.get("inventory"), ctx.params.get("nodes"))
+            choice = InventoryChoice(
+                ctx.params.get("inventory"), ctx.params.get("nodes"), without=ctx.params.get("without", ())
+            )
             if is_saved(file):
                 plan = Plan.load(file)
             else:

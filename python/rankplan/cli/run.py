@@ -14,7 +14,15 @@ import click
 from rich.table import Table
 
 from rankplan._core import RankSet
-from rankplan.cli.common import Nodes, chosen_dialect, dialect_option, faults_end_it, print_table, stdout
+from rankplan.cli.common import (
+    Nodes,
+    chosen_dialect,
+    dialect_option,
+    faults_end_it,
+    print_table,
+    stdout,
+    without_option,
+)
 from rankplan.config.load import load_config
 from rankplan.dialects import rlinf
 from rankplan.errors import RankplanError
@@ -62,6 +70,7 @@ class _Nodes(Nodes):
     help="Seconds to wait for a component to start.",
 )
 @click.option("--isolate/--no-isolate", default=True, help="Whether a process sees only its own accelerators.")
+@without_option
 def run(
     file: str,
     simulate: Inventory | str | None,
@@ -71,6 +80,7 @@ def run(
     method: str,
     timeout: float,
     isolate: bool,
+    without: tuple[str, ...],
 ) -> None:
     """Launch a config on Ray, run a method on every rank, and verify.
 
@@ -89,7 +99,7 @@ def run(
         if inventory is None:
             reading.finish()
         else:
-            dialect.plan(reading, inventory, isolate)
+            dialect.plan(reading, inventory.without(without), isolate)
         if not stdout.is_terminal:
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
@@ -113,7 +123,7 @@ def run(
             with cluster:
                 # Ray's own handler would end the process without shutting down, and Ray changes an exit code.
                 signal.signal(signal.SIGTERM, signal.default_int_handler)
-                planned = dialect.plan(reading, cluster.inventory, isolate)
+                planned = dialect.plan(reading, cluster.inventory.without(without), isolate)
                 reports = _run(cluster, planned, spec, method, timeout, report)
         print_table(_table(reports))
         if planned.mode is not None:

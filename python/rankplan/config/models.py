@@ -17,10 +17,12 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     PlainSerializer,
+    SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -28,8 +30,10 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, MAX_PROCESSES, MAX_RANK, NODE, WHOLE_NODE, RankSet
 from rankplan.accelerators import TYPES
+from rankplan.config.base import Model
 from rankplan.config.faults import RANKS, RESOLVE, KeyPath, diagnostics, fault, number, unresolved
 from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
+from rankplan.config.network import Excluded, Topology
 from rankplan.environment import NODE_RANK_VARIABLES, RESERVED_VARIABLES
 from rankplan.errors import PlacementError, refusal
 from rankplan.parallel import ORDER, Parallel, order_fault
@@ -104,12 +108,6 @@ def _or_filled_in(schema: JsonSchemaValue) -> None:
     """Allow a number written as text, or an interpolation."""
     number = {key: schema.pop(key) for key in ("type", "minimum", "maximum")}
     schema["anyOf"] = [number, _FILLED_IN]
-
-
-class Model(BaseModel):
-    """A frozen model that rejects unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
 class ParallelEntry(Model):
@@ -458,6 +456,18 @@ class ClusterSection(BaseModel):
     node_groups: list[NodeGroup] = Field(
         default_factory=list, description="Labelled sets of nodes.", json_schema_extra=_or_nothing
     )
+    topology: Topology = Field(default=Topology(), description="Levels of the network, and what must stay within them.")
+    exclude: Excluded = Field(default=(), description="Nodes, accelerators and domains that no component may use.")
+
+    @model_serializer(mode="wrap")
+    def _only_stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out keys that most sections lack."""
+        plain: dict[str, Any] = handler(self)
+        if not self.exclude:
+            plain.pop("exclude", None)
+        if self.topology == Topology():
+            plain.pop("topology", None)
+        return plain
 
 
 def component_names(key: str) -> list[str]:

@@ -24,6 +24,7 @@ from rankplan.config.models import (
     group_faults,
     with_all,
 )
+from rankplan.config.network import Excluded, Topology
 from rankplan.config.reader import Reader, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import as_int, nearest, shown
@@ -43,10 +44,12 @@ _MODELS: dict[str, type[BaseModel]] = {
     "env_configs": EnvConfig,
     "hardware": Hardware,
     "configs": HardwareConfig,
+    "topology": Topology,
 }
 _KNOWN = {key for model in (NodeGroup, EnvConfig, Hardware, HardwareConfig) for key in model.model_fields}
 _OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "hardware", "ignore_hardware"}
 _LABEL = TypeAdapter[str](Label)
+_EXCLUDED = TypeAdapter[tuple[str, ...]](Excluded)
 
 # The consequence of a missing key, and how similar another key must be to be taken for it.
 _LACKS = {
@@ -109,7 +112,11 @@ class Reading(Reader):
         groups = self._groups(raw.get("node_groups", []), num_nodes)
         components = self._components(raw.get("component_placement", {}))
         self.section = ClusterSection.model_construct(
-            num_nodes=num_nodes, component_placement=components, node_groups=list(groups.values())
+            num_nodes=num_nodes,
+            component_placement=components,
+            node_groups=list(groups.values()),
+            topology=self._topology(raw.get("topology", {})),
+            exclude=self._excluded(raw.get("exclude", ())),
         )
         for index, found in group_faults(groups, num_nodes if self.num_nodes_known else None):
             context: Mapping[str, Any] = found.context or {}
@@ -167,6 +174,20 @@ class Reading(Reader):
                 cut = value is None and RANKS.fullmatch(key) is not None
                 self._add_invalid(error, ("component_placement", key), CUT if cut else None)
         return entries
+
+    def _topology(self, raw: Any) -> Topology:
+        try:
+            return Topology.model_validate(raw)
+        except ValidationError as error:
+            self._add_invalid(error, ("topology",))
+            return Topology()
+
+    def _excluded(self, raw: Any) -> tuple[str, ...]:
+        try:
+            return _EXCLUDED.validate_python(raw)
+        except ValidationError as error:
+            self._add_invalid(error, ("exclude",))
+            return ()
 
     def _add_invalid(self, error: ValidationError, path: KeyPath, help: str | None = None) -> None:
         for where, diagnostic in diagnostics(error, _MODELS, path):

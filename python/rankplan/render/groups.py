@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankplan._core import RankSet, Spans
 from rankplan.component import Component, Coordinates
+from rankplan.config.network import GROUP_KINDS
 from rankplan.plan import Plan
 from rankplan.words import counted
 
@@ -25,23 +26,30 @@ def size_lines(plan: Plan) -> list[str]:
 
 
 def group_lines(plan: Plan) -> list[str]:
-    """Return which groups of each component stay within a node: ``actor: 32 tp groups within nodes``."""
+    """Return which groups of each component stay within a node, and within the domains of each level, innermost first.
+
+    ``actor: 32 tp groups within nodes``, then ``  nvlink: 1 of 4 ep groups cross a domain``.
+    """
     lines = []
     for name, component in plan.items():
         if component.parallel.stated:
             kinds = [kind for kind in _CROSSING if component.layout.size(kind) > 1]
             found = "; ".join(_crossings(component.spans(kind), kind) for kind in kinds)
             lines.append(f"{name}: {found or 'only data groups'}")
+            for level in reversed(component.inventory.levels):
+                kinds = [kind for kind in GROUP_KINDS if kind in component.layout.kinds]
+                found = "; ".join(_crossings(component.spans(kind, level), kind, "domain") for kind in kinds)
+                lines.extend([f"  {level}: {found}"] if found else [])
     return lines
 
 
-def _crossings(spans: Spans, kind: str) -> str:
+def _crossings(spans: Spans, kind: str, unit: str = "node") -> str:
     total = spans.within + spans.crossing
     if not spans.crossing:
-        return f"{counted(total, f'{kind} group')} within {'a node' if total == 1 else 'nodes'}"
+        return f"{counted(total, f'{kind} group')} within {f'a {unit}' if total == 1 else f'{unit}s'}"
     if not spans.within:
-        return f"{counted(total, f'{kind} group')} across nodes"
-    return f"{spans.crossing:,} of {total:,} {kind} groups cross a node"
+        return f"{counted(total, f'{kind} group')} across {unit}s"
+    return f"{spans.crossing:,} of {total:,} {kind} groups cross a {unit}"
 
 
 def coordinates_of(component: Component, rank: int) -> Coordinates | list[Coordinates] | None:

@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Self
 
 import ray
 
 from rankplan._core import RankSet
+from rankplan.config.network import ORDERS, Topology
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
 from rankplan.inventory import Inventory
@@ -20,6 +22,7 @@ from rankplan.render.progress import Report, told
 from rankplan.runtime import session, timeouts
 from rankplan.runtime.calls import as_timeout
 from rankplan.runtime.connection import Connection, connect
+from rankplan.runtime.node_order import Wanted
 from rankplan.runtime.nodes import Nodes
 from rankplan.runtime.probe import find_nodes
 from rankplan.runtime.reserve import Reservation, make_reservation
@@ -33,7 +36,8 @@ class Cluster:
     ``cluster_cfg`` is the ``cluster`` section of a config. ``num_nodes`` is the number of nodes to wait for and use if
     no section says so (default: all). ``address`` is that of a running cluster; by default it is found as Ray finds it:
     ``RAY_ADDRESS``, then the cluster that runs on this machine; otherwise one is started on this machine alone. A
-    process that is already connected to Ray keeps its connection, and ``close`` leaves that open. Nodes may take
+    process that is already connected to Ray keeps its connection, and ``close`` leaves that open. ``order`` is how
+    nodes without ranks are ordered: ``address`` or ``topology`` (default: as the section says). Nodes may take
     ``timeout`` seconds to join. ``on_progress`` is called with a short text on what is being waited for, also during
     launches; by default a terminal shows what takes more than a second.
 
@@ -47,14 +51,17 @@ class Cluster:
         num_nodes: int | None = None,
         address: str | None = None,
         *,
+        order: str | None = None,
         timeout: float = timeouts.JOIN,
         on_progress: Report | None = None,
     ) -> None:
         timeout = as_timeout(timeout)
+        if order not in (None, *ORDERS):
+            raise ValueError(f"order is {shown(order)}; it must be address or topology")
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
             raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
         reading = None if cluster_cfg is None else read_section(cluster_cfg)
-        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None)
+        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None, order)
 
     def _open(
         self,
@@ -64,6 +71,7 @@ class Cluster:
         timeout: float,
         on_progress: Report | None,
         raylets: Raylets | None,
+        order: str | None = None,
     ) -> None:
         if reading is not None:
             reading.finish()
@@ -80,7 +88,8 @@ class Cluster:
         self._address = str(ray.get_runtime_context().gcs_address)
         try:
             with self.connection.progress() as report:
-                found = find_nodes(num_nodes, timeout, report, starting=raylets is None and how != "started")
+                starting = raylets is None and how != "started"
+                found = find_nodes(num_nodes, timeout, report, starting, _wanted(reading, order))
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 inventory = inventory.with_config(reading)
@@ -125,6 +134,9 @@ class Cluster:
         cluster = cls.__new__(cls)
         try:
             cluster._open(reading, inventory.num_nodes, raylets.address, timeouts.JOIN, on_progress, raylets)
+            # the raylets of excluded nodes run too
+            marked = cluster.inventory.excluding(inventory.excluded)
+            cluster.nodes = replace(cluster.nodes, inventory=marked)
         except BaseException:
             raylets.close()
             raise
@@ -204,3 +216,9 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<Cluster of {counted(self.num_nodes, 'node')}{', closed' if self._closed else ''}>"
+
+
+def _wanted(reading: Reading | None, order: str | None) -> Wanted:
+    """Return how nodes without ranks are ordered: by the argument, else as the section says."""
+    topology = Topology() if reading is None else reading.section.topology
+    return Wanted(order or topology.order, topology.levels)

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 
 from rankplan._core import MAX_RANK, RankSet
 from rankplan.addresses import Key, Name, address_key, natural
+from rankplan.config.network import BY_TOPOLOGY
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.inventory import NodeSpec
+from rankplan.topology import detect, natural_order
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"
 """The Ray node label with a node's rank."""
 
 BY_ADDRESS = "the node addresses"
-"""What nodes without ranks are ordered by."""
+"""What nodes without ranks are ordered by, unless the topology is to decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,25 @@ class MissingRanks(ClusterError):
     """No node has some of the required node ranks yet; such a node may still join."""
 
 
-def in_order(nodes: Sequence[FoundNode], num_nodes: int | None) -> tuple[list[FoundNode], str]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How nodes without ranks are ordered: by ``address``, or by ``topology`` domain after domain.
+
+    ``levels`` are the levels of the network, outermost first; ``None``: those that the labels show.
+    """
+
+    order: str = "address"
+    levels: tuple[str, ...] | None = None
+
+
+USUAL = Wanted()
+
+
+def in_order(nodes: Sequence[FoundNode], num_nodes: int | None, wanted: Wanted = USUAL) -> tuple[list[FoundNode], str]:
     """Return the nodes by node rank, those to use first, and what orders them.
 
+    Without ranks, nodes are ordered by address. By topology, domains come one after another in natural order of their
+    labels, and nodes within a domain by their explicit ranks, then by address.
     ``num_nodes`` is how many are used, all if ``None``. Raises ``ClusterError`` if node ranks are set on some nodes
     only, are invalid or occur twice, and ``MissingRanks`` if some of 0 to ``num_nodes - 1`` are missing. Nodes that
     cannot be used have no known rank variable, and come last if the others have one.
@@ -57,7 +75,17 @@ def in_order(nodes: Sequence[FoundNode], num_nodes: int | None) -> tuple[list[Fo
     if any(node.rank_label is not None for node in nodes):
         source = f"the Ray label {NODE_RANK_LABEL}"
         return _by_rank([(node, node.rank_label) for node in nodes], source, num_nodes), source
-    return sorted(nodes, key=_address_key), BY_ADDRESS
+    by_address = sorted(nodes, key=_address_key)
+    if wanted.order != BY_TOPOLOGY:
+        return by_address, BY_ADDRESS
+    specs = [node.spec for node in by_address]
+    levels = detect((1, spec.labels) for spec in specs) if wanted.levels is None else wanted.levels
+    return [by_address[index] for index in natural_order(specs, levels)], topology_source(levels)
+
+
+def topology_source(levels: Sequence[str]) -> str:
+    """Return what nodes are ordered by, if the topology decides."""
+    return f"the topology ({', '.join(levels)}), then {BY_ADDRESS}" if levels else f"{BY_ADDRESS} (no levels detected)"
 
 
 def _by_rank(nodes: Sequence[tuple[FoundNode, str | None]], source: str, num_nodes: int | None) -> list[FoundNode]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import logging
 import os
 import time
@@ -23,13 +25,17 @@ from rankplan.runtime.faults import Fault
 from rankplan.runtime.node_order import (
     BY_ADDRESS,
     NODE_RANK_LABEL,
+    USUAL,
     FoundNode,
     MissingRanks,
+    Wanted,
     in_order,
 )
 from rankplan.runtime.nodes import pinned
 from rankplan.runtime.processes import age
 from rankplan.runtime.ray_internals import accelerator_managers
+from rankplan.topology.domains import RANK_LABELS
+from rankplan.topology.sources import Fabric, fabric_labels, known_key, nemo_rl_labels, slurm_labels
 from rankplan.words import counted
 
 TYPE_LABEL = "rankplan.io/accelerator-type"
@@ -43,10 +49,13 @@ _SOURCES = "set before `ray start`, or by the job's runtime_env"
 _logger = logging.getLogger("rankplan")
 
 
-def find_nodes(num_nodes: int | None, timeout: float, report: Report, starting: bool = True) -> list[FoundNode]:
-    """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` of them.
+def find_nodes(
+    num_nodes: int | None, timeout: float, report: Report, starting: bool = True, wanted: Wanted = USUAL
+) -> list[FoundNode]:
+    """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the ``wanted`` order.
 
-    ``starting``: other nodes may be about to join, so nodes ordered by address are used only once no node has joined
+    If more nodes than ``num_nodes`` are up, those without ranks that cannot be used are skipped, with a warning.
+    ``starting``: other nodes may be about to join, so nodes without ranks are used only once no node has joined
     for `timeouts.LAST_JOIN` seconds. Raises ``ClusterError`` if too few nodes join within ``timeout`` seconds, if their
     ranks are contradictory, or if a node to use cannot run rankplan.
     """
@@ -66,14 +75,14 @@ def find_nodes(num_nodes: int | None, timeout: float, report: Report, starting: 
         else:
             nodes = [known[node_id] for node_id in entries]
             try:
-                ordered, source = in_order(nodes, num_nodes)
+                ordered, source = in_order(nodes, num_nodes, wanted)
             except MissingRanks as missing:
                 if late:
                     raise _missing(missing, nodes, timeout) from None
                 report(f"waiting for nodes: {missing}")
             else:
                 quiet = time.monotonic() - max(node.started for node in nodes)
-                if late or not (starting and num_nodes and source == BY_ADDRESS and quiet < timeouts.LAST_JOIN):
+                if late or not (starting and num_nodes and BY_ADDRESS in source and quiet < timeouts.LAST_JOIN):
                     return _chosen(ordered, source, num_nodes)
                 report(f"waiting for nodes: more than {num_nodes} may be joining")
         time.sleep(timeouts.JOIN_POLL)
@@ -97,7 +106,11 @@ def _missing(missing: MissingRanks, nodes: Sequence[FoundNode], timeout: float) 
 def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None) -> list[FoundNode]:
     """Return the first nodes of an order; raises ``ClusterError`` if one of them cannot be used."""
     used = list(ordered[:num_nodes])
-    unused = ordered[len(used) :]
+    usable = [node for node in ordered if node.fault is None]
+    if BY_ADDRESS in source and num_nodes is not None and len(usable) >= num_nodes:
+        used = usable[:num_nodes]
+    chosen = {node.node_id for node in used}
+    unused = [node for node in ordered if node.node_id not in chosen]
     for node in used:
         if node.fault is not None:
             raise node.fault
@@ -128,7 +141,8 @@ def _probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode
             nodes.append(FoundNode(entry["NodeID"], spec, variable, label, started=time.monotonic() - age))
         else:
             fault = _fault(_describe(entry), found, timeout)
-            nodes.append(FoundNode(entry["NodeID"], NodeSpec(**_names(entry)), rank_label=label, fault=fault))
+            spec = NodeSpec(**_names(entry), labels=_kept(entry["Labels"]))
+            nodes.append(FoundNode(entry["NodeID"], spec, rank_label=label, fault=fault))
     return nodes
 
 
@@ -147,8 +161,12 @@ def _look(entry: dict[str, Any]) -> tuple[NodeSpec, str | None, float]:
     """Return the record of this node, the node rank that is set in its environment, and the age of its raylet."""
     resources, labels, environment = entry["Resources"], entry["Labels"], _inherited()
     row = _vendor_here(resources, labels)
-    kept = {name: value for name, value in labels.items() if not name.startswith(("ray.io/", "rankplan.io/"))}
-    found = {**_names(entry), "labels": kept}
+    fabric = fabric_here() if row is not None else []
+    try:
+        known = slurm_labels(environment) | nemo_rl_labels(resources) | fabric_labels(fabric) | _kept(labels)
+    except ValueError as contradiction:
+        raise ClusterError(str(contradiction)) from None
+    found = {**_names(entry), "labels": known}
     if row and (ids := _ids(row, int(resources[row.resource]), environment)):
         found |= {"accelerator_type": row.accelerator_type, "accelerator_ids": ids}
         found["accelerator_model"] = labels.get(MODEL_LABEL)
@@ -158,6 +176,48 @@ def _look(entry: dict[str, Any]) -> tuple[NodeSpec, str | None, float]:
 
 def _names(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"ranks": RankSet(), "ip": entry["NodeManagerAddress"], "hostname": entry["NodeManagerHostname"]}
+
+
+def _kept(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of the user and of other tools, and Ray's own ones that tell where a node is."""
+    own = ("ray.io/", "rankplan.io/")
+    return {
+        name: value
+        for name, value in labels.items()
+        if not name.startswith(own) or known_key(name) or name in RANK_LABELS
+    }
+
+
+def fabric_here() -> list[Fabric]:
+    """Return what NVML reports of the fabric of each GPU of this node; nothing without NVML or a fabric."""
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return []
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return []
+    found = []
+    try:
+        for index in range(nvml.nvmlDeviceGetCount()):
+            info = nvml.c_nvmlGpuFabricInfoV_t()
+            info.version = _version(nvml, ctypes.sizeof(info))
+            nvml.nvmlDeviceGetGpuFabricInfoV(nvml.nvmlDeviceGetHandleByIndex(index), ctypes.byref(info))
+            field = type(info).clusterUuid  # as a C string, it would end at its first zero
+            uuid = ctypes.string_at(ctypes.addressof(info) + field.offset, field.size)
+            found.append(Fabric(int(info.state), uuid, int(info.cliqueId)))
+    except (nvml.NVMLError, AttributeError):  # no fabric, or a driver or a binding that does not know of one
+        return []
+    finally:
+        nvml.nvmlShutdown()
+    return found
+
+
+def _version(nvml: Any, size: int) -> int:
+    """Return the version of the structure of this size: NVML writes the size into the lower 24 bits."""
+    known = (getattr(nvml, f"nvmlGpuFabricInfo_v{number}", 0) for number in (2, 3, 4))
+    return next((version for version in known if version & 0xFFFFFF == size), int(nvml.nvmlGpuFabricInfo_v2))
 
 
 def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> Vendor | None:

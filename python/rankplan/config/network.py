@@ -1,0 +1,108 @@
+"""``cluster.topology`` and ``cluster.exclude``: the levels of the network, and hardware that must not be used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
+
+from rankplan._core import MAX_NODES
+from rankplan.config.base import Model
+from rankplan.config.faults import RESOLVE, fault, number, unresolved
+from rankplan.words import did_you_mean, shown
+
+NODE_LEVEL = "node"
+"""The innermost level of every cluster; it needs no label."""
+
+BY_ADDRESS, BY_TOPOLOGY = "address", "topology"
+ORDERS = (BY_ADDRESS, BY_TOPOLOGY)
+
+GROUP_KINDS = ("tp", "cp", "dp", "fsdp", "replica", "pp", "etp", "ep", "edp")
+"""The kinds of parallel groups that ``keep`` accepts."""
+
+
+def level_keys(value: Any) -> Any:
+    """Reject what is not a list of different label keys, outermost first."""
+    if not isinstance(value, (list, tuple)):
+        help = RESOLVE if unresolved(value) else "write a list of label keys, outermost first: [block, nvlink]"
+        raise fault("invalid-value", f"`levels` is {shown(value)}; it must be a list", help)
+    for index, key in enumerate(value):
+        if not isinstance(key, str) or not key.strip() or not key.isprintable():
+            raise fault("invalid-value", f"{shown(key)} is not a level", "write the key of a node label", (index,))
+        if key == NODE_LEVEL:
+            help = "remove it, or rename the label"
+            raise fault("invalid-value", "the level `node` is always the innermost one", help, (index,))
+    twice = next((key for key, count in Counter(value).items() if count > 1), None)
+    if twice is not None:
+        raise fault("invalid-value", f"level `{twice}` is listed twice", "list each level once, outermost first")
+    return value
+
+
+Levels = Annotated[
+    tuple[str, ...], BeforeValidator(level_keys), WithJsonSchema({"type": "array", "items": {"type": "string"}})
+]
+
+
+class Topology(Model):
+    """The network of a cluster, as far as a config decides about it."""
+
+    levels: Levels | None = Field(
+        default=None, description="Keys of node labels, outermost first, e.g. [block, nvlink]; detected by default."
+    )
+    order: str = Field(
+        default=BY_ADDRESS,
+        description="How nodes without ranks are ordered: address, or topology for domain after domain.",
+        json_schema_extra={"enum": list(ORDERS)},
+    )
+    keep: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="Levels that groups must stay within, by component and kind: {actor: {tp: node, ep: nvlink}}.",
+    )
+    segment: Annotated[int, BeforeValidator(number)] | None = Field(
+        default=None, ge=1, le=MAX_NODES, description="Number of nodes that must be in one domain together."
+    )
+
+    @field_validator("order", mode="before")
+    @classmethod
+    def _known_order(cls, value: Any) -> Any:
+        if value not in ORDERS:
+            help = RESOLVE if unresolved(value) else did_you_mean(str(value), ORDERS)
+            raise fault("invalid-value", f"`order` is {shown(value)}; it must be address or topology", help)
+        return value
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _kinds_and_levels(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        for name, kinds in value.items():
+            if not isinstance(kinds, Mapping):
+                message = f"`{name}` is {shown(kinds)}; it must be a mapping of kinds of groups to levels"
+                raise fault("invalid-value", message, "write {tp: node}, for example", (name,))
+            for kind in kinds:
+                if kind not in GROUP_KINDS:
+                    message = f"unknown kind of group `{kind}`"
+                    raise fault("unknown-key", message, did_you_mean(str(kind), GROUP_KINDS), (name, str(kind)))
+        return value
+
+
+def _names(value: Any) -> Any:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)):
+        help = RESOLVE if unresolved(value) else 'write a list of names: [node-3, "node-5/2"]'
+        raise fault("invalid-value", f"`exclude` is {shown(value)}; it must be a list", help)
+    for index, name in enumerate(names):
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            help = "write the name of a node (node-3), an accelerator (node-5/2, or its id), or a domain (nvlink=b)"
+            raise fault("invalid-value", f"{shown(name)} is not a name", help, (index,))
+    return [name.strip() for name in names]
+
+
+Excluded = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_names),
+    WithJsonSchema({"type": ["array", "string"], "items": {"type": "string"}}),
+]
+"""Names of nodes, accelerators and domains."""
