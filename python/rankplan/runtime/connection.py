@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, ExitStack
 from typing import Literal, Protocol
 
@@ -14,7 +15,17 @@ from ray.exceptions import RayError
 from rankplan.errors import ClusterError, LaunchError
 from rankplan.render.progress import Report, told
 from rankplan.runtime import session, timeouts
-from rankplan.runtime.ray_internals import greet, lost_connection, running_cluster
+from rankplan.runtime.ray_internals import (
+    connection_fault,
+    greet,
+    introduce,
+    lost_connection,
+    offer_token,
+    running_cluster,
+    unused_token,
+)
+
+_TOKEN = "Ray offers the token of this machine only to a cluster that it finds by itself: set RAY_AUTH_MODE=token"
 
 
 class Ends(Protocol):
@@ -23,7 +34,13 @@ class Ends(Protocol):
     def end(self) -> None: ...
 
 
-class Owner:
+class Named(Protocol):
+    """A running group; its text names the component, its ranks and where they are."""
+
+    component: str
+
+
+class Owner(ABC):
     """Owns running things and ends them before it ends itself. Thread-safe."""
 
     def __init__(self) -> None:
@@ -31,9 +48,9 @@ class Owner:
         self._ended = False
         self._lock = threading.Lock()
 
+    @abstractmethod
     def check_open(self) -> None:
         """Raise ``LaunchError`` if this has ended."""
-        raise NotImplementedError
 
     def own(self, thing: Ends) -> None:
         """End this thing later, unless it is disowned before. Raises ``LaunchError`` if this has ended."""
@@ -66,6 +83,7 @@ class Connection(Owner):
         self._on_progress = on_progress
         self._session = session.current()
         self.has_launched = False
+        self.running: list[Named] = []
 
     @property
     def is_current(self) -> bool:
@@ -109,11 +127,15 @@ def connect(address: str | None, num_nodes: int | None) -> Literal["kept", "join
         if running is None:
             ray.init(address="local", include_dashboard=False, logging_level=logging.WARNING)
         else:
-            ray.init(address=running, logging_level=logging.WARNING)
+            offer_token(address)
+            introduce(running)
+            # Ray offers its token only to a cluster that it looks for itself
+            ray.init(address=address or "auto", logging_level=logging.WARNING)
     except (OSError, ValueError, RuntimeError, RayError) as error:
         if isinstance(error, ClusterError):
             raise
-        raise ClusterError(f"cannot connect to a Ray cluster: {error}") from error
+        advice = f"; {_TOKEN}" if unused_token() else ""
+        raise ClusterError(f"cannot connect to a Ray cluster: {connection_fault(error)}{advice}") from error
     return "started" if running is None else "joined"
 
 
