@@ -76,8 +76,7 @@ class Crew:
         """
         with self._lock:
             self.check_open()
-            namesakes = [other for other in self.connection.running if other.component == self.component]
-            self.connection.running.append(self)
+            namesakes = self.connection.enter(self)
             if self.reservation is None:
                 self._notice = Notice(self.connection, self.nodes, {self.component: rows})
                 self._notice.post()
@@ -115,7 +114,7 @@ class Crew:
             if self.ended:
                 return
             self.ended = True
-            self.connection.running = [other for other in self.connection.running if other is not self]
+            self.connection.leave(self)
             if self.connection.is_current:
                 _kill(self.ranks)
             for machine, ports in self.ports.items():

@@ -23,8 +23,10 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 
 from rankplan._core import RankSet
 from rankplan.placement import Placement
+from rankplan.runtime import timeouts
 from rankplan.runtime.connection import Connection
 from rankplan.runtime.nodes import Nodes
+from rankplan.runtime.ray_internals import lost_connection
 from rankplan.words import nodes_text, printable
 
 _KEY = "rankplan notice"
@@ -94,12 +96,13 @@ class Notice:
                 if both := {index: ranks for index, ranks in used.items() if index in indices}:
                     place = found.setdefault((f"job {record['job']} ({record['by']})", component), {})
                     place[node] = place.get(node, {}) | both
-        return [Overlap(holder, name, dict(sorted(nodes.items()))) for (holder, name), nodes in found.items()]
+        return [Overlap(holder, name, dict(sorted(nodes.items()))) for (holder, name), nodes in sorted(found.items())]
 
     def withdraw(self) -> None:
         """Remove the records; may be called again."""
         groups, self._groups = self._groups, []
-        if self._connection.is_current:
+        # without its head, Ray would try for a minute
+        if groups and self._connection.is_current and lost_connection(timeouts.ANSWER) is None:
             for group in groups:
                 remove_placement_group(group)
 
