@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import ray
 
@@ -37,6 +37,10 @@ class Cluster:
     ``timeout`` seconds to join. ``on_progress`` is called with a short text on what is being waited for, also during
     launches; by default a terminal shows what takes more than a second.
 
+    ``node_order`` is the order of nodes that have no rank (``RANKPLAN_NODE_RANK``, or the label
+    ``rankplan.io/node-rank``): by ``"address"``, compared as numbers, or as in ``"rlinf"``, which puts the node of this
+    program first, then compares addresses as text.
+
     Raises ``PlacementError`` for a faulty section and ``ValueError`` for an invalid number, before any connection, and
     ``ClusterError`` if the cluster cannot be used.
     """
@@ -48,13 +52,16 @@ class Cluster:
         address: str | None = None,
         *,
         timeout: float = timeouts.JOIN,
+        node_order: Literal["address", "rlinf"] = "address",
         on_progress: Report | None = None,
     ) -> None:
+        if node_order not in ("address", "rlinf"):
+            raise ValueError(f'node_order is {shown(node_order)}; it must be "address" or "rlinf"')
         timeout = as_timeout(timeout)
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
             raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
         reading = None if cluster_cfg is None else read_section(cluster_cfg)
-        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None)
+        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None, node_order == "rlinf")
 
     def _open(
         self,
@@ -64,6 +71,7 @@ class Cluster:
         timeout: float,
         on_progress: Report | None,
         raylets: Raylets | None,
+        as_rlinf: bool = False,
     ) -> None:
         if reading is not None:
             reading.finish()
@@ -80,7 +88,8 @@ class Cluster:
         self._address = str(ray.get_runtime_context().gcs_address)
         try:
             with self.connection.progress() as report:
-                found = find_nodes(num_nodes, timeout, report, starting=raylets is None and how != "started")
+                starting = raylets is None and how != "started"
+                found = find_nodes(num_nodes, timeout, report, starting, as_rlinf)
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 inventory = inventory.with_config(reading)
@@ -144,7 +153,10 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """The address for other processes to connect to, as ``Cluster(address=...)`` or ``RAY_ADDRESS``."""
+        """The address for other processes to connect to, as ``Cluster(address=...)`` or ``RAY_ADDRESS``.
+
+        For a cluster with a token, these processes also need ``RAY_AUTH_MODE=token``.
+        """
         return self._address
 
     @property

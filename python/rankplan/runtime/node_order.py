@@ -16,7 +16,9 @@ NODE_RANK_LABEL = "rankplan.io/node-rank"
 """The Ray node label with a node's rank."""
 
 BY_ADDRESS = "the node addresses"
-"""What nodes without ranks are ordered by."""
+AS_RLINF = "RLinf (the driver's node first, then addresses as text)"
+WITHOUT_RANKS = (BY_ADDRESS, AS_RLINF)
+"""What nodes without ranks are ordered by: more of them may change the order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,13 @@ class MissingRanks(ClusterError):
     """No node has some of the required node ranks yet; such a node may still join."""
 
 
-def in_order(nodes: Sequence[FoundNode], num_nodes: int | None) -> tuple[list[FoundNode], str]:
+def in_order(
+    nodes: Sequence[FoundNode], num_nodes: int | None, driver: str | None = None
+) -> tuple[list[FoundNode], str]:
     """Return the nodes by node rank, those to use first, and what orders them.
 
-    ``num_nodes`` is how many are used, all if ``None``. Raises ``ClusterError`` if node ranks are set on some nodes
+    ``num_nodes`` is how many are used, all if ``None``. ``driver`` is the id of the node that comes first if the order
+    of nodes without ranks is RLinf's. Raises ``ClusterError`` if node ranks are set on some nodes
     only, are invalid or occur twice, and ``MissingRanks`` if some of 0 to ``num_nodes - 1`` are missing. Nodes that
     cannot be used have no known rank variable, and come last if the others have one.
     """
@@ -57,7 +62,19 @@ def in_order(nodes: Sequence[FoundNode], num_nodes: int | None) -> tuple[list[Fo
     if any(node.rank_label is not None for node in nodes):
         source = f"the Ray label {NODE_RANK_LABEL}"
         return _by_rank([(node, node.rank_label) for node in nodes], source, num_nodes), source
+    if driver is not None:
+        return _as_rlinf(nodes, driver), AS_RLINF
     return sorted(nodes, key=_address_key), BY_ADDRESS
+
+
+def _as_rlinf(nodes: Sequence[FoundNode], driver: str) -> list[FoundNode]:
+    """Return the driver's node, then nodes of one accelerator type after another, by address as text.
+
+    RLinf takes the types in the order in which Ray lists the nodes, which varies: here the lowest address comes first.
+    """
+    by_address = sorted(nodes, key=lambda node: (str(node.spec.ip), str(node.spec.hostname), node.node_id))
+    types = list(dict.fromkeys(node.spec.accelerator_type for node in by_address))
+    return sorted(by_address, key=lambda node: (node.node_id != driver, types.index(node.spec.accelerator_type)))
 
 
 def _by_rank(nodes: Sequence[tuple[FoundNode, str | None]], source: str, num_nodes: int | None) -> list[FoundNode]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from rankplan.runtime.faults import Fault
 from rankplan.runtime.node_order import (
     BY_ADDRESS,
     NODE_RANK_LABEL,
+    WITHOUT_RANKS,
     FoundNode,
     MissingRanks,
     in_order,
@@ -40,18 +42,24 @@ MODEL_LABEL = "ray.io/accelerator-type"
 
 _SOURCES = "set before `ray start`, or by the job's runtime_env"
 
+_LEFT_OVER = "if it is left over from another cluster, unset it and start Ray again"
+
 _logger = logging.getLogger("rankplan")
 
 
-def find_nodes(num_nodes: int | None, timeout: float, report: Report, starting: bool = True) -> list[FoundNode]:
+def find_nodes(
+    num_nodes: int | None, timeout: float, report: Report, starting: bool = True, as_rlinf: bool = False
+) -> list[FoundNode]:
     """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` of them.
 
-    ``starting``: other nodes may be about to join, so nodes ordered by address are used only once no node has joined
-    for `timeouts.LAST_JOIN` seconds. Raises ``ClusterError`` if too few nodes join within ``timeout`` seconds, if their
-    ranks are contradictory, or if a node to use cannot run rankplan.
+    ``starting``: other nodes may be about to join, so nodes without ranks are used only once no node has joined for
+    `timeouts.LAST_JOIN` seconds. ``as_rlinf``: nodes without ranks are in RLinf's order. The rank of the only node does
+    not matter. Raises ``ClusterError`` if too few nodes join within ``timeout`` seconds, if their ranks are
+    contradictory, or if a node to use cannot run rankplan.
     """
     deadline = time.monotonic() + timeout
     known: dict[str, FoundNode] = {}
+    driver = str(ray.get_runtime_context().get_node_id())
     while True:
         entries = {entry["NodeID"]: entry for entry in ray.nodes() if entry["Alive"]}
         late = time.monotonic() >= deadline
@@ -61,20 +69,23 @@ def find_nodes(num_nodes: int | None, timeout: float, report: Report, starting: 
             report(f"waiting for nodes: {len(entries)} of {num_nodes} have joined")
         elif new := [entry for node_id, entry in entries.items() if node_id not in known]:
             report(f"probing {counted(len(new), 'node')}")
-            known |= {node.node_id: node for node in _probed(new, timeout)}
+            left = max(deadline - time.monotonic(), timeouts.ANSWER)
+            known |= {node.node_id: node for node in _probed(new, math.ceil(left))}
             continue
         else:
             nodes = [known[node_id] for node_id in entries]
+            quiet = not starting or time.monotonic() - max(node.started for node in nodes) >= timeouts.LAST_JOIN
             try:
-                ordered, source = in_order(nodes, num_nodes)
+                ordered, source = in_order(nodes, num_nodes, driver if as_rlinf else None)
             except MissingRanks as missing:
+                if len(nodes) == 1 and num_nodes in (None, 1) and (quiet or late):
+                    return [_only(nodes[0])]
                 if late:
                     raise _missing(missing, nodes, timeout) from None
                 report(f"waiting for nodes: {missing}")
             else:
-                quiet = time.monotonic() - max(node.started for node in nodes)
-                if late or not (starting and num_nodes and source == BY_ADDRESS and quiet < timeouts.LAST_JOIN):
-                    return _chosen(ordered, source, num_nodes)
+                if late or quiet or num_nodes is None or source not in WITHOUT_RANKS:
+                    return _chosen(ordered, source, num_nodes, driver)
                 report(f"waiting for nodes: more than {num_nodes} may be joining")
         time.sleep(timeouts.JOIN_POLL)
 
@@ -94,7 +105,7 @@ def _missing(missing: MissingRanks, nodes: Sequence[FoundNode], timeout: float) 
     return unusable[0] if unusable else ClusterError(f"after {timeout:g} s, {missing}; start the missing nodes")
 
 
-def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None) -> list[FoundNode]:
+def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, driver: str) -> list[FoundNode]:
     """Return the first nodes of an order; raises ``ClusterError`` if one of them cannot be used."""
     used = list(ordered[:num_nodes])
     unused = ordered[len(used) :]
@@ -105,10 +116,24 @@ def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None) ->
     if unused:
         names = ", ".join(map(str, unused))
         _logger.warning("using %d of %d nodes (num_nodes); not used: %s", len(used), len(ordered), names)
+    if source == BY_ADDRESS and any(node.node_id == driver for node in unused):
+        _logger.warning('the node of this program is not used; node_order="rlinf" puts it first')
     for node in unused:
         if node.fault is not None:
             _logger.warning("an unused node cannot run rankplan: %s", node.fault)
     return used
+
+
+def _only(node: FoundNode) -> FoundNode:
+    """Return the only node, whose rank may be left over from another cluster."""
+    if node.fault is not None:
+        raise node.fault
+    variables, label = " or ".join(NODE_RANK_VARIABLES), f"the Ray label {NODE_RANK_LABEL}"
+    rank, source = (node.rank_label, label) if node.rank_variable is None else (node.rank_variable, variables)
+    _logger.warning(
+        "%s is the only node, and used as node 0 despite its rank %s (%s); %s", node, rank, source, _LEFT_OVER
+    )
+    return node
 
 
 def _describe(entry: Mapping[str, Any]) -> str:
