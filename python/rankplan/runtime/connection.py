@@ -22,6 +22,7 @@ from rankplan.runtime.ray_internals import (
     lost_connection,
     offer_token,
     running_cluster,
+    sigterm_handler_kept,
     unused_token,
 )
 
@@ -83,7 +84,7 @@ class Connection(Owner):
         self._on_progress = on_progress
         self._session = session.current()
         self.has_launched = False
-        self.running: list[Named] = []
+        self._groups: list[Named] = []
 
     @property
     def is_current(self) -> bool:
@@ -100,6 +101,18 @@ class Connection(Owner):
         self.check_open()
         if lost := lost_connection(timeouts.ANSWER):
             raise LaunchError(f"{lost}; close this Cluster, start Ray again, and make a new Cluster")
+
+    def enter(self, group: Named) -> list[Named]:
+        """Note a group that starts, until it leaves; return the running ones of the same name."""
+        with self._lock:
+            namesakes = [other for other in self._groups if other.component == group.component]
+            self._groups.append(group)
+        return namesakes
+
+    def leave(self, group: Named) -> None:
+        """Forget a group that has ended; does nothing for an unknown one."""
+        with self._lock:
+            self._groups = [other for other in self._groups if other is not group]
 
     def progress(self) -> AbstractContextManager[Report]:
         """Return a context with the function that reports progress to ``on_progress``, or else to the terminal."""
@@ -124,13 +137,14 @@ def connect(address: str | None, num_nodes: int | None) -> Literal["kept", "join
                 "and `ray start --address=...` on the others, set RAY_ADDRESS, or use "
                 f'Cluster.simulate("{num_nodes}x8") to try it out on this machine'
             )
-        if running is None:
-            ray.init(address="local", include_dashboard=False, logging_level=logging.WARNING)
-        else:
-            offer_token(address)
-            introduce(running)
-            # Ray offers its token only to a cluster that it looks for itself
-            ray.init(address=address or "auto", logging_level=logging.WARNING)
+        with sigterm_handler_kept():
+            if running is None:
+                ray.init(address="local", include_dashboard=False, logging_level=logging.WARNING)
+            else:
+                offer_token(address)
+                introduce(running)
+                # Ray offers its token only to a cluster that it looks for itself
+                ray.init(address=address or "auto", logging_level=logging.WARNING)
     except (OSError, ValueError, RuntimeError, RayError) as error:
         if isinstance(error, ClusterError):
             raise

@@ -1,13 +1,14 @@
 """The only file that depends on Ray's private modules, message texts, command lines or undocumented state.
 
-Each function is exercised on a real cluster by ``tests/test_runtime_internals.py``, which fails when a new version of
-Ray changes what it relies on.
+Each function is exercised on a real cluster by ``tests/test_runtime_internals.py``, those for joining a cluster by
+``tests/test_runtime_joining.py``; they fail when a new version of Ray changes what it relies on.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 from collections.abc import Container, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +16,7 @@ from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ray._private import accelerators, services, state, worker
+from ray._private import accelerators, services, state, utils, worker
 from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled; the stubs do not have it
 from ray.exceptions import OutOfMemoryError, RayActorError, RaySystemError
 from ray.util.placement_group import PlacementGroup, placement_group_table
@@ -56,8 +57,23 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 
 def running_cluster(address: str | None) -> str | None:
     """Return host:port of the cluster that ``ray.init(address)`` would join, or ``None`` if it would start one."""
-    found: str | None = services.canonicalize_bootstrap_address(address)  # type: ignore[arg-type]  # None is fine
+    with _silent("ray._private.services"):  # ray.init warns of several clusters
+        found: str | None = services.canonicalize_bootstrap_address(address)  # type: ignore[arg-type]  # None is fine
     return found
+
+
+@contextmanager
+def sigterm_handler_kept() -> Iterator[None]:
+    """Keep Ray from replacing the program's own handler of SIGTERM, if there is one, when it starts or connects."""
+    if not callable(signal.getsignal(signal.SIGTERM)):
+        yield
+        return
+    replace = utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda handler: None
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler = replace
 
 
 def greet(address: str, timeout: float) -> None:
