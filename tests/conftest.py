@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +18,14 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from rankplan import Cluster
 
-# Ray reads these when it is imported: no usage reports, no token in the home folder, and a separate folder so that it
-# finds no running cluster of this machine. The path is short because it contains sockets.
+# Ray reads these when it is imported: no usage reports, a token outside of the home folder, and a separate folder so
+# that it finds no running cluster of this machine. The path is short because it contains sockets.
 _FOLDER = tempfile.mkdtemp(prefix="rp-", dir="/tmp")
 atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
-os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", RAY_TMPDIR=_FOLDER)
-for name in ("RAY_ADDRESS", "RANKPLAN_NODE_RANK", "RLINF_NODE_RANK"):
+TOKEN = Path(_FOLDER, "auth_token")
+TOKEN.write_text(uuid.uuid4().hex * 2)
+os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_TOKEN_PATH=str(TOKEN), RAY_TMPDIR=_FOLDER)
+for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RANKPLAN_NODE_RANK", "RLINF_NODE_RANK"):
     os.environ.pop(name, None)
 
 # No deadline, so that a slow machine fails no test; HYPOTHESIS_PROFILE=deep tries more examples.

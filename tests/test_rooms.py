@@ -20,6 +20,7 @@ PACKAGE = ROOT / "python" / "rankplan"
 
 # A room may use itself and the rooms before it.
 ROOMS = [
+    "interrupts",
     "_core",
     "errors",
     "words",

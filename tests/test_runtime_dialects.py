@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
 from rankplan import Cluster, Inventory
 from rankplan.dialects import roll, slime
+from rankplan.runtime.notices import is_notice
 from ray.util.placement_group import placement_group_table
 from runtime_workers import Reader
 
@@ -22,6 +24,12 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 def cluster() -> Iterator[Cluster]:
     with Cluster.simulate("3x4") as cluster:
         yield cluster
+
+
+def granted() -> list[dict[str, Any]]:
+    """The placement groups of reservations."""
+    entries = placement_group_table().values()
+    return [entry for entry in entries if entry["state"] == "CREATED" and not is_notice(entry["name"])]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +52,7 @@ def test_a_colocated_rollout_shares_the_actors_gpus_and_meets_by_engine(cluster:
             name: Reader.create_group().launch(cluster, component, reservation=reserved)
             for name, component in plan.items()
         }
-        held = [entry["bundles"] for entry in placement_group_table().values() if entry["state"] == "CREATED"]
+        held = [entry["bundles"] for entry in granted()]
         gpus = sorted(bundle["GPU"] for bundles in held for bundle in bundles.values() if "GPU" in bundle)
         assert gpus == [1.0] * 8
         processes = slime.engine_processes(plan["rollout"])
@@ -60,7 +68,7 @@ def test_a_worker_that_spans_nodes_holds_what_it_uses_on_both(cluster: Cluster) 
     plan = roll.plan({"judge": {"device_mapping": "[3, 4, 2, 5]", "num_gpus_per_worker": 4}}, cluster.inventory)
     with Reader.create_group().launch(cluster, plan["judge"], name="judge", reserve=True) as group:
         assert group.environment("CUDA_VISIBLE_DEVICES", "LOCAL_RANK").wait() == [("3,2", "0")]
-        held = [entry for entry in placement_group_table().values() if entry["state"] == "CREATED"]
+        held = granted()
         where = {next(iter(entry["bundles_to_node_id"].values())): entry["bundles"] for entry in held}
         assert list(where[cluster.node_ids[0]].values()) == [{"GPU": 1.0}, {"CPU": 1.0, "GPU": 1.0}]
         assert list(where[cluster.node_ids[1]].values()) == [{"GPU": 1.0}, {"GPU": 1.0}]

@@ -17,7 +17,7 @@ import pytest
 import ray
 from rankplan import Cluster, ClusterError, Inventory, NodeSpec, RankSet
 from rankplan.runtime import ray_internals, simulate, timeouts
-from rankplan.runtime.node_order import FoundNode, MissingRanks, Wanted, in_order
+from rankplan.runtime.node_order import AS_RLINF, FoundNode, MissingRanks, Wanted, in_order
 from rankplan.runtime.probe import fabric_here
 from rankplan.topology.sources import Fabric
 
@@ -145,6 +145,22 @@ def test_the_fabric_is_read_from_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
     nvml.nvmlDeviceGetGpuFabricInfoV = refuse
     assert fabric_here() == []
+def test_rlinfs_order_starts_with_the_driver_and_compares_text() -> None:
+    nodes = [node(ip) for ip in ("10.0.0.9", "10.0.0.10", "10.0.0.2", "10.0.1.1")]
+    ordered, source = in_order(nodes, None, Wanted("rlinf"), "10.0.0.2-host")
+    assert [item.spec.ip for item in ordered] == ["10.0.0.2", "10.0.0.10", "10.0.0.9", "10.0.1.1"]
+    assert source == AS_RLINF
+    ranks = [node("10.0.0.1", variable="1"), node("10.0.0.2", variable="0")]
+    assert [item.spec.ip for item in in_order(ranks, None, Wanted("rlinf"), "10.0.0.1-host")[0]] == ["10.0.0.2", "10.0.0.1"]
+
+
+def test_rlinfs_order_keeps_accelerator_types_together() -> None:
+    def of(ip: str, kind: str | None) -> FoundNode:
+        found = {} if kind is None else {"accelerator_type": kind, "accelerator_ids": ("0",)}
+        return FoundNode(ip, NodeSpec(ranks=RankSet(), ip=ip, hostname="host", **found))
+
+    nodes = [of("4", "NPU"), of("3", "NV_GPU"), of("2", "NPU"), of("5", None), of("1", "NV_GPU")]
+    assert [item.node_id for item in in_order(nodes, None, Wanted("rlinf"), "5")[0]] == ["5", "1", "3", "2", "4"]
 
 
 def ranked(kind: str, ranks: list[str | None]) -> list[FoundNode]:
@@ -276,9 +292,14 @@ def test_raylets_without_ranks_are_in_the_order_of_their_addresses(caplog: pytes
         assert [message.startswith(logged) for message in caplog.messages] == [True, True]
 
         assert nodes.hosts(num_nodes=2) == nodes.hosts(cluster_cfg={"num_nodes": 2}) == [9, 10]
-        warning = caplog.records[-1]
-        assert warning.levelno == logging.WARNING
-        assert warning.getMessage().startswith("using 2 of 3 nodes (num_nodes); not used: 127.0.0.100 (")
+        warnings = caplog.records[-2:]
+        assert {warning.levelno for warning in warnings} == {logging.WARNING}
+        assert warnings[0].getMessage().startswith("using 2 of 3 nodes (num_nodes); not used: 127.0.0.100 (")
+        own = 'the node of this program is not used; node_order="rlinf" puts it first'
+        assert warnings[1].getMessage() == own
+        assert nodes.hosts(node_order="rlinf") == [100, 10, 9]
+        assert nodes.hosts(node_order="rlinf", num_nodes=1) == [100]
+        assert own not in caplog.messages[-2:]
 
         with nodes.late(num_nodes=4) as late:
             nodes.add(2)
@@ -327,6 +348,38 @@ def test_the_order_does_not_depend_on_who_joined_first(monkeypatch: pytest.Monke
         assert told == ["probing 4 nodes"]
 
 
+def test_a_rank_on_the_only_node_is_left_over(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node with the first rank may still join: the only node is used once it has been alone for a while."""
+    with started(by_hand(10, env_vars={"RLINF_NODE_RANK": "3"})) as nodes:
+        monkeypatch.setattr(timeouts, "LAST_JOIN", 10.0)
+        with nodes.late(num_nodes=1) as late:
+            assert late.result(60) == [10]
+        assert any(message.startswith("waiting for nodes: RANKPLAN_NODE_RANK or") for message in nodes.told)
+        source = "RANKPLAN_NODE_RANK or RLINF_NODE_RANK"
+        advice = "if it is left over from another cluster, unset it and start Ray again"
+        (warning,) = caplog.messages
+        assert warning.startswith("127.0.0.10 (")
+        assert warning.endswith(f") is the only node, and used as node 0 despite its rank 3 ({source}); {advice}")
+        assert nodes.hosts() == [10]
+        nodes.add(9, env_vars={"RANKPLAN_NODE_RANK": "0"})
+        assert nodes.hosts(num_nodes=1) == [9], "with two nodes, ranks count"
+
+
+def test_nodes_that_are_not_needed_may_join_first() -> None:
+    """Two of four nodes are used; they join last, one after the other, and their ranks decide."""
+    ranks = [{"env_vars": {"RANKPLAN_NODE_RANK": str(rank)}} for rank in range(4)]
+    with started(by_hand(10, **ranks[2]), by_hand(11, **ranks[3])) as nodes:
+        with nodes.late(num_nodes=2) as late:
+            nodes.add(13, **ranks[0])
+            nodes.add(12, **ranks[1])
+            assert late.result(60) == [13, 12]
+        assert next(message for message in nodes.told if message.startswith("waiting")).endswith(
+            "no node has rank 0-1; the ranks are 2-3"
+        )
+
+
 def test_a_rank_that_is_missing_is_waited_for() -> None:
     """Three of four nodes have joined, and the fourth has one of the three ranks that are used."""
     ranks = [{"env_vars": {"RANKPLAN_NODE_RANK": str(rank)}} for rank in range(4)]
@@ -367,10 +420,10 @@ def test_raylets_in_the_order_of_the_topology() -> None:
         by_hand(7, resources={"nvlink_domain_5c89": 1, "topo_rank": 4}),
     ) as nodes:
         assert nodes.hosts() == [5, 6, 7]
-        assert nodes.hosts(order="topology") == [6, 5, 7]
+        assert nodes.hosts(node_order="topology") == [6, 5, 7]
         section = {"num_nodes": 2, "topology": {"order": "topology", "levels": [clique]}}
         assert nodes.hosts(cluster_cfg=section) == [5, 6]
-        with Cluster(order="topology") as cluster:
+        with Cluster(node_order="topology") as cluster:
             inventory = cluster.inventory
         assert inventory.levels == ("slurm/switch-0", clique)
         assert [inventory.node(rank).labels for rank in range(3)] == [
@@ -380,7 +433,7 @@ def test_raylets_in_the_order_of_the_topology() -> None:
         ]
         assert Inventory.from_dict(inventory.to_dict()) == inventory
     with pytest.raises(ValueError, match="order is 'rack'; it must be address or topology"):
-        Cluster(order="rack")
+        Cluster(node_order="rack")
 
 
 def test_a_broken_node_may_be_the_one_with_the_missing_rank() -> None:

@@ -27,6 +27,7 @@ from rankplan import (
     WorkerError,
 )
 from rankplan.runtime import Reservation
+from rankplan.runtime.notices import is_notice
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from runtime_workers import FailsToStart, Faulty, Reader
 
@@ -58,8 +59,9 @@ def nothing_reserved(cluster: Cluster) -> Iterator[None]:
 
 
 def groups() -> list[dict[str, Any]]:
-    """The placement groups that exist."""
-    return [entry for entry in placement_group_table().values() if entry["state"] != "REMOVED"]
+    """The placement groups that exist, apart from the notices of what ranks use."""
+    entries = placement_group_table().values()
+    return [entry for entry in entries if entry["state"] != "REMOVED" and not is_notice(entry["name"])]
 
 
 def bundles(cluster: Cluster) -> dict[int, list[dict[str, float]]]:

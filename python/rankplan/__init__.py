@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rankplan import interrupts as interrupts  # first: it handles Ctrl-C during the other imports
 from rankplan._core import Chunks, Groups, Packed, RankMap, RankSet, error_codes
 from rankplan.component import Component
 from rankplan.config.hardware import Franka, HardwareConfig, register_hardware

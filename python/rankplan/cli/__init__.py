@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from rankplan import interrupts
 from rankplan.cli.check import check
 from rankplan.cli.convert import convert
 from rankplan.cli.diff import diff
@@ -29,6 +30,7 @@ def main() -> None:
     For shell completion, add eval "$(_RANKPLAN_COMPLETE=bash_source rankplan)" to ~/.bashrc, or use zsh_source or
     fish_source for these shells.
     """
+    interrupts.imported()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names may not fit the terminal's encoding

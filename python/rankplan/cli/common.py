@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 from rich.console import Console
 from rich.table import Table
 
+from rankplan import interrupts
 from rankplan.config.load import load_config
 from rankplan.config.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of
@@ -278,5 +279,6 @@ def faults_end_it(code: int = 1) -> Iterator[None]:
         show_error(error)
         sys.exit(code)
     except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+        with suppress(OSError):  # its terminal may be closed
+            click.echo("interrupted", err=True)
+        sys.exit(interrupts.exit_code())

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import math
 import os
-import signal
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from rich.table import Table
 
+from rankplan import interrupts
 from rankplan._core import RankSet
 from rankplan.cli.common import (
+    InventoryChoice,
     Nodes,
     chosen_dialect,
     dialect_option,
     faults_end_it,
+    is_saved,
+    planned,
     print_table,
     stdout,
     without_option,
 )
-from rankplan.config.load import load_config
+from rankplan.config.load import load_config, read_value
+from rankplan.config.network import NODE_ORDERS
 from rankplan.dialects import rlinf
-from rankplan.errors import RankplanError
+from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 from rankplan.render.progress import Report, told
@@ -45,8 +52,25 @@ class _Nodes(Nodes):
         return value if isinstance(value, str) and Path(value).is_file() else super().convert(value, param, ctx)
 
 
+def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
+    """Return the keyword arguments for the worker class."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.isidentifier():
+            raise click.BadParameter(f"{text!r} does not have the form key=value", param_hint="KEY=VALUE")
+        if key in found:
+            raise click.BadParameter(f"{key!r} is given twice", param_hint="KEY=VALUE")
+        try:
+            found[key] = read_value(value)
+        except PlacementError as error:
+            raise click.BadParameter(f"{text!r}: {error.message}", param_hint="KEY=VALUE") from None
+    return found
+
+
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("arguments", metavar="[-- KEY=VALUE...]", nargs=-1, callback=_keyword_arguments)
 @click.option(
     "--simulate",
     type=_Nodes(),
@@ -67,76 +91,128 @@ class _Nodes(Nodes):
     type=click.FloatRange(min=0, min_open=True),
     default=300.0,
     show_default=True,
-    help="Seconds to wait for a component to start.",
+    help="Seconds to wait for the nodes to join, and for each component to start.",
 )
-@click.option("--isolate/--no-isolate", default=True, help="Whether a process sees only its own accelerators.")
+@click.option(
+    "--isolate/--no-isolate",
+    default=None,
+    help="Whether a process sees only its own accelerators (default: yes, or as saved).",
+)
+@click.option("--reserve", is_flag=True, help="Reserve the accelerators; fail if another job uses them.")
+@click.option(
+    "--node-order",
+    type=click.Choice(NODE_ORDERS),
+    help="Order of nodes without ranks (default: address, or as the config says). rlinf: this node first, then "
+    "addresses as text.",
+)
 @without_option
+@click.option("--verbose", is_flag=True, help="Show the log of the driver and the ranks on stderr.")
 def run(
     file: str,
+    arguments: dict[str, Any],
     simulate: Inventory | str | None,
     ray: str | None,
     dialect_name: str | None,
     worker_name: str | None,
     method: str,
     timeout: float,
-    isolate: bool,
+    isolate: bool | None,
+    reserve: bool,
+    node_order: str | None,
     without: tuple[str, ...],
+    verbose: bool,
 ) -> None:
-    """Launch a config on Ray, run a method on every rank, and verify.
+    """Launch a config or saved plan on Ray, call every rank, and verify.
 
-    Prints where each rank runs and what it sees, then shuts everything down.
+    Prints where each rank runs and what it sees, then shuts everything down. Arguments after -- are passed to the
+    constructor of the worker class; values are read as YAML.
     """
     if not math.isfinite(timeout):
         raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
     if simulate is not None and ray is not None:
         raise click.UsageError("use only one of --simulate and --ray")
-    with faults_end_it():
-        config = load_config(file)
+    if verbose:
+        _show_log()
+    with faults_end_it(), interrupts.raised():
+        job = _job(file, dialect_name, isolate, without)
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
-        dialect = chosen_dialect(dialect_name, config)
         # Report faults before anything starts.
-        reading = dialect.read(config)
-        if inventory is None:
-            reading.finish()
-        else:
-            dialect.plan(reading, inventory.without(without), isolate)
+        job.check(inventory)
         if not stdout.is_terminal:
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
         # Ray reads these when it is imported.
-        from rankplan.runtime import Cluster
-        from rankplan.runtime.roll_call import RollCall
+        with interrupts.at_once():
+            from rankplan.runtime import Cluster
+            from rankplan.runtime.roll_call import RollCall
 
         worker = _worker(worker_name) if worker_name else RollCall
         try:
-            spec = worker.create_group()
+            spec = worker.create_group(**arguments)
         except TypeError as error:
-            raise click.BadParameter(str(error), param_hint="--worker") from None
+            hint = "KEY=VALUE" if arguments else "--worker"
+            raise click.BadParameter(str(error), param_hint=hint) from None
         if not spec.has_method(method):
             raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
-        with told(None) as report:
-            options: dict[str, Any] = {
-                "cluster_cfg": reading if dialect is rlinf else None,
-                "on_progress": report,
-            }
-            cluster = Cluster(address=ray, **options) if inventory is None else Cluster.simulate(inventory, **options)
+        with told(None, lines=True) as report:
+            options: dict[str, Any] = {"cluster_cfg": job.section, "on_progress": report}
+            if inventory is None:
+                options |= {"address": ray, "timeout": timeout, "node_order": node_order}
+                cluster = Cluster(num_nodes=job.num_nodes, **options)
+            else:
+                cluster = Cluster.simulate(inventory, **options)
             with cluster:
-                # Ray's own handler would end the process without shutting down, and Ray changes an exit code.
-                signal.signal(signal.SIGTERM, signal.default_int_handler)
-                planned = dialect.plan(reading, cluster.inventory.without(without), isolate)
-                reports = _run(cluster, planned, spec, method, timeout, report)
+                plan = job.plan(cluster.inventory)
+                reports = _run(cluster, plan, spec, method, timeout, reserve, report)
         print_table(_table(reports))
-        if planned.mode is not None:
-            click.echo(f"mode: {planned.mode}")
+        if plan.mode is not None:
+            click.echo(f"mode: {plan.mode}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a file asks for: a plan for an inventory, the section that the cluster needs, and the number of nodes."""
+
+    plan: Callable[[Inventory], Plan]
+    finish: Callable[[], object]
+    section: Any = None
+    num_nodes: int | None = None
+
+    def check(self, inventory: Inventory | None) -> None:
+        """Raise ``PlacementError`` for the faults that can be found before the cluster is known."""
+        if inventory is None:
+            self.finish()
+        else:
+            self.plan(inventory)
+
+
+def _job(file: str, dialect_name: str | None, isolate: bool | None, without: tuple[str, ...]) -> _Job:
+    """Return what a config or a saved plan asks for."""
+    if is_saved(file):
+        saved = planned(file, InventoryChoice(without=without), dialect_name, isolate)
+        return _Job(saved.fitted, lambda: None, num_nodes=saved.inventory.num_nodes)
+    config = load_config(file)
+    dialect = chosen_dialect(dialect_name, config)
+    reading = dialect.read(config)
+    return _Job(
+        lambda inventory: dialect.plan(reading, inventory.without(without), isolate is not False),
+        reading.finish,
+        reading if dialect is rlinf else None,
+    )
+
+
+def _show_log() -> None:
+    logging.basicConfig(format="%(levelname)s %(message)s")
+    logging.getLogger("rankplan").setLevel(logging.DEBUG)
 
 
 def _run(
-    cluster: Cluster, planned: Plan, spec: GroupSpec, method: str, timeout: float, report: Report
+    cluster: Cluster, plan: Plan, spec: GroupSpec, method: str, timeout: float, reserve: bool, report: Report
 ) -> list[RankReport]:
-    shared = any(component.share for component in planned.values())
-    reservation = cluster.reserve(planned) if shared else None
+    shared = any(component.share for component in plan.values())
+    reservation = cluster.reserve(plan) if shared or reserve else None
     groups = []
-    for name, component in planned.items():
+    for name, component in plan.items():
         report(f"launching {name}")
         groups.append(spec.launch(cluster, component, name, reservation=reservation, timeout=timeout))
     report(f"running {method}()")

@@ -289,6 +289,17 @@ class Document:
         return replace(fault, column=column, source=line, offset=offset)
 
 
+def read_value(text: str) -> Any:
+    """Read a text as a value of YAML 1.2: a scalar, or a list or mapping in brackets; anything else is the text.
+
+    Raises `PlacementError` if it is not valid YAML.
+    """
+    document = Document("the argument", text)
+    if isinstance(document.root, yaml.CollectionNode) and not document.root.flow_style:
+        return text
+    return _plain(document.value())
+
+
 def load_config(path: str | os.PathLike[str]) -> Section:
     """Read a YAML file by YAML 1.2's core rules and return its mapping; later faults point into the file.
 

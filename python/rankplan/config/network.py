@@ -18,6 +18,10 @@ NODE_LEVEL = "node"
 
 BY_ADDRESS, BY_TOPOLOGY = "address", "topology"
 ORDERS = (BY_ADDRESS, BY_TOPOLOGY)
+AS_RLINF_ORDER = "rlinf"
+NODE_ORDERS = (*ORDERS, AS_RLINF_ORDER)
+"""The orders that a program may choose; a config chooses among the first two."""
+
 
 GROUP_KINDS = ("tp", "cp", "dp", "fsdp", "replica", "pp", "etp", "ep", "edp")
 """The kinds of parallel groups that ``keep`` accepts."""

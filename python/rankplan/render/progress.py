@@ -11,16 +11,18 @@ from typing import TypeAlias
 Report: TypeAlias = Callable[[str], None]
 
 _QUIET_SECONDS = 1.0
+_LINE_SECONDS = 20.0
 
 
 @contextmanager
-def told(listener: Report | None) -> Iterator[Report]:
+def told(listener: Report | None, lines: bool = False) -> Iterator[Report]:
     """Yield a function to call with short progress messages.
 
-    They go to ``listener``; without one, to stderr if that is a terminal, starting after one second.
+    They go to ``listener``; without one, to stderr if that is a terminal, starting after one second. With ``lines``
+    another stderr gets what is being waited for as a line of its own, every 20 seconds if it has changed.
     """
     if listener is not None or not sys.stderr.isatty():
-        yield listener or (lambda message: None)
+        yield listener or (_lines() if lines else lambda message: None)
         return
     from rich.console import Console
 
@@ -36,3 +38,16 @@ def told(listener: Report | None) -> Iterator[Report]:
         yield show
     finally:
         status.stop()
+
+
+def _lines() -> Report:
+    """Return a function that prints the message after every 20 seconds, unless it was the last one printed."""
+    printed, at = "", time.monotonic()
+
+    def show(message: str) -> None:
+        nonlocal printed, at
+        if message != printed and time.monotonic() - at >= _LINE_SECONDS:
+            printed, at = message, time.monotonic()
+            print(message, file=sys.stderr, flush=True)
+
+    return show

@@ -13,7 +13,7 @@ from typing import Any, Self
 import ray
 
 from rankplan._core import RankSet
-from rankplan.config.network import ORDERS, Topology
+from rankplan.config.network import NODE_ORDERS, Topology
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
 from rankplan.inventory import Inventory
@@ -41,6 +41,10 @@ class Cluster:
     ``timeout`` seconds to join. ``on_progress`` is called with a short text on what is being waited for, also during
     launches; by default a terminal shows what takes more than a second.
 
+    ``node_order`` is the order of nodes that have no rank (``RANKPLAN_NODE_RANK``, or the label
+    ``rankplan.io/node-rank``): by ``"address"``, compared as numbers, or as in ``"rlinf"``, which puts the node of this
+    program first, then compares addresses as text.
+
     Raises ``PlacementError`` for a faulty section and ``ValueError`` for an invalid number, before any connection, and
     ``ClusterError`` if the cluster cannot be used.
     """
@@ -51,17 +55,17 @@ class Cluster:
         num_nodes: int | None = None,
         address: str | None = None,
         *,
-        order: str | None = None,
         timeout: float = timeouts.JOIN,
+        node_order: str | None = None,
         on_progress: Report | None = None,
     ) -> None:
         timeout = as_timeout(timeout)
-        if order not in (None, *ORDERS):
-            raise ValueError(f"order is {shown(order)}; it must be address or topology")
+        if node_order not in (None, *NODE_ORDERS):
+            raise ValueError(f"node_order is {shown(node_order)}; it must be address, topology or rlinf")
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
             raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
         reading = None if cluster_cfg is None else read_section(cluster_cfg)
-        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None, order)
+        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None, node_order)
 
     def _open(
         self,
@@ -71,7 +75,7 @@ class Cluster:
         timeout: float,
         on_progress: Report | None,
         raylets: Raylets | None,
-        order: str | None = None,
+        node_order: str | None = None,
     ) -> None:
         if reading is not None:
             reading.finish()
@@ -89,7 +93,7 @@ class Cluster:
         try:
             with self.connection.progress() as report:
                 starting = raylets is None and how != "started"
-                found = find_nodes(num_nodes, timeout, report, starting, _wanted(reading, order))
+                found = find_nodes(num_nodes, timeout, report, starting, _wanted(reading, node_order))
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 inventory = inventory.with_config(reading)
@@ -156,7 +160,10 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """The address for other processes to connect to, as ``Cluster(address=...)`` or ``RAY_ADDRESS``."""
+        """The address for other processes to connect to, as ``Cluster(address=...)`` or ``RAY_ADDRESS``.
+
+        For a cluster with a token, these processes also need ``RAY_AUTH_MODE=token``.
+        """
         return self._address
 
     @property

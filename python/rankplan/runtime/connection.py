@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, ExitStack
 from typing import Literal, Protocol
 
@@ -14,7 +15,18 @@ from ray.exceptions import RayError
 from rankplan.errors import ClusterError, LaunchError
 from rankplan.render.progress import Report, told
 from rankplan.runtime import session, timeouts
-from rankplan.runtime.ray_internals import greet, lost_connection, running_cluster
+from rankplan.runtime.ray_internals import (
+    connection_fault,
+    greet,
+    introduce,
+    lost_connection,
+    offer_token,
+    running_cluster,
+    sigterm_handler_kept,
+    unused_token,
+)
+
+_TOKEN = "Ray offers the token of this machine only to a cluster that it finds by itself: set RAY_AUTH_MODE=token"
 
 
 class Ends(Protocol):
@@ -23,7 +35,13 @@ class Ends(Protocol):
     def end(self) -> None: ...
 
 
-class Owner:
+class Named(Protocol):
+    """A running group; its text names the component, its ranks and where they are."""
+
+    component: str
+
+
+class Owner(ABC):
     """Owns running things and ends them before it ends itself. Thread-safe."""
 
     def __init__(self) -> None:
@@ -31,9 +49,9 @@ class Owner:
         self._ended = False
         self._lock = threading.Lock()
 
+    @abstractmethod
     def check_open(self) -> None:
         """Raise ``LaunchError`` if this has ended."""
-        raise NotImplementedError
 
     def own(self, thing: Ends) -> None:
         """End this thing later, unless it is disowned before. Raises ``LaunchError`` if this has ended."""
@@ -66,6 +84,7 @@ class Connection(Owner):
         self._on_progress = on_progress
         self._session = session.current()
         self.has_launched = False
+        self._groups: list[Named] = []
 
     @property
     def is_current(self) -> bool:
@@ -82,6 +101,18 @@ class Connection(Owner):
         self.check_open()
         if lost := lost_connection(timeouts.ANSWER):
             raise LaunchError(f"{lost}; close this Cluster, start Ray again, and make a new Cluster")
+
+    def enter(self, group: Named) -> list[Named]:
+        """Note a group that starts, until it leaves; return the running ones of the same name."""
+        with self._lock:
+            namesakes = [other for other in self._groups if other.component == group.component]
+            self._groups.append(group)
+        return namesakes
+
+    def leave(self, group: Named) -> None:
+        """Forget a group that has ended; does nothing for an unknown one."""
+        with self._lock:
+            self._groups = [other for other in self._groups if other is not group]
 
     def progress(self) -> AbstractContextManager[Report]:
         """Return a context with the function that reports progress to ``on_progress``, or else to the terminal."""
@@ -106,14 +137,19 @@ def connect(address: str | None, num_nodes: int | None) -> Literal["kept", "join
                 "and `ray start --address=...` on the others, set RAY_ADDRESS, or use "
                 f'Cluster.simulate("{num_nodes}x8") to try it out on this machine'
             )
-        if running is None:
-            ray.init(address="local", include_dashboard=False, logging_level=logging.WARNING)
-        else:
-            ray.init(address=running, logging_level=logging.WARNING)
+        with sigterm_handler_kept():
+            if running is None:
+                ray.init(address="local", include_dashboard=False, logging_level=logging.WARNING)
+            else:
+                offer_token(address)
+                introduce(running)
+                # Ray offers its token only to a cluster that it looks for itself
+                ray.init(address=address or "auto", logging_level=logging.WARNING)
     except (OSError, ValueError, RuntimeError, RayError) as error:
         if isinstance(error, ClusterError):
             raise
-        raise ClusterError(f"cannot connect to a Ray cluster: {error}") from error
+        advice = f"; {_TOKEN}" if unused_token() else ""
+        raise ClusterError(f"cannot connect to a Ray cluster: {connection_fault(error)}{advice}") from error
     return "started" if running is None else "joined"
 
 

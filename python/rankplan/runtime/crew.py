@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,16 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
+from rankplan._core import RankSet
 from rankplan.errors import WorkerError
+from rankplan.placement import Placement
 from rankplan.runtime import timeouts
+from rankplan.runtime.calls import ranks_text
 from rankplan.runtime.connection import Connection
 from rankplan.runtime.nodes import Nodes
+from rankplan.runtime.notices import Notice
 from rankplan.runtime.ports import PORTS
 from rankplan.runtime.reserve import Reservation
 from rankplan.runtime.verify import Expectation
+from rankplan.words import nodes_text
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
+
+_logger = logging.getLogger("rankplan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +57,43 @@ class Crew:
         self.ended = False
         self._owner = reservation or connection
         self._private = private
+        self._notice: Notice | None = None
         self._lock = threading.Lock()
         self._owner.own(self)
         connection.has_launched = True
+
+    def __str__(self) -> str:
+        rows = [rank.expected.placement for rank in self.ranks]
+        if not rows:
+            return f"{self.component}, which is being launched"
+        nodes = nodes_text(RankSet({row.cluster_node_rank for row in rows}))
+        return f"{self.component} with {ranks_text({row.rank for row in rows})} on {nodes}"
+
+    def announce(self, rows: Sequence[Placement]) -> None:
+        """Record what these ranks use, and warn of other jobs and of another group that overlap with them.
+
+        A reservation has its own record, and has refused other jobs.
+        """
+        with self._lock:
+            self.check_open()
+            namesakes = self.connection.enter(self)
+            if self.reservation is None:
+                self._notice = Notice(self.connection, self.nodes, {self.component: rows})
+                self._notice.post()
+        for other in namesakes:
+            _logger.warning(
+                "%s: this program already runs a group of this name: %s; shut that down first, or pass another name to "
+                "launch(name=...)",
+                self.component,
+                other,
+            )
+        for overlap in self._notice.overlaps() if self._notice is not None else ():
+            _logger.warning(
+                "%s: another job uses the same accelerators: %s; end it, use other accelerators, or pass reserve=True "
+                "(rankplan run --reserve) to make this an error",
+                self.component,
+                overlap,
+            )
 
     def check_open(self) -> None:
         """Raise ``LaunchError`` if the cluster was closed or the reservation was released."""
@@ -72,11 +114,14 @@ class Crew:
             if self.ended:
                 return
             self.ended = True
+            self.connection.leave(self)
             if self.connection.is_current:
                 _kill(self.ranks)
             for machine, ports in self.ports.items():
                 PORTS.give_back(machine, ports)
             self.ports.clear()
+            if self._notice is not None:
+                self._notice.withdraw()
         self._owner.disown(self)
         if self._private and self.reservation is not None:
             self.reservation.release()

@@ -65,6 +65,7 @@ def _raise_failure(component: str, seats: Sequence[Seat], failed: Failed) -> Non
 
 def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) -> None:
     """Submit everything at once, wait for it together, and compare it with the plan."""
+    crew.announce([seat.placement for seat in seats])
     component, first = crew.component, seats[0].placement.cluster_node_rank
     address, machine = crew.nodes.address(first), crew.nodes.machine(first)
     name = recipe.worker_class.__name__

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rankplan._core import MAX_RANK, RankSet
 from rankplan.addresses import Key, Name, address_key, natural
-from rankplan.config.network import BY_TOPOLOGY
+from rankplan.config.network import AS_RLINF_ORDER, BY_TOPOLOGY
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.inventory import NodeSpec
@@ -18,7 +18,10 @@ NODE_RANK_LABEL = "rankplan.io/node-rank"
 """The Ray node label with a node's rank."""
 
 BY_ADDRESS = "the node addresses"
-"""What nodes without ranks are ordered by, unless the topology is to decide."""
+AS_RLINF = "RLinf (the driver's node first, then addresses as text)"
+BY_VARIABLE = "the node rank variables"
+BY_LABEL = f"the Ray label {NODE_RANK_LABEL}"
+"""What nodes are ordered by. Without ranks, further nodes may change the order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class MissingRanks(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How nodes without ranks are ordered: by ``address``, or by ``topology`` domain after domain.
+    """How nodes without ranks are ordered: by ``address``, by ``topology`` domain after domain, or as ``rlinf`` does.
 
     ``levels`` are the levels of the network, outermost first; ``None``: those that the labels show.
     """
@@ -58,12 +61,14 @@ class Wanted:
 USUAL = Wanted()
 
 
-def in_order(nodes: Sequence[FoundNode], num_nodes: int | None, wanted: Wanted = USUAL) -> tuple[list[FoundNode], str]:
+def in_order(
+    nodes: Sequence[FoundNode], num_nodes: int | None, wanted: Wanted = USUAL, driver: str | None = None
+) -> tuple[list[FoundNode], str]:
     """Return the nodes by node rank, those to use first, and what orders them.
 
     Without ranks, nodes are ordered by address. By topology, domains come one after another in natural order of their
-    labels, and nodes within a domain by their explicit ranks, then by address.
-    ``num_nodes`` is how many are used, all if ``None``. Raises ``ClusterError`` if node ranks are set on some nodes
+    labels, and nodes within a domain by their explicit ranks, then by address. In RLinf's order, the ``driver``'s node
+    comes first. ``num_nodes`` is how many are used, all if ``None``. Raises ``ClusterError`` if node ranks are set on some nodes
     only, are invalid or occur twice, and ``MissingRanks`` if some of 0 to ``num_nodes - 1`` are missing. Nodes that
     cannot be used have no known rank variable, and come last if the others have one.
     """
@@ -71,11 +76,12 @@ def in_order(nodes: Sequence[FoundNode], num_nodes: int | None, wanted: Wanted =
     if any(node.rank_variable is not None for node in usable):
         source, unusable = " or ".join(NODE_RANK_VARIABLES), [node for node in nodes if node.fault is not None]
         ranked = _by_rank([(node, node.rank_variable) for node in usable], source, num_nodes)
-        return ranked + unusable, "the node rank variables"
+        return ranked + unusable, BY_VARIABLE
     if any(node.rank_label is not None for node in nodes):
-        source = f"the Ray label {NODE_RANK_LABEL}"
-        return _by_rank([(node, node.rank_label) for node in nodes], source, num_nodes), source
+        return _by_rank([(node, node.rank_label) for node in nodes], BY_LABEL, num_nodes), BY_LABEL
     by_address = sorted(nodes, key=_address_key)
+    if wanted.order == AS_RLINF_ORDER:
+        return _as_rlinf(nodes, driver), AS_RLINF
     if wanted.order != BY_TOPOLOGY:
         return by_address, BY_ADDRESS
     specs = [node.spec for node in by_address]
@@ -86,6 +92,16 @@ def in_order(nodes: Sequence[FoundNode], num_nodes: int | None, wanted: Wanted =
 def topology_source(levels: Sequence[str]) -> str:
     """Return what nodes are ordered by, if the topology decides."""
     return f"the topology ({', '.join(levels)}), then {BY_ADDRESS}" if levels else f"{BY_ADDRESS} (no levels detected)"
+
+
+def _as_rlinf(nodes: Sequence[FoundNode], driver: str | None) -> list[FoundNode]:
+    """Return the driver's node, then nodes of one accelerator type after another, by address as text.
+
+    RLinf takes the types in the order in which Ray lists the nodes, which varies: here the lowest address comes first.
+    """
+    by_address = sorted(nodes, key=lambda node: (str(node.spec.ip), str(node.spec.hostname), node.node_id))
+    types = list(dict.fromkeys(node.spec.accelerator_type for node in by_address))
+    return sorted(by_address, key=lambda node: (node.node_id != driver, types.index(node.spec.accelerator_type)))
 
 
 def _by_rank(nodes: Sequence[tuple[FoundNode, str | None]], source: str, num_nodes: int | None) -> list[FoundNode]:

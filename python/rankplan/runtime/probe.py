@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import logging
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ from rankplan.runtime.faults import Fault
 from rankplan.runtime.node_order import (
     BY_ADDRESS,
     NODE_RANK_LABEL,
+    BY_LABEL,
+    BY_VARIABLE,
     USUAL,
     FoundNode,
     MissingRanks,
@@ -46,6 +49,8 @@ MODEL_LABEL = "ray.io/accelerator-type"
 
 _SOURCES = "set before `ray start`, or by the job's runtime_env"
 
+_LEFT_OVER = "if it is left over from another cluster, unset it and start Ray again"
+
 _logger = logging.getLogger("rankplan")
 
 
@@ -55,12 +60,13 @@ def find_nodes(
     """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the ``wanted`` order.
 
     If more nodes than ``num_nodes`` are up, those without ranks that cannot be used are skipped, with a warning.
-    ``starting``: other nodes may be about to join, so nodes without ranks are used only once no node has joined
-    for `timeouts.LAST_JOIN` seconds. Raises ``ClusterError`` if too few nodes join within ``timeout`` seconds, if their
-    ranks are contradictory, or if a node to use cannot run rankplan.
+    ``starting``: other nodes may be about to join, so nodes without ranks are used only once no node has joined for
+    `timeouts.LAST_JOIN` seconds. The rank of the only node does not matter. Raises ``ClusterError`` if too few nodes
+    join within ``timeout`` seconds, if their ranks are contradictory, or if a node to use cannot run rankplan.
     """
     deadline = time.monotonic() + timeout
     known: dict[str, FoundNode] = {}
+    driver = str(ray.get_runtime_context().get_node_id())
     while True:
         entries = {entry["NodeID"]: entry for entry in ray.nodes() if entry["Alive"]}
         late = time.monotonic() >= deadline
@@ -70,20 +76,23 @@ def find_nodes(
             report(f"waiting for nodes: {len(entries)} of {num_nodes} have joined")
         elif new := [entry for node_id, entry in entries.items() if node_id not in known]:
             report(f"probing {counted(len(new), 'node')}")
-            known |= {node.node_id: node for node in _probed(new, timeout)}
+            left = max(deadline - time.monotonic(), timeouts.ANSWER)
+            known |= {node.node_id: node for node in _probed(new, math.ceil(left))}
             continue
         else:
             nodes = [known[node_id] for node_id in entries]
+            quiet = not starting or time.monotonic() - max(node.started for node in nodes) >= timeouts.LAST_JOIN
             try:
-                ordered, source = in_order(nodes, num_nodes, wanted)
+                ordered, source = in_order(nodes, num_nodes, wanted, driver)
             except MissingRanks as missing:
+                if len(nodes) == 1 and num_nodes in (None, 1) and (quiet or late):
+                    return [_only(nodes[0])]
                 if late:
                     raise _missing(missing, nodes, timeout) from None
                 report(f"waiting for nodes: {missing}")
             else:
-                quiet = time.monotonic() - max(node.started for node in nodes)
-                if late or not (starting and num_nodes and BY_ADDRESS in source and quiet < timeouts.LAST_JOIN):
-                    return _chosen(ordered, source, num_nodes)
+                if late or quiet or num_nodes is None or source in (BY_LABEL, BY_VARIABLE):
+                    return _chosen(ordered, source, num_nodes, driver)
                 report(f"waiting for nodes: more than {num_nodes} may be joining")
         time.sleep(timeouts.JOIN_POLL)
 
@@ -103,11 +112,11 @@ def _missing(missing: MissingRanks, nodes: Sequence[FoundNode], timeout: float) 
     return unusable[0] if unusable else ClusterError(f"after {timeout:g} s, {missing}; start the missing nodes")
 
 
-def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None) -> list[FoundNode]:
+def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, driver: str) -> list[FoundNode]:
     """Return the first nodes of an order; raises ``ClusterError`` if one of them cannot be used."""
     used = list(ordered[:num_nodes])
     usable = [node for node in ordered if node.fault is None]
-    if BY_ADDRESS in source and num_nodes is not None and len(usable) >= num_nodes:
+    if source not in (BY_LABEL, BY_VARIABLE) and num_nodes is not None and len(usable) >= num_nodes:
         used = usable[:num_nodes]
     chosen = {node.node_id for node in used}
     unused = [node for node in ordered if node.node_id not in chosen]
@@ -118,10 +127,24 @@ def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None) ->
     if unused:
         names = ", ".join(map(str, unused))
         _logger.warning("using %d of %d nodes (num_nodes); not used: %s", len(used), len(ordered), names)
+    if source == BY_ADDRESS and any(node.node_id == driver for node in unused):
+        _logger.warning('the node of this program is not used; node_order="rlinf" puts it first')
     for node in unused:
         if node.fault is not None:
             _logger.warning("an unused node cannot run rankplan: %s", node.fault)
     return used
+
+
+def _only(node: FoundNode) -> FoundNode:
+    """Return the only node, whose rank may be left over from another cluster."""
+    if node.fault is not None:
+        raise node.fault
+    variables, label = " or ".join(NODE_RANK_VARIABLES), f"the Ray label {NODE_RANK_LABEL}"
+    rank, source = (node.rank_label, label) if node.rank_variable is None else (node.rank_variable, variables)
+    _logger.warning(
+        "%s is the only node, and used as node 0 despite its rank %s (%s); %s", node, rank, source, _LEFT_OVER
+    )
+    return node
 
 
 def _describe(entry: Mapping[str, Any]) -> str:

@@ -1,23 +1,31 @@
 """The only file that depends on Ray's private modules, message texts, command lines or undocumented state.
 
-Each function is exercised on a real cluster by ``tests/test_runtime_internals.py``, which fails when a new version of
-Ray changes what it relies on.
+Each function is exercised on a real cluster by ``tests/test_runtime_internals.py``, those for joining a cluster by
+``tests/test_runtime_joining.py``; they fail when a new version of Ray changes what it relies on.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ray._private import accelerators, services, state, worker
+from ray._private import accelerators, services, state, utils, worker
+from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled; the stubs do not have it
 from ray.exceptions import OutOfMemoryError, RayActorError, RaySystemError
 from ray.util.placement_group import PlacementGroup, placement_group_table
+
+_tokens: Any
+try:
+    from ray._private.authentication import authentication_token_setup as _tokens
+except ImportError:  # older versions of Ray have no tokens
+    _tokens = None
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
@@ -49,8 +57,23 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 
 def running_cluster(address: str | None) -> str | None:
     """Return host:port of the cluster that ``ray.init(address)`` would join, or ``None`` if it would start one."""
-    found: str | None = services.canonicalize_bootstrap_address(address)  # type: ignore[arg-type]  # None is fine
+    with _silent("ray._private.services"):  # ray.init warns of several clusters
+        found: str | None = services.canonicalize_bootstrap_address(address)  # type: ignore[arg-type]  # None is fine
     return found
+
+
+@contextmanager
+def sigterm_handler_kept() -> Iterator[None]:
+    """Keep Ray from replacing the program's own handler of SIGTERM, if there is one, when it starts or connects."""
+    if not callable(signal.getsignal(signal.SIGTERM)):
+        yield
+        return
+    replace = utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda handler: None
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler = replace
 
 
 def greet(address: str, timeout: float) -> None:
@@ -62,6 +85,45 @@ def greet(address: str, timeout: float) -> None:
         answer = head.recv(len(_SETTINGS_FRAME))
         if answer[3:4] != _SETTINGS_FRAME[3:4]:
             raise OSError("the server there is not a Ray head, whose port is 6379 unless set otherwise")
+
+
+def offer_token(address: str | None) -> None:
+    """Prepare the token of this machine as ``ray.init(address)`` does for a cluster that it finds by itself.
+
+    Does nothing if the address is given, if ``RAY_AUTH_MODE`` is set, without a token, and before Ray 2.60.
+    """
+    given = address not in (None, "auto") or os.environ.get("RAY_ADDRESS", "auto") not in ("", "auto")
+    if given or not hasattr(_tokens, "maybe_enable_token_auth_if_token_available"):
+        return
+    with _silent("ray._private.authentication"):  # its advice is meant for those who start a cluster
+        _tokens.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+
+
+def introduce(address: str) -> None:
+    """Raise Ray's own error at once if the head refuses this process, such as one without the cluster's token.
+
+    ``ray.init`` would try again for 20 seconds, and then name no cause.
+    """
+    if _tokens is not None:
+        _tokens.ensure_token_if_auth_enabled(None, create_token_if_missing=False)
+    GcsClient(address=address)
+
+
+def unused_token() -> bool:
+    """Whether this machine has a token that Ray does not use, because the address was given."""
+    if _tokens is None or os.environ.get("RAY_AUTH_MODE") is not None:
+        return False
+    return bool(_tokens.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True))
+
+
+def connection_fault(error: BaseException) -> str:
+    """Return why Ray could not connect: its message, and the cause below it."""
+    text, cause = str(error), error.__cause__
+    lines = [line.strip() for line in str(cause or "").splitlines() if line.strip()]
+    if not lines or lines[-1] in text:
+        return text
+    below = re.sub(r"^[\w.]+(Error|Exception): ", "", lines[-1])  # the last line of a traceback
+    return f"{text}: {below}"
 
 
 def lost_connection(timeout: float) -> str | None:
@@ -101,10 +163,15 @@ def accelerator_managers(resources: Mapping[str, float]) -> set[str]:
     return {manager.__name__ for manager in managers - {None}}
 
 
-@contextmanager
-def quiet_detection() -> Iterator[None]:
+def quiet_detection() -> AbstractContextManager[None]:
     """Silence Ray's search for the models of declared accelerators, which reports that they do not exist."""
-    logger = getLogger("ray._private.accelerators")
+    return _silent("ray._private.accelerators")
+
+
+@contextmanager
+def _silent(module: str) -> Iterator[None]:
+    """Silence the log of a module of Ray and those below it."""
+    logger = getLogger(module)
     level = logger.level
     logger.setLevel(CRITICAL + 1)
     try:

@@ -21,6 +21,7 @@ from rankplan.runtime import session, timeouts
 from rankplan.runtime.connection import Connection, Owner
 from rankplan.runtime.faults import launch_error
 from rankplan.runtime.nodes import Nodes
+from rankplan.runtime.notices import Notice
 from rankplan.runtime.ray_internals import available_resources, granted
 from rankplan.runtime.shortage import Amounts, shortage, total_resources
 from rankplan.words import counted
@@ -49,6 +50,7 @@ class Reservation(Owner):
         self._bundles = _bundles(nodes, components)
         self._groups: dict[int, PlacementGroup] = {}
         self._claims: list[tuple[str, int]] = []
+        self._notice = Notice(connection, nodes, {component.name: component for component in components})
         self.components = tuple(component.name for component in components)
         """Names of the components that it was made for."""
 
@@ -73,6 +75,7 @@ class Reservation(Owner):
         """Shut down the groups that run in it and return everything to Ray; may be called again."""
         self.end_owned()
         self.connection.disown(self)
+        self._notice.withdraw()
         groups, self._groups = self._groups, {}
         if self.connection.is_current:
             for group in groups.values():
@@ -128,6 +131,11 @@ class Reservation(Owner):
                 raise self._refused(rank, before)
         for rank in self._bundles:
             self._ask(rank, before)
+        self._notice.post()
+        # Ray counts accelerators, so another job may use the same ones while enough others are available
+        if overlaps := self._notice.overlaps():
+            others = "".join(f"\n  {overlap}" for overlap in overlaps)
+            raise self._error(min(overlaps[0].nodes), f"another job uses the same accelerators:{others}\n{_ADVICE}")
         self.check_open()
 
     def _claim(self) -> None:

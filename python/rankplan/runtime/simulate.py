@@ -21,7 +21,13 @@ from rankplan.render.progress import Report
 from rankplan.runtime import session, timeouts
 from rankplan.runtime.probe import MODEL_LABEL, TYPE_LABEL
 from rankplan.runtime.processes import Process, end, family
-from rankplan.runtime.ray_internals import LONGEST_FOLDER, SIMULATED_HEAD, SIMULATED_SETTINGS, quiet_detection
+from rankplan.runtime.ray_internals import (
+    LONGEST_FOLDER,
+    SIMULATED_HEAD,
+    SIMULATED_SETTINGS,
+    quiet_detection,
+    sigterm_handler_kept,
+)
 
 _FIRST_ADDRESS = ipaddress.ip_address("127.0.0.2")  # a head on 127.0.0.1 makes the driver rewrite the address and hang
 _OBJECT_STORE_BYTES = 80 << 20
@@ -44,7 +50,7 @@ class Raylets:
         self._cluster = cluster_utils.Cluster()
         self._closed = False
         try:
-            with _environment(self._start_environment()), quiet_detection():
+            with _environment(self._start_environment()), quiet_detection(), sigterm_handler_kept():
                 for rank in range(inventory.num_nodes):
                     report(f"starting node {rank + 1} of {inventory.num_nodes}")
                     self._cluster.add_node(**_node_options(inventory.node(rank), rank))
