@@ -781,7 +781,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {code for _, code in test_assignment.REFUSED_BY_HAND}
     raised |= {"unknown-component", "invalid-plan", "plan-mismatch", "share-overflow"}  # above; tests of the plan
     raised |= {"mode-unclear", "auto-order", "auto-dp"}  # tests/rlinf_rejected.yaml
-    raised |= {"no-weight-sender", *test_parallel.CODES}
+    raised |= {"no-weight-sender", "parallel-conflict", *test_parallel.CODES}
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)
 

@@ -307,7 +307,7 @@ def test_diff_names_moved_new_and_gone_processes() -> None:
 def test_what_is_said_of_very_many_processes_is_short() -> None:
     inventory = Inventory.uniform(1_000, 8)
     plan, other = (plan_of({"actor": text, "critic": "0-7999"}, inventory) for text in ("0-7999", "0-7999:0-3999"))
-    assert repr(plan.diff(other)) == "<PlanDiff: 4000 moved, 0 appeared, 4000 went>"
+    assert repr(plan.diff(other)) == "<PlanDiff: 4000 moved, 0 appeared, 4000 went, 0 renumbered>"
     assert repr(plan.sharing()) == "<Sharing: collocated, pairs: 1>"
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import os
 import signal
 import sys
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +65,9 @@ class _Nodes(Nodes):
     help="Seconds to wait for a component to start.",
 )
 @click.option("--isolate/--no-isolate", default=True, help="Whether a process sees only its own accelerators.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Report format."
+)
 def run(
     file: str,
     simulate: Inventory | str | None,
@@ -71,10 +77,12 @@ def run(
     method: str,
     timeout: float,
     isolate: bool,
+    form: str,
 ) -> None:
     """Launch a config on Ray, run a method on every rank, and verify.
 
-    Prints where each rank runs and what it sees, then shuts everything down.
+    Prints where each rank runs and what it sees, then shuts everything down. With json, the output of workers goes to
+    stderr.
     """
     if not math.isfinite(timeout):
         raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
@@ -104,7 +112,8 @@ def run(
             raise click.BadParameter(str(error), param_hint="--worker") from None
         if not spec.has_method(method):
             raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
-        with told(None) as report:
+        # Ray copies what workers print to stdout.
+        with told(None) as report, redirect_stdout(sys.stderr) if form == "json" else nullcontext():
             options: dict[str, Any] = {
                 "cluster_cfg": reading if dialect is rlinf else None,
                 "on_progress": report,
@@ -115,6 +124,10 @@ def run(
                 signal.signal(signal.SIGTERM, signal.default_int_handler)
                 planned = dialect.plan(reading, cluster.inventory, isolate)
                 reports = _run(cluster, planned, spec, method, timeout, report)
+        if form == "json":
+            ranks = [asdict(found) | {"verified": True} for found in reports]
+            click.echo(json.dumps({"mode": planned.mode, "ranks": ranks}, indent=2))
+            return
         print_table(_table(reports))
         if planned.mode is not None:
             click.echo(f"mode: {planned.mode}")
