@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rankplan._core import Chunks, Groups, Packed, RankMap, RankSet, error_codes
+from rankplan.accelerators import register_accelerator
 from rankplan.component import Component
 from rankplan.config.hardware import Franka, HardwareConfig, register_hardware
 from rankplan.config.load import load_config
@@ -27,6 +28,7 @@ from rankplan.parallel import Parallel
 from rankplan.placement import (
     ComponentPlacement,
     FlexiblePlacementStrategy,
+    HasInventory,
     NodePlacementStrategy,
     PackedPlacementStrategy,
     Placement,
@@ -54,6 +56,7 @@ __all__ = [
     "Franka",
     "Groups",
     "HardwareConfig",
+    "HasInventory",
     "Inventory",
     "Label",
     "LaunchError",
@@ -76,6 +79,7 @@ __all__ = [
     "error_codes",
     "load_config",
     "parse_placement",
+    "register_accelerator",
     "register_hardware",
 ]
 

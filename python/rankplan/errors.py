@@ -114,7 +114,14 @@ def refusal(diagnostics: Sequence[Diagnostic]) -> PlacementError:
 
 
 class ClusterError(RankplanError, RuntimeError):
-    """The Ray cluster cannot be used: it is unreachable, has too few nodes, or their order is ambiguous."""
+    """The Ray cluster cannot be used: it is unreachable, has too few nodes, or their order is ambiguous.
+
+    If Ray is not installed, it is also an ``ImportError``.
+    """
+
+
+class MissingRayError(ClusterError, ImportError):
+    """Ray is not installed."""
 
 
 class LaunchError(RankplanError, RuntimeError):

@@ -66,7 +66,9 @@ class NodeSpec(Model):
     @classmethod
     def _known_type(cls, value: str) -> str:
         if value not in TYPES:
-            raise fault("invalid-value", f"unknown accelerator_type `{value}`", did_you_mean(value, TYPES))
+            help = did_you_mean(value, TYPES)
+            help += "" if help.endswith("?") else "; a type of your own: rankplan.register_accelerator"
+            raise fault("invalid-value", f"unknown accelerator_type `{value}`", help)
         return value
 
     @model_validator(mode="before")

@@ -73,7 +73,7 @@ def _label(value: Any) -> Any:
 
 
 _ONE_KEY = 'write one-key entries: - NAME: "value"'
-_COUNTED = {ACCELERATOR, WHOLE_NODE, *TYPES}
+_COUNTED = {ACCELERATOR, WHOLE_NODE}
 
 _TEXT_OR_NUMBER = {"type": ["string", "integer"]}
 _VALUES = {"additionalProperties": {"type": ["string", "number"]}}
@@ -303,7 +303,7 @@ class Hardware(Model):
         if near and value not in near:
             message = f"unknown hardware type `{value}`"
             raise fault("invalid-value", message, f"did you mean `{near[0]}`?")
-        if value in _COUNTED:
+        if value in _COUNTED or value in TYPES:
             message = f"hardware type `{value}` cannot be configured: rankplan detects accelerators itself"
             raise fault("invalid-value", message, "remove `hardware` to place on them, or choose another name")
         return value

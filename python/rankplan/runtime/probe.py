@@ -12,7 +12,7 @@ from typing import Any
 import ray
 
 from rankplan._core import RankSet
-from rankplan.accelerators import VENDORS, Vendor, vendor
+from rankplan.accelerators import VENDORS, Vendor, adopt, registered, vendor
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.inventory import NodeSpec
@@ -119,7 +119,8 @@ def _describe(entry: Mapping[str, Any]) -> str:
 
 def _probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]:
     """Look at each of these nodes from a process there, all at once."""
-    looks = [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry) for entry in entries]
+    rows = registered()
+    looks = [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries]
     nodes = []
     for entry, found in zip(entries, outcomes(looks, timeout), strict=True):
         label = entry["Labels"].get(NODE_RANK_LABEL)
@@ -143,8 +144,12 @@ def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
 
 
 @ray.remote(num_cpus=0)
-def _look(entry: dict[str, Any]) -> tuple[NodeSpec, str | None, float]:
-    """Return the record of this node, the node rank that is set in its environment, and the age of its raylet."""
+def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str | None, float]:
+    """Return the record of this node, the node rank that is set in its environment, and the age of its raylet.
+
+    ``rows`` are the types of accelerators that the driver has registered.
+    """
+    adopt(rows)
     resources, labels, environment = entry["Resources"], entry["Labels"], _inherited()
     row = _vendor_here(resources, labels)
     kept = {name: value for name, value in labels.items() if not name.startswith(("ray.io/", "rankplan.io/"))}
