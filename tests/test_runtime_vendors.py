@@ -376,9 +376,11 @@ class Reader(Worker):
 
 if __name__ == "__main__":
     register_accelerator("MY_NPU", visibility="MY_VISIBLE", resource="MY_NPU", rivals=["MY_MASK"])
-    node = {"ranks": 0, "accelerator_ids": ["4", "5", "6", "7"], "accelerator_type": "MY_NPU"}
+    ids = ["4", "5", "6", "7"]
+    node = {"ranks": 0, "accelerator_ids": ids, "accelerator_type": "MY_NPU", "hardware": {"Arm": 2}}
     with Cluster.simulate(Inventory.from_dict({"nodes": [node]})) as cluster:
-        print(cluster.inventory.node(0).accelerator_type, cluster.inventory.node(0).accelerator_ids)
+        found = cluster.inventory.node(0)
+        print(found.accelerator_type, found.accelerator_ids, found.hardware)
         with Reader.create_group().launch(cluster, PackedPlacementStrategy(0, 3, 2), reserve=True) as group:
             print(group.mask().wait())
             print([report.accelerators for report in group.verify()])
@@ -391,7 +393,7 @@ def test_a_registered_type_is_probed_launched_and_verified(tmp_path: Path) -> No
     done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "MY_NPU ('4', '5', '6', '7')",
+        "MY_NPU ('4', '5', '6', '7') {'Arm': 2}",
         "[('4,5', None), ('6,7', None)]",
         "[('4', '5'), ('6', '7')]",
     ]

@@ -20,7 +20,7 @@ from rankplan.accelerators import NO_ACCEL, TYPES
 from rankplan.config.faults import KeyPath, diagnostics, fault
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config
-from rankplan.config.models import ClusterSection, Count, Model, NodeGroup, Ranks
+from rankplan.config.models import ClusterSection, Count, HardwareType, Model, NodeGroup, Ranks
 from rankplan.config.reader import Reader, not_a_mapping
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import Diagnostic, PlacementError
@@ -49,6 +49,7 @@ class NodeSpec(Model):
     ip: str | None = None
     hostname: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
+    hardware: dict[HardwareType, Annotated[Count, Field(ge=1, le=MAX_LOCAL)]] = Field(default_factory=dict)
 
     @field_validator("accelerator_ids", mode="before")
     @classmethod
@@ -133,7 +134,7 @@ class NodeSpec(Model):
         """Everything but the node ranks, as a hashable value."""
         labels = frozenset(self.labels.items())
         facts = (self.accelerator_type, self.accelerator_model, self.accelerator_ids)
-        return *facts, self.ip, self.hostname, labels
+        return *facts, self.ip, self.hostname, labels, frozenset(self.hardware.items())
 
 
 class _Dumper(yaml.SafeDumper):
@@ -165,7 +166,8 @@ class Inventory:
         self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
         self._configured: Inventory | None = None
         groups = section.node_groups if section else []
-        self._groups = {group.label: group for group in reversed(groups)}
+        self.node_groups = [self._equipped(group) for group in groups]
+        self._groups = {group.label: group for group in reversed(self.node_groups)}
         self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
 
     @classmethod
@@ -212,7 +214,8 @@ class Inventory:
 
         Keys of an entry: ``ranks`` (range text, int or list), ``accelerators`` (number on each node),
         ``accelerator_type`` (``NV_GPU`` without), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by
-        local index), ``ip``, ``hostname``, ``labels``. Raises `PlacementError` with every fault.
+        local index), ``ip``, ``hostname``, ``labels``, ``hardware`` (pieces by type: ``{Franka: 2}``).
+        Raises `PlacementError` with every fault.
         """
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
@@ -308,6 +311,19 @@ class Inventory:
     def without_groups(self) -> Inventory:
         """Return the same nodes without node groups."""
         return self if self._section is None else Inventory(self._entries)
+
+    def _equipped(self, group: NodeGroup) -> NodeGroup:
+        """Return a node group whose hardware has configs: those of the nodes, if it states none."""
+        hardware = group.hardware
+        if hardware is None or hardware.configs is not None:
+            return group
+        pieces = [
+            HardwareConfig(node_rank=node)
+            for nodes, entry in self.stretches()
+            for node in (RankSet(nodes) & group.node_ranks if hardware.type in entry.hardware else ())
+            for _ in range(entry.hardware[hardware.type])
+        ]
+        return group.model_copy(update={"hardware": hardware.model_copy(update={"configs": pieces})})
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""

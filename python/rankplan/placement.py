@@ -34,8 +34,8 @@ __all__ = [
 class HasInventory(Protocol):
     """Any object with an ``inventory``: a live `Cluster`, or your own class.
 
-    Strategies, `ComponentPlacement` and `rankplan.rlinf` take one wherever they take an `Inventory`. Inheriting from this
-    class is not needed::
+    Strategies, `ComponentPlacement` and `rankplan.rlinf` take one wherever they take an `Inventory`. A class of yours
+    need not inherit from this one::
 
         class Allocation:
             def __init__(self, num_nodes):

@@ -23,6 +23,7 @@ from typing import Any
 import ray
 
 from rankplan.accelerators import Vendor, adopt, registered
+from rankplan.config.hardware import on_node
 from rankplan.environment import expanded, rank_environment, start_variables
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
@@ -82,7 +83,8 @@ class Host:
         _show_logs(setup.log_level)
         threading.Thread(target=_end_after_main_thread, name="rankplan-end", daemon=True).start()
         try:
-            context.enter(context.RankContext(setup.component, placement, pickle.loads(setup.hardware)))
+            hardware = on_node(pickle.loads(setup.hardware), placement.local_hardware_ranks, os.environ)
+            context.enter(context.RankContext(setup.component, placement, hardware))
             worker_class, args, kwargs = pickle.loads(payload)
             self._worker = worker_class(*args, **kwargs)
         except BaseException as error:

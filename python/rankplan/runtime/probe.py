@@ -35,6 +35,9 @@ from rankplan.words import counted
 TYPE_LABEL = "rankplan.io/accelerator-type"
 """The Ray node label that names the accelerator type; required for types that Ray cannot detect."""
 
+HARDWARE_LABEL = "rankplan.io/hardware."
+"""Start of the Ray node labels with the number of pieces of a hardware type: ``rankplan.io/hardware.Franka=2``."""
+
 MODEL_LABEL = "ray.io/accelerator-type"
 """The Ray node label with the accelerator model, which Ray sets if it knows it."""
 
@@ -154,6 +157,11 @@ def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str 
     row = _vendor_here(resources, labels)
     kept = {name: value for name, value in labels.items() if not name.startswith(("ray.io/", "rankplan.io/"))}
     found = {**_names(entry), "labels": kept}
+    found["hardware"] = {
+        name.removeprefix(HARDWARE_LABEL): count
+        for name, count in labels.items()
+        if name.startswith(HARDWARE_LABEL) and count.isdecimal() and int(count)
+    }
     if row and (ids := _ids(row, int(resources[row.resource]), environment)):
         found |= {"accelerator_type": row.accelerator_type, "accelerator_ids": ids}
         found["accelerator_model"] = labels.get(MODEL_LABEL)
