@@ -7,11 +7,14 @@ import io
 import json
 import subprocess
 import sys
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from rankplan import ComponentPlacement, Inventory, Plan
+
+ROOT = Path(__file__).resolve().parent.parent
 
 FINE = """\
 cluster:
@@ -310,7 +313,8 @@ def test_a_folded_table_keeps_groups_apart_and_serial_numbers_whole(folder: Path
 def test_run_without_ray_tells_what_to_install(folder: Path) -> None:
     done = rankplan(folder, "run", "fine.yaml", "--simulate", "2x8", prelude="import sys; sys.modules['ray'] = None")
     assert done.returncode == 1
-    assert done.stderr == "error: this needs Ray, which is not installed: pip install 'rankplan[ray]'\n"
+    (required,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["ray"]
+    assert done.stderr == f"error: this needs Ray, which is not installed; run pip install '{required}'\n"
 
 
 def test_run_rejects_a_faulty_config_before_anything_starts(folder: Path) -> None:

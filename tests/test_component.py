@@ -14,6 +14,7 @@ from rankplan import (
     Chunks,
     ComponentPlacement,
     HardwareConfig,
+    HasInventory,
     Inventory,
     NodePlacementStrategy,
     Packed,
@@ -375,6 +376,23 @@ def test_a_component_gets_another_strategy() -> None:
         TWO_BY_FOUR,
     ).get_strategy("agent")
     assert isinstance(shared, NodePlacementStrategy) and shared.node_ranks == [0, 0, 1, 1]
+
+
+def test_anything_with_an_inventory_is_placed_on() -> None:
+    class Allocation:
+        inventory = TWO_BY_FOUR
+
+    class Broken:
+        inventory = "2x4"
+
+    allocation: HasInventory = Allocation()
+    config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all"}}}
+    assert ComponentPlacement(config, allocation).plan() == ComponentPlacement(config, TWO_BY_FOUR).plan()
+    for strategy in (PackedPlacementStrategy(0, 7, 2), NodePlacementStrategy([0, 1])):
+        assert strategy.get_placement(allocation) == strategy.get_placement(TWO_BY_FOUR)
+    for wrong, why in ((Broken(), ": its inventory is a str"), ("2x4", "$")):
+        with pytest.raises(TypeError, match=f"{type(wrong).__name__} is neither a rankplan.Inventory nor has one{why}"):
+            PackedPlacementStrategy(0, 7).get_placement(wrong)  # type: ignore[arg-type]
 
 
 def test_a_subclass_that_replaces_strategies_changes_the_plan(tmp_path: Path) -> None:

@@ -534,11 +534,6 @@ REFUSED = [
         "add `type:` with its value",
     ),
     (
-        group("node_ranks: 0\nhardware: {type: Arm}"),
-        "7:7 missing-key: `configs` is missing",
-        "add `configs:` with its value",
-    ),
-    (
         group("node_ranks: 0\nhardware: {type: '', configs: []}"),
         "7:18 invalid-value: '' is not a hardware type",
         "write a name, e.g. Franka",
@@ -612,19 +607,22 @@ REFUSED = [
         ONCE,
     ),
     (
-        group(FRANKA + "    - {node_rank: 0}"),
-        "10:13 missing-key: `robot_ip` is missing",
-        "add `robot_ip:` with its value",
-    ),
-    (
         group(FRANKA + "    - {node_rank: 0, robot_pi: 10.0.0.1}"),
         "10:13 missing-key: `robot_ip` is missing",
         "rename `robot_pi` to `robot_ip`",
     ),
     (
-        group(FRANKA + "    - {node_rank: 0, robot_ip: }"),
-        "10:28 invalid-value: `robot_ip` is null; it must be text",
+        group(FRANKA + "    - {node_rank: 0, robot_ip: [10.0.0.1]}"),
+        "10:28 invalid-value: `robot_ip` is ['10.0.0.1']; it must be text",
         "write text; quote it if it looks like something else",
+    ),
+    (
+        section(
+            "  node_groups:\n    - {label: g, node_ranks: 0-1, hardware: {type: Arm}}\n"
+            "    - {label: h, node_ranks: 0, hardware: {type: Arm, configs: [{node_rank: 0}]}}\n"
+        ),
+        "5:33 duplicate-hardware: node groups `g` and `h` both configure Arm hardware on node 0",
+        "configure all hardware of one type on a node in the same group",
     ),
     (
         group(FRANKA + "    - {node_rank: 0, robot_ip: 10.0.0.1, camera_serials: 322}"),
@@ -781,7 +779,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {code for _, code in test_assignment.REFUSED_BY_HAND}
     raised |= {"unknown-component", "invalid-plan", "plan-mismatch", "share-overflow"}  # above; tests of the plan
     raised |= {"mode-unclear", "auto-order", "auto-dp"}  # tests/rlinf_rejected.yaml
-    raised |= {"no-weight-sender", *test_parallel.CODES}
+    raised |= {"no-weight-sender", "parallel-conflict", *test_parallel.CODES}
     raised |= {"excluded-resource", "unknown-level"}  # tests/test_exclusion.py, tests/test_topology.py
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)

@@ -180,6 +180,51 @@ def test_visibility_and_node_group_are_changes_of_a_process() -> None:
     ]
 
 
+def sized(entry: object, num_nodes: int = 1) -> Plan:
+    inventory = Inventory.uniform(num_nodes, 8)
+    return plan({"num_nodes": num_nodes, "component_placement": {"a": entry}}, inventory)
+
+
+def test_other_coordinates_in_the_same_places() -> None:
+    two, four = (sized({"placement": "0-7", "parallel": {"tp": size}}) for size in (2, 4))
+    moves = two.diff(four)
+    assert moves and not (moves.moved or moves.appeared or moves.went)
+    wanted = {
+        rank: ({"tp": rank % 2, "dp": rank // 2}, {"tp": rank % 4, "dp": rank // 4})
+        for rank in range(8)
+        if rank > 1  # ranks 0 and 1 keep their coordinates
+    }
+    assert {move.rank: (move.was, move.now) for move in moves.renumbered} == wanted
+    (block,) = changes(two, four).blocks
+    assert (str(block.ranks), *block.cells()) == ("2-7", "tp 0-1, dp 1-3", "tp 0-3, dp 0-1")
+    assert block.after and block.after.plain()["coordinates"] == {"tp": "0-3", "dp": "0-1"}
+    (block,) = changes(sized("0-7"), two).blocks
+    assert block.cells() == ("no groups", "tp 0-1, dp 0-3")
+    assert not sized({"placement": "0-7", "parallel": "d4t2"}).diff(two), "the data size may be stated"
+
+
+def test_processes_that_move_do_not_count_as_renumbered() -> None:
+    one, other = (sized({"placement": text, "parallel": {"tp": size}}, 2) for text, size in (("0-7", 2), ("8-15", 4)))
+    moves = one.diff(other)
+    assert len(moves.moved) == 8 and not moves.renumbered
+    (block,) = changes(one, other).blocks
+    assert block.cells() == ("node 0: 0-7", "node 1: 0-7")
+    assert repr(moves) == "<PlanDiff: 8 moved, 0 appeared, 0 went, 0 renumbered>"
+
+
+def test_the_command_prints_changed_coordinates() -> None:
+    for name, sizes in (
+        ("one.yaml", {"tp": 8}),
+        ("two.yaml", {"tp": 8, "order": "cp-tp-ep-dp-pp"}),
+        ("pp.yaml", {"pp": 8}),
+    ):
+        entry = {"placement": "0-7", "parallel": sizes}
+        written(name, {"num_nodes": 1, "component_placement": {"a": entry}})
+    assert diff("one.yaml", "two.yaml").stdout == "no difference\n"
+    done = diff("one.yaml", "pp.yaml")
+    assert done.exit_code == 1 and lines(done) == [["a 0-7", "tp 0-7, dp 0", "dp 0, pp 0-7"]]
+
+
 def test_wrong_usage_and_faults() -> None:
     written("two.yaml", TWO)
     assert CliRunner().invoke(main, ["plan", "two.yaml", "--save", "plan.json"]).exit_code == 0

@@ -105,6 +105,13 @@ def test_a_file_equals_the_printed_output(form: str) -> None:
     assert Path("out").read_text() == plan(*arguments).stdout != ""
 
 
+@pytest.mark.parametrize(("name", "form"), [("p.json", "json"), ("p.CSV", "csv"), ("p.npz", "numpy")])
+def test_the_suffix_of_the_file_selects_the_format(name: str, form: str) -> None:
+    assert plan("-o", name).exit_code == plan("--format", form, "-o", "stated").exit_code == 0
+    assert Path(name).read_bytes() == Path("stated").read_bytes()
+    assert plan("--format", "csv", "-o", "p.json").exit_code == 0 and Path("p.json").read_text()[:10] == "component,"
+
+
 def test_a_component_alone_and_a_saved_plan() -> None:
     whole = plan("--format", "csv", "--save", "plan.json").stdout.splitlines()
     alone = plan("--format", "csv", "--component", "rollout").stdout.splitlines()

@@ -300,6 +300,17 @@ def test_the_files_are_self_contained() -> None:
         assert not re.search(r"\bsrc=|\bhref=|@import|url\((?!#)", text)
 
 
+def test_a_picture_needs_no_style_sheet() -> None:
+    """Some renderers ignore style sheets, or apply rules for the dark mode; they all read attributes."""
+    drawn = ElementTree.fromstring(svg(example("quickstart.yaml", "2x8"), "a"))
+    shapes = [element for element in drawn.iter() if element.tag.rpartition("}")[2] in ("rect", "text")]
+    assert len(shapes) > 50 and all(element.get("fill") for element in shapes)
+    rules = re.sub(r"@media[^{]*\{([^{}]*\{[^{}]*\})*[^{}]*\}", "", drawn.findtext("{*}style") or "x")
+    assert re.findall(r"[\w-]+(?=:)", rules) == ["color-scheme"], (
+        "outside media queries, only what no other renderer reads"
+    )
+
+
 # ------------------------------------------------------------------------------------------------------------ notebook
 
 

@@ -159,10 +159,12 @@ def test_without_ray_there_is_one_clear_error(cluster: Cluster) -> None:
         "import sys; sys.modules['ray'] = None\n"
         "import rankplan; rankplan.ComponentPlacement\n"
         "try: rankplan.Cluster\n"
-        "except rankplan.ClusterError as error: print(error)"
+        "except rankplan.ClusterError as error: print(error)\n"
+        "try: from rankplan import Worker\n"
+        "except ImportError as error: print(error)"
     )
     done = drive(cluster, code)
-    assert done.stdout == "this needs Ray, which is not installed: pip install 'rankplan[ray]'\n", done.stderr
+    assert done.stdout == "this needs Ray, which is not installed; run pip install 'ray>=2.49'\n" * 2, done.stderr
 
 
 def run_program(cluster: Cluster, *command: str | Path) -> subprocess.CompletedProcess[str]:

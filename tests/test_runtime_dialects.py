@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -42,6 +43,20 @@ def test_an_example_is_run_and_verified(example: str, size: str, processes: int)
     lines = done.stdout.splitlines()
     assert len(lines) == 1 + processes
     assert all(line.endswith(" yes") for line in lines[1:])
+
+
+def test_a_run_is_reported_as_json_alone() -> None:
+    config = str(EXAMPLES / "quickstart.yaml")
+    command = [sys.executable, "-m", "rankplan", "run", config, "--simulate", "2x8", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=200)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["mode"] is None and len(found["ranks"]) == 28
+    rollout = [rank for rank in found["ranks"] if rank["component"] == "rollout"]
+    assert [(rank["rank"], rank["node_rank"], rank["accelerators"]) for rank in rollout] == [
+        (rank, 1, [str(2 * rank), str(2 * rank + 1)]) for rank in range(4)
+    ]
+    assert all(rank["verified"] and rank["pid"] > 0 for rank in found["ranks"])
 
 
 def test_a_colocated_rollout_shares_the_actors_gpus_and_meets_by_engine(cluster: Cluster) -> None:

@@ -265,11 +265,17 @@ def test_an_interpreter_that_does_not_exist_is_simulated(cluster: Cluster, caplo
 
 
 def test_robots_of_built_in_and_unknown_types_from_an_omegaconf_section(cluster: Cluster) -> None:
-    franka = {"node_rank": 4, "robot_ip": "${address}4", "camera_serials": ["0322"], "reach": 3}
+    franka = {"node_rank": 4, "camera_serials": ["0322"], "reach": 3}
+    robot_ip = [{"node_ranks": "3-4", "env_vars": {"ROBOT_IP": "${address}4, 10.1.0.9"}}]
     dual = {"node_rank": 3, "left_robot_ip": "${address}5", "left_camera_serials": ["7"]}
     section = SECTION | {
         "node_groups": [
-            {"label": kind, "node_ranks": "3-4", "hardware": {"type": kind, "configs": [config]}}
+            {
+                "label": kind,
+                "node_ranks": "3-4",
+                "env_configs": robot_ip,
+                "hardware": {"type": kind, "configs": [config]},
+            }
             for kind, config in (("Franka", franka), ("DualFranka", dual))
         ],
         "component_placement": {"env": {"node_group": ["DualFranka", "Franka"], "placement": "all"}},

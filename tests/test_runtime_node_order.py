@@ -145,13 +145,18 @@ def test_the_fabric_is_read_from_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
     nvml.nvmlDeviceGetGpuFabricInfoV = refuse
     assert fabric_here() == []
+
+
 def test_rlinfs_order_starts_with_the_driver_and_compares_text() -> None:
     nodes = [node(ip) for ip in ("10.0.0.9", "10.0.0.10", "10.0.0.2", "10.0.1.1")]
     ordered, source = in_order(nodes, None, Wanted("rlinf"), "10.0.0.2-host")
     assert [item.spec.ip for item in ordered] == ["10.0.0.2", "10.0.0.10", "10.0.0.9", "10.0.1.1"]
     assert source == AS_RLINF
     ranks = [node("10.0.0.1", variable="1"), node("10.0.0.2", variable="0")]
-    assert [item.spec.ip for item in in_order(ranks, None, Wanted("rlinf"), "10.0.0.1-host")[0]] == ["10.0.0.2", "10.0.0.1"]
+    assert [item.spec.ip for item in in_order(ranks, None, Wanted("rlinf"), "10.0.0.1-host")[0]] == [
+        "10.0.0.2",
+        "10.0.0.1",
+    ]
 
 
 def test_rlinfs_order_keeps_accelerator_types_together() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -363,3 +364,36 @@ def test_each_rank_sees_its_devices_by_the_variables_of_the_vendor(
 def test_processes_by_node_see_the_whole_node(cluster: Cluster) -> None:
     with Reader.create_group().launch(cluster, NodePlacementStrategy([0, 9, 11])) as group:
         assert [list(report.accelerators) for report in group.verify()] == [IDS["NV_GPU"], IDS["TPU"], IDS["FURIOSA"]]
+
+
+REGISTERED = """
+from rankplan import Cluster, Inventory, PackedPlacementStrategy, Worker, register_accelerator
+
+class Reader(Worker):
+    def mask(self):
+        import os
+        return os.environ["MY_VISIBLE"], os.environ.get("CUDA_VISIBLE_DEVICES")
+
+if __name__ == "__main__":
+    register_accelerator("MY_NPU", visibility="MY_VISIBLE", resource="MY_NPU", rivals=["MY_MASK"])
+    ids = ["4", "5", "6", "7"]
+    node = {"ranks": 0, "accelerator_ids": ids, "accelerator_type": "MY_NPU", "hardware": {"Arm": 2}}
+    with Cluster.simulate(Inventory.from_dict({"nodes": [node]})) as cluster:
+        found = cluster.inventory.node(0)
+        print(found.accelerator_type, found.accelerator_ids, found.hardware)
+        with Reader.create_group().launch(cluster, PackedPlacementStrategy(0, 3, 2), reserve=True) as group:
+            print(group.mask().wait())
+            print([report.accelerators for report in group.verify()])
+"""
+
+
+def test_a_registered_type_is_probed_launched_and_verified(tmp_path: Path) -> None:
+    """In a process of its own: a registration cannot be taken back."""
+    (tmp_path / "program.py").write_text(REGISTERED)
+    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "MY_NPU ('4', '5', '6', '7') {'Arm': 2}",
+        "[('4,5', None), ('6,7', None)]",
+        "[('4', '5'), ('6', '7')]",
+    ]

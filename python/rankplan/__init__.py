@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan import interrupts as interrupts  # first: it handles Ctrl-C during the other imports
 from rankplan._core import Chunks, Groups, Packed, RankMap, RankSet, error_codes
+from rankplan.accelerators import register_accelerator
 from rankplan.component import Component
 from rankplan.config.hardware import Franka, HardwareConfig, register_hardware
 from rankplan.config.load import load_config
@@ -28,6 +29,7 @@ from rankplan.parallel import Parallel
 from rankplan.placement import (
     ComponentPlacement,
     FlexiblePlacementStrategy,
+    HasInventory,
     NodePlacementStrategy,
     PackedPlacementStrategy,
     Placement,
@@ -55,6 +57,7 @@ __all__ = [
     "Franka",
     "Groups",
     "HardwareConfig",
+    "HasInventory",
     "Inventory",
     "Label",
     "LaunchError",
@@ -77,6 +80,7 @@ __all__ = [
     "error_codes",
     "load_config",
     "parse_placement",
+    "register_accelerator",
     "register_hardware",
 ]
 

@@ -1,6 +1,6 @@
 """The vendor table: how Ray counts the accelerators of each type, and how a process sees them.
 
-A new vendor is a new row here; no other code distinguishes vendors.
+A new vendor is a new row here, or one that `register_accelerator` adds; no other code distinguishes vendors.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _vendor(
 _CUDA = "CUDA_VISIBLE_DEVICES"
 _ANY = ".*"
 
-VENDORS: tuple[Vendor, ...] = (
+VENDORS: list[Vendor] = [
     _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPUAcceleratorManager", _CUDA),
     _vendor(
         "AMD_GPU",
@@ -142,15 +142,66 @@ VENDORS: tuple[Vendor, ...] = (
         "TENSTORRENT_VISIBLE_DEVICES",
         rivals={"TT_METAL_VISIBLE_DEVICES": _ANY},
     ),
-)
+]
+"""Every row; registered ones come last."""
 
+_BUILT_IN = len(VENDORS)
 _BY_TYPE = {row.accelerator_type: row for row in VENDORS}
 
-TYPES = (*_BY_TYPE, NO_ACCEL)
+TYPES = [*_BY_TYPE, NO_ACCEL]
 """Every accelerator type, including `NO_ACCEL`."""
 
-VARIABLES = frozenset(name for row in VENDORS for name in row.variables)
+VARIABLES = {name for row in VENDORS for name in row.variables}
 """Every variable that affects which accelerators of any vendor a process sees."""
+
+
+def register_accelerator(
+    accelerator_type: str,
+    *,
+    visibility: str,
+    resource: str = "GPU",
+    maker: str = "",
+    hands_off: str | None = None,
+    prefix: str = "",
+    rivals: Iterable[str] = (),
+) -> None:
+    """Make a type of accelerator known, as if it were a row of rankplan's table. Inventories may then name it.
+
+    ``visibility`` is the variable that lists the devices of a process. ``resource`` is the Ray resource that counts
+    them, and ``hands_off`` the variable that tells Ray not to set ``visibility`` (``None``: Ray never sets it).
+    ``prefix`` precedes each id in ``visibility``. ``rivals`` are other variables that hide devices: a node group cannot
+    set them, and a process that has one set is reported.
+
+    Ray cannot detect a registered type: start it with ``--labels=rankplan.io/accelerator-type=TYPE`` and the number of
+    devices. Register before `Cluster` connects; the processes on the nodes get the registration from there. Registering
+    the same again does nothing.
+
+    Raises ``ValueError`` if the type is known with other values, or if a name is empty or has blanks, ``,`` or ``=``.
+    """
+    others = tuple(rivals)
+    names = [accelerator_type, visibility, resource, *([] if hands_off is None else [hands_off]), *others]
+    for name in names:
+        if not isinstance(name, str) or not re.fullmatch(r"[^\s,=]+", name) or not name.isprintable():
+            raise ValueError(f"{name!r} is not a name: it must be text without blanks, commas and equals signs")
+    more: Any = {"prefix": prefix, "rivals": dict.fromkeys(others, _ANY)}
+    adopt([Vendor(accelerator_type, maker or accelerator_type, resource, None, visibility, hands_off, **more)])
+
+
+def registered() -> list[Vendor]:
+    """Return the rows that `register_accelerator` has added."""
+    return VENDORS[_BUILT_IN:]
+
+
+def adopt(rows: Iterable[Vendor]) -> None:
+    """Add rows, e.g. those that the driver has registered. Raises ``ValueError`` for a type known with other values."""
+    for row in rows:
+        if row.accelerator_type == NO_ACCEL or _BY_TYPE.get(row.accelerator_type, row) != row:
+            raise ValueError(f"accelerator type {row.accelerator_type!r} is already known, with other values")
+        if row.accelerator_type not in _BY_TYPE:
+            _BY_TYPE[row.accelerator_type] = row
+            VENDORS.append(row)
+            TYPES.insert(-1, row.accelerator_type)
+            VARIABLES.update(row.variables)
 
 
 def vendor(accelerator_type: str) -> Vendor | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Any
 
 from rankplan.accelerators import VARIABLES, vendor
 
@@ -24,7 +24,25 @@ RANK_VARIABLES = {
 """The ranks of a process, each with its attribute of the row."""
 MASTER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 
-RESERVED_VARIABLES = frozenset({*RANK_VARIABLES, *MASTER_VARIABLES, *VARIABLES})
+
+class _Reserved(Set[str]):
+    """A view: types of accelerators that are registered later add their variables."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in RANK_VARIABLES or name in MASTER_VARIABLES or name in VARIABLES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({*RANK_VARIABLES, *MASTER_VARIABLES, *VARIABLES})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @classmethod
+    def _from_iterable(cls, names: Iterable[Any]) -> Any:
+        return frozenset(names)
+
+
+RESERVED_VARIABLES: Set[str] = _Reserved()
 """Variables that the plan sets (ranks and devices); the ``env_vars`` of a node group may set any other."""
 
 NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class Diagnostic:
     def span(self) -> tuple[int, int] | None:
         """Start and end (exclusive) of the fault in ``text``, in characters."""
         return (self.labels[0].start, self.labels[0].end) if self.labels else None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the fault as plain values, for JSON: code, message, help, path, file, line, column."""
+        names = ("code", "message", "help", "path", "file", "line", "column")
+        return {name: getattr(self, name) for name in names}
 
     def render(self, color: bool = False) -> str:
         """Return the fault as text: title, location, the line with carets, help."""
@@ -108,7 +114,14 @@ def refusal(diagnostics: Sequence[Diagnostic]) -> PlacementError:
 
 
 class ClusterError(RankplanError, RuntimeError):
-    """The Ray cluster cannot be used: it is unreachable, has too few nodes, or their order is ambiguous."""
+    """The Ray cluster cannot be used: it is unreachable, has too few nodes, or their order is ambiguous.
+
+    If Ray is not installed, it is also an ``ImportError``.
+    """
+
+
+class MissingRayError(ClusterError, ImportError):
+    """Ray is not installed."""
 
 
 class LaunchError(RankplanError, RuntimeError):

@@ -71,7 +71,8 @@ class Inventory:
         self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
         self._configured: Inventory | None = None
         groups = section.node_groups if section else []
-        self._groups = {group.label: group for group in reversed(groups)}
+        self.node_groups = [self._equipped(group) for group in groups]
+        self._groups = {group.label: group for group in reversed(self.node_groups)}
         self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
 
     @classmethod
@@ -118,10 +119,11 @@ class Inventory:
 
         Keys of an entry: ``ranks`` (range text, int or list), ``accelerators`` (number on each node),
         ``accelerator_type`` (``NV_GPU`` without), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by
-        local index), ``ip``, ``hostname``, ``labels``, ``healthy: false`` for a node that must not be used,
-        ``unhealthy`` for such accelerators (local indices). ``accelerators`` may be a list:
-        ``[{id: GPU-5c89, healthy: false}, ...]``. ``levels`` next to ``nodes`` are the keys of labels that tell where a
-        node is in the network, outermost first. Raises `PlacementError` with every fault.
+        local index), ``ip``, ``hostname``, ``labels``, ``hardware`` (pieces by type: ``{Franka: 2}``),
+        ``healthy: false`` for a node that must not be used, ``unhealthy`` for such accelerators (local indices).
+        ``accelerators`` may be a list: ``[{id: GPU-5c89, healthy: false}, ...]``. ``levels`` next to ``nodes`` are the
+        keys of labels that tell where a node is in the network, outermost first. Raises `PlacementError` with every
+        fault.
         """
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
@@ -345,6 +347,19 @@ class Inventory:
     def without_groups(self) -> Inventory:
         """Return the same nodes without node groups."""
         return self if self._section is None else Inventory(self._entries, levels=self._stated_levels)
+
+    def _equipped(self, group: NodeGroup) -> NodeGroup:
+        """Return a node group whose hardware has configs: those of the nodes, if it states none."""
+        hardware = group.hardware
+        if hardware is None or hardware.configs is not None:
+            return group
+        pieces = [
+            HardwareConfig(node_rank=node)
+            for nodes, entry in self.stretches()
+            for node in (RankSet(nodes) & group.node_ranks if hardware.type in entry.hardware else ())
+            for _ in range(entry.hardware[hardware.type])
+        ]
+        return group.model_copy(update={"hardware": hardware.model_copy(update={"configs": pieces})})
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""

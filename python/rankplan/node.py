@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,7 +12,7 @@ from rankplan._core import MAX_LOCAL, RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
 from rankplan.config.base import Model
 from rankplan.config.faults import fault
-from rankplan.config.models import Count, Ranks
+from rankplan.config.models import Count, HardwareType, Ranks
 from rankplan.words import counted, did_you_mean, shown
 
 _NULLABLE = {"accelerator_type", "accelerator_model", "accelerator_ids", "ip", "hostname"}
@@ -34,6 +34,7 @@ class NodeSpec(Model):
     ip: str | None = None
     hostname: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
+    hardware: dict[HardwareType, Annotated[Count, Field(ge=1, le=MAX_LOCAL)]] = Field(default_factory=dict)
     healthy: bool = True
     unhealthy: Ranks = RankSet()
 
@@ -53,7 +54,9 @@ class NodeSpec(Model):
     @classmethod
     def _known_type(cls, value: str) -> str:
         if value not in TYPES:
-            raise fault("invalid-value", f"unknown accelerator_type `{value}`", did_you_mean(value, TYPES))
+            help = did_you_mean(value, TYPES)
+            help += "" if help.endswith("?") else "; a type of your own: rankplan.register_accelerator"
+            raise fault("invalid-value", f"unknown accelerator_type `{value}`", help)
         return value
 
     @model_validator(mode="before")
@@ -123,9 +126,9 @@ class NodeSpec(Model):
     @property
     def kind(self) -> tuple[Any, ...]:
         """Everything but the node ranks, as a hashable value."""
-        labels = frozenset(self.labels.items())
+        labels, hardware = frozenset(self.labels.items()), frozenset(self.hardware.items())
         facts = (self.accelerator_type, self.accelerator_model, self.accelerator_ids)
-        return *facts, self.ip, self.hostname, labels, self.healthy, self.unhealthy
+        return *facts, self.ip, self.hostname, labels, hardware, self.healthy, self.unhealthy
 
 
 def _one_by_one(accelerators: Sequence[Any]) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _equipment(inventory: Inventory) -> Iterator[tuple[Iterable[int], tuple[Any,
     """Yield nodes with their accelerators, then nodes with the number of their pieces of each hardware type."""
     for nodes, spec in inventory.stretches():
         yield nodes, (spec.accelerators, spec.accelerator_type, spec.accelerator_model)
-    for group in inventory.section.node_groups if inventory.section else ():
+    for group in inventory.node_groups:
         if group.hardware is not None:
             for node, count in group.hardware.counts():
                 yield [node], (group.hardware.type, count)

@@ -15,6 +15,9 @@ ORDER = "tp-cp-ep-dp-pp"
 ENGINE_ORDER = "tp-cp-ep-pp-dp"
 """The order of inference engines: the slots of an engine are consecutive."""
 
+KINDS = ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "fsdp", "replica")
+"""Every kind of parallel group, as `Component.groups` takes it."""
+
 _LETTERS = {"d": "dp", "t": "tp", "p": "pp", "c": "cp", "e": "ep"}
 _TOKEN = re.compile(r"(?P<letters>[A-Za-z]+)\s*(?P<digits>[0-9]*)|[^A-Za-z\s]+")
 _COMPACT = "write sizes such as d4t2p1: d (data), t (tensor), p (pipeline), c (context), e (expert)"

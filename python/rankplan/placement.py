@@ -21,6 +21,7 @@ from rankplan.words import as_int, counted, did_you_mean, shown
 __all__ = [
     "ComponentPlacement",
     "FlexiblePlacementStrategy",
+    "HasInventory",
     "NodePlacementStrategy",
     "PackedPlacementStrategy",
     "Placement",
@@ -31,17 +32,29 @@ __all__ = [
 
 
 class HasInventory(Protocol):
-    """Any object with an ``inventory``, such as a live `Cluster`: strategies place on it."""
+    """Any object with an ``inventory``: a live `Cluster`, or your own class.
+
+    Strategies, `ComponentPlacement` and `rankplan.rlinf` take one wherever they take an `Inventory`. A class of yours
+    need not inherit from this one::
+
+        class Allocation:
+            def __init__(self, num_nodes):
+                self.inventory = Inventory.uniform(num_nodes, 8)
+
+        strategy.get_placement(Allocation(2))
+    """
 
     @property
-    def inventory(self) -> Inventory: ...
+    def inventory(self) -> Inventory:
+        """The nodes to place on."""
 
 
 def inventory_of(cluster: Inventory | HasInventory) -> Inventory:
-    """Return an inventory itself, or the inventory of a live cluster. Raises ``TypeError`` for anything else."""
+    """Return an inventory itself, or that of an object that has one. Raises ``TypeError`` for anything else."""
     inventory = cluster if isinstance(cluster, Inventory) else getattr(cluster, "inventory", None)
     if not isinstance(inventory, Inventory):
-        raise TypeError(f"{type(cluster).__name__} is neither a rankplan.Inventory nor a rankplan.Cluster")
+        found = "" if inventory is None else f": its inventory is a {type(inventory).__name__}"
+        raise TypeError(f"{type(cluster).__name__} is neither a rankplan.Inventory nor has one{found}")
     return inventory
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rankplan import plan_file
 from rankplan._core import ACCELERATOR, Placement, RankSet
-from rankplan.component import Component, Visibility, fitted
+from rankplan.component import Component, Coordinates, Visibility, fitted
 from rankplan.config.models import ClusterSection
 from rankplan.crossings import keep_faults
 from rankplan.errors import Diagnostic, PlacementError, refusal
@@ -28,30 +28,43 @@ SHARE_UNIT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A process that runs elsewhere, sees other devices or uses another node group in the other plan.
+    """A process that runs elsewhere, sees other devices, or has another node group or coordinates in the other plan.
 
-    ``before`` is ``None`` if it appeared, ``after`` is ``None`` if it went.
+    ``before`` is ``None`` if it appeared, ``after`` is ``None`` if it went. ``was`` and ``now`` are its coordinates
+    (`Component.coordinates`), ``None`` if the component states no parallel sizes.
     """
 
     component: str
     rank: int
     before: Placement | None
     after: Placement | None
+    was: Coordinates | list[Coordinates] | None = None
+    now: Coordinates | list[Coordinates] | None = None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether only the coordinates change."""
+        return self.before is not None and self.after is not None and _place(self.before) == _place(self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """The changes from one plan to another; false if there are none."""
+    """The changes from one plan to another; false if there are none.
+
+    ``renumbered`` processes keep their place, but have other coordinates in the parallel groups.
+    """
 
     moved: tuple[Move, ...]
     appeared: tuple[Move, ...]
     went: tuple[Move, ...]
+    renumbered: tuple[Move, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.moved or self.appeared or self.went)
+        return bool(self.moved or self.appeared or self.went or self.renumbered)
 
     def __repr__(self) -> str:
-        return f"<PlanDiff: {len(self.moved)} moved, {len(self.appeared)} appeared, {len(self.went)} went>"
+        counts = ", ".join(f"{len(getattr(self, name))} {name}" for name in self.__slots__)
+        return f"<PlanDiff: {counts}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,23 +295,26 @@ class Plan(Mapping[str, Component]):
         return WeightMap(self[sender], self[receiver])
 
     def diff(self, other: Plan) -> PlanDiff:
-        """Return what changes from this plan to the other: processes that move, appear or go."""
+        """Return what changes from this plan to the other: processes that move, appear, go or get other coordinates."""
         moved: list[Move] = []
         appeared: list[Move] = []
         went: list[Move] = []
+        renumbered: list[Move] = []
         for move in self.changes(other):
-            (appeared if move.before is None else went if move.after is None else moved).append(move)
-        return PlanDiff(tuple(moved), tuple(appeared), tuple(went))
+            stays = renumbered if move.in_place else moved
+            (appeared if move.before is None else went if move.after is None else stays).append(move)
+        return PlanDiff(tuple(moved), tuple(appeared), tuple(went), tuple(renumbered))
 
     def changes(self, other: Plan) -> Iterator[Move]:
         """Yield the moves of `diff` component by component, in rank order."""
         for name in dict.fromkeys([*self, *other]):
             here, there = self.get(name), other.get(name)
-            if here is not None and there is not None and here.rows == there.rows:
+            if here is not None and there is not None and (here.rows, here.parallel) == (there.rows, there.parallel):
                 continue
             for rank, (old, new) in enumerate(zip_longest(here or (), there or ())):
-                if old is None or new is None or _place(old) != _place(new):
-                    yield Move(name, rank, old, new)
+                move = Move(name, rank, old, new, _coordinates(here, old), _coordinates(there, new))
+                if not move.in_place or move.was != move.now:
+                    yield move
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
@@ -320,3 +336,8 @@ class Plan(Mapping[str, Component]):
 def _place(row: Placement) -> tuple[Any, ...]:
     seen = row.visible_accelerators, row.accelerator_type
     return row.cluster_node_rank, row.devices, *seen, row.node_group_label
+
+
+def _coordinates(component: Component | None, row: Placement | None) -> Coordinates | list[Coordinates] | None:
+    stated = component is not None and component.parallel.stated and row is not None
+    return component.coordinates(row.rank) if stated else None  # type: ignore[union-attr]  # neither is None here

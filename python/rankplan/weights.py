@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from typing import overload
 
 from rankplan import _core
 from rankplan.component import Component
+from rankplan.errors import Diagnostic, PlacementError
+
+SENDERS = {"actor": "rollout", "actor_train": "actor_infer"}
+"""The components that train, by their names in each dialect, and those that get their weights.
+
+A receiver may have several parts, such as RLinf's ``rollout_planner``."""
 
 
 class WeightMap(Sequence[list[int]]):
@@ -52,3 +58,16 @@ class WeightMap(Sequence[list[int]]):
     def __repr__(self) -> str:
         senders, receivers = self._map.shape
         return f"<WeightMap from {senders} slots of {self.sender.name} to {receivers} of {self.receiver.name}>"
+
+
+def senderless(components: Mapping[str, Component]) -> Iterator[tuple[str, Diagnostic]]:
+    """Yield the receivers of `SENDERS` whose tensor sizes leave slots without a sender, with the fault."""
+    for sender, receiver in SENDERS.items():
+        for name in components:
+            if sender in components and (name == receiver or name.startswith(f"{receiver}_")):
+                sizes = [components[each].layout.size("tp") for each in (sender, name)]
+                if sizes[0] > 1 and sizes[0] % sizes[1]:
+                    try:
+                        WeightMap(components[sender], components[name])
+                    except PlacementError as error:
+                        yield from ((name, found) for found in error.diagnostics)

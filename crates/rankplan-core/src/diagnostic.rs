@@ -69,6 +69,7 @@ codes! {
     // Parallel groups.
     ParallelNotDivisible = "parallel-not-divisible", "the parallel sizes do not divide the devices of a component";
     ParallelIdle = "parallel-idle", "the parallel sizes leave devices of a process or a component unused";
+    ParallelConflict = "parallel-conflict", "two places of a config state different parallel sizes for a component";
     NoWeightSender = "no-weight-sender", "no sender has the weights that a receiver needs";
     GroupSpans = "group-spans", "a group spans nodes or domains that it should stay within";
     RailMismatch = "rail-mismatch", "a data group uses different local indices on equal nodes";

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import click
 
@@ -20,56 +22,160 @@ from rankplan.cli.common import (
     show_error,
     stdout,
 )
+from rankplan.config.faults import KeyPath
 from rankplan.config.reader import Reader
-from rankplan.errors import Diagnostic
+from rankplan.dialects import DIALECTS
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 from rankplan.render.groups import group_lines
 from rankplan.render.tables import by_nodes
+from rankplan.rlinf import PlacementMode
+from rankplan.weights import senderless
 from rankplan.words import counted
+
+_TELLTALES = {
+    "resource_pool_spec": "verl",
+    "actor_rollout_ref": "verl",
+    "segment_size": "NeMo-RL",
+    "gpus_per_node": "NeMo-RL",
+    "allocation_mode": "AReaL",
+    "n_gpus_per_node": "AReaL",
+    "actor_num_gpus_per_node": "slime",
+    "rollout_num_gpus": "slime",
+    "num_gpus_per_node": "ROLL",
+    "actor_train": "ROLL",
+}
+"""Keys of other systems, at the top of a config or in its ``cluster`` section, that tell which system reads it."""
+_TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
+"""How configs call the tensor size of a receiver."""
+
+
+@dataclass
+class _Report:
+    """What a check found in a file. ``plan`` is ``None`` if the file has faults, ``error`` is why it cannot be read."""
+
+    file: str
+    plan: Plan | None = None
+    faults: list[Diagnostic] = field(default_factory=list)
+    warnings: list[Diagnostic] = field(default_factory=list)
+    error: str | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        components = None if self.plan is None else {name: len(rows) for name, rows in self.plan.items()}
+        return {
+            "file": self.file,
+            "fine": self.plan is not None,
+            "nodes": None if self.plan is None else self.plan.inventory.num_nodes,
+            "components": components,
+            "mode": None if self.plan is None else self.plan.mode,
+            "groups": [] if self.plan is None else group_lines(self.plan),
+            "faults": [fault.plain() for fault in self.faults],
+            "warnings": [warning.plain() for warning in self.warnings],
+            "error": self.error,
+        }
 
 
 @click.command()
 @click.argument("files", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
 @inventory_options
 @dialect_option
-def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None) -> None:
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None, form: str) -> None:
     """Report every fault in config files, with location and fix.
 
     Without an inventory, every node has as many accelerators as the config states, or 8. The exit code is 1 if a file
-    has a fault.
+    has a fault. json is a list with one report per file.
     """
-    faulty = 0
+    reports = []
     for file in files:
+        report = _Report(file)
         with faults_end_it():
             try:
-                _check(file, choice, dialect_name)
+                _check(report, choice, dialect_name)
             except BrokenPipeError:
                 raise
             except EXPECTED as error:
-                show_error(error)
-                faulty += 1
-    sys.exit(1 if faulty else 0)
+                report.plan, report.warnings = None, []
+                if isinstance(error, PlacementError):
+                    report.faults = list(error.diagnostics)
+                else:
+                    report.error = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                if form == "text":
+                    show_error(error)
+            if form == "text" and report.plan is not None:
+                _print(report, report.plan)
+        reports.append(report)
+    if form == "json":
+        click.echo(json.dumps([report.plain() for report in reports], indent=2))
+    sys.exit(1 if any(report.plan is None for report in reports) else 0)
 
 
-def _check(file: str, choice: InventoryChoice, dialect_name: str | None) -> None:
-    config, dialect, inventory, assumed = loaded(file, choice, dialect_name)
-    plan = dialect.plan(config, inventory)
+def _check(report: _Report, choice: InventoryChoice, dialect_name: str | None) -> None:
+    config, dialect, inventory, assumed = loaded(report.file, choice, dialect_name)
+    plan = report.plan = dialect.plan(config, inventory)
     reject_crossings(plan, config, labelled=not assumed and choice.nodes is None)
+    senders = list(sender_faults(plan, config))
+    if faults := [found for found in senders if not found.warning]:
+        raise PlacementError(faults)
+    report.warnings = [*empty_warnings(plan, config), *senders, *group_warnings(plan, config)]
+    if not assumed:
+        report.warnings += idle_warnings(plan, inventory, report.file)
+
+
+def _print(report: _Report, plan: Plan) -> None:
     counts = (
         counted(len(plan), "component"),
         counted(sum(len(rows) for rows in plan.values()), "process", "processes"),
         counted(plan.inventory.num_nodes, "node"),
     )
     mode = "" if plan.mode is None else f", mode {plan.mode}"
-    click.echo(f"{file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}")
+    click.echo(f"{report.file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}")
     for line in group_lines(plan):
         click.echo(line)
-    found = group_warnings(plan, config)
-    if not assumed:
-        found = chain(found, idle_warnings(plan, inventory, file))
-    for warning in found:
+    for warning in report.warnings:
         click.echo(warning.render(colored(stdout)))
+
+
+def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield a warning if nothing is placed; it names the system that the config looks written for."""
+    if plan:
+        return
+    config: Any = reader.content if reader.config is None else reader.config
+    cluster = config.get("cluster")
+    keys = {**config, **(cluster if isinstance(cluster, Mapping) else {})}
+    system = next((system for key, system in _TELLTALES.items() if key in keys), None)
+    if system is None:
+        help = "add components: `component_placement: {actor: 0-7}`"
+    elif (name := system.lower()) in DIALECTS:
+        help = f"this looks like a config of {system}; pass --dialect {name}"
+    else:
+        help = f"this looks like a config of {system}, which is none of the dialects: {', '.join(DIALECTS)}"
+    found = Diagnostic("no-components", "the config places no component", help, warning=True)
+    yield reader.located(("cluster",) if "cluster" in config else (), found)
+
+
+def sender_faults(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield faults about weights without a sender, at the tensor size of the receiver.
+
+    They are warnings unless the config has a mode of RLinf, which sends weights slot by slot: other trainers may gather
+    whole tensors first.
+    """
+    for name, found in senderless(plan):
+        if plan.mode in (None, PlacementMode.HYBRID.name):
+            help = f"{found.help}; a trainer that gathers whole tensors can ignore this warning"
+            found = replace(found, help=help, warning=True)
+        yield reader.located(_tensor_size(reader, reader.size_paths.get(name, ())), found)
+
+
+def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:
+    """Return the path of the tensor size in the sizes at a path of the config, or that path."""
+    here: Any = reader.content if reader.config is None else reader.config
+    for part in path:
+        here = here.get(part) if isinstance(here, Mapping) else None
+    keys = [key for key in _TENSOR_SIZES if isinstance(here, Mapping) and key in here]
+    return (*path, *keys[:1])
 
 
 def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:

@@ -28,8 +28,9 @@ from rankplan.render.changes import changes, changes_table
 def diff(before: str, after: str, choice: InventoryChoice, dialect_name: str | None, form: str) -> None:
     """Compare two configs or saved plans.
 
-    Lists changed nodes, node groups and world sizes, and the processes that move; consecutive ranks that move together
-    are one line. The options define the nodes on which a config is planned; a saved plan has its own nodes.
+    Lists changed nodes, node groups and world sizes, and the processes that move or get other coordinates in parallel
+    groups; consecutive ranks that change together are one line. The options define the nodes on which a config is
+    planned; a saved plan has its own nodes.
 
     Exit codes: 0 no difference, 1 differences, 2 faults in A or B, or wrong usage.
     """

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 from rich.table import Table
 
-from rankplan.cli.check import group_warnings, idle_warnings
+from rankplan.cli.check import empty_warnings, group_warnings, idle_warnings
 from rankplan.cli.common import colored, faults_end_it, print_table, stdout
 from rankplan.config.load import load_config
 from rankplan.dialects import rlinf
@@ -66,6 +66,7 @@ class Example:
                 placement.plan().weight_map(*self.ask.split(":"))
             elif self.ask is not None:
                 placement.get_strategy(self.ask)
+            yield from empty_warnings(placement.plan(), reading)
             yield from group_warnings(placement.plan(), reading)
             yield from idle_warnings(placement.plan(), inventory, self.file)
 

@@ -31,6 +31,7 @@ from rankplan.render.weights import weights_line, weights_table, write_weights
 
 _ROWS = {"json": write_json, "csv": write_csv}
 _HOSTS = {"hostfile": hostfile, "rankfile": rankfile}
+_SUFFIXES = {".json": "json", ".csv": "csv", ".npz": "numpy"}
 FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
 
 
@@ -38,7 +39,7 @@ FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
 @click.argument("file", metavar="FILE", type=click.Path())
 @inventory_options
 @dialect_option
-@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table.")
 @click.option("--component", metavar="NAME", type=Component(), help="Show only this component.")
 @click.option(
     "-o",
@@ -54,7 +55,7 @@ def plan(
     file: str,
     choice: InventoryChoice,
     dialect_name: str | None,
-    form: str,
+    form: str | None,
     component: str | None,
     output: str | None,
     weights: str | None,
@@ -76,10 +77,13 @@ def plan(
     --weights replaces the placements: it shows which slots of a component, such as the actor, send their weights to
     which slots of another, such as the rollout. A slot is a process, or an accelerator of a process with several.
     """
+    if form is None:
+        form = "table" if output is None else _SUFFIXES.get(Path(output).suffix.lower(), "table")
     if output is None and form == "numpy":
         raise click.UsageError("--format numpy requires -o PATH")
     if output is not None and form == "table":
-        raise click.UsageError(f"-o requires another --format: {', '.join(FORMATS[1:])}")
+        suffixes = ", ".join(_SUFFIXES)
+        raise click.UsageError(f"-o requires a suffix of {suffixes}, or another --format: {', '.join(FORMATS[1:])}")
     if weights is not None and (component is not None or form not in ("table", "json")):
         raise click.UsageError("--weights requires --format table or json, without --component")
     with faults_end_it():

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import math
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
@@ -106,6 +108,9 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
     "addresses as text.",
 )
 @without_option
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Report format."
+)
 @click.option("--verbose", is_flag=True, help="Show the log of the driver and the ranks on stderr.")
 def run(
     file: str,
@@ -120,12 +125,13 @@ def run(
     reserve: bool,
     node_order: str | None,
     without: tuple[str, ...],
+    form: str,
     verbose: bool,
 ) -> None:
     """Launch a config or saved plan on Ray, call every rank, and verify.
 
-    Prints where each rank runs and what it sees, then shuts everything down. Arguments after -- are passed to the
-    constructor of the worker class; values are read as YAML.
+    Prints where each rank runs and what it sees, then shuts everything down. With json, the output of workers goes to
+    stderr. Arguments after -- are passed to the constructor of the worker class; values are read as YAML.
     """
     if not math.isfinite(timeout):
         raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
@@ -154,7 +160,9 @@ def run(
             raise click.BadParameter(str(error), param_hint=hint) from None
         if not spec.has_method(method):
             raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
-        with told(None, lines=True) as report:
+        # Ray copies what workers print to stdout.
+        quiet = redirect_stdout(sys.stderr) if form == "json" else nullcontext()
+        with told(None, lines=True) as report, quiet:
             options: dict[str, Any] = {"cluster_cfg": job.section, "on_progress": report}
             if inventory is None:
                 options |= {"address": ray, "timeout": timeout, "node_order": node_order}
@@ -164,6 +172,10 @@ def run(
             with cluster:
                 plan = job.plan(cluster.inventory)
                 reports = _run(cluster, plan, spec, method, timeout, reserve, report)
+        if form == "json":
+            ranks = [asdict(found) | {"verified": True} for found in reports]
+            click.echo(json.dumps({"mode": plan.mode, "ranks": ranks}, indent=2))
+            return
         print_table(_table(reports))
         if plan.mode is not None:
             click.echo(f"mode: {plan.mode}")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from rankplan.config.faults import fault, number
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.words import counted, nearest
 
 NodeRank = Annotated[int, BeforeValidator(number), Field(ge=0)]
 
@@ -32,19 +35,67 @@ class HardwareConfig(BaseModel):
             raise fault("invalid-value", message, "write plain values")
         return value
 
+    def on_node(self, environment: Mapping[str, str], index: int) -> HardwareConfig:
+        """Return the piece with what only its node knows. Called in each rank that uses it, before the worker starts.
+
+        ``environment`` is that of the rank; ``index`` counts the pieces of this type on the node. Override it to fill
+        in fields; an exception ends the launch.
+        """
+        return self
+
+
+ROBOT_IP = "ROBOT_IP"
+"""The variable with the addresses of a node's robots, separated by commas."""
+
 
 class Franka(HardwareConfig):
-    """A Franka arm: its address, its cameras and its gripper."""
+    """A Franka arm: its address, its cameras and its gripper.
+
+    Without ``robot_ip``, the address comes from the variable ``ROBOT_IP`` of the rank: set it on the node before
+    ``ray start``, or in ``env_vars``. On a node with several robots, separate their addresses by commas.
+    """
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
-    robot_ip: str
+    robot_ip: str | None = None
     camera_serials: tuple[str, ...] | None = None
     camera_type: str | None = None
     gripper_type: str | None = None
     gripper_connection: str | None = None
     controller_node_rank: NodeRank | None = None
     disable_validate: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelt_right(cls, value: Any) -> Any:
+        """Reject a typo of ``robot_ip``, which would pass as a field of its own."""
+        others = [] if not isinstance(value, dict) or "robot_ip" in value else value.keys() - cls.model_fields.keys()
+        if (near := nearest("robot_ip", map(str, others), 0.8)) is not None:
+            raise fault("missing-key", "`robot_ip` is missing", f"rename `{near}` to `robot_ip`")
+        return value
+
+    def on_node(self, environment: Mapping[str, str], index: int) -> HardwareConfig:
+        """Return the robot with its address. Raises `PlacementError` (``missing-key``) if it has none."""
+        if self.robot_ip is not None:
+            return self
+        addresses = [text.strip() for text in environment.get(ROBOT_IP, "").split(",") if text.strip()]
+        if index >= len(addresses):
+            found = (
+                f"{ROBOT_IP} has {counted(len(addresses), 'address', 'addresses')}"
+                if addresses
+                else f"{ROBOT_IP} is not set"
+            )
+            message = f"robot {index} of node {self.node_rank} has no `robot_ip`, and {found}"
+            help = f"write robot_ip, or set {ROBOT_IP} on the node before `ray start`, one address per robot"
+            raise PlacementError([Diagnostic("missing-key", message, help)])
+        return self.model_copy(update={"robot_ip": addresses[index]})
+
+
+def on_node(
+    pieces: Iterable[HardwareConfig], indices: Iterable[int], environment: Mapping[str, str]
+) -> tuple[HardwareConfig, ...]:
+    """Return the pieces of a rank with what only its node knows; ``indices`` are their local indices."""
+    return tuple(piece.on_node(environment, index) for piece, index in zip(pieces, indices, strict=False))
 
 
 _MODELS: dict[str, type[HardwareConfig]] = {"Franka": Franka}

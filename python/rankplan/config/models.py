@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -77,7 +78,7 @@ def _label(value: Any) -> Any:
 
 
 _ONE_KEY = 'write one-key entries: - NAME: "value"'
-_COUNTED = {ACCELERATOR, WHOLE_NODE, *TYPES}
+_COUNTED = {ACCELERATOR, WHOLE_NODE}
 
 _TEXT_OR_NUMBER = {"type": ["string", "integer"]}
 _VALUES = {"additionalProperties": {"type": ["string", "number"]}}
@@ -286,30 +287,38 @@ def _text(value: Any) -> str | list[str] | None:
     return value if isinstance(value, str) else None
 
 
+def _hardware_type(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise fault("invalid-value", f"{shown(value)} is not a hardware type", "write a name, e.g. Franka")
+    near = [known for known in hardware_types() if known.casefold() == value.casefold()]
+    if near and value not in near:
+        message = f"unknown hardware type `{value}`"
+        raise fault("invalid-value", message, f"did you mean `{near[0]}`?")
+    if value in _COUNTED or value in TYPES:
+        message = f"hardware type `{value}` cannot be configured: rankplan detects accelerators itself"
+        raise fault("invalid-value", message, "remove `hardware` to place on them, or choose another name")
+    return value
+
+
+HardwareType = Annotated[str, AfterValidator(_hardware_type)]
+
+
 class Hardware(Model):
     """Hardware other than accelerators, such as robots: a type, and one config per piece."""
 
-    type: str = Field(description="Hardware type, e.g. Franka.")
-    configs: list[HardwareConfig] = Field(description="One entry per piece, with the node_rank it is attached to.")
-
-    @field_validator("type")
-    @classmethod
-    def _a_name_of_its_own(cls, value: str) -> str:
-        if not value.strip() or not value.isprintable():
-            raise fault("invalid-value", f"{shown(value)} is not a hardware type", "write a name, e.g. Franka")
-        near = [known for known in hardware_types() if known.casefold() == value.casefold()]
-        if near and value not in near:
-            message = f"unknown hardware type `{value}`"
-            raise fault("invalid-value", message, f"did you mean `{near[0]}`?")
-        if value in _COUNTED:
-            message = f"hardware type `{value}` cannot be configured: rankplan detects accelerators itself"
-            raise fault("invalid-value", message, "remove `hardware` to place on them, or choose another name")
-        return value
+    type: HardwareType = Field(description="Hardware type, e.g. Franka.")
+    configs: list[HardwareConfig] | None = Field(
+        default=None, description="One entry per piece, with its node_rank (default: as many as the inventory states)."
+    )
 
     @field_validator("configs")
     @classmethod
-    def _texts_as_written(cls, configs: list[HardwareConfig], info: ValidationInfo) -> list[HardwareConfig]:
+    def _texts_as_written(
+        cls, configs: list[HardwareConfig] | None, info: ValidationInfo
+    ) -> list[HardwareConfig] | None:
         """Keep fields that the registered model reads as text as written: a saved serial 0322 must not become 322."""
+        if configs is None:
+            return None
         model = hardware_model(info.data.get("type"))
         kept = []
         for config in configs:
@@ -326,7 +335,7 @@ class Hardware(Model):
         Raises `PlacementError` if a model that was registered later rejects them.
         """
         model = hardware_model(self.type)
-        pieces = sorted(self.configs, key=lambda config: config.node_rank)
+        pieces = sorted(self.configs or (), key=lambda config: config.node_rank)
         try:
             return [model.model_validate(piece.model_dump()) for piece in pieces]
         except ValidationError as error:
@@ -334,7 +343,7 @@ class Hardware(Model):
 
     def counts(self) -> list[tuple[int, int]]:
         """Return (node rank, number of pieces) for every node with hardware, ascending."""
-        return sorted(Counter(config.node_rank for config in self.configs).items())
+        return sorted(Counter(config.node_rank for config in self.configs or ()).items())
 
 
 class NodeGroup(Model):
@@ -418,7 +427,7 @@ class NodeGroup(Model):
     def _hardware_faults(self, hardware: Hardware) -> Iterator[PydanticCustomError]:
         model = hardware_model(hardware.type)
         seen: set[str] = set()
-        for index, piece in enumerate(hardware.configs):
+        for index, piece in enumerate(hardware.configs or ()):
             place: KeyPath = ("hardware", "configs", index)
             if piece.node_rank not in self.node_ranks:
                 message = (
@@ -489,7 +498,8 @@ def group_faults(groups: Mapping[int, NodeGroup], num_nodes: int | None) -> Iter
         if group.hardware is None:
             continue
         shared: dict[str, list[int]] = {}
-        for node, _ in group.hardware.counts():
+        whole = group.hardware.configs is None
+        for node in group.node_ranks if whole else (node for node, _ in group.hardware.counts()):
             owner = owners.setdefault((group.hardware.type, node), group.label)
             if owner != group.label:
                 shared.setdefault(owner, []).append(node)

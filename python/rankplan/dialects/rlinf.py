@@ -16,7 +16,7 @@ from rankplan.parallel import Parallel
 from rankplan.placement import ComponentPlacement
 from rankplan.plan import Plan
 from rankplan.rlinf.choice import placement_class
-from rankplan.rlinf.sizes import ENGINE, TRAINING, section, sizes_at
+from rankplan.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, section, sizes_at
 
 read = read_config
 
@@ -32,7 +32,11 @@ def placement(config: Config | Reading, inventory: Inventory) -> ComponentPlacem
     Raises `PlacementError` with every fault.
     """
     reading = read(config)
-    return placement_class(reading)(reading, inventory)
+    kind = placement_class(reading)
+    if kind is ComponentPlacement:  # the others do so themselves
+        reading = reading.fork()
+        reject_conflicts(reading)
+    return kind(reading, inventory)
 
 
 def plan(config: Config | Reading, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:

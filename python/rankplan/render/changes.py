@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from rich.table import Table
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
+from rankplan.component import Coordinates
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.plan import Plan
 from rankplan.render.tables import by_nodes, ids, table
@@ -35,9 +36,13 @@ class Side:
     isolate_accelerator: bool
     nodes: dict[int, list[int]] = field(default_factory=dict)
     sees: dict[str, None] = field(default_factory=dict)
+    coordinates: dict[str, set[int]] = field(default_factory=dict)
 
-    def add(self, row: Placement) -> None:
+    def add(self, row: Placement, coordinates: Coordinates | list[Coordinates] | None) -> None:
         """Add the next process."""
+        for slot in [coordinates] if isinstance(coordinates, dict) else coordinates or ():
+            for kind, number in slot.items():
+                self.coordinates.setdefault(kind, set()).add(number)
         self.nodes.setdefault(row.cluster_node_rank, [])
         for node, index in row.devices:
             self.nodes.setdefault(node, []).append(index)
@@ -56,15 +61,20 @@ class Side:
         apart = ", each rank its own" if self.isolate_accelerator and self.resource == ACCELERATOR else ""
         return f"sees {ids(self.accelerator_type, tuple(self.sees))}{apart}"
 
+    def numbers(self) -> str:
+        """Return the coordinates as text."""
+        return ", ".join(f"{kind} {RankSet(found)}" for kind, found in self.coordinates.items()) or "no groups"
+
     def plain(self) -> dict[str, Any]:
         """Return the side as plain values."""
         nodes = {str(node): str(RankSet(indices)) for node, indices in self.nodes.items()}
-        return {**asdict(self), "nodes": nodes, "sees": list(self.sees)}
+        coordinates = {kind: str(RankSet(numbers)) for kind, numbers in self.coordinates.items()}
+        return {**asdict(self), "nodes": nodes, "sees": list(self.sees), "coordinates": coordinates}
 
 
 @dataclass(slots=True)
 class Block:
-    """Consecutive ranks of a component that move together.
+    """Consecutive ranks of a component that move together, or stay ``in_place`` with other coordinates.
 
     ``before`` is None for new ranks, ``after`` for removed ones. On either side the places ascend with the ranks, so
     the places of the block determine the place of each rank.
@@ -75,6 +85,7 @@ class Block:
     last: int
     before: Side | None
     after: Side | None
+    in_place: bool = False
 
     @property
     def ranks(self) -> RankSet:
@@ -86,6 +97,8 @@ class Block:
         before, after = self.before, self.after
         if before is None or after is None or (before.resource, before.nodes) != (after.resource, after.nodes):
             return before.where() if before else "-", after.where() if after else "-"
+        if self.in_place:
+            return before.numbers(), after.numbers()
         if before.node_group != after.node_group:
             return f"node group {before.node_group}", f"node group {after.node_group}"
         return before.sight(), after.sight()
@@ -243,15 +256,16 @@ def _blocks(before: Plan, after: Plan) -> list[Block]:
     for index, move in enumerate(before.changes(after)):
         (old_kind, old), (new_kind, new) = _kind_and_place(move.before), _kind_and_place(move.after)
         # In a block, ranks are consecutive, and either all processes stay in their places or all move.
-        kind = move.component, move.rank - index, old == new, old_kind, new_kind
+        kind = move.component, move.rank - index, old == new, move.in_place, old_kind, new_kind
         if not last or kind != last[0] or old < last[1] or new < last[2]:
-            blocks.append(Block(move.component, move.rank, move.rank, _side(move.before), _side(move.after)))
+            sides = _side(move.before), _side(move.after)
+            blocks.append(Block(move.component, move.rank, move.rank, *sides, move.in_place))
         last = kind, old, new
         block = blocks[-1]
         block.last = move.rank
-        for side, row in ((block.before, move.before), (block.after, move.after)):
+        for side, row, numbers in ((block.before, move.before, move.was), (block.after, move.after, move.now)):
             if side is not None and row is not None:
-                side.add(row)
+                side.add(row, numbers)
     return blocks
 
 

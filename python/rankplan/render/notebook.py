@@ -25,7 +25,7 @@ def html(shown: Plan | Component | Placements) -> str:
     drawn = svg(shown, most_bands=_MOST_BANDS)
     if len(drawn) <= _MOST_TEXT:
         return drawn
-    written = (line.plain for line in lines(map_of(shown, _MOST_BANDS), _WIDTH))
+    written = (line.plain for line in lines(map_of(shown, most_bands=_MOST_BANDS), _WIDTH))
     return f"<pre>{escape(chr(10).join(written))}</pre>"
 
 

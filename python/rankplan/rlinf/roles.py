@@ -16,7 +16,7 @@ from rankplan.parallel import Parallel
 from rankplan.placement import ComponentPlacement, PlacementStrategy, strategy_of
 from rankplan.rlinf.modes import PlacementMode
 from rankplan.rlinf.rules import engines, is_plain, one_each, per_process
-from rankplan.rlinf.sizes import ENGINE, Sizes, missing_section, sizes_at
+from rankplan.rlinf.sizes import ENGINE, Sizes, missing_section, reject_conflicts, sizes_at
 from rankplan.words import counted, nearest
 
 
@@ -68,6 +68,9 @@ class HybridComponentPlacement(ComponentPlacement):
 
     _placement_mode = PlacementMode.HYBRID
 
+    def _arrange(self, reading: Reading) -> None:
+        reject_conflicts(reading)
+
     @property
     def placement_mode(self) -> PlacementMode:
         """How the roles share accelerators."""
@@ -105,6 +108,7 @@ class RolePlacement(HybridComponentPlacement):
     _reward_gpus = Ranks("reward")
 
     def _arrange(self, reading: Reading) -> None:
+        super()._arrange(reading)
         self._keys = {name: key for key in reading.keys for name in component_names(key)}
         self._stated = {name: one.component(name, self._inventory) for name, one in self._placements.items()}
         self._names = {role: name for role in self._roles if (name := self._name(role)) in self._keys}

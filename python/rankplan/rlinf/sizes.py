@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rankplan.config.faults import KeyPath
+from rankplan.config.models import component_names
 from rankplan.config.reader import Reader
+from rankplan.config.section import Reading
 from rankplan.errors import Diagnostic
 from rankplan.parallel import ENGINE_ORDER, ORDER, Parallel
 from rankplan.words import counted, path_text
@@ -124,6 +126,25 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
     if "ep" in paths:
         found.setdefault("etp", found.get("tp", 1))
     return Sizes(Parallel(**found, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
+
+
+def reject_conflicts(reading: Reading) -> None:
+    """Record entries of ``component_placement`` whose ``parallel`` contradicts the sections of their components."""
+    for key, entry in reading.section.component_placement.items():
+        stated = entry.parallel.value()
+        for name in component_names(key) if stated.stated else ():
+            for path, keys in (((name, "model"), TRAINING), ((name,), ENGINE)):
+                probe = reading.fork()  # their own faults are recorded elsewhere
+                sizes = sizes_at(probe, path, keys)
+                if sizes is None or len(probe.faults) > len(reading.faults):
+                    continue
+                for kind, place in sizes.paths.items():
+                    here, there = getattr(stated, kind), getattr(sizes.parallel, kind)
+                    if here != there:
+                        message = f"`{name}` has {kind} {here} here, but `{path_text(place)}` is {there}"
+                        help = "write the same size in both, or remove `parallel`"
+                        fault = Diagnostic("parallel-conflict", message, help)
+                        reading.add(("component_placement", key, "parallel"), fault)
 
 
 def missing_section(path: KeyPath, role: str, config: Mapping[Any, Any] | None) -> Diagnostic:

@@ -5,9 +5,10 @@ try:
 except ModuleNotFoundError as missing:
     if missing.name != "ray":
         raise
-    from rankplan.errors import ClusterError
+    from rankplan.errors import MissingRayError
 
-    raise ClusterError("this needs Ray, which is not installed: pip install 'rankplan[ray]'") from None
+    # Ray itself: the name of the extra works only where an index has rankplan.
+    raise MissingRayError("this needs Ray, which is not installed; run pip install 'ray>=2.49'") from None
 
 from rankplan.runtime.calls import Call
 from rankplan.runtime.cluster import Cluster

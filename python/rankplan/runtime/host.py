@@ -17,11 +17,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 
+from rankplan.accelerators import Vendor, adopt, registered
+from rankplan.config.hardware import on_node
 from rankplan.environment import expanded, rank_environment, start_variables
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
@@ -38,6 +40,7 @@ class RankSetup:
 
     ``hardware`` is pickled, because the modules of its models must be imported after the environment is set.
     ``import_path`` has the driver's own module folders. The worker's log is shown from ``log_level`` on.
+    ``accelerators`` are the types that the driver has registered.
     """
 
     component: str
@@ -47,6 +50,7 @@ class RankSetup:
     env_vars: Mapping[str, str]
     import_path: list[str]
     log_level: int
+    accelerators: list[Vendor] = field(default_factory=registered)
 
 
 class Host:
@@ -68,6 +72,7 @@ class Host:
     def start(self, setup: RankSetup, master_port: int | None, payload: bytes) -> Sighting:
         """Become the rank: ``payload`` is the pickled class with its positional and keyword arguments."""
         placement, address = setup.placement, setup.master_addr
+        adopt(setup.accelerators)
         if master_port is None:
             raise RankFailure.of(LaunchError(f"none of the ports tried is free on {address}"))
         at_start = start_variables(setup.env_vars)  # Ray has set and expanded them
@@ -78,7 +83,8 @@ class Host:
         _show_logs(setup.log_level)
         threading.Thread(target=_end_after_main_thread, name="rankplan-end", daemon=True).start()
         try:
-            context.enter(context.RankContext(setup.component, placement, pickle.loads(setup.hardware)))
+            hardware = on_node(pickle.loads(setup.hardware), placement.local_hardware_ranks, os.environ)
+            context.enter(context.RankContext(setup.component, placement, hardware))
             worker_class, args, kwargs = pickle.loads(payload)
             self._worker = worker_class(*args, **kwargs)
         except BaseException as error:

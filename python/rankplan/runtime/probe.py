@@ -15,7 +15,7 @@ from typing import Any
 import ray
 
 from rankplan._core import RankSet
-from rankplan.accelerators import VENDORS, Vendor, vendor
+from rankplan.accelerators import VENDORS, Vendor, adopt, registered, vendor
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.inventory import NodeSpec
@@ -25,9 +25,9 @@ from rankplan.runtime.calls import outcomes
 from rankplan.runtime.faults import Fault
 from rankplan.runtime.node_order import (
     BY_ADDRESS,
-    NODE_RANK_LABEL,
     BY_LABEL,
     BY_VARIABLE,
+    NODE_RANK_LABEL,
     USUAL,
     FoundNode,
     MissingRanks,
@@ -43,6 +43,9 @@ from rankplan.words import counted
 
 TYPE_LABEL = "rankplan.io/accelerator-type"
 """The Ray node label that names the accelerator type; required for types that Ray cannot detect."""
+
+HARDWARE_LABEL = "rankplan.io/hardware."
+"""Start of the Ray node labels with the number of pieces of a hardware type: ``rankplan.io/hardware.Franka=2``."""
 
 MODEL_LABEL = "ray.io/accelerator-type"
 """The Ray node label with the accelerator model, which Ray sets if it knows it."""
@@ -155,7 +158,8 @@ def _describe(entry: Mapping[str, Any]) -> str:
 
 def _probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]:
     """Look at each of these nodes from a process there, all at once."""
-    looks = [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry) for entry in entries]
+    rows = registered()
+    looks = [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries]
     nodes = []
     for entry, found in zip(entries, outcomes(looks, timeout), strict=True):
         label = entry["Labels"].get(NODE_RANK_LABEL)
@@ -180,8 +184,12 @@ def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
 
 
 @ray.remote(num_cpus=0)
-def _look(entry: dict[str, Any]) -> tuple[NodeSpec, str | None, float]:
-    """Return the record of this node, the node rank that is set in its environment, and the age of its raylet."""
+def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str | None, float]:
+    """Return the record of this node, the node rank that is set in its environment, and the age of its raylet.
+
+    ``rows`` are the types of accelerators that the driver has registered.
+    """
+    adopt(rows)
     resources, labels, environment = entry["Resources"], entry["Labels"], _inherited()
     row = _vendor_here(resources, labels)
     fabric = fabric_here() if row is not None else []
@@ -190,6 +198,11 @@ def _look(entry: dict[str, Any]) -> tuple[NodeSpec, str | None, float]:
     except ValueError as contradiction:
         raise ClusterError(str(contradiction)) from None
     found = {**_names(entry), "labels": known}
+    found["hardware"] = {
+        name.removeprefix(HARDWARE_LABEL): count
+        for name, count in labels.items()
+        if name.startswith(HARDWARE_LABEL) and count.isdecimal() and int(count)
+    }
     if row and (ids := _ids(row, int(resources[row.resource]), environment)):
         found |= {"accelerator_type": row.accelerator_type, "accelerator_ids": ids}
         found["accelerator_model"] = labels.get(MODEL_LABEL)

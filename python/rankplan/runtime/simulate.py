@@ -19,7 +19,7 @@ from rankplan.errors import ClusterError
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.render.progress import Report
 from rankplan.runtime import session, timeouts
-from rankplan.runtime.probe import MODEL_LABEL, TYPE_LABEL
+from rankplan.runtime.probe import HARDWARE_LABEL, MODEL_LABEL, TYPE_LABEL
 from rankplan.runtime.processes import Process, end, family
 from rankplan.runtime.ray_internals import (
     LONGEST_FOLDER,
@@ -99,6 +99,7 @@ class Raylets:
 def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
     environment = {NODE_RANK_VARIABLES[0]: str(rank)}
     labels = {**node.labels, TYPE_LABEL: node.accelerator_type}
+    labels |= {f"{HARDWARE_LABEL}{name}": str(count) for name, count in node.hardware.items()}
     options: dict[str, Any] = {"num_gpus": 0, **(SIMULATED_HEAD if rank == 0 else {})}
     row = vendor(node.accelerator_type)
     if row is not None:

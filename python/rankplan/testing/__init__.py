@@ -1,6 +1,6 @@
 """For tests that use rankplan: Hypothesis strategies for its inputs, and a check of plans.
 
-Requires Hypothesis: ``pip install 'rankplan[testing]'``::
+Requires Hypothesis: ``pip install hypothesis``::
 
     @given(st.data())
     def test_my_launcher(data):
@@ -16,7 +16,7 @@ Examples shrink towards few nodes, components and processes. No strategy filters
 try:
     import hypothesis  # noqa: F401
 except ImportError as error:
-    raise ImportError("rankplan.testing requires Hypothesis: pip install 'rankplan[testing]'") from error
+    raise ImportError("rankplan.testing requires Hypothesis; run pip install hypothesis") from error
 
 from rankplan.testing.checks import check_plan
 from rankplan.testing.faulty import PLACEMENT_CODES, InvalidPlacement, invalid_placements

@@ -7,9 +7,10 @@ from html import escape
 from rich.cells import cell_len, chop_cells
 
 from rankplan._core import RankSet
-from rankplan.render.map.model import Band, Map, Strip, ranks_text
+from rankplan.render.map.model import Band, Entry, Map, Strip
+from rankplan.words import counted
 
-CHARACTER, _STRONG = 6.8, 7.6
+CHARACTER, STRONG = 6.8, 7.6
 """Mean width of a 12-pixel character and of a bold digit, in a wide common font."""
 _LEAST_ACROSS, _MOST_ACROSS = 4, 16
 _LEAST_CELL, _MOST_CELL = 72, 132
@@ -32,6 +33,7 @@ def band_data(band: Band, strip: Strip) -> str:
         data_node=band.node,
         data_resource=strip.resource,
         data_cells=RankSet(band.cells),
+        data_groups=band.groups or None,
     )
 
 
@@ -39,16 +41,22 @@ def columns(picture: Map) -> tuple[int, int]:
     """Return the number of cells side by side, and the width of a cell in pixels."""
     across = min(max(picture.across, _LEAST_ACROSS), _MOST_ACROSS)
     longest = (
-        (cell_len(band.component.name) * CHARACTER + len(str(band.ranks)) * _STRONG) / len(band.cells)
+        (cell_len(band.component.name) * CHARACTER + len(str(band.ranks)) * STRONG) / len(band.cells)
         for band in picture.bands
     )
     return across, min(max(int(max(longest, default=0)) + 26, _LEAST_CELL), _MOST_CELL if across <= 8 else _LEAST_CELL)
 
 
+def counts(entry: Entry, by: str | None) -> str:
+    """Return the number of processes of a component and, if the map shows groups of a kind, of these."""
+    groups = f", {counted(entry.groups, f'{by} group')}" if entry.groups else ""
+    return f"\N{MULTIPLICATION SIGN} {entry.processes:,}{groups}"
+
+
 def label(band: Band, width: float) -> tuple[str, str]:
-    """Return the name and the ranks of a band within ``width`` pixels; the name is shortened first."""
-    ranks = ranks_text(band.ranks, max(int(width / _STRONG), 1))
-    return fitted(band.component.name, width - (len(ranks) + 0.5) * _STRONG), ranks
+    """Return the name and the ranks (or groups) of a band within ``width`` pixels; the name is shortened first."""
+    numbers = band.text(max(int(width / STRONG), 1))
+    return fitted(band.component.name, width - (len(numbers) + 0.5) * STRONG), numbers
 
 
 def fitted(text: str, width: float) -> str:

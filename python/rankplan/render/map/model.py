@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
+from rankplan.component import Component
 from rankplan.environment import planned_environment
 from rankplan.inventory import NodeSpec
 from rankplan.occupancy import NodeKind, node_kinds
 from rankplan.plan import Plan
+from rankplan.render.groups import coordinates_text
 from rankplan.words import counted
 
 EACH_NODE = 16
@@ -22,22 +24,33 @@ _MOST_RANKS, _MOST_TEXT = 4, 160
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
-    """An entry of the legend; ``index`` selects the color."""
+class Entry:
+    """A component in the legend. ``groups`` is the number of its parallel groups of the kind that the map shows."""
 
     name: str
     index: int
     processes: int
+    groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Processes of one component, each on all of the adjacent ``cells``."""
+    """Processes of one component, each on all of the adjacent ``cells``.
 
-    component: Component
+    ``groups`` are the parallel groups of their slots there, if the map shows a kind that the component has. ``color``
+    is the index of a color: of the component or, in a map of groups, of the first group; ``None`` if there is no group.
+    """
+
+    component: Entry
     ranks: RankSet
     node: int
     cells: range
+    groups: RankSet
+    color: int | None
+
+    def text(self, room: int) -> str:
+        """Return the ranks of the band, or its groups, within this number of characters."""
+        return ranks_text(self.groups or self.ranks, room)
 
     def on(self, cells: range) -> Band | None:
         """Return the part on these cells, if any."""
@@ -95,12 +108,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """The whole picture; ``more`` describes what is not shown."""
+    """The whole picture; ``more`` describes what is not shown. ``by`` is the kind of groups that colors stand for."""
 
     summary: str
-    legend: tuple[Component, ...]
+    legend: tuple[Entry, ...]
     nodes: tuple[Node, ...]
     more: str
+    by: str | None = None
 
     @property
     def bands(self) -> Iterator[Band]:
@@ -114,16 +128,25 @@ class Map:
         return max((len(strip.cells) for node in self.nodes for strip in node.strips), default=1)
 
 
-def map_of(plan: Plan, most_bands: int = MOST_BANDS) -> Map:
-    """Return the map of a plan. The work is linear in the plan; the size of the picture is limited."""
+def has_groups(component: Component, kind: str) -> bool:
+    """Return whether a component states sizes that give it groups of a kind with two or more slots."""
+    return component.parallel.stated and kind in component.layout.kinds and component.layout.size(kind) > 1
+
+
+def map_of(plan: Plan, by: str | None = None, most_bands: int = MOST_BANDS) -> Map:
+    """Return the map of a plan. The work is linear in the plan; the size of the picture is limited.
+
+    Colors stand for components or, with ``by``, for the parallel groups of that kind.
+    """
     inventory = plan.inventory
     names = list(plan)[:MOST_COMPONENTS]
-    legend = {name: Component(clean(name), index, len(plan[name])) for index, name in enumerate(names)}
+    drawing = _Drawing(plan, by, {name: _entry(plan[name], index, by) for index, name in enumerate(names)})
+    legend = drawing.legend
     nodes: list[Node] = []
     shown = bands = 0
     few = inventory.num_nodes <= EACH_NODE
     for kind in node_kinds(inventory, plan, fold=False) if few else plan.node_kinds:
-        node = _node(kind, inventory.node(kind.nodes[0]), legend)
+        node = drawing.node(kind, inventory.node(kind.nodes[0]))
         bands += sum(len(lane) for strip in node.strips for lane in strip.lanes)
         if nodes and (bands > most_bands or len(nodes) == MOST_NODES):
             break
@@ -132,7 +155,17 @@ def map_of(plan: Plan, most_bands: int = MOST_BANDS) -> Map:
     left = inventory.num_nodes - shown
     more = [f"{counted(left, 'more node')} with other processes"] if left else []
     more += [counted(len(plan) - len(names), "more component")] if len(plan) > len(names) else []
-    return Map(_summary(plan), tuple(legend.values()), tuple(nodes), f"and {'; '.join(more)}" if more else "")
+    rest = f"and {'; '.join(more)}" if more else ""
+    summary = _summary(plan)
+    if by is not None:
+        others = all(entry.groups for entry in legend.values())
+        summary += f"; numbers are {by} groups{'' if others else ', or ranks (grey) of components without'}"
+    return Map(summary, tuple(legend.values()), tuple(nodes), rest, by)
+
+
+def _entry(component: Component, index: int, by: str | None) -> Entry:
+    groups = len(component.groups(by)) if by is not None and has_groups(component, by) else 0
+    return Entry(clean(component.name), index, len(component), groups)
 
 
 def _summary(plan: Plan) -> str:
@@ -144,17 +177,7 @@ def _summary(plan: Plan) -> str:
     return ", ".join(counts)
 
 
-def _node(kind: NodeKind, spec: NodeSpec, legend: dict[str, Component]) -> Node:
-    by_node = any(stay.pattern.resource_type == WHOLE_NODE for stay in kind.stays)
-    counts = {ACCELERATOR: kind.accelerators, **kind.hardware, WHOLE_NODE: int(by_node)}
-    strips = [_strip(kind, resource, count, legend) for resource, count in counts.items() if count]
-    what = f"{kind.accelerators} x {kind.accelerator_type}" if kind.accelerators else "no accelerators"
-    facts = (what, kind.accelerator_model, spec.hostname, spec.ip)
-    others = kind.nodes - RankSet([kind.nodes[0]])
-    return Node(spec.rank, tuple(clean(fact) for fact in facts if fact), tuple(strips), _same(others, kind, legend))
-
-
-def _same(others: RankSet, kind: NodeKind, legend: dict[str, Component]) -> str:
+def _same(others: RankSet, kind: NodeKind, legend: dict[str, Entry]) -> str:
     if not others:
         return ""
     held = _held(kind.ranks, legend)
@@ -162,40 +185,76 @@ def _same(others: RankSet, kind: NodeKind, legend: dict[str, Component]) -> str:
     return f"{nodes}: the same" + (f", with {', '.join(held)}" if held else "")
 
 
-def _held(ranks: Mapping[str, RankSet], legend: dict[str, Component]) -> list[str]:
+def _held(ranks: Mapping[str, RankSet], legend: dict[str, Entry]) -> list[str]:
     """Return the ranks of the components in the legend."""
     return [f"{legend[name].name} {ranks_text(held, 24)}" for name, held in ranks.items() if held and name in legend]
 
 
-def _strip(kind: NodeKind, resource: str, count: int, legend: dict[str, Component]) -> Strip:
-    """Return the strip of one resource on the first node of a kind."""
-    on_cells: dict[str, dict[int, list[int]]] = {}
-    for stay, first in zip(kind.stays, kind.first_ranks, strict=True):
-        pattern = stay.pattern
-        if pattern.resource_type != resource:
-            continue
-        cells = on_cells.setdefault(stay.component, {})
-        for rank, indices in enumerate(pattern.devices or [(0,)] * pattern.processes, first):
-            for index in indices:
-                cells.setdefault(index, []).append(rank)
-    used = {index for cells in on_cells.values() for index in cells}
-    shown = range(min(count, MOST_CELLS))
-    lanes = [
-        tuple(_bands(legend[name], kind.nodes[0], cells, shown)) for name, cells in on_cells.items() if name in legend
-    ]
-    idle = tuple(index for index in shown if index not in used)
-    rest = _rest(on_cells, used, range(len(shown), count), legend) if count > len(shown) else ""
-    return Strip(clean(resource), shown, tuple(lane for lane in lanes if lane), idle, rest)
+class _Drawing:
+    """The parts of a map of one plan."""
+
+    def __init__(self, plan: Plan, by: str | None, legend: dict[str, Entry]) -> None:
+        self._plan = plan
+        self._by = by
+        self.legend = legend
+
+    def node(self, kind: NodeKind, spec: NodeSpec) -> Node:
+        """Return the first node of a kind."""
+        by_node = any(stay.pattern.resource_type == WHOLE_NODE for stay in kind.stays)
+        counts = {ACCELERATOR: kind.accelerators, **kind.hardware, WHOLE_NODE: int(by_node)}
+        strips = tuple(self._strip(kind, resource, count) for resource, count in counts.items() if count)
+        what = f"{kind.accelerators} x {kind.accelerator_type}" if kind.accelerators else "no accelerators"
+        facts = (what, kind.accelerator_model, spec.hostname, spec.ip)
+        same = _same(kind.nodes - RankSet([kind.nodes[0]]), kind, self.legend)
+        return Node(spec.rank, tuple(clean(fact) for fact in facts if fact), strips, same)
+
+    def _strip(self, kind: NodeKind, resource: str, count: int) -> Strip:
+        """Return the strip of one resource on the first node of a kind."""
+        on_cells: dict[str, dict[int, list[int]]] = {}
+        for stay, first in zip(kind.stays, kind.first_ranks, strict=True):
+            pattern = stay.pattern
+            if pattern.resource_type != resource:
+                continue
+            cells = on_cells.setdefault(stay.component, {})
+            for rank, indices in enumerate(pattern.devices or [(0,)] * pattern.processes, first):
+                for index in indices:
+                    cells.setdefault(index, []).append(rank)
+        used = {index for cells in on_cells.values() for index in cells}
+        shown = range(min(count, MOST_CELLS))
+        node = kind.nodes[0]
+        lanes = [
+            tuple(self._bands(name, node, cells, shown)) for name, cells in on_cells.items() if name in self.legend
+        ]
+        idle = tuple(index for index in shown if index not in used)
+        rest = _rest(on_cells, used, range(len(shown), count), self.legend) if count > len(shown) else ""
+        return Strip(clean(resource), shown, tuple(lane for lane in lanes if lane), idle, rest)
+
+    def _bands(self, name: str, node: int, cells: dict[int, list[int]], shown: range) -> Iterator[Band]:
+        entry = self.legend[name]
+        indices = sorted(index for index in cells if index in shown)
+        groups = {index: self._groups(name, node, index, cells[index]) for index in indices}
+        for (_, ranks, here), found in groupby(
+            enumerate(indices), key=lambda at: (at[1] - at[0], cells[at[1]], groups[at[1]])
+        ):
+            held = [index for _, index in found]
+            color = entry.index if self._by is None else here[0] if here else None
+            yield Band(entry, RankSet(ranks), node, range(held[0], held[-1] + 1), here, color)
+
+    def _groups(self, name: str, node: int, index: int, ranks: list[int]) -> RankSet:
+        """Return the groups of the slots that these processes have on a cell."""
+        if self._by is None or not self.legend[name].groups:
+            return RankSet()
+        layout = self._plan[name].layout
+        groups = layout.groups(self._by)
+        found: set[int] = set()
+        for rank in ranks:
+            slots = layout.slots_of(rank)
+            here = slots if len(slots) == 1 else [slot for slot in slots if layout.place(slot) == (node, index)]
+            found.update(map(groups.of, here))
+        return RankSet(found)
 
 
-def _bands(component: Component, node: int, cells: dict[int, list[int]], shown: range) -> Iterator[Band]:
-    indices = sorted(index for index in cells if index in shown)
-    for _, group in groupby(enumerate(indices), key=lambda at: (at[1] - at[0], cells[at[1]])):
-        held = [index for _, index in group]
-        yield Band(component, RankSet(cells[held[0]]), node, range(held[0], held[-1] + 1))
-
-
-def _rest(on_cells: dict[str, dict[int, list[int]]], used: set[int], cells: range, legend: dict[str, Component]) -> str:
+def _rest(on_cells: dict[str, dict[int, list[int]]], used: set[int], cells: range, legend: dict[str, Entry]) -> str:
     beyond = {
         name: RankSet(rank for index in held if index in cells for rank in held[index])
         for name, held in on_cells.items()
@@ -206,8 +265,9 @@ def _rest(on_cells: dict[str, dict[int, list[int]]], used: set[int], cells: rang
 
 
 def tip(plan: Plan, band: Band, strip: Strip) -> str:
-    """Return the tooltip of a band: its place, its devices and its environment."""
-    rows = [plan[list(plan)[band.component.index]][rank] for rank in islice(band.ranks, _MOST_RANKS)]
+    """Return the tooltip of a band: its place, its devices, its coordinates and its environment."""
+    component = plan[list(plan)[band.component.index]]
+    rows = [component[rank] for rank in islice(band.ranks, _MOST_RANKS)]
     spec = plan.inventory.node(band.node)
     noun = "rank" if len(band.ranks) == 1 else "ranks"
     lines = [f"{band.component.name}, {noun} {ranks_text(band.ranks, 40)} of {band.component.processes}"]
@@ -222,6 +282,9 @@ def tip(plan: Plan, band: Band, strip: Strip) -> str:
     home = {row.cluster_node_rank for row in rows if row.cluster_node_rank != band.node}
     lines += [f"its process runs on node {node}" for node in sorted(home)]
     lines.append(f"node group {rows[0].node_group_label}")
+    if component.parallel.stated:
+        found = [coordinates_text(component, row.rank) for row in rows]
+        lines.append(" | ".join(found) + (" | ..." if len(band.ranks) > len(rows) else ""))
     lines += _environment(plan, rows, len(band.ranks) - len(rows))
     return "\n".join(short(line) for line in lines)
 

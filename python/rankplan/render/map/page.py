@@ -10,14 +10,17 @@ from string import Template
 from rankplan._core import WHOLE_NODE
 from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
-from rankplan.render.map.markup import attributes, band_data, columns
-from rankplan.render.map.model import Band, Component, Node, Strip, clean, map_of, ranks_text, tip
+from rankplan.render.map.markup import attributes, band_data, columns, counts
+from rankplan.render.map.model import Band, Entry, Node, Strip, clean, map_of, tip
 from rankplan.render.tables import sharing_lines
 
+_ROOM, _WIDE = 32, 8
+"""Most characters of numbers per cell, and of a band as wide as the page in cells; the page cuts what does not fit."""
 
-def page(plan: Plan, title: str) -> str:
-    """Return the map of a plan as an HTML page."""
-    picture = map_of(plan)
+
+def page(plan: Plan, title: str, by: str | None = None) -> str:
+    """Return the map of a plan as an HTML page; see `map_of` for ``by``."""
+    picture = map_of(plan, by)
     across, width = columns(picture)
     here = files("rankplan.render.map")
     return Template(here.joinpath("page.html").read_text("utf-8")).substitute(
@@ -25,7 +28,7 @@ def page(plan: Plan, title: str) -> str:
         style=here.joinpath("page.css").read_text("utf-8"),
         script=here.joinpath("page.js").read_text("utf-8"),
         summary=escape(picture.summary),
-        legend="\n".join(_entry(component) for component in picture.legend),
+        legend="\n".join(_entry(entry, by) for entry in picture.legend),
         notes="\n".join(f"<li>{escape(clean(line.strip()))}</li>" for line in sharing_lines(plan)),
         across=across,
         width=width,
@@ -34,16 +37,15 @@ def page(plan: Plan, title: str) -> str:
     )
 
 
-def _color(component: Component) -> dict[str, str]:
-    return {"class_": f"bar {hatch(component.index)}".strip(), "style": f"--fill:{fill(component.index)}"}
+def _color(index: int | None) -> dict[str, str]:
+    return {"class_": f"bar {hatch(index)}".strip(), "style": f"--fill:{fill(index)}"}
 
 
-def _entry(component: Component) -> str:
-    color = _color(component)
+def _entry(entry: Entry, by: str | None) -> str:
+    swatch = f"<span{attributes(**_color(entry.index))}></span>" if by is None else ""
     return (
-        f'<button type="button" aria-pressed="false"{attributes(data_component=component.name)}>'
-        f"<span{attributes(**color)}></span>{escape(component.name)} "
-        f"<small>\N{MULTIPLICATION SIGN}{component.processes:,}</small></button>"
+        f'<button type="button" aria-pressed="false"{attributes(data_component=entry.name)}>'
+        f"{swatch}{escape(entry.name)} <small>{escape(counts(entry, by))}</small></button>"
     )
 
 
@@ -77,7 +79,7 @@ def _strip(strip: Strip, plan: Plan, across: int) -> Iterator[str]:
 
 
 def _band(band: Band, part: Strip, row: int, plan: Plan) -> str:
-    color = _color(band.component)
+    color = _color(band.color)
     color["style"] += f";grid-row:{row}"
     color["class_"] += " band"
     if part.resource == WHOLE_NODE:
@@ -85,5 +87,8 @@ def _band(band: Band, part: Strip, row: int, plan: Plan) -> str:
     else:
         color["style"] += f";grid-column:{band.cells[0] - part.cells[0] + 1} / span {len(band.cells)}"
     more = attributes(title=tip(plan, band, part), role="img", tabindex=-1, **color)
-    name, ranks = escape(band.component.name), escape(ranks_text(band.ranks, 60))
+    name, ranks = (
+        escape(band.component.name),
+        escape(band.text(_ROOM * (_WIDE if part.resource == WHOLE_NODE else len(band.cells)))),
+    )
     return f"<div{more}{band_data(band, part)}><b>{name}</b> <i>{ranks}</i></div>"

@@ -11,12 +11,28 @@ from rich.cells import cell_len
 from rankplan._core import WHOLE_NODE
 from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
-from rankplan.render.map.markup import CHARACTER, attributes, band_data, columns, fitted, label
-from rankplan.render.map.model import MOST_BANDS, Band, Component, Map, Node, Strip, clean, map_of, tip
+from rankplan.render.map.markup import CHARACTER, STRONG, attributes, band_data, columns, counts, fitted, label
+from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Strip, clean, map_of, tip
 from rankplan.render.tables import sharing_lines
 
 _EDGE, _LEFT, _GAP = 16, 136, 4
 _INDEX, _LANE, _LINE = 16, 24, 16
+
+_INK, _SOFT = "#1b1f24", "#5b6470"
+_LOOK: dict[str, dict[str, object]] = {
+    "page": {"fill": "#fff"},
+    "card": {"fill": "#f6f7f9", "stroke": "#d5d9df"},
+    "cell": {"fill": "#fff", "stroke": "#c3c9d1"},
+    "idle": {"fill": "none", "stroke": "#9aa2ad", "stroke_dasharray": "3 3"},
+    "bar": {"stroke": "#000", "stroke_opacity": ".35"},
+    "hatch": {},
+    "": {"fill": _INK},
+    "soft": {"fill": _SOFT},
+    "strong": {"fill": _INK, "font_weight": 600},
+    "on": {"fill": "#000"},
+    "on mark": {"fill": "#000", "font_weight": 600},
+}
+"""The attributes of each class. Not every renderer reads style sheets; svg.css only adds the dark mode and hovering."""
 
 _HATCHES = {
     "up": '<path d="M0 8L8 0M-2 2L2 -2M6 10L10 6"/>',
@@ -25,9 +41,9 @@ _HATCHES = {
 }
 
 
-def svg(plan: Plan, title: str = "", most_bands: int = MOST_BANDS) -> str:
-    """Return the map of a plan as SVG."""
-    return _Drawing(plan, map_of(plan, most_bands), clean(title)).text()
+def svg(plan: Plan, title: str = "", by: str | None = None, most_bands: int = MOST_BANDS) -> str:
+    """Return the map of a plan as SVG; see `map_of` for ``by``."""
+    return _Drawing(plan, map_of(plan, by, most_bands), clean(title)).text()
 
 
 class _Drawing:
@@ -43,7 +59,7 @@ class _Drawing:
         self._say(_EDGE, picture.summary, "soft")
         for line in sharing_lines(plan):
             self._paragraph(_EDGE, line.strip(), "soft")
-        self._legend(picture.legend)
+        self._legend(picture.legend, picture.by)
         for node in picture.nodes:
             self._node(node)
         if picture.more:
@@ -53,6 +69,7 @@ class _Drawing:
     def text(self) -> str:
         width, height = self._right + 2 * _EDGE, self._y + _EDGE
         size = attributes(viewBox=f"0 0 {width} {height}", width=width, height=height)
+        size += attributes(font_family="system-ui, Segoe UI, Roboto, DejaVu Sans, sans-serif", font_size=12)
         style = files("rankplan.render.map").joinpath("svg.css").read_text("utf-8")
         hatches = "".join(
             f'<pattern id="rankplan-{name}" width="8" height="8" patternUnits="userSpaceOnUse">'
@@ -62,7 +79,9 @@ class _Drawing:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-map"{size}>\n'
             f"<title>{escape(self._title)}</title>\n<style>\n{style}</style>\n<defs>{hatches}</defs>\n"
-            f'<rect class="page" width="{width}" height="{height}" rx="6"/>\n' + "\n".join(self._parts) + "\n</svg>\n"
+            f"<rect{attributes(class_='page', width=width, height=height, rx=6, **_LOOK['page'])}/>\n"
+            + "\n".join(self._parts)
+            + "\n</svg>\n"
         )
 
     def _say(self, x: float, text: str, style: str = "", size: int = 12, height: int = _LINE) -> None:
@@ -75,28 +94,30 @@ class _Drawing:
 
     def _text(self, x: float, y: float, text: str, style: str = "", size: int = 12, anchor: str | None = None) -> None:
         place = attributes(x=f"{x:g}", y=f"{y:g}", class_=style or None)
-        more = place + attributes(font_size=size if size != 12 else None, text_anchor=anchor)
+        more = place + attributes(font_size=size if size != 12 else None, text_anchor=anchor, **_LOOK[style])
         self._parts.append(f"<text{more}>{escape(text)}</text>")
 
     def _rect(self, x: float, y: float, width: float, height: float, style: str, **more: object) -> None:
-        place = attributes(x=f"{x:g}", y=f"{y:g}", width=f"{width:g}", height=f"{height:g}", rx=3, class_=style, **more)
-        self._parts.append(f"<rect{place}/>")
+        place = attributes(x=f"{x:g}", y=f"{y:g}", width=f"{width:g}", height=f"{height:g}", rx=3, class_=style)
+        self._parts.append(f"<rect{place}{attributes(**_LOOK[style] | more)}/>")
 
-    def _bar(self, x: float, y: float, width: float, height: float, component: Component) -> None:
-        self._rect(x, y, width, height, "bar", fill=fill(component.index))
-        if pattern := hatch(component.index):
+    def _bar(self, x: float, y: float, width: float, height: float, color: int | None) -> None:
+        self._rect(x, y, width, height, "bar", fill=fill(color))
+        if pattern := hatch(color):
             self._rect(x, y, width, height, "hatch", fill=f"url(#rankplan-{pattern})")
 
-    def _legend(self, legend: tuple[Component, ...]) -> None:
+    def _legend(self, legend: tuple[Entry, ...], by: str | None) -> None:
         x: float = _EDGE
         self._y += 6
-        for component in legend:
-            text = f"{component.name} \N{MULTIPLICATION SIGN} {component.processes:,}"
-            width = cell_len(text) * CHARACTER + 46
+        for entry in legend:
+            text = f"{entry.name} {counts(entry, by)}"
+            shift = 26 if by is None else 0
+            width = cell_len(text) * CHARACTER + 20 + shift
             if x > _EDGE and x + width > self._right + _EDGE:
                 x, self._y = _EDGE, self._y + 22
-            self._bar(x, self._y + 2, 20, 14, component)
-            self._text(x + 26, self._y + 13, text)
+            if shift:
+                self._bar(x, self._y + 2, 20, 14, entry.index)
+            self._text(x + shift, self._y + 13, text)
             x += width
         self._y += 28
 
@@ -151,9 +172,13 @@ class _Drawing:
         self._parts.append(
             f'<g class="band"{band_data(band, part)}><title>{escape(tip(self._plan, band, part))}</title>'
         )
-        self._bar(x, y, width, height, band.component)
-        name, ranks = label(band, width - 8)
-        place = attributes(x=f"{x + width / 2:g}", y=f"{y + height / 2 + 4:g}", class_="on", text_anchor="middle")
-        ranks = f'<tspan class="strong">{escape(ranks)}</tspan>'
-        self._parts.append(f"<text{place}>{escape(name)} {ranks}</text>" if name else f"<text{place}>{ranks}</text>")
+        self._bar(x, y, width, height, band.color)
+        name, numbers = label(band, width - 8)
+        # Two texts: not every renderer centers one text of two weights.
+        middle = x + width / 2 + (cell_len(name) * CHARACTER - len(numbers) * STRONG) / 2
+        if name:
+            self._text(middle - 2, y + height / 2 + 4, name, "on", anchor="end")
+        shift = 2 if name else len(numbers) * STRONG / 2
+        anchor = "start" if name else "middle"
+        self._text(middle + shift, y + height / 2 + 4, numbers, "on mark", anchor=anchor)
         self._parts.append("</g>")

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from rankplan._core import WHOLE_NODE
 from rankplan.render.map.colors import fill
-from rankplan.render.map.model import Band, Component, Map, Strip, ranks_text
+from rankplan.render.map.model import Band, Entry, Map, Strip
+from rankplan.words import counted
 
 _MOST_NAME, _MOST_RANKS = 24, 17
 _CELL = 7
@@ -22,7 +23,7 @@ def lines(picture: Map, width: int) -> Iterator[Text]:
     margin = min(max(names, len("accelerator")), _MOST_NAME, width // 3) + 4
     cell, across = _columns(picture, width - margin)
     yield Text(picture.summary)
-    yield from _legend(picture.legend, width)
+    yield from _legend(picture.legend, picture.by, width)
     for node in picture.nodes:
         yield Text()
         yield Text.assemble((f"node {node.rank}", "bold"), f"  {', '.join(node.facts)}")
@@ -42,7 +43,7 @@ def lines(picture: Map, width: int) -> Iterator[Text]:
 
 def _columns(picture: Map, room: int) -> tuple[int, int]:
     """Return the width of a cell, and the number of cells side by side."""
-    ranks = (len(str(band.ranks)) // len(band.cells) for band in picture.bands)
+    ranks = (len(str(band.groups or band.ranks)) // len(band.cells) for band in picture.bands)
     least = min(max(ranks, default=0), _MOST_RANKS) + len("[] ")
     most, cell = picture.across, max(_CELL, least)
     if cell * min(most, 8) > room:
@@ -51,10 +52,12 @@ def _columns(picture: Map, room: int) -> tuple[int, int]:
     return cell, most if most <= fits else max(count for count in (1, 2, 4, 8, 16, 32, 64) if count <= fits)
 
 
-def _legend(legend: tuple[Component, ...], width: int) -> Iterator[Text]:
+def _legend(legend: tuple[Entry, ...], by: str | None, width: int) -> Iterator[Text]:
     line = Text()
     for component in legend:
-        entry = Text.assemble((component.name, f"black on {fill(component.index)}"), f" {component.processes:,}")
+        groups = f" in {counted(component.groups, f'{by} group')}" if component.groups else ""
+        style = f"black on {fill(component.index)}" if by is None else ""
+        entry = Text.assemble((component.name, style), f" {component.processes:,}{groups}")
         if line and line.cell_len + 3 + entry.cell_len > width:
             yield line
             line = Text()
@@ -69,7 +72,7 @@ def _part(part: Strip, margin: int, cell: int) -> Iterator[Text]:
         line, end = Text(_name(lane[0].component.name, margin)), part.cells[0]
         for band in lane:
             line.append(" " * (cell * (band.cells.start - end)))
-            line.append(_box(band, cell * len(band.cells) - 1), f"black on {fill(band.component.index)}")
+            line.append(_box(band, cell * len(band.cells) - 1), f"black on {fill(band.color)}")
             line.append(" ")
             end = band.cells.stop
         line.rstrip()
@@ -84,12 +87,12 @@ def _row(name: str, texts: Iterable[str], margin: int, cell: int) -> Text:
 
 def _by_node(strip: Strip, margin: int, width: int) -> Iterator[Text]:
     for lane in strip.lanes:
-        name, ranks = _name(lane[0].component.name, margin), ranks_text(lane[0].ranks, width - margin - 12)
-        yield Text.assemble(name, (f"[ {ranks} ]", f"black on {fill(lane[0].component.index)}"), (" by node", "dim"))
+        name, ranks = _name(lane[0].component.name, margin), lane[0].text(width - margin - 12)
+        yield Text.assemble(name, (f"[ {ranks} ]", f"black on {fill(lane[0].color)}"), (" by node", "dim"))
 
 
 def _box(band: Band, width: int) -> str:
-    return f"[{ranks_text(band.ranks, width - 2).center(width - 2)}]"
+    return f"[{band.text(width - 2).center(width - 2)}]"
 
 
 def _name(name: str, margin: int) -> str:
