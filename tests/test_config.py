@@ -433,7 +433,7 @@ REFUSED = [
     (
         group("node_ranks: 0\nenv_configs: [0]"),
         "7:21 invalid-value: `env_configs[0]` is 0; it must be a mapping",
-        "write keys and values: node_ranks, env_vars, python_interpreter_path",
+        "write keys and values: node_ranks, env_vars, python_interpreter_path, path_env",
     ),
     (
         group("node_ranks: 0\nenv_configs: [{env_vars: []}]"),

@@ -295,13 +295,29 @@ class Inventory:
         # Every strategy of a config asks for the same section.
         last = self._configured
         if last is None or last.section != section:
-            entries: Sequence[NodeSpec] = self._entries
-            if wanted < present:
-                kept = RankSet(f"0-{wanted - 1}")
-                cut = [entry.at(entry.ranks & kept) for entry in self._entries]
-                entries = [entry for entry in cut if entry.ranks]
-            self._configured = last = Inventory(entries, section)
+            self._configured = last = Inventory(self.first(wanted)._entries, section)
         return last, None
+
+    def first(self, num_nodes: int) -> Inventory:
+        """Return the first nodes of the inventory, with the node groups that lie within them."""
+        if num_nodes == self.num_nodes:
+            return self
+        kept = RankSet(f"0-{num_nodes - 1}")
+        cut = [entry.at(entry.ranks & kept) for entry in self._entries]
+        section = self._section and self._section.model_copy(
+            update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
+        )
+        return Inventory([entry for entry in cut if entry.ranks], section)
+
+    def with_groups_added(self, section: ClusterSection) -> ClusterSection:
+        """Return a section with the node groups of this inventory that it does not define, if its nodes suffice."""
+        defined = {group.label for group in section.node_groups}
+        known = [group for group in self._groups_within(section.num_nodes) if group.label not in defined]
+        return section.model_copy(update={"node_groups": [*section.node_groups, *known]}) if known else section
+
+    def _groups_within(self, num_nodes: int) -> list[NodeGroup]:
+        groups = self._section.node_groups if self._section else []
+        return [group for group in groups if group.node_ranks[-1] < num_nodes]
 
     def without_groups(self) -> Inventory:
         """Return the same nodes without node groups."""

@@ -45,7 +45,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "configs": HardwareConfig,
 }
 _KNOWN = {key for model in (NodeGroup, EnvConfig, Hardware, HardwareConfig) for key in model.model_fields}
-_OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "hardware", "ignore_hardware"}
+_OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "path_env", "hardware", "ignore_hardware"}
 _LABEL = TypeAdapter[str](Label)
 
 # The consequence of a missing key, and how similar another key must be to be taken for it.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
@@ -17,6 +20,9 @@ from rankplan.placement import Placement
 from rankplan.runtime import session, timeouts
 from rankplan.runtime.faults import Fault
 from rankplan.words import shown
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
 
 
 def as_timeout(value: Any) -> float:
@@ -106,14 +112,62 @@ def ranks_text(ranks: Iterable[int]) -> str:
     return f"rank{'s' if len(found) > 1 else ''} {found}"
 
 
+async def collect_async(
+    answers: Sequence[ray.ObjectRef[Any]], timeout: float | None, check: Callable[[], None]
+) -> list[Any]:
+    """Do the same as `collect` without blocking the event loop; ``check`` is called regularly, and may raise."""
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    waiting = [asyncio.wrap_future(answer.future()) for answer in answers]
+    for future in waiting:
+        future.add_done_callback(_retrieved)
+    pending = set(waiting)
+    while True:
+        left = max(0.0, deadline - time.monotonic())
+        done, pending = await asyncio.wait(
+            pending, timeout=min(timeouts.TICK, left), return_when=asyncio.FIRST_EXCEPTION
+        )
+        check()
+        if any(future.exception() is not None for future in done):
+            raise Failed(
+                {
+                    index: Fault.of(error)
+                    for index, future in enumerate(waiting)
+                    if future.done() and isinstance(error := future.exception(), Exception)
+                }
+            )
+        if not pending:
+            return [future.result() for future in waiting]
+        if left == 0:
+            raise Unanswered([index for index, future in enumerate(waiting) if not future.done()])
+
+
+def _retrieved(future: asyncio.Future[Any]) -> None:
+    """Take note of an exception: asyncio would log one that nobody looked at."""
+    if not future.cancelled():
+        future.exception()
+
+
+_tickets = itertools.count()
+
+
 class Call:
-    """A call that was sent to some ranks of a group; ``wait`` returns the answers."""
+    """A call that was sent to some ranks of a group; ``wait`` returns the answers.
+
+    ``hosts`` are those ranks, and ``ticket`` is their name of the call.
+    """
 
     def __init__(
-        self, component: str, method: str, placements: Sequence[Placement], answers: Sequence[ray.ObjectRef[Any]]
+        self,
+        component: str,
+        method: str,
+        placements: Sequence[Placement],
+        answers: Sequence[ray.ObjectRef[Any]],
+        ticket: int,
+        hosts: Sequence[ActorHandle[Any]],
     ) -> None:
         self._component, self._method = component, method
         self._placements, self._answers = placements, answers
+        self._ticket, self._hosts = ticket, hosts
         self._session = session.current()
 
     def __repr__(self) -> str:
@@ -127,7 +181,7 @@ class Call:
             return len(_done(self._answers)) == len(self._answers)
 
     def wait(self, timeout: float | None = None) -> list[Any]:
-        """Return what the ranks returned, in rank order; may be called again.
+        """Return what the ranks returned, in the order of the ranks; may be called again.
 
         Raises ``WorkerError`` as soon as one rank has failed or died (the others continue), or if the cluster was
         closed; ``TimeoutError`` if some ranks have not answered after ``timeout`` seconds (the call continues; 0 only
@@ -135,10 +189,36 @@ class Call:
         """
         if timeout:
             timeout = as_timeout(timeout)
+        with self._explained(timeout), session.used():
+            self._check_open()
+            return collect(self._answers, timeout)
+
+    async def async_wait(self, timeout: float | None = None) -> list[Any]:
+        """Return the same as `wait`, while other coroutines of the event loop run. Raises the same errors."""
+        if timeout:
+            timeout = as_timeout(timeout)
+        with self._explained(timeout):
+            self._check_open()
+            return await collect_async(self._answers, timeout, self._check_open)
+
+    def durations(self, timeout: float | None = None) -> dict[str, list[float]]:
+        """Wait for the call, and return how long its timed functions took: seconds per rank, by name.
+
+        A function is timed if it has the decorator `Worker.timer`. Several runs in one call are added up; 0.0 for a
+        rank that did not run it. Ranks remember the durations of their latest 1,000 calls. Raises like `wait`.
+        """
+        self.wait(timeout)
+        with self._explained(timeout), session.used():
+            self._check_open()
+            found = collect([host.durations.remote(self._ticket) for host in self._hosts], timeout)
+        names = dict.fromkeys(name for durations in found for name in durations)
+        return {name: [durations.get(name, 0.0) for durations in found] for name in names}
+
+    @contextmanager
+    def _explained(self, timeout: float | None) -> Iterator[None]:
+        """Raise the errors of `wait` for answers that are missing or exceptions."""
         try:
-            with session.used():
-                self._check_open()
-                return collect(self._answers, timeout)
+            yield
         except Unanswered as unanswered:
             late = [self._placements[index].rank for index in unanswered.pending]
             raise TimeoutError(
@@ -161,3 +241,8 @@ class Call:
         if self._session != session.current():
             where = f"{self._component}.{self._method}()"
             raise WorkerError(f"{where}: the cluster was closed before the answers were fetched", self._component)
+
+
+def new_ticket() -> int:
+    """Return the number by which ranks know a call."""
+    return next(_tickets)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Self
 
 import ray
@@ -17,9 +18,10 @@ from rankplan.errors import ClusterError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 from rankplan.render.progress import Report, told
-from rankplan.runtime import session, timeouts
+from rankplan.runtime import context, session, timeouts
 from rankplan.runtime.calls import as_timeout
 from rankplan.runtime.connection import Connection, connect
+from rankplan.runtime.exports import Selection, as_selection, find_exports, selected
 from rankplan.runtime.nodes import Nodes
 from rankplan.runtime.probe import find_nodes
 from rankplan.runtime.reserve import Reservation, make_reservation
@@ -37,6 +39,12 @@ class Cluster:
     ``timeout`` seconds to join. ``on_progress`` is called with a short text on what is being waited for, also during
     launches; by default a terminal shows what takes more than a second.
 
+    ``forward_env`` selects the variables of this program that reach every rank: by default all that were set after Ray
+    was started on this node, except those of a shell or a machine (``PWD``, ``HOSTNAME``, ``SSH_*``). Pass a list of
+    names and patterns (``["NCCL_*", "HF_TOKEN"]``), or ``False`` for none.
+
+    In a rank, a `Cluster` has the nodes of the driver's, in the same order, with its node groups and exports.
+
     Raises ``PlacementError`` for a faulty section and ``ValueError`` for an invalid number, before any connection, and
     ``ClusterError`` if the cluster cannot be used.
     """
@@ -49,12 +57,14 @@ class Cluster:
         *,
         timeout: float = timeouts.JOIN,
         on_progress: Report | None = None,
+        forward_env: Selection = True,
     ) -> None:
         timeout = as_timeout(timeout)
+        forward_env = as_selection(forward_env)
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
             raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
         reading = None if cluster_cfg is None else read_section(cluster_cfg)
-        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None)
+        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None, forward_env)
 
     def _open(
         self,
@@ -64,6 +74,7 @@ class Cluster:
         timeout: float,
         on_progress: Report | None,
         raylets: Raylets | None,
+        forward_env: Selection,
     ) -> None:
         if reading is not None:
             reading.finish()
@@ -79,12 +90,16 @@ class Cluster:
         self.connection = Connection(on_progress)
         self._address = str(ray.get_runtime_context().gcs_address)
         try:
+            if (here := context.current()) is not None:
+                self.nodes = _of_driver(here.nodes(), num_nodes, reading, forward_env)
+                return
             with self.connection.progress() as report:
                 found = find_nodes(num_nodes, timeout, report, starting=raylets is None and how != "started")
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 inventory = inventory.with_config(reading)
-            self.nodes = Nodes(tuple(node.node_id for node in found), inventory, simulated=raylets is not None)
+            exports = find_exports(forward_env)
+            self.nodes = Nodes(tuple(node.node_id for node in found), inventory, raylets is not None, exports)
         except BaseException:
             self.close()
             raise
@@ -124,7 +139,7 @@ class Cluster:
             raylets = Raylets(inventory, report)
         cluster = cls.__new__(cls)
         try:
-            cluster._open(reading, inventory.num_nodes, raylets.address, timeouts.JOIN, on_progress, raylets)
+            cluster._open(reading, inventory.num_nodes, raylets.address, timeouts.JOIN, on_progress, raylets, True)
         except BaseException:
             raylets.close()
             raise
@@ -204,3 +219,15 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<Cluster of {counted(self.num_nodes, 'node')}{', closed' if self._closed else ''}>"
+
+
+def _of_driver(nodes: Nodes, num_nodes: int | None, reading: Reading | None, forward_env: Selection) -> Nodes:
+    """Return the nodes of the driver's cluster for use in a rank, the first ``num_nodes`` of them."""
+    present = len(nodes.ids)
+    if num_nodes is not None and num_nodes > present:
+        raise ClusterError(f"num_nodes is {num_nodes}, but the driver's cluster has {counted(present, 'node')}")
+    inventory = nodes.inventory.first(num_nodes or present)
+    if reading is not None:
+        inventory = inventory.with_config(reading)
+    exports = selected(forward_env, nodes.exports, {})
+    return replace(nodes, ids=nodes.ids[: inventory.num_nodes], inventory=inventory, exports=exports)

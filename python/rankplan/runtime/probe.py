@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -28,7 +27,7 @@ from rankplan.runtime.node_order import (
     in_order,
 )
 from rankplan.runtime.nodes import pinned
-from rankplan.runtime.processes import age
+from rankplan.runtime.processes import age, inherited
 from rankplan.runtime.ray_internals import accelerator_managers
 from rankplan.words import counted
 
@@ -145,7 +144,7 @@ def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
 @ray.remote(num_cpus=0)
 def _look(entry: dict[str, Any]) -> tuple[NodeSpec, str | None, float]:
     """Return the record of this node, the node rank that is set in its environment, and the age of its raylet."""
-    resources, labels, environment = entry["Resources"], entry["Labels"], _inherited()
+    resources, labels, environment = entry["Resources"], entry["Labels"], inherited()
     row = _vendor_here(resources, labels)
     kept = {name: value for name, value in labels.items() if not name.startswith(("ray.io/", "rankplan.io/"))}
     found = {**_names(entry), "labels": kept}
@@ -209,13 +208,3 @@ def _ids(row: Vendor, count: int, environment: Mapping[str, str]) -> tuple[str, 
             f"by commas, or start Ray with {_counting(row, len(ids))}"
         )
     return ids[:count]
-
-
-def _inherited() -> dict[str, str]:
-    """Return the environment that this process was started with: Ray may have changed it for the task."""
-    try:
-        block = Path("/proc/self/environ").read_bytes()
-    except OSError:
-        return dict(os.environ)
-    entries = (os.fsdecode(entry).partition("=") for entry in block.split(b"\0"))
-    return {name: value for name, _, value in entries}
