@@ -45,6 +45,9 @@ class Reader(Worker):
     def at_start(self, name: str) -> bool:
         return f"\n{name}=" in "\n" + Path("/proc/self/environ").read_text().replace("\0", "\n")
 
+    def import_path(self) -> list[str]:
+        return sys.path
+
     def interpreter(self) -> str:
         return sys.executable
 

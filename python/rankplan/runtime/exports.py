@@ -34,8 +34,8 @@ _LOCAL = (
     # a machine, a service or a task of another launcher on it
     *("HOST", "HOSTNAME", "HOSTTYPE", "MACHTYPE", "OSTYPE", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_*"),
     *("SLURM*", "SRUN_*", "PMI_*", "PMIX_*", "OMPI_*", "KUBERNETES_*"),
-    # Ray itself
-    "RAY_*",
+    # Ray itself: ray.init() sets the second one in every driver
+    *("RAY_*", "PYTHONBREAKPOINT"),
 )
 """Names and patterns of variables that belong to a shell, a session, a machine, or Ray."""
 
