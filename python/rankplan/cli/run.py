@@ -123,6 +123,8 @@ def run(
 def _run(
     cluster: Cluster, planned: Plan, spec: GroupSpec, method: str, timeout: float, report: Report
 ) -> list[RankReport]:
+    from rankplan.runtime import WorkerGroup
+
     shared = any(component.share for component in planned.values())
     reservation = cluster.reserve(planned) if shared else None
     groups = []
@@ -133,7 +135,7 @@ def _run(
     for call in [getattr(group, method)() for group in groups]:
         call.wait()
     report("verifying")
-    return [found for group in groups for found in group.verify()]
+    return [found for group in groups for found in WorkerGroup.verify(group)]
 
 
 def _worker(name: str) -> type[Worker]:
