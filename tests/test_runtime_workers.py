@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from rankplan import Cluster, ComponentPlacement, NodePlacementStrategy, Worker, WorkerError, WorkerGroup
+from rankplan import Cluster, ComponentPlacement, Inventory, NodePlacementStrategy, Worker, WorkerError, WorkerGroup
 from runtime_workers import Caller, Looper, Nested
 
 SECTION = {
@@ -140,6 +142,15 @@ def test_a_rank_knows_the_cluster_of_the_driver(cluster: Cluster) -> None:
         assert group.launch().wait() == [[("1", "1", "fast", "by the driver")]], "with its groups and exports"
         with pytest.raises(WorkerError, match="num_nodes is 3, but the driver's cluster has 2 nodes"):
             group.part(3).wait()
+
+
+def test_without_accelerators_there_is_a_process_for_each_node(cluster: Cluster) -> None:
+    bare = copy.copy(cluster)
+    addresses = [{"ranks": rank, "ip": cluster.inventory.node(rank).ip, "hostname": "here"} for rank in (0, 1)]
+    bare.nodes = replace(cluster.nodes, inventory=Inventory.from_dict({"nodes": addresses}))
+    with Caller.create_group().launch(bare) as group:
+        assert [row.cluster_node_rank for row in group.placements] == [0, 1]
+        assert [report.node_rank for report in group.verify()] == [0, 1]
 
 
 def test_configs_need_not_repeat_the_node_groups_of_the_cluster(cluster: Cluster) -> None:

@@ -87,7 +87,7 @@ class GroupSpec:
         if name is not None and not (isinstance(name, str) and name and name.isprintable()):
             raise ValueError(f"name is {shown(name)}; it must be a non-empty printable string")
         if placement_strategy is None:
-            placement_strategy = _one_process_each(cluster.inventory)
+            placement_strategy = one_process_each(cluster.inventory)
         if isinstance(placement_strategy, Component):
             component = placement_strategy.fitted(cluster.inventory)
             component = replace(component, name=name or component.name)
@@ -122,7 +122,12 @@ def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserv
         raise ValueError("the reservation belongs to another Cluster; reserve on the one that is launched on")
 
 
-def _one_process_each(inventory: Inventory) -> PlacementStrategy:
+def one_process_each(inventory: Inventory) -> PlacementStrategy:
+    """Return the strategy of a launch without one: a process per accelerator, or per node if there are none.
+
+    RLinf starts one process in all if there are no accelerators. Nodes are then the resources that ``all`` counts, so a
+    job that is tried without accelerators keeps a process on every node.
+    """
     if accelerators := len(inventory.core.accelerators()):
         return PackedPlacementStrategy(0, accelerators - 1)
     return NodePlacementStrategy(range(inventory.num_nodes))
