@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from rankplan import Cluster, ComponentPlacement, Inventory, NodePlacementStrategy, Worker, WorkerError, WorkerGroup
-from runtime_workers import Caller, Looper, Nested
+from runtime_workers import Caller, Looper, Nested, Reader
 
 SECTION = {
     "num_nodes": 2,
@@ -125,7 +125,7 @@ def test_a_worker_knows_its_coordinates(cluster: Cluster, loopers: WorkerGroup) 
     plan = ComponentPlacement({"cluster": SECTION}, cluster).plan()
     with Looper.create_group().launch(cluster, plan["two"]) as group:
         assert group.where().wait() == [[{"dp": 0}, {"dp": 1}]], "one for each slot"
-        with pytest.raises(WorkerError, match="its process is gone: it exited"):
+        with pytest.raises(WorkerError, match=r"its process is gone: it exited$"):
             group.leave().wait(timeout=60)
 
 
@@ -133,6 +133,11 @@ def test_max_concurrency_has_a_limit(cluster: Cluster) -> None:
     for number in (0, 1001, 2**31, "2", True):
         with pytest.raises(ValueError, match=r"it must be a whole number from 1 to 1000, the most calls that a rank"):
             Caller.create_group().launch(cluster, max_concurrency=number)  # type: ignore[arg-type]
+
+
+def test_a_rank_survives_the_limit(cluster: Cluster) -> None:
+    with Reader.create_group().launch(cluster, NodePlacementStrategy([0]), max_concurrency=1000) as group:
+        assert len(group.environment("RANK").wait()) == 1
 
 
 def test_a_rank_knows_the_cluster_of_the_driver(cluster: Cluster) -> None:

@@ -7,7 +7,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -117,34 +117,30 @@ async def collect_async(
 ) -> list[Any]:
     """Do the same as `collect` without blocking the event loop; ``check`` is called regularly, and may raise."""
     deadline = math.inf if timeout is None else time.monotonic() + timeout
-    waiting = [asyncio.wrap_future(answer.future()) for answer in answers]
-    for future in waiting:
-        future.add_done_callback(_retrieved)
-    pending = set(waiting)
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            loop.call_soon_threadsafe(arrived.set)
+
+    futures = [answer.future() for answer in answers]
+    for future in futures:
+        future.add_done_callback(tell)
     while True:
-        left = max(0.0, deadline - time.monotonic())
-        done, pending = await asyncio.wait(
-            pending, timeout=min(timeouts.TICK, left), return_when=asyncio.FIRST_EXCEPTION
-        )
+        arrived.clear()
+        done = {index: future for index, future in enumerate(futures) if future.done()}
         check()
-        if any(future.exception() is not None for future in done):
-            raise Failed(
-                {
-                    index: Fault.of(error)
-                    for index, future in enumerate(waiting)
-                    if future.done() and isinstance(error := future.exception(), Exception)
-                }
-            )
-        if not pending:
-            return [future.result() for future in waiting]
-        if left == 0:
-            raise Unanswered([index for index, future in enumerate(waiting) if not future.done()])
-
-
-def _retrieved(future: asyncio.Future[Any]) -> None:
-    """Take note of an exception: asyncio would log one that nobody looked at."""
-    if not future.cancelled():
-        future.exception()
+        errors = {index: future.exception() for index, future in done.items()}
+        if faults := {index: Fault.of(error) for index, error in errors.items() if isinstance(error, Exception)}:
+            raise Failed(faults)
+        if len(done) == len(futures):
+            return [future.result() for future in futures]
+        left = max(0.0, deadline - time.monotonic())
+        # a future is set a moment after its answer has arrived
+        if left == 0 and len(_done(answers)) < len(futures):
+            raise Unanswered([index for index in range(len(futures)) if index not in done])
+        with suppress(TimeoutError):
+            await asyncio.wait_for(arrived.wait(), min(timeouts.TICK, left or timeouts.TICK))
 
 
 _tickets = itertools.count()

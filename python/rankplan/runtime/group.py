@@ -15,6 +15,7 @@ from rankplan.runtime.calls import Call, new_ticket, ranks_text
 from rankplan.runtime.context import OfRank
 from rankplan.runtime.crew import Crew, LiveRank
 from rankplan.runtime.ray_internals import sending_fault
+from rankplan.runtime.timing import timer
 from rankplan.runtime.verify import RankReport, check
 from rankplan.words import as_int, shown
 
@@ -126,8 +127,9 @@ class WorkerGroup(RankSelection):
     def verify(self, timeout: float | None = None) -> list[RankReport]:
         """Ask every rank where it is and what it sees, and return the reports in rank order.
 
-        A rank answers once the calls it received before are done. Raises ``LaunchError`` if anything differs from the
-        plan, ``WorkerError`` if a rank is dead, ``TimeoutError`` after ``timeout`` seconds.
+        A rank answers once the calls it received before are done, or at once if its class has ``async`` methods. Raises
+        ``LaunchError`` if anything differs from the plan, ``WorkerError`` if a rank is dead, ``TimeoutError`` after
+        ``timeout`` seconds.
         """
         with session.used():
             ranks = self._running("verify")
@@ -184,15 +186,13 @@ class WorkerGroup(RankSelection):
         self._crew.end()
 
 
-_NOT_CALLED = frozenset({"create_group", "timer"})
-"""What the class `Worker` has for the driver, or for its subclasses."""
-
-
 def is_method(worker_class: type, name: str) -> bool:
     """Whether this can be called on a group of this class."""
-    if name.startswith("_") or name in _NOT_CALLED or isinstance(getattr_static(worker_class, name, None), OfRank):
+    if name.startswith("_") or name == "create_group":
         return False
-    return callable(getattr(worker_class, name, None))
+    found = getattr_static(worker_class, name, None)
+    is_decorator = isinstance(found, staticmethod) and found.__func__ is timer
+    return not isinstance(found, OfRank) and not is_decorator and callable(getattr(worker_class, name, None))
 
 
 def methods(worker_class: type) -> list[str]:

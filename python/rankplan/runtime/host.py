@@ -189,8 +189,9 @@ class AsyncHost(Rank):
             else:
                 found = await self._in_thread(self._run, ticket, method, args, kwargs)
             return await self._awaited(ticket, method, found) if inspect.iscoroutine(found) else found
-        except SystemExit:
-            # it would end only the event loop, and every call would wait forever
+        except SystemExit as end:
+            # it would end only the event loop, and every call would wait forever; Ray keeps no exit code here
+            print(f"{method}() ends the process (code {end.code})", file=sys.stderr, flush=True)
             return ray.actor.exit_actor()
 
     async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:

@@ -91,7 +91,7 @@ def find_seats(nodes: Nodes, component: Component) -> list[Seat]:
                 missing.setdefault((label, interpreter), []).append(node)
                 interpreter = None
             settings[node, label] = env_vars, interpreter
-    at_start = _at_start(nodes, {place: env_vars for place, (env_vars, _) in settings.items()})
+    at_start = _at_start(name, nodes, {place: env_vars for place, (env_vars, _) in settings.items()})
     seats = []
     for row in component:
         place = row.cluster_node_rank, row.node_group_label
@@ -107,18 +107,25 @@ def find_seats(nodes: Nodes, component: Component) -> list[Seat]:
 
 
 def _at_start(
-    nodes: Nodes, settings: Mapping[tuple[int, str], Mapping[str, str]]
+    component: str, nodes: Nodes, settings: Mapping[tuple[int, str], Mapping[str, str]]
 ) -> dict[tuple[int, str], dict[str, str]]:
     """Return the variables that processes must start with, by node and node group: of the driver, and of the group.
 
     PYTHONPATH of the driver is not among them: every rank adds its folders to ``sys.path``, which costs no second start
-    of the interpreter.
+    of the interpreter. Raises ``LaunchError`` if a node does not answer.
     """
     exported = start_variables({name: value for name, value in nodes.exports.items() if name != "PYTHONPATH"})
     starts = {place: [*exported, *start_variables(env_vars)] for place, env_vars in settings.items()}
     used = sorted({node for (node, _), names in starts.items() if names})
-    # what they are added to: without it, the launch reports what is wrong with the node
     looks = outcomes([environment_of(nodes.ids[node]) for node in used], timeouts.ENVIRONMENT) if used else []
+    if None in looks:
+        node = used[looks.index(None)]
+        raise LaunchError(
+            f"{component}: node {node} has not started a process in {timeouts.ENVIRONMENT:g} s, to read its variables",
+            component,
+            node=node,
+        )
+    # a fault: the launch will name the ranks that it affects
     environments = {node: found if isinstance(found, dict) else {} for node, found in zip(used, looks, strict=True)}
     result = {}
     for (node, label), names in starts.items():

@@ -16,7 +16,7 @@ SETTLE = 1.0  # resources of a killed process return after 0.1 s; ten times that
 GRANT = 10.0  # a node that neither grants nor refuses: its raylet is overloaded, or dead but not yet declared so
 
 # Launching, and reading the environment of Ray on a node.
-ENVIRONMENT = 10.0  # a task on a node that was probed when the cluster was opened takes milliseconds
+ENVIRONMENT = 60.0  # a task that needs a new process on a busy node
 INTERPRETER = 30.0  # importing Ray with the interpreter of a node group, from a slow network drive
 INTERPRETER_TASK = 2 * INTERPRETER  # the same, plus starting the process that tries it
 TICK = 0.5  # how often a launch reports progress and notices that the cluster was closed

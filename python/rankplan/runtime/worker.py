@@ -63,8 +63,14 @@ class Worker:
     timer = staticmethod(timer)
 
     accelerator_type = OfRank(torch_device.accelerator_type)
+    """The type of the accelerators that the rank sees, such as ``NV_GPU``; ``NO_ACCEL`` without any."""
     torch_device_type = OfRank(torch_device.torch_device_type)
+    """PyTorch's name of the device type, such as ``cuda`` or ``cpu``. On the class or on a worker, in a rank only."""
     torch_platform = OfRank(torch_device.torch_platform)
+    """PyTorch's module of the device type, such as ``torch.cuda``; PyTorch is imported when this is used.
+
+    Raises ``ImportError`` without PyTorch or the vendor's plugin.
+    """
 
     @cached_property
     def component(self) -> str:
