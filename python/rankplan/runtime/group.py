@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from functools import partial
-from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Self
 
 from rankplan.errors import LaunchError, WorkerError
@@ -190,9 +189,11 @@ def is_method(worker_class: type, name: str) -> bool:
     """Whether this can be called on a group of this class."""
     if name.startswith("_") or name == "create_group":
         return False
-    found = getattr_static(worker_class, name, None)
-    is_decorator = isinstance(found, staticmethod) and found.__func__ is timer
-    return not isinstance(found, OfRank) and not is_decorator and callable(getattr(worker_class, name, None))
+    # as written in a class: reading a fact of a rank fails here, and metaclasses have methods of their own
+    found = next((vars(base)[name] for base in worker_class.__mro__ if name in vars(base)), None)
+    if found is None or isinstance(found, OfRank) or (isinstance(found, staticmethod) and found.__func__ is timer):
+        return False
+    return callable(getattr(worker_class, name, None))
 
 
 def methods(worker_class: type) -> list[str]:
