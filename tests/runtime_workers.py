@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rankplan import Worker
+from rankplan import Cluster, ComponentPlacement, Worker
 
 NAMES = (
     "RANK",
@@ -43,6 +44,9 @@ class Reader(Worker):
 
     def at_start(self, name: str) -> bool:
         return f"\n{name}=" in "\n" + Path("/proc/self/environ").read_text().replace("\0", "\n")
+
+    def import_path(self) -> list[str]:
+        return sys.path
 
     def interpreter(self) -> str:
         return sys.executable
@@ -111,6 +115,104 @@ class Caller(Worker):
     @property
     def size(self) -> int:
         return self.limit
+
+
+class Looper(Worker):
+    """Async methods beside plain ones, with the names of the group's own, and an attribute of the worker's."""
+
+    def __init__(self) -> None:
+        self.running, self.present, self.busy = True, 0, 0
+        self.stopped = asyncio.Event()
+        self.placement = f"row {self.placement.rank}"
+        self._context = self._log = None
+
+    async def loop(self) -> int:
+        turns = 0
+        while self.running:
+            turns += 1
+            await asyncio.sleep(0.001)
+        return turns
+
+    async def until_stopped(self) -> str:
+        await self.stopped.wait()
+        return self.placement
+
+    def halt(self) -> None:
+        self.running = False
+        self.stopped.set()
+
+    async def meet(self, others: int) -> int:
+        """Return once this many calls are here at the same time."""
+        self.present += 1
+        while self.present < others:
+            await asyncio.sleep(0.001)
+        return self.present
+
+    def alone(self) -> bool:
+        self.busy += 1
+        time.sleep(0.02)
+        was_alone, self.busy = self.busy == 1, 0
+        return was_alone
+
+    def shutdown(self) -> str:
+        self.log_info("shutting down")
+        return "of the worker"
+
+    def world_size(self) -> str:
+        return "of the worker"
+
+    def verify(self, *, rank: int) -> int:
+        return rank
+
+    @Worker.timer
+    def step(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    @Worker.timer("thought")
+    async def think(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def train(self) -> str:
+        self.step(0.01)
+        self.step(0.02)
+        await self.think(0.01 * (self.rank + 1))
+        return "trained"
+
+    async def fail(self) -> None:
+        raise KeyError("enough")
+
+    async def nothing(self) -> None: ...
+
+    def facts(self) -> tuple[Any, ...]:
+        return self.accelerator_type, self.torch_device_type, Worker.accelerator_type, "torch" in sys.modules
+
+    def platform(self) -> str:
+        return str(self.torch_platform.__name__)
+
+    def where(self) -> Any:
+        return self.coordinates
+
+    async def leave(self) -> None:
+        sys.exit(4)
+
+
+class Nested(Worker):
+    """Uses the driver's cluster in a rank."""
+
+    def known(self) -> Any:
+        with Cluster() as cluster:
+            return cluster.node_ids, cluster.inventory
+
+    def part(self, num_nodes: int) -> Any:
+        with Cluster(num_nodes=num_nodes) as cluster:
+            return cluster.node_ids, cluster.inventory.group_labels
+
+    def launch(self) -> Any:
+        config = {"cluster": {"num_nodes": 2, "component_placement": {"env": {"node_group": "second", "placement": 1}}}}
+        with Cluster() as cluster:
+            strategy = ComponentPlacement(config, cluster).get_strategy("env")
+            with Reader.create_group().launch(cluster, strategy, name="env") as group:
+                return group.environment("CUDA_VISIBLE_DEVICES", "CLUSTER_NODE_RANK", "MODE", "EXPORTED").wait()
 
 
 class Unloadable(Exception):

@@ -433,7 +433,7 @@ REFUSED = [
     (
         group("node_ranks: 0\nenv_configs: [0]"),
         "7:21 invalid-value: `env_configs[0]` is 0; it must be a mapping",
-        "write keys and values: node_ranks, env_vars, python_interpreter_path",
+        "write keys and values: node_ranks, env_vars, python_interpreter_path, path_env",
     ),
     (
         group("node_ranks: 0\nenv_configs: [{env_vars: []}]"),
@@ -495,6 +495,16 @@ REFUSED = [
         "write a name such as GLOO_SOCKET_IFNAME",
     ),
     (group(ENV + "    env_vars:\n      - A:"), "10:15 invalid-value: variable `A` is null; it must be text", QUOTED),
+    (
+        group(ENV + "    env_vars:\n      - RLINF_PATH_ENV_MERGE_MODE: prepend"),
+        "10:42 invalid-value: variable `RLINF_PATH_ENV_MERGE_MODE` is 'prepend'; it must be append or override",
+        "write override to replace PATH and other lists of folders",
+    ),
+    (
+        group(ENV + "    path_env: override"),
+        "9:21 invalid-value: `path_env` is 'override'; it must be prepend or replace",
+        "remove it: PATH and other lists of folders are then prepended",
+    ),
     (
         group(ENV + "    env_vars:\n      - A: true"),
         "10:18 invalid-value: variable `A` is true; it must be text",

@@ -33,6 +33,8 @@ cluster:
         - node_ranks: 1
           python_interpreter_path: /opt/venv/bin/python
           env_vars:
+            - LD_LIBRARY_PATH: "/opt/$NAME/lib"
+            - CPATH: "$CPATH:/opt/include"
             - LIBS: "/opt/lib:${LIBS}:$NOPE:${NOPE}:$1:${1}"
             - AGAIN: "$LIBS"
             - A-B: "1"
@@ -69,7 +71,9 @@ def launched(component: str, rank: int, here: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("shell", ["sh", "bash -u"])
 @pytest.mark.parametrize("rank", [0, 3])
-@pytest.mark.parametrize("here", [{}, {"LIBS": "/usr/my lib", "NOPE": "x"}])
+@pytest.mark.parametrize(
+    "here", [{}, {"LIBS": "/usr/my lib", "NOPE": "x", "LD_LIBRARY_PATH": "/usr/my lib:/b", "CPATH": "/c"}]
+)
 def test_a_shell_sets_what_a_launch_would_set(shell: str, rank: int, here: dict[str, str]) -> None:
     done = env("--component", "actor", "--rank", str(rank), "--master-port", "29500")
     assert done.exit_code == 0 and done.stderr == ""
@@ -97,11 +101,24 @@ def test_comments_name_omitted_variables_and_the_interpreter() -> None:
     assert [line for line in done.stdout.splitlines() if line.startswith("# ")] == [
         "# actor rank 3, on node 1 (b)",
         "# interpreter: /opt/venv/bin/python",
+        "# from node group g: LD_LIBRARY_PATH CPATH LIBS AGAIN A-B ODD",
+        "# from the plan: RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK NODE_LOCAL_RANK NODE_LOCAL_WORLD_SIZE "
+        "CLUSTER_NODE_RANK CUDA_VISIBLE_DEVICES RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES",
         "# MASTER_PORT is omitted: pass --master-port, the same for every rank of actor",
         "# A-B is omitted: a shell cannot set this name; use --format json",
     ]
     assert "MASTER_PORT=" not in done.stdout and "export MASTER_ADDR=10.0.0.1\n" in done.stdout
     assert "export CUDA_VISIBLE_DEVICES=5,4,3,2\n" in done.stdout
+    assert 'export LD_LIBRARY_PATH="/opt/${NAME-\\$NAME}/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"\n' in done.stdout
+
+
+def test_folders_replace_the_present_ones_on_request() -> None:
+    Path("conf.yaml").write_text(
+        CONFIG.replace("          env_vars:\n", "          path_env: replace\n          env_vars:\n")
+    )
+    done = env("--component", "actor", "--rank", "3")
+    assert 'export LD_LIBRARY_PATH="/opt/${NAME-\\$NAME}/lib"\n' in done.stdout
+    assert "export RLINF_PATH_ENV_MERGE_MODE=override\n" in done.stdout
 
 
 def test_without_an_inventory_the_address_is_omitted() -> None:
@@ -123,7 +140,10 @@ def test_json_and_dotenv() -> None:
     done = env(*arguments, "json")
     values = json.loads(done.stdout)
     assert values["ODD"] == ODD and values["A-B"] == "1" and values["MASTER_ADDR"] == "10.0.0.1"
-    assert done.stderr == "actor rank 3, on node 1 (b)\ninterpreter: /opt/venv/bin/python\n"
+    assert done.stderr.startswith(
+        "actor rank 3, on node 1 (b)\ninterpreter: /opt/venv/bin/python\nfrom node group g: LD"
+    )
+    assert values["LD_LIBRARY_PATH"] == "/opt/$NAME/lib:${LD_LIBRARY_PATH}"
     lines = env(*arguments, "dotenv").stdout.splitlines()
     assert "RANK=3" in lines and "CUDA_VISIBLE_DEVICES=5,4,3,2" in lines
     notes = [f"# {name} is omitted: shells, docker and dotenv would disagree" for name in ("LIBS", "AGAIN", "ODD")]

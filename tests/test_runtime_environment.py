@@ -15,7 +15,9 @@ from rankplan import (
 )
 from rankplan.accelerators import NO_ACCEL, VARIABLES, VENDORS, Vendor, vendor
 from rankplan.environment import (
+    PATH_VARIABLES,
     RESERVED_VARIABLES,
+    added,
     expanded,
     planned_environment,
     rank_environment,
@@ -154,6 +156,37 @@ def test_variables_are_expanded_like_ray_does() -> None:
     env_vars = {"A": "/opt:${HOME}", "B": "$A:$NONE", "C": "<${NONE}>", "D": "a$ ${} 5$", "HOME": "/x", "E": "$HOME"}
     expected = {"A": "/opt:/h", "B": "/opt:/h:$NONE", "C": "<>", "D": "a$ ${} 5$", "HOME": "/x", "E": "/x"}
     assert expanded(env_vars, {"HOME": "/h"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "node", "merged"),
+    [
+        ("/opt/bin", "/usr/bin:/bin", "/opt/bin:/usr/bin:/bin"),
+        ("/opt/bin", None, "/opt/bin"),
+        ("/opt/bin::/bin:", ":/usr/bin::/bin", "/opt/bin:/bin:/usr/bin"),
+        ("$HOME/bin", "/usr/bin", "/h/bin:/usr/bin"),
+        ("/opt/bin:$PATH", "/bin", "/opt/bin:/bin"),
+        ("${PATH}:/opt/bin", "/bin", "/bin:/opt/bin"),
+        ("", "/bin", "/bin"),
+    ],
+)
+def test_folders_are_prepended_to_those_of_the_node(value: str, node: str | None, merged: str) -> None:
+    here = {"HOME": "/h"} if node is None else {"HOME": "/h", "PATH": node}
+    assert expanded({"PATH": value, "SEEN": "$PATH"}, here) == {"PATH": merged, "SEEN": merged}
+
+
+def test_the_merge_mode_comes_from_the_group_or_else_from_the_environment() -> None:
+    mode, here = "RLINF_PATH_ENV_MERGE_MODE", {"CPATH": "/b", "OTHER": "/b"}
+    assert expanded({"CPATH": "/a", "OTHER": "/a"}, here) == {"CPATH": "/a:/b", "OTHER": "/a"}
+    assert expanded({"CPATH": "/a"}, {**here, mode: "Override"}) == {"CPATH": "/a"}
+    assert expanded({"CPATH": "/a", mode: "append"}, {**here, mode: "override"})["CPATH"] == "/a:/b"
+    assert expanded({"CPATH": "/a", mode: "override"}, here)["CPATH"] == "/a"
+
+
+def test_exports_are_literal() -> None:
+    here = {"PATH": "/bin", "A": "x"}
+    assert added({"PATH": "/opt:$A", "B": "$A", "A": "y"}, here) == {"PATH": "/opt:$A:/bin", "B": "$A", "A": "y"}
+    assert {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LIBRARY_PATH", "CPATH"} < PATH_VARIABLES
 
 
 def test_an_unknown_type_is_refused_and_none_has_no_vendor() -> None:

@@ -219,7 +219,7 @@ DEATHS: list[tuple[str, Callable[[Any], Any]]] = [
         lambda victim: victim.send_itself.remote(signal.SIGKILL),
     ),
     ("it exited (code 4)", lambda victim: victim.leave.remote()),
-    ("it exited (code 0)", lambda victim: victim.leave_as_ray_does.remote()),
+    ("it exited", lambda victim: victim.leave_as_ray_does.remote()),
 ]
 
 

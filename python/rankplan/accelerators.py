@@ -28,6 +28,9 @@ class Vendor:
     ``prefix`` precedes each id in ``visibility``. ``bounds`` are the further variables that a process needs, by its
     number of devices. ``rivals`` are other variables that hide devices or change the meaning of an id, each with a
     pattern of the values that do so even if ``visibility`` is set.
+
+    ``torch_device`` is PyTorch's name of the device type, and ``torch_plugin`` the module that registers it (``None``:
+    PyTorch itself).
     """
 
     accelerator_type: str
@@ -39,6 +42,8 @@ class Vendor:
     prefix: str = ""
     bounds: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     rivals: Mapping[str, str] = field(default_factory=dict)
+    torch_device: str | None = None
+    torch_plugin: str | None = None
 
     @property
     def variables(self) -> set[str]:
@@ -82,7 +87,7 @@ _CUDA = "CUDA_VISIBLE_DEVICES"
 _ANY = ".*"
 
 VENDORS: list[Vendor] = [
-    _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPUAcceleratorManager", _CUDA),
+    _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPUAcceleratorManager", _CUDA, torch_device="cuda"),
     _vendor(
         "AMD_GPU",
         "AMD",
@@ -91,6 +96,7 @@ VENDORS: list[Vendor] = [
         "HIP_VISIBLE_DEVICES",
         # HIP counts within the devices of ROCR and falls back to CUDA's variable. The last one is OpenCL's.
         rivals=dict.fromkeys(["ROCR_VISIBLE_DEVICES", _CUDA, "GPU_DEVICE_ORDINAL"], _ANY),
+        torch_device="cuda",  # PyTorch for ROCm keeps the name
     ),
     _vendor(
         "INTEL_GPU",
@@ -100,12 +106,54 @@ VENDORS: list[Vendor] = [
         "ZE_AFFINITY_MASK",
         # SYCL counts within the devices of the mask; a value such as level_zero:gpu selects only a backend
         rivals={"ONEAPI_DEVICE_SELECTOR": r".*\d.*"},
+        torch_device="xpu",
     ),
-    _vendor("NPU", "Huawei Ascend", "NPU", "NPUAcceleratorManager", "ASCEND_RT_VISIBLE_DEVICES"),
-    Vendor("MUSA_GPU", "Moore Threads", "GPU", None, "MUSA_VISIBLE_DEVICES", None),
-    _vendor("KUNLUN_XPU", "Kunlun", "GPU", None, _CUDA, rivals={"XPU_VISIBLE_DEVICES": _ANY}),
-    _vendor("METAX_GPU", "MetaX", "GPU", "MetaxGPUAcceleratorManager", _CUDA, rivals={"MACA_VISIBLE_DEVICES": _ANY}),
-    _vendor("HPU", "Intel Gaudi", "HPU", "HPUAcceleratorManager", "HABANA_VISIBLE_MODULES"),
+    _vendor(
+        "NPU",
+        "Huawei Ascend",
+        "NPU",
+        "NPUAcceleratorManager",
+        "ASCEND_RT_VISIBLE_DEVICES",
+        torch_device="npu",
+        torch_plugin="torch_npu",
+    ),
+    Vendor(
+        "MUSA_GPU",
+        "Moore Threads",
+        "GPU",
+        None,
+        "MUSA_VISIBLE_DEVICES",
+        None,
+        torch_device="musa",
+        torch_plugin="torch_musa",
+    ),
+    _vendor(
+        "KUNLUN_XPU",
+        "Kunlun",
+        "GPU",
+        None,
+        _CUDA,
+        rivals={"XPU_VISIBLE_DEVICES": _ANY},
+        torch_device="cuda",  # its PyTorch keeps the name, as RLinf's manager shows
+    ),
+    _vendor(
+        "METAX_GPU",
+        "MetaX",
+        "GPU",
+        "MetaxGPUAcceleratorManager",
+        _CUDA,
+        rivals={"MACA_VISIBLE_DEVICES": _ANY},
+        torch_device="cuda",
+    ),
+    _vendor(
+        "HPU",
+        "Intel Gaudi",
+        "HPU",
+        "HPUAcceleratorManager",
+        "HABANA_VISIBLE_MODULES",
+        torch_device="hpu",
+        torch_plugin="habana_frameworks.torch",
+    ),
     _vendor(
         "NEURON",
         "AWS Neuron",
@@ -113,6 +161,7 @@ VENDORS: list[Vendor] = [
         "NeuronAcceleratorManager",
         "NEURON_RT_VISIBLE_CORES",
         rivals={"NEURON_RT_NUM_CORES": _ANY},
+        torch_device="xla",
     ),
     _vendor(
         "TPU",
@@ -127,6 +176,7 @@ VENDORS: list[Vendor] = [
         },
         # With the second one, Ray counts parts of chips, which a process cannot see one by one.
         rivals=dict.fromkeys(["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"], _ANY),
+        torch_device="xla",
     ),
     _vendor("RBLN", "Rebellions", "RBLN", "RBLNAcceleratorManager", "RBLN_DEVICES", "RBLN_RT_VISIBLE_DEVICES"),
     _vendor("FURIOSA", "FuriosaAI", "FURIOSA", "FuriosaAcceleratorManager", "FURIOSA_DEVICES", prefix="npu:"),

@@ -1,7 +1,12 @@
-"""The environment of one rank, from its row of the plan. Pure: reads and sets no variables."""
+"""The environment of one rank, from its row of the plan. Pure: reads and sets no variables.
+
+A process on a node starts with the node's own variables. The driver's exports are added to them, then the ``env_vars``
+of the node group, then what the plan decides: ranks and devices.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any
@@ -51,6 +56,15 @@ NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
 REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 """A reference to another variable in a value: ``$NAME`` (group 1) or ``${NAME}`` (group 2)."""
 
+PATH_VARIABLES = frozenset(
+    {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LIBRARY_PATH", "CPATH", "CMAKE_PREFIX_PATH", "PKG_CONFIG_PATH"}
+)
+"""Lists of folders, to which a value is prepended instead of replacing them; the same variables as in RLinf."""
+
+PATH_MODE = "RLINF_PATH_ENV_MERGE_MODE"
+"""The variable that decides what happens to `PATH_VARIABLES`: ``append`` (prepend, the default) or ``override``."""
+PATH_MODES = ("append", "override")
+
 _READ_AT_START = ("LD_", "PYTHON", "MALLOC_")
 
 
@@ -89,11 +103,20 @@ def rank_environment(
     }
 
 
-def expanded(env_vars: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with ``$NAME`` and ``${NAME}`` replaced as Ray does it.
+def added(exports: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that the driver's exports get in a process with this environment; see `prepends`."""
+    return {
+        name: prepended(value, environment.get(name, "")) if prepends(name, exports, environment) else value
+        for name, value in exports.items()
+    }
 
-    A reference takes its value from ``environment`` or an earlier variable. If NAME is unset, ``${NAME}`` is empty and
-    ``$NAME`` is kept.
+
+def expanded(env_vars: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that the ``env_vars`` of a node group get in a process with this environment.
+
+    ``$NAME`` and ``${NAME}`` are replaced as Ray does it: a reference takes its value from ``environment`` or an
+    earlier variable. If NAME is unset, ``${NAME}`` is empty and ``$NAME`` is kept. A list of folders is prepended to
+    that of the environment (see `prepends`), unless it refers to itself (``/opt/bin:$PATH``).
     """
     known, result = dict(environment), {}
 
@@ -101,8 +124,29 @@ def expanded(env_vars: Mapping[str, str], environment: Mapping[str, str]) -> dic
         return known.get(found[1] or found[2], found[0] if found[1] else "")
 
     for name, value in env_vars.items():
-        known[name] = result[name] = REFERENCE.sub(filled_in, value)
+        text = REFERENCE.sub(filled_in, value)
+        if prepends(name, env_vars, environment) and not refers(value, name):
+            text = prepended(text, environment.get(name, ""))
+        known[name] = result[name] = text
     return result
+
+
+def prepends(name: str, variables: Mapping[str, str], environment: Mapping[str, str]) -> bool:
+    """Whether a variable is a list of folders that is prepended to the one of the environment.
+
+    It replaces that one if `PATH_MODE` is ``override`` among the variables, or else in the environment.
+    """
+    return name in PATH_VARIABLES and variables.get(PATH_MODE, environment.get(PATH_MODE, "")).lower() != "override"
+
+
+def refers(value: str, name: str) -> bool:
+    """Whether a value contains a reference to this variable."""
+    return any(name in found.groups() for found in REFERENCE.finditer(value))
+
+
+def prepended(folders: str, to: str) -> str:
+    """Return one list of folders, each once, without empty entries: those would mean the working directory."""
+    return os.pathsep.join(dict.fromkeys(folder for folder in f"{folders}{os.pathsep}{to}".split(os.pathsep) if folder))
 
 
 def start_variables(env_vars: Mapping[str, str]) -> dict[str, str]:

@@ -301,11 +301,7 @@ class Inventory:
                 if faults:
                     return self, [(("exclude", index), found) for index, found in faults]
                 entries = _marked(entries, marks)
-            if wanted < present:
-                kept = RankSet(f"0-{wanted - 1}")
-                cut = [entry.at(entry.ranks & kept) for entry in entries]
-                entries = [entry for entry in cut if entry.ranks]
-            self._configured = last = Inventory(entries, section, self._stated_levels)
+            self._configured = last = Inventory(_first(entries, wanted), section, self._stated_levels)
             last._applied = self._applied.union(names)
         return last, []
 
@@ -343,6 +339,25 @@ class Inventory:
         """The accelerators that must not be used, counted node by node."""
         pool = self.pool((CLUSTER,))
         return RankSet() if pool.by_node else pool.excluded
+
+    def first(self, num_nodes: int) -> Inventory:
+        """Return the first nodes of the inventory, with the node groups that lie within them."""
+        if num_nodes == self.num_nodes:
+            return self
+        section = self._section and self._section.model_copy(
+            update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
+        )
+        return _restored(_first(self._entries, num_nodes), section, self._stated_levels, self._applied)
+
+    def with_groups_added(self, section: ClusterSection) -> ClusterSection:
+        """Return a section with the node groups of this inventory that it does not define, if its nodes suffice."""
+        defined = {group.label for group in section.node_groups}
+        known = [group for group in self._groups_within(section.num_nodes) if group.label not in defined]
+        return section.model_copy(update={"node_groups": [*section.node_groups, *known]}) if known else section
+
+    def _groups_within(self, num_nodes: int) -> list[NodeGroup]:
+        groups = self._section.node_groups if self._section else []
+        return [group for group in groups if group.node_ranks[-1] < num_nodes]
 
     def without_groups(self) -> Inventory:
         """Return the same nodes without node groups."""
@@ -460,6 +475,13 @@ def _restored(
     inventory = Inventory(entries, section, levels)
     inventory._applied = applied
     return inventory
+
+
+def _first(entries: Sequence[NodeSpec], num_nodes: int) -> list[NodeSpec]:
+    """Return the entries of the first nodes."""
+    kept = RankSet(f"0-{num_nodes - 1}")
+    cut = [entry.at(entry.ranks & kept) for entry in entries]
+    return [entry for entry in cut if entry.ranks]
 
 
 def _marked(entries: Iterable[NodeSpec], marks: Marks) -> list[NodeSpec]:

@@ -271,13 +271,15 @@ class ComponentPlacement:
     """The checked placement of every component of a config.
 
     ``config`` is a mapping with a ``cluster`` section (a dict, an OmegaConf object, the result of `load_config`) or the
-    path of a YAML file. ``cluster`` is an `Inventory` or a live `Cluster`. Raises `PlacementError` with every fault of
-    the config in the order of the file; ``OSError`` if the file cannot be read; ``TypeError`` for any other cluster.
+    path of a YAML file. ``cluster`` is an `Inventory` or a live `Cluster`; the config need not repeat the node groups
+    that it knows, and overrides those of the same name. Raises `PlacementError` with every fault of the config in the
+    order of the file; ``OSError`` if the file cannot be read; ``TypeError`` for any other cluster.
     """
 
     def __init__(self, config: Config | Reading, cluster: Inventory | HasInventory) -> None:
         reading = read_config(config).fork()
-        self._inventory, unfit = inventory_of(cluster).configured(reading.section)
+        present = inventory_of(cluster)
+        self._inventory, unfit = present.configured(present.with_groups_added(reading.section))
         for path, found in unfit:
             reading.add(path, found)
         self._placements: dict[str, PlacementStrategy] = {}  # RLinf's name, which its subclasses write to

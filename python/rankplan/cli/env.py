@@ -20,7 +20,15 @@ from rankplan.cli.common import (
     isolate_option,
     planned,
 )
-from rankplan.environment import MASTER_VARIABLES, REFERENCE, rank_environment
+from rankplan.environment import (
+    MASTER_VARIABLES,
+    PATH_VARIABLES,
+    REFERENCE,
+    planned_environment,
+    prepends,
+    rank_environment,
+    refers,
+)
 from rankplan.plan import Plan
 from rankplan.render.hosts import address
 from rankplan.words import printable
@@ -55,8 +63,9 @@ def env(
     """Print the environment of one rank.
 
     FILE is a config or a saved plan. On the node of the rank, eval "$(rankplan env ...)" sets the environment: the
-    variables of the node group (the shell expands references such as $NAME), the ranks and devices, and the
-    rendezvous.
+    variables of the node group (the shell expands references such as $NAME, and keeps the folders that PATH and other
+    lists of folders have), the ranks and devices, and the rendezvous. Comments name the source of each variable. A
+    launch first sets the variables that the driver forwards, which are not known here.
 
     MASTER_ADDR is the ip or hostname of rank 0's node in the inventory. A launch picks a free port for MASTER_PORT;
     this command only prints the port that you pass.
@@ -88,7 +97,7 @@ def written(environment: Mapping[str, str], form: str) -> tuple[list[str], list[
         if not _NAME.fullmatch(name):
             notes.append(f"{name} is omitted: a shell cannot set this name; use --format json")
         elif form == "sh":
-            lines.append(f"export {name}={_shell(value)}")
+            lines.append(f"export {name}={_shell(name, value)}")
         elif all(letter in _ALIKE or (letter > "\x7f" and letter.isprintable()) for letter in value):
             # Docker keeps quotes and backslashes, so only a value that needs none is the same for all readers.
             lines.append(f"{name}={value}")
@@ -104,11 +113,18 @@ def _environment(
     row, first = plan[component][rank], plan[component][0].cluster_node_rank
     env_vars, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
     host = addr or address(plan.inventory, first)
+    env_vars = {
+        name: f"{value}:${{{name}}}" if prepends(name, env_vars, {}) and not refers(value, name) else value
+        for name, value in env_vars.items()
+    }
     environment = rank_environment(row, master_addr=host or "", master_port=port or 0, env_vars=env_vars)
     where = address(plan.inventory, row.cluster_node_rank)
     notes = [f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"]
     if interpreter is not None:
         notes.append(f"interpreter: {interpreter}")
+    if env_vars:
+        notes.append(f"from node group {row.node_group_label}: {' '.join(env_vars)}")
+    notes.append(f"from the plan: {' '.join(planned_environment(row))}")
     if host is None:
         del environment[_ADDRESS]
         notes.append(f"{_ADDRESS} is omitted: node {first} has no address in the inventory; pass --master-addr")
@@ -118,9 +134,17 @@ def _environment(
     return environment, notes
 
 
-def _shell(value: str) -> str:
-    """Return a value quoted for a shell, which expands references to other variables."""
-    return f'"{_IN_QUOTES.sub(_quoted, value)}"' if REFERENCE.search(value) else shlex.quote(value)
+def _shell(name: str, value: str) -> str:
+    """Return a value quoted for a shell, which expands references to other variables.
+
+    A list of folders that ends with the present one has no empty entry if there is none.
+    """
+    if not REFERENCE.search(value):
+        return shlex.quote(value)
+    present = f":${{{name}}}"
+    if name in PATH_VARIABLES and value.endswith(present):
+        return f'"{_IN_QUOTES.sub(_quoted, value.removesuffix(present))}${{{name}:+:${name}}}"'
+    return f'"{_IN_QUOTES.sub(_quoted, value)}"'
 
 
 def _quoted(found: re.Match[str]) -> str:

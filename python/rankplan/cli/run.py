@@ -221,6 +221,8 @@ def _show_log() -> None:
 def _run(
     cluster: Cluster, plan: Plan, spec: GroupSpec, method: str, timeout: float, reserve: bool, report: Report
 ) -> list[RankReport]:
+    from rankplan.runtime import WorkerGroup
+
     shared = any(component.share for component in plan.values())
     reservation = cluster.reserve(plan) if shared or reserve else None
     groups = []
@@ -231,7 +233,7 @@ def _run(
     for call in [getattr(group, method)() for group in groups]:
         call.wait()
     report("verifying")
-    return [found for group in groups for found in group.verify()]
+    return [found for group in groups for found in WorkerGroup.verify(group)]
 
 
 def _worker(name: str) -> type[Worker]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -35,7 +35,7 @@ from rankplan.config.base import Model
 from rankplan.config.faults import RANKS, RESOLVE, KeyPath, diagnostics, fault, number, unresolved
 from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
 from rankplan.config.network import Excluded, Topology
-from rankplan.environment import NODE_RANK_VARIABLES, RESERVED_VARIABLES
+from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, RESERVED_VARIABLES
 from rankplan.errors import PlacementError, refusal
 from rankplan.parallel import ORDER, Parallel, order_fault
 from rankplan.words import as_int, nodes_text, shown
@@ -226,6 +226,9 @@ class EnvConfig(Model):
     python_interpreter_path: str | None = Field(
         default=None, min_length=1, description="Absolute path of the interpreter on these nodes."
     )
+    path_env: Literal["prepend", "replace"] = Field(
+        default="prepend", description="Whether PATH and other lists of folders are added to the node's, or replace it."
+    )
 
     @field_validator("python_interpreter_path")
     @classmethod
@@ -233,6 +236,14 @@ class EnvConfig(Model):
         if value is not None and not (value.startswith("/") and value.isprintable()):
             message = f"`python_interpreter_path` is {shown(value)}; it must be an absolute path"
             raise fault("invalid-value", message, "write the path on the node, e.g. /opt/venv/bin/python3")
+        return value
+
+    @field_validator("path_env", mode="before")
+    @classmethod
+    def _prepend_or_replace(cls, value: Any) -> Any:
+        if value not in ("prepend", "replace"):
+            message = f"`path_env` is {shown(value)}; it must be prepend or replace"
+            raise fault("invalid-value", message, "remove it: PATH and other lists of folders are then prepended")
         return value
 
     @field_validator("env_vars", mode="before")
@@ -272,6 +283,9 @@ def _variable(name: str, content: Any, path: list[str | int]) -> str:
         message = f"variable `{name}` is {shown(content)}; it must be text"
         raise fault("invalid-value", message, 'write its text in quotes, e.g. "1"', path)
     text = str(content)
+    if name == PATH_MODE and text.lower() not in PATH_MODES:
+        message = f"variable `{name}` is {shown(text)}; it must be {' or '.join(PATH_MODES)}"
+        raise fault("invalid-value", message, "write override to replace PATH and other lists of folders", path)
     if "\0" in text or text.encode("utf-8", "ignore").decode() != text:
         message = (
             f"variable `{name}` is {shown(text)}; environment variables cannot contain NUL bytes or lone surrogates"
@@ -389,7 +403,8 @@ class NodeGroup(Model):
         """Return the variables and the interpreter of a node in the group."""
         for config in self.env_configs:
             if node_rank in config.node_ranks:
-                return dict(config.env_vars), config.python_interpreter_path
+                mode = {PATH_MODE: "override"} if config.path_env == "replace" else {}
+                return config.env_vars | mode, config.python_interpreter_path
         return {}, None
 
     def faults(self, num_nodes: int | None) -> Iterator[PydanticCustomError]:

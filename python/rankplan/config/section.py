@@ -47,7 +47,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "topology": Topology,
 }
 _KNOWN = {key for model in (NodeGroup, EnvConfig, Hardware, HardwareConfig) for key in model.model_fields}
-_OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "hardware", "ignore_hardware"}
+_OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "path_env", "hardware", "ignore_hardware"}
 _LABEL = TypeAdapter[str](Label)
 _EXCLUDED = TypeAdapter[tuple[str, ...]](Excluded)
 

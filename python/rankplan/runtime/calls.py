@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
@@ -17,6 +20,9 @@ from rankplan.placement import Placement
 from rankplan.runtime import session, timeouts
 from rankplan.runtime.faults import Fault
 from rankplan.words import shown
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
 
 
 def as_timeout(value: Any) -> float:
@@ -106,14 +112,58 @@ def ranks_text(ranks: Iterable[int]) -> str:
     return f"rank{'s' if len(found) > 1 else ''} {found}"
 
 
+async def collect_async(
+    answers: Sequence[ray.ObjectRef[Any]], timeout: float | None, check: Callable[[], None]
+) -> list[Any]:
+    """Do the same as `collect` without blocking the event loop; ``check`` is called regularly, and may raise."""
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            loop.call_soon_threadsafe(arrived.set)
+
+    futures = [answer.future() for answer in answers]
+    for future in futures:
+        future.add_done_callback(tell)
+    while True:
+        arrived.clear()
+        done = {index: future for index, future in enumerate(futures) if future.done()}
+        check()
+        errors = {index: future.exception() for index, future in done.items()}
+        if faults := {index: Fault.of(error) for index, error in errors.items() if isinstance(error, Exception)}:
+            raise Failed(faults)
+        if len(done) == len(futures):
+            return [future.result() for future in futures]
+        left = max(0.0, deadline - time.monotonic())
+        # a future is set a moment after its answer has arrived
+        if left == 0 and len(_done(answers)) < len(futures):
+            raise Unanswered([index for index in range(len(futures)) if index not in done])
+        with suppress(TimeoutError):
+            await asyncio.wait_for(arrived.wait(), min(timeouts.TICK, left or timeouts.TICK))
+
+
+_tickets = itertools.count()
+
+
 class Call:
-    """A call that was sent to some ranks of a group; ``wait`` returns the answers."""
+    """A call that was sent to some ranks of a group; ``wait`` returns the answers.
+
+    ``hosts`` are those ranks, and ``ticket`` is their name of the call.
+    """
 
     def __init__(
-        self, component: str, method: str, placements: Sequence[Placement], answers: Sequence[ray.ObjectRef[Any]]
+        self,
+        component: str,
+        method: str,
+        placements: Sequence[Placement],
+        answers: Sequence[ray.ObjectRef[Any]],
+        ticket: int,
+        hosts: Sequence[ActorHandle[Any]],
     ) -> None:
         self._component, self._method = component, method
         self._placements, self._answers = placements, answers
+        self._ticket, self._hosts = ticket, hosts
         self._session = session.current()
 
     def __repr__(self) -> str:
@@ -127,7 +177,7 @@ class Call:
             return len(_done(self._answers)) == len(self._answers)
 
     def wait(self, timeout: float | None = None) -> list[Any]:
-        """Return what the ranks returned, in rank order; may be called again.
+        """Return what the ranks returned, in the order of the ranks; may be called again.
 
         Raises ``WorkerError`` as soon as one rank has failed or died (the others continue), or if the cluster was
         closed; ``TimeoutError`` if some ranks have not answered after ``timeout`` seconds (the call continues; 0 only
@@ -135,10 +185,36 @@ class Call:
         """
         if timeout:
             timeout = as_timeout(timeout)
+        with self._explained(timeout), session.used():
+            self._check_open()
+            return collect(self._answers, timeout)
+
+    async def async_wait(self, timeout: float | None = None) -> list[Any]:
+        """Return the same as `wait`, while other coroutines of the event loop run. Raises the same errors."""
+        if timeout:
+            timeout = as_timeout(timeout)
+        with self._explained(timeout):
+            self._check_open()
+            return await collect_async(self._answers, timeout, self._check_open)
+
+    def durations(self, timeout: float | None = None) -> dict[str, list[float]]:
+        """Wait for the call, and return how long its timed functions took: seconds per rank, by name.
+
+        A function is timed if it has the decorator `Worker.timer`. Several runs in one call are added up; 0.0 for a
+        rank that did not run it. Ranks remember the durations of their latest 1,000 calls. Raises like `wait`.
+        """
+        self.wait(timeout)
+        with self._explained(timeout), session.used():
+            self._check_open()
+            found = collect([host.durations.remote(self._ticket) for host in self._hosts], timeout)
+        names = dict.fromkeys(name for durations in found for name in durations)
+        return {name: [durations.get(name, 0.0) for durations in found] for name in names}
+
+    @contextmanager
+    def _explained(self, timeout: float | None) -> Iterator[None]:
+        """Raise the errors of `wait` for answers that are missing or exceptions."""
         try:
-            with session.used():
-                self._check_open()
-                return collect(self._answers, timeout)
+            yield
         except Unanswered as unanswered:
             late = [self._placements[index].rank for index in unanswered.pending]
             raise TimeoutError(
@@ -161,3 +237,8 @@ class Call:
         if self._session != session.current():
             where = f"{self._component}.{self._method}()"
             raise WorkerError(f"{where}: the cluster was closed before the answers were fetched", self._component)
+
+
+def new_ticket() -> int:
+    """Return the number by which ranks know a call."""
+    return next(_tickets)

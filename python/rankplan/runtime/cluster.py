@@ -19,9 +19,10 @@ from rankplan.errors import ClusterError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 from rankplan.render.progress import Report, told
-from rankplan.runtime import session, timeouts
+from rankplan.runtime import context, session, timeouts
 from rankplan.runtime.calls import as_timeout
 from rankplan.runtime.connection import Connection, connect
+from rankplan.runtime.exports import Selection, as_selection, find_exports, selected
 from rankplan.runtime.node_order import Wanted
 from rankplan.runtime.nodes import Nodes
 from rankplan.runtime.probe import find_nodes
@@ -42,8 +43,15 @@ class Cluster:
     launches; by default a terminal shows what takes more than a second.
 
     ``node_order`` is the order of nodes that have no rank (``RANKPLAN_NODE_RANK``, or the label
-    ``rankplan.io/node-rank``): by ``"address"``, compared as numbers, or as in ``"rlinf"``, which puts the node of this
-    program first, then compares addresses as text.
+    ``rankplan.io/node-rank``): by ``"address"``, compared as numbers; by ``"topology"``, domain after domain; or as in
+    ``"rlinf"``, which puts the node of this program first, then compares addresses as text. By default, the section
+    decides (``topology: {order: topology}``), else the addresses.
+
+    ``forward_env`` selects the variables of this program that reach every rank: by default all that were set after Ray
+    was started on this node, except those of a shell or a machine (``PWD``, ``HOSTNAME``, ``SSH_*``). Pass a list of
+    names and patterns (``["NCCL_*", "HF_TOKEN"]``), or ``False`` for none.
+
+    In a rank, a `Cluster` has the nodes of the driver's, in the same order, with its node groups and exports.
 
     Raises ``PlacementError`` for a faulty section and ``ValueError`` for an invalid number, before any connection, and
     ``ClusterError`` if the cluster cannot be used.
@@ -58,14 +66,16 @@ class Cluster:
         timeout: float = timeouts.JOIN,
         node_order: str | None = None,
         on_progress: Report | None = None,
+        forward_env: Selection = True,
     ) -> None:
         timeout = as_timeout(timeout)
         if node_order not in (None, *NODE_ORDERS):
             raise ValueError(f"node_order is {shown(node_order)}; it must be address, topology or rlinf")
+        forward_env = as_selection(forward_env)
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
             raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
         reading = None if cluster_cfg is None else read_section(cluster_cfg)
-        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None, node_order)
+        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None, forward_env, node_order)
 
     def _open(
         self,
@@ -75,6 +85,7 @@ class Cluster:
         timeout: float,
         on_progress: Report | None,
         raylets: Raylets | None,
+        forward_env: Selection,
         node_order: str | None = None,
     ) -> None:
         if reading is not None:
@@ -91,13 +102,17 @@ class Cluster:
         self.connection = Connection(on_progress)
         self._address = str(ray.get_runtime_context().gcs_address)
         try:
+            if (here := context.current()) is not None:
+                self.nodes = _of_driver(here.nodes(), num_nodes, reading, forward_env)
+                return
             with self.connection.progress() as report:
                 starting = raylets is None and how != "started"
                 found = find_nodes(num_nodes, timeout, report, starting, _wanted(reading, node_order))
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 inventory = inventory.with_config(reading)
-            self.nodes = Nodes(tuple(node.node_id for node in found), inventory, simulated=raylets is not None)
+            exports = find_exports(forward_env)
+            self.nodes = Nodes(tuple(node.node_id for node in found), inventory, raylets is not None, exports)
         except BaseException:
             self.close()
             raise
@@ -137,7 +152,8 @@ class Cluster:
             raylets = Raylets(inventory, report)
         cluster = cls.__new__(cls)
         try:
-            cluster._open(reading, inventory.num_nodes, raylets.address, timeouts.JOIN, on_progress, raylets)
+            present = inventory.num_nodes
+            cluster._open(reading, present, raylets.address, timeouts.JOIN, on_progress, raylets, True)
             # the raylets of excluded nodes run too
             marked = cluster.inventory.excluding(inventory.excluded)
             cluster.nodes = replace(cluster.nodes, inventory=marked)
@@ -229,3 +245,15 @@ def _wanted(reading: Reading | None, order: str | None) -> Wanted:
     """Return how nodes without ranks are ordered: by the argument, else as the section says."""
     topology = Topology() if reading is None else reading.section.topology
     return Wanted(order or topology.order, topology.levels)
+
+
+def _of_driver(nodes: Nodes, num_nodes: int | None, reading: Reading | None, forward_env: Selection) -> Nodes:
+    """Return the nodes of the driver's cluster for use in a rank, the first ``num_nodes`` of them."""
+    present = len(nodes.ids)
+    if num_nodes is not None and num_nodes > present:
+        raise ClusterError(f"num_nodes is {num_nodes}, but the driver's cluster has {counted(present, 'node')}")
+    inventory = nodes.inventory.first(num_nodes or present)
+    if reading is not None:
+        inventory = inventory.with_config(reading)
+    exports = selected(forward_env, nodes.exports, {})
+    return replace(nodes, ids=nodes.ids[: inventory.num_nodes], inventory=inventory, exports=exports)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.placement import Placement
 from rankplan.runtime import session
-from rankplan.runtime.calls import Call, ranks_text
+from rankplan.runtime.calls import Call, new_ticket, ranks_text
+from rankplan.runtime.context import OfRank
 from rankplan.runtime.crew import Crew, LiveRank
 from rankplan.runtime.ray_internals import sending_fault
+from rankplan.runtime.timing import timer
 from rankplan.runtime.verify import RankReport, check
 from rankplan.words import as_int, shown
 
@@ -35,26 +37,32 @@ class RankSelection:
         state = f"on {ranks_text(ranks)}" if ranks else "shut down"
         return f"<{self._crew.component}: {self._worker_class.__name__} {state}>"
 
+    def __getattribute__(self, name: str) -> Any:
+        """Return a method of the worker, even if the group has one of that name, or else what the group has."""
+        own = super().__getattribute__
+        if not name.startswith("_") and is_method(own("_worker_class"), name):
+            return partial(own("_send"), name)
+        return own(name)
+
     def __getattr__(self, name: str) -> Callable[..., Call]:
         # pickle, copy and notebooks look up private names, some before __init__ has run
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if not is_method(self._worker_class, name):
-            known = methods(self._worker_class)
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"its methods are {', '.join(known)}"
-            raise AttributeError(f"{self._worker_class.__name__} has no method {name!r}; {hint}")
-        return partial(self._send, name)
+        known = methods(self._worker_class)
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"its methods are {', '.join(known)}"
+        raise AttributeError(f"{self._worker_class.__name__} has no method {name!r}; {hint}")
 
     def _send(self, method: str, /, *args: Any, **kwargs: Any) -> Call:
+        ticket = new_ticket()
         with session.used():
             ranks = self._running(method)
             try:
-                answers = [rank.host.call.remote(method, *args, **kwargs) for rank in ranks]
+                answers = [rank.host.call.remote(ticket, method, *args, **kwargs) for rank in ranks]
             except TypeError as error:
                 call, why = f"{self._crew.component}.{method}()", sending_fault(error)
                 raise TypeError(f"{call}: an argument cannot be sent to the ranks: {why}") from error
-        return self._call(method, ranks, answers)
+        return self._call(method, ranks, answers, ticket)
 
     def _running(self, method: str) -> Sequence[LiveRank]:
         if not self._ranks:
@@ -62,8 +70,11 @@ class RankSelection:
             raise WorkerError(f"{component}.{method}(): the group was shut down; launch it again", component)
         return self._ranks
 
-    def _call(self, method: str, ranks: Sequence[LiveRank], answers: Sequence[ObjectRef[Any]]) -> Call:
-        return Call(self._crew.component, method, [rank.expected.placement for rank in ranks], answers)
+    def _call(
+        self, method: str, ranks: Sequence[LiveRank], answers: Sequence[ObjectRef[Any]], ticket: int | None = None
+    ) -> Call:
+        rows, hosts = [rank.expected.placement for rank in ranks], [rank.host for rank in ranks]
+        return Call(self._crew.component, method, rows, answers, new_ticket() if ticket is None else ticket, hosts)
 
 
 class WorkerGroup(RankSelection):
@@ -73,6 +84,10 @@ class WorkerGroup(RankSelection):
         group.execute_on(0, 3).method()              # on some ranks only
 
     ``shutdown()``, leaving ``with``, releasing its reservation or closing the cluster ends the ranks.
+
+    The names of the group never hide a method of the worker: if the class has a method ``shutdown``,
+    ``group.shutdown()`` calls it in every rank. ``WorkerGroup.shutdown(group)`` always ends the ranks. The same holds
+    for the other names of the group.
     """
 
     def __init__(self, crew: Crew, worker_class: type) -> None:
@@ -94,31 +109,32 @@ class WorkerGroup(RankSelection):
         return [rank.expected.placement for rank in self._ranks]
 
     def execute_on(self, *ranks: int) -> RankSelection:
-        """Return some ranks, to call methods on.
+        """Return some ranks, to call methods on; answers come in the order given here.
 
         Raises ``ValueError`` for an unknown or repeated rank, and ``WorkerError`` after the shutdown.
         """
-        self._running("execute_on")
-        unknown = [rank for rank in ranks if as_int(rank) not in range(self.world_size)]
+        running = self._running("execute_on")
+        unknown = [rank for rank in ranks if as_int(rank) not in range(len(running))]
         if unknown or not ranks or len(set(ranks)) < len(ranks):
             given = ", ".join(map(shown, ranks)) or "none"
             raise ValueError(
-                f"{self.component} has {ranks_text(range(self.world_size))}; pass some of them to execute_on(), each "
-                f"once, not {given}"
+                f"{self._crew.component} has {ranks_text(range(len(running)))}; pass some of them to execute_on(), "
+                f"each once, not {given}"
             )
-        return RankSelection(self._crew, self._worker_class, [self._ranks[rank] for rank in sorted(ranks)])
+        return RankSelection(self._crew, self._worker_class, [running[rank] for rank in ranks])
 
     def verify(self, timeout: float | None = None) -> list[RankReport]:
         """Ask every rank where it is and what it sees, and return the reports in rank order.
 
-        A rank answers once the calls it received before are done. Raises ``LaunchError`` if anything differs from the
-        plan, ``WorkerError`` if a rank is dead, ``TimeoutError`` after ``timeout`` seconds.
+        A rank answers once the calls it received before are done, or at once if its class has ``async`` methods. Raises
+        ``LaunchError`` if anything differs from the plan, ``WorkerError`` if a rank is dead, ``TimeoutError`` after
+        ``timeout`` seconds.
         """
         with session.used():
             ranks = self._running("verify")
             looks = [rank.host.look.remote() for rank in ranks]
         sightings = self._call("verify", ranks, looks).wait(timeout)
-        return check(self.component, [rank.expected for rank in ranks], sightings)
+        return check(self._crew.component, [rank.expected for rank in ranks], sightings)
 
     def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
         """Find, for every rank, ``count`` consecutive ports that are free on its node; return them in rank order.
@@ -166,13 +182,18 @@ class WorkerGroup(RankSelection):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.shutdown()
+        self._crew.end()
 
 
 def is_method(worker_class: type, name: str) -> bool:
     """Whether this can be called on a group of this class."""
-    public = not name.startswith("_") and name != "create_group"
-    return public and name in dir(worker_class) and callable(getattr(worker_class, name))
+    if name.startswith("_") or name == "create_group":
+        return False
+    # as written in a class: reading a fact of a rank fails here, and metaclasses have methods of their own
+    found = next((vars(base)[name] for base in worker_class.__mro__ if name in vars(base)), None)
+    if found is None or isinstance(found, OfRank) or (isinstance(found, staticmethod) and found.__func__ is timer):
+        return False
+    return callable(getattr(worker_class, name, None))
 
 
 def methods(worker_class: type) -> list[str]:

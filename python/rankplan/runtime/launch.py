@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from rankplan.runtime import session
 from rankplan.runtime.calls import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.crew import Crew, LiveRank
 from rankplan.runtime.faults import launch_error
-from rankplan.runtime.host import HostActor, RankSetup
+from rankplan.runtime.host import AsyncHostActor, HostActor, RankSetup, has_async_methods
 from rankplan.runtime.nodes import pinned
 from rankplan.runtime.ray_internals import has_process
 from rankplan.runtime.seats import Seat
@@ -29,7 +30,10 @@ from rankplan.words import nodes_text
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What the ranks of a group run: the class, its arguments, and how many calls a rank works on at a time."""
+    """What the ranks of a group run: the class, its arguments, and how many calls a rank works on at a time.
+
+    Without a number, plain methods run one at a time, and ``async`` ones concurrently.
+    """
 
     worker_class: type
     args: tuple[Any, ...]
@@ -78,6 +82,9 @@ def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) ->
         crew.reservation.strategy(component, seat.placement) if crew.reservation else pinned(seat.node_id)
         for seat in seats
     ]
+    nodes = ray.put(pickle.dumps(crew.nodes))
+    is_async = has_async_methods(recipe.worker_class)
+    kind, threads = (AsyncHostActor, [recipe.max_concurrency or 1]) if is_async else (HostActor, [])
     import_path, log_level = _import_path(), logging.getLogger("rankplan").level or logging.INFO
 
     with crew.connection.progress() as report:
@@ -92,14 +99,16 @@ def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) ->
                 "runtime_env": seat.runtime_env(),
                 "max_concurrency": recipe.max_concurrency,
             }
-            actor = HostActor.options(**{key: value for key, value in options.items() if value is not None})
-            crew.add(LiveRank(actor.remote(f"{component}:{seat.placement.rank}"), seat.expectation()))
+            host = kind.options(**{key: value for key, value in options.items() if value is not None})
+            crew.add(LiveRank(host.remote(f"{component}:{seat.placement.rank}", *threads), seat.expectation()))
         choice = crew.choice(machine, 1)
         port: ray.ObjectRef[int | None] = crew.ranks[0].host.free_block.remote(choice, 1)
         starts = []
         for seat, rank, held in zip(seats, crew.ranks, hardware, strict=True):
-            setup = RankSetup(component, seat.placement, held, address, seat.env_vars, import_path, log_level)
-            starts.append(rank.host.start.remote(setup, port, payload))
+            setup = RankSetup(
+                component, seat.placement, seat.coordinates, held, address, *seat.late(), import_path, log_level
+            )
+            starts.append(rank.host.start.remote(setup, port, payload, nodes))
         try:
             master_port, *sightings = collect([port, *starts], timeout, tell)
         except Unanswered as unanswered:

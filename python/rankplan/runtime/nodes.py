@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -11,11 +12,15 @@ from rankplan.inventory import Inventory
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Ray's ids of the nodes by node rank, and what the nodes have; ``simulated`` if all are raylets started here."""
+    """Ray's ids of the nodes by node rank, and what the nodes have; ``simulated`` if all are raylets started here.
+
+    ``exports`` are the variables of the driver that every rank gets.
+    """
 
     ids: tuple[str, ...]
     inventory: Inventory
     simulated: bool = False
+    exports: Mapping[str, str] = field(default_factory=dict)
 
     def address(self, rank: int) -> str:
         """Return the address of a node."""

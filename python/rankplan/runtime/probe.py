@@ -9,7 +9,6 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -35,7 +34,7 @@ from rankplan.runtime.node_order import (
     in_order,
 )
 from rankplan.runtime.nodes import pinned
-from rankplan.runtime.processes import age
+from rankplan.runtime.processes import age, inherited
 from rankplan.runtime.ray_internals import accelerator_managers
 from rankplan.topology.domains import RANK_LABELS
 from rankplan.topology.sources import Fabric, fabric_labels, known_key, nemo_rl_labels, slurm_labels
@@ -190,7 +189,7 @@ def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str 
     ``rows`` are the types of accelerators that the driver has registered.
     """
     adopt(rows)
-    resources, labels, environment = entry["Resources"], entry["Labels"], _inherited()
+    resources, labels, environment = entry["Resources"], entry["Labels"], inherited()
     row = _vendor_here(resources, labels)
     fabric = fabric_here() if row is not None else []
     try:
@@ -305,13 +304,3 @@ def _ids(row: Vendor, count: int, environment: Mapping[str, str]) -> tuple[str, 
             f"by commas, or start Ray with {_counting(row, len(ids))}"
         )
     return ids[:count]
-
-
-def _inherited() -> dict[str, str]:
-    """Return the environment that this process was started with: Ray may have changed it for the task."""
-    try:
-        block = Path("/proc/self/environ").read_bytes()
-    except OSError:
-        return dict(os.environ)
-    entries = (os.fsdecode(entry).partition("=") for entry in block.split(b"\0"))
-    return {name: value for name, _, value in entries}

@@ -23,6 +23,16 @@ class Process:
     started: int
 
 
+def inherited() -> dict[str, str]:
+    """Return the environment that this process was started with: Ray may have changed it for a task."""
+    try:
+        block = (_PROC / "self/environ").read_bytes()
+    except OSError:
+        return dict(os.environ)
+    entries = (os.fsdecode(entry).partition("=") for entry in block.split(b"\0"))
+    return {name: value for name, _, value in entries}
+
+
 def family(variable: str) -> set[Process]:
     """Return the processes that were started with this ``NAME=value`` in their environment, and their descendants.
 

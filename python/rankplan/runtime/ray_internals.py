@@ -237,7 +237,9 @@ def death(error: RayActorError) -> str:
         return "it was ended, with its group or by ray.kill"
     if "SIGTERM" in reason:
         return "it was ended by SIGTERM"
-    if exited := re.search(r"exit code (.+?)\.( exit_actor\(\) is called\.)?$", reason):
+    if "User requested to exit" in reason or reason.endswith("exit_actor() is called."):
+        return "it exited"
+    if exited := re.search(r"exit code (.+?)\.$", reason):
         return f"it exited (code {exited[1]})"
     if "End of file" in reason:
         return "it exited without reporting an error (killed, out of memory, or a crash)"

@@ -19,12 +19,13 @@ from typing import Any
 import ray
 
 from rankplan._core import RankSet
-from rankplan.component import Component
-from rankplan.environment import expanded, planned_environment, start_variables
+from rankplan.component import Component, Coordinates
+from rankplan.environment import added, expanded, planned_environment, start_variables
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.runtime import timeouts
-from rankplan.runtime.calls import Failed, Unanswered, collect
+from rankplan.runtime.calls import Failed, Unanswered, collect, outcomes
+from rankplan.runtime.exports import environment_of
 from rankplan.runtime.faults import launch_error, plain
 from rankplan.runtime.nodes import Nodes, pinned
 from rankplan.runtime.verify import Expectation
@@ -35,12 +36,18 @@ _logger = logging.getLogger("rankplan")
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A row of a plan, Ray's id of its node, its robots' configs, and the settings of its node group on that node."""
+    """A row of a plan with its coordinates, Ray's id of its node, its robots' configs, and the settings of its node.
+
+    ``at_start`` are the variables that the process must start with, with their final values.
+    """
 
     placement: Placement
+    coordinates: Coordinates | list[Coordinates]
     node_id: str
     hardware: tuple[Any, ...]
+    exports: Mapping[str, str]
     env_vars: Mapping[str, str]
+    at_start: Mapping[str, str]
     interpreter: str | None
 
     def expectation(self) -> Expectation:
@@ -50,12 +57,20 @@ class Seat:
     def runtime_env(self) -> dict[str, Any] | None:
         """Return the settings needed at process start; with ``None``, Ray starts the process in half the time."""
         runtime_env: dict[str, Any] = {}
-        if variables := start_variables(self.env_vars):
-            runtime_env["env_vars"] = variables
+        if self.at_start:
+            runtime_env["env_vars"] = dict(self.at_start)
         if self.interpreter is not None:
             # Ray passes it to a shell
             runtime_env["py_executable"] = shlex.quote(self.interpreter)
         return runtime_env or None
+
+    def late(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the exports and the variables of the node group that the process sets itself."""
+        exports, env_vars = (
+            {name: value for name, value in layer.items() if name not in self.at_start}
+            for layer in (self.exports, self.env_vars)
+        )
+        return exports, env_vars
 
 
 def find_seats(nodes: Nodes, component: Component) -> list[Seat]:
@@ -68,7 +83,6 @@ def find_seats(nodes: Nodes, component: Component) -> list[Seat]:
         raise LaunchError(f"{name} has no processes to launch: its placement is empty", name)
     settings: dict[tuple[int, str], tuple[dict[str, str], str | None]] = {}
     missing: dict[tuple[str, str], list[int]] = {}
-    seats = []
     for row in component:
         node, label = row.cluster_node_rank, row.node_group_label
         if (node, label) not in settings:
@@ -77,7 +91,14 @@ def find_seats(nodes: Nodes, component: Component) -> list[Seat]:
                 missing.setdefault((label, interpreter), []).append(node)
                 interpreter = None
             settings[node, label] = env_vars, interpreter
-        seats.append(Seat(row, nodes.ids[node], tuple(inventory.hardware(row)), *settings[node, label]))
+    at_start = _at_start(name, nodes, {place: env_vars for place, (env_vars, _) in settings.items()})
+    seats = []
+    for row in component:
+        place = row.cluster_node_rank, row.node_group_label
+        env_vars, interpreter = settings[place]
+        robots, coordinates = tuple(inventory.hardware(row)), component.coordinates(row.rank)
+        layers = nodes.exports, env_vars, at_start[place]
+        seats.append(Seat(row, coordinates, nodes.ids[place[0]], robots, *layers, interpreter))
     for (label, interpreter), ranks in missing.items():
         message = "%s: simulated %s of node group %r with %s, because its interpreter %s does not exist on this machine"
         _logger.warning(message, name, nodes_text(RankSet(ranks)), label, sys.executable, interpreter)
@@ -85,13 +106,41 @@ def find_seats(nodes: Nodes, component: Component) -> list[Seat]:
     return seats
 
 
+def _at_start(
+    component: str, nodes: Nodes, settings: Mapping[tuple[int, str], Mapping[str, str]]
+) -> dict[tuple[int, str], dict[str, str]]:
+    """Return the variables that processes must start with, by node and node group: of the driver, and of the group.
+
+    PYTHONPATH of the driver is not among them: every rank adds its folders to ``sys.path``, which costs no second start
+    of the interpreter. Raises ``LaunchError`` if a node does not answer.
+    """
+    exported = start_variables({name: value for name, value in nodes.exports.items() if name != "PYTHONPATH"})
+    starts = {place: [*exported, *start_variables(env_vars)] for place, env_vars in settings.items()}
+    used = sorted({node for (node, _), names in starts.items() if names})
+    looks = outcomes([environment_of(nodes.ids[node]) for node in used], timeouts.ENVIRONMENT) if used else []
+    if None in looks:
+        node = used[looks.index(None)]
+        raise LaunchError(
+            f"{component}: node {node} has not started a process in {timeouts.ENVIRONMENT:g} s, to read its variables",
+            component,
+            node=node,
+        )
+    # a fault: the launch will name the ranks that it affects
+    environments = {node: found if isinstance(found, dict) else {} for node, found in zip(used, looks, strict=True)}
+    result = {}
+    for (node, label), names in starts.items():
+        here = environments.get(node, {})
+        exports = added(nodes.exports, here)
+        values = exports | expanded(settings[node, label], here | exports)
+        result[node, label] = {name: values[name] for name in names}
+    return result
+
+
 def _check_interpreters(component: str, seats: Sequence[Seat]) -> None:
     """Try the interpreters on their nodes: if one does not exist or lacks Ray, Ray would wait for minutes."""
     wanted = {(seat.node_id, seat.interpreter): seat for seat in reversed(seats) if seat.interpreter is not None}
     tries = [
-        _fault_of.options(scheduling_strategy=pinned(node)).remote(
-            path, start_variables(seat.env_vars), timeouts.INTERPRETER
-        )
+        _fault_of.options(scheduling_strategy=pinned(node)).remote(path, seat.at_start, timeouts.INTERPRETER)
         for (node, path), seat in wanted.items()
     ]
     try:
@@ -124,7 +173,7 @@ def _fault_of(path: str, variables: Mapping[str, str], timeout: float) -> str | 
     with tempfile.TemporaryDirectory() as folder:
         report, errors = Path(folder, "report"), Path(folder, "errors")
         try:
-            environment = {**os.environ, **expanded(variables, os.environ)}
+            environment = {**os.environ, **variables}
             status = _tried([path, "-c", _TRIAL, str(report)], environment, errors, timeout)
         except OSError as error:
             return f"it does not start: {error.strerror}"

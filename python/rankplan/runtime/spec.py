@@ -13,7 +13,8 @@ from rankplan.runtime import timeouts
 from rankplan.runtime.calls import as_timeout
 from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.crew import Crew
-from rankplan.runtime.group import WorkerGroup, is_method, methods
+from rankplan.runtime.group import WorkerGroup, is_method
+from rankplan.runtime.host import MOST_CALLS
 from rankplan.runtime.launch import Recipe, bring_up
 from rankplan.runtime.reserve import Reservation, make_reservation
 from rankplan.runtime.seats import find_seats
@@ -23,8 +24,7 @@ from rankplan.words import as_int, shown
 class GroupSpec:
     """A worker class and the arguments that every rank constructs it with; ``launch`` makes it a running group.
 
-    Raises ``TypeError`` if the constructor does not accept these arguments, or if one of the group's own methods would
-    hide a method of the class.
+    Raises ``TypeError`` if the constructor does not accept these arguments.
     """
 
     def __init__(self, worker_class: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -33,9 +33,6 @@ class GroupSpec:
             inspect.signature(worker_class.__init__).bind(None, *args, **kwargs)  # type: ignore[misc]
         except TypeError as error:
             raise TypeError(f"{name}.create_group(): the constructor of {name} does not accept this: {error}") from None
-        hidden = [method for method in methods(worker_class) if hasattr(WorkerGroup, method)]
-        if hidden:
-            raise TypeError(f"WorkerGroup.{hidden[0]} would hide {name}.{hidden[0]}(); rename the method")
         self._recipe = Recipe(worker_class, args, kwargs)
 
     def __repr__(self) -> str:
@@ -60,9 +57,13 @@ class GroupSpec:
 
         ``placement_strategy`` may also be a component of a plan that fits this cluster (``plan["actor"]``). The default
         is one process per accelerator of the cluster, or per node of a cluster without accelerators. ``name`` is the
-        component's name (default: that of the component of a plan, else of the class). ``max_concurrency`` is how many
-        calls a rank works on at a time, in threads (default: 1). ``isolate_accelerator`` shows a process only its own
-        accelerators; for a component of a plan this is already decided.
+        component's name (default: that of the component of a plan, else of the class). ``isolate_accelerator`` shows a
+        process only its own accelerators; for a component of a plan this is already decided.
+
+        ``max_concurrency`` is how many calls a rank works on at a time, at most 1,000. By default, plain methods run
+        one at a time, in the order of the calls, and ``async`` methods concurrently, up to 1,000: they share the event
+        loop of the process, so that one method can wait for another. If a class has ``async`` methods, its plain
+        methods run in threads beside that event loop, as many at a time as ``max_concurrency`` says (default: 1).
 
         By default nothing is requested from Ray, and components share accelerators freely. With a ``reservation`` (see
         ``Cluster.reserve``) each rank starts in the bundle of its first accelerator. ``reserve=True`` reserves for this
@@ -76,14 +77,17 @@ class GroupSpec:
         if not isinstance(cluster, Cluster):
             raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
         cluster.connection.check_alive()
-        if max_concurrency is not None and (as_int(max_concurrency) or 0) < 1:
-            raise ValueError(f"max_concurrency is {shown(max_concurrency)}; it must be a whole number of 1 or more")
+        if max_concurrency is not None and as_int(max_concurrency) not in range(1, MOST_CALLS + 1):
+            raise ValueError(
+                f"max_concurrency is {shown(max_concurrency)}; it must be a whole number from 1 to {MOST_CALLS}, the "
+                "most calls that a rank works on at a time"
+            )
         _check_reservation(cluster, reservation, reserve)
         seconds = as_timeout(timeout)
         if name is not None and not (isinstance(name, str) and name and name.isprintable()):
             raise ValueError(f"name is {shown(name)}; it must be a non-empty printable string")
         if placement_strategy is None:
-            placement_strategy = _one_process_each(cluster.inventory)
+            placement_strategy = one_process_each(cluster.inventory)
         if isinstance(placement_strategy, Component):
             component = placement_strategy.fitted(cluster.inventory)
             component = replace(component, name=name or component.name)
@@ -118,7 +122,12 @@ def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserv
         raise ValueError("the reservation belongs to another Cluster; reserve on the one that is launched on")
 
 
-def _one_process_each(inventory: Inventory) -> PlacementStrategy:
+def one_process_each(inventory: Inventory) -> PlacementStrategy:
+    """Return the strategy of a launch without one: a process per accelerator, or per node if there are none.
+
+    RLinf starts one process in all if there are no accelerators. Nodes are then the resources that ``all`` counts, so a
+    job that is tried without accelerators keeps a process on every node.
+    """
     if accelerators := len(inventory.core.accelerators()):
         return PackedPlacementStrategy(0, accelerators - 1)
     return NodePlacementStrategy(range(inventory.num_nodes))

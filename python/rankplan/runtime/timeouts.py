@@ -15,7 +15,8 @@ RETRY = 0.05  # Ray reports returned resources every 0.1 s, and by itself retrie
 SETTLE = 1.0  # resources of a killed process return after 0.1 s; ten times that on a busy machine
 GRANT = 10.0  # a node that neither grants nor refuses: its raylet is overloaded, or dead but not yet declared so
 
-# Launching.
+# Launching, and reading the environment of Ray on a node.
+ENVIRONMENT = 60.0  # a task that needs a new process on a busy node
 INTERPRETER = 30.0  # importing Ray with the interpreter of a node group, from a slow network drive
 INTERPRETER_TASK = 2 * INTERPRETER  # the same, plus starting the process that tries it
 TICK = 0.5  # how often a launch reports progress and notices that the cluster was closed

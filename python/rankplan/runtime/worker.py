@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+from copy import deepcopy
+from functools import cached_property
 from typing import Any, Self
 
+from rankplan.component import Coordinates
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
-from rankplan.runtime import context
+from rankplan.runtime import context, torch_device
+from rankplan.runtime.context import OfRank
 from rankplan.runtime.spec import GroupSpec
+from rankplan.runtime.timing import timer
 
 _logger = logging.getLogger("rankplan.worker")
 
@@ -23,11 +28,11 @@ class Worker:
         group = Actor.create_group().launch(cluster, placement_strategy=placement.get_strategy("actor"))
         ranks = group.run().wait()
 
-    The properties of a rank are set before ``__init__`` runs; calling ``super().__init__()`` is not required.
-    Constructing a worker outside a rank raises ``LaunchError``.
+    The properties of a rank are set before ``__init__`` runs; calling ``super().__init__()`` is not required. A worker
+    may set attributes of the same names, and define methods with the names of the group's own. Constructing a worker
+    outside a rank raises ``LaunchError``.
     """
 
-    _context: context.RankContext
     _rank: int
     _world_size: int
 
@@ -39,7 +44,6 @@ class Worker:
                 ".launch(cluster, placement_strategy=...), and pass the arguments of the constructor to create_group"
             )
         worker = super().__new__(cls)
-        worker._context = here
         worker._rank = here.placement.rank
         worker._world_size = here.placement.world_size
         return worker
@@ -52,59 +56,88 @@ class Worker:
     def create_group(cls, *args: Any, **kwargs: Any) -> GroupSpec:
         """Return a group of this class to launch; every rank is constructed with these arguments.
 
-        Raises ``TypeError`` if the constructor does not accept them, or if a method of the class has the name of one of
-        the group's own.
+        Raises ``TypeError`` if the constructor does not accept them.
         """
         return GroupSpec(cls, args, kwargs)
 
-    @property
+    timer = staticmethod(timer)
+
+    accelerator_type = OfRank(torch_device.accelerator_type)
+    """The type of the accelerators that the rank sees, such as ``NV_GPU``; ``NO_ACCEL`` without any."""
+    torch_device_type = OfRank(torch_device.torch_device_type)
+    """PyTorch's name of the device type, such as ``cuda`` or ``cpu``. On the class or on a worker, in a rank only."""
+    torch_platform = OfRank(torch_device.torch_platform)
+    """PyTorch's module of the device type, such as ``torch.cuda``; PyTorch is imported when this is used.
+
+    Raises ``ImportError`` without PyTorch or the vendor's plugin.
+    """
+
+    @cached_property
     def component(self) -> str:
         """The name of this rank's component."""
-        return self._context.component
+        return _here().component
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """The process rank within the component, ``0`` to ``world_size - 1``."""
-        return self._rank
+        return _here().placement.rank
 
-    @property
+    @cached_property
     def world_size(self) -> int:
         """The number of processes of the component."""
-        return self._world_size
+        return _here().placement.world_size
 
-    @property
+    @cached_property
     def local_rank(self) -> int:
         """The index of this process among the component's processes on its node."""
-        return self.placement.local_rank
+        return _here().placement.local_rank
 
-    @property
+    @cached_property
     def placement(self) -> Placement:
         """The row of the plan for this process."""
-        return self._context.placement
+        return _here().placement
 
-    @property
+    @cached_property
+    def coordinates(self) -> Coordinates | list[Coordinates]:
+        """The position of this process in its parallel groups: ``{"tp": 1, "dp": 0, "pp": 2}``.
+
+        It has every kind with groups of two or more slots, and ``dp``. A process with several slots has a list of them,
+        one per slot; see `Component.coordinates`.
+        """
+        return deepcopy(_here().coordinates)
+
+    @cached_property
     def hardware(self) -> list[Any]:
         """The configs of this process's robots, in the order of ``placement.local_hardware_ranks``; often empty.
 
         They are instances of the model registered for their type, or else of `HardwareConfig`.
         """
-        return list(self._context.hardware)
+        return list(_here().hardware)
 
     def log_debug(self, message: object) -> None:
         """Log to the worker's output if the driver's ``rankplan`` logger was at DEBUG when the group was launched."""
-        self._log(logging.DEBUG, message)
+        _log(logging.DEBUG, message)
 
     def log_info(self, message: object) -> None:
         """Log to the worker's output, which Ray shows in the driver, unless its ``rankplan`` logger was above INFO."""
-        self._log(logging.INFO, message)
+        _log(logging.INFO, message)
 
     def log_warning(self, message: object) -> None:
         """Log a warning, like `log_info`, unless the driver's logger was above WARNING."""
-        self._log(logging.WARNING, message)
+        _log(logging.WARNING, message)
 
     def log_error(self, message: object) -> None:
         """Log an error, like `log_info`, unless the driver's logger was above ERROR."""
-        self._log(logging.ERROR, message)
+        _log(logging.ERROR, message)
 
-    def _log(self, level: int, message: object) -> None:
-        _logger.log(level, "[%s rank %d] %s", self.component, self._rank, message)
+
+def _here() -> context.RankContext:
+    here = context.current()
+    if here is None:
+        raise AttributeError("a worker knows its rank only in the ranks of a group")
+    return here
+
+
+def _log(level: int, message: object) -> None:
+    here = _here()
+    _logger.log(level, "[%s rank %d] %s", here.component, here.placement.rank, message)
