@@ -68,9 +68,11 @@ def in_order(
 
     Without ranks, nodes are ordered by address. By topology, domains come one after another in natural order of their
     labels, and nodes within a domain by their explicit ranks, then by address. In RLinf's order, the ``driver``'s node
-    comes first. ``num_nodes`` is how many are used, all if ``None``. Raises ``ClusterError`` if node ranks are set on some nodes
-    only, are invalid or occur twice, and ``MissingRanks`` if some of 0 to ``num_nodes - 1`` are missing. Nodes that
-    cannot be used have no known rank variable, and come last if the others have one.
+    comes first. ``num_nodes`` is how many are used, all if ``None``.
+
+    Raises ``ClusterError`` if node ranks are set on some nodes only, are invalid or occur twice; ``MissingRanks`` if
+    some of 0 to ``num_nodes - 1`` are missing. Nodes that cannot be used have no known rank variable, and come last if
+    the others have one.
     """
     usable = [node for node in nodes if node.fault is None]
     if any(node.rank_variable is not None for node in usable):
