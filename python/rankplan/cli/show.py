@@ -18,6 +18,7 @@ from rankplan.cli.common import (
 )
 from rankplan.files import write_whole
 from rankplan.render.map.model import map_of
+from rankplan.render.map.network import network_of
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
@@ -52,6 +53,7 @@ def show(file: str, choice: InventoryChoice, dialect_name: str | None, output: P
         if output is not None:
             write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name))
             return
-        for line in lines(map_of(plan), stdout.width):
+        picture = map_of(plan)
+        for line in lines(picture, stdout.width, network_of(plan, picture)):
             stdout.print(line)
         print_sharing(plan)

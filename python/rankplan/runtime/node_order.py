@@ -80,12 +80,10 @@ def in_order(nodes: Sequence[FoundNode], num_nodes: int | None, wanted: Wanted =
         return by_address, BY_ADDRESS
     specs = [node.spec for node in by_address]
     levels = detect((1, spec.labels) for spec in specs) if wanted.levels is None else wanted.levels
-    return [by_address[index] for index in natural_order(specs, levels)], topology_source(levels)
-
-
-def topology_source(levels: Sequence[str]) -> str:
-    """Return what nodes are ordered by, if the topology decides."""
-    return f"the topology ({', '.join(levels)}), then {BY_ADDRESS}" if levels else f"{BY_ADDRESS} (no levels detected)"
+    if not levels:
+        return by_address, f"{BY_ADDRESS} (no levels detected)"
+    ordered = [by_address[index] for index in natural_order(specs, levels)]
+    return ordered, f"the topology ({', '.join(levels)}), then {BY_ADDRESS}"
 
 
 def _by_rank(nodes: Sequence[tuple[FoundNode, str | None]], source: str, num_nodes: int | None) -> list[FoundNode]:

@@ -149,9 +149,14 @@ def _node(kind: NodeKind, spec: NodeSpec, legend: dict[str, Component]) -> Node:
     counts = {ACCELERATOR: kind.accelerators, **kind.hardware, WHOLE_NODE: int(by_node)}
     strips = [_strip(kind, resource, count, legend) for resource, count in counts.items() if count]
     what = f"{kind.accelerators} x {kind.accelerator_type}" if kind.accelerators else "no accelerators"
-    facts = (what, kind.accelerator_model, spec.hostname, spec.ip)
+    facts = (what, kind.accelerator_model, spec.hostname, spec.ip, excluded_text(spec))
     others = kind.nodes - RankSet([kind.nodes[0]])
     return Node(spec.rank, tuple(clean(fact) for fact in facts if fact), tuple(strips), _same(others, kind, legend))
+
+
+def excluded_text(spec: NodeSpec) -> str:
+    """Return what no process may use on a node; empty if all of it may be used."""
+    return "excluded" if not spec.healthy else f"excluded: {spec.unhealthy}" if spec.unhealthy else ""
 
 
 def _same(others: RankSet, kind: NodeKind, legend: dict[str, Component]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from textwrap import wrap
@@ -13,6 +14,7 @@ from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
 from rankplan.render.map.markup import CHARACTER, attributes, band_data, columns, fitted, label
 from rankplan.render.map.model import MOST_BANDS, Band, Component, Map, Node, Strip, clean, map_of, tip
+from rankplan.render.map.network import FOOT, HEAD, drawn, network_of
 from rankplan.render.tables import sharing_lines
 
 _EDGE, _LEFT, _GAP = 16, 136, 4
@@ -36,6 +38,7 @@ class _Drawing:
         self._parts: list[str] = []
         self._across, self._cell = columns(picture)
         self._right = _LEFT + self._across * self._cell
+        self._network = network_of(plan, picture)
         self._y = _EDGE
         self._title = title or "map"
         if title:
@@ -44,14 +47,13 @@ class _Drawing:
         for line in sharing_lines(plan):
             self._paragraph(_EDGE, line.strip(), "soft")
         self._legend(picture.legend)
-        for node in picture.nodes:
-            self._node(node)
+        self._nodes(picture.nodes)
         if picture.more:
             self._y += 10
             self._paragraph(_EDGE, picture.more, "soft")
 
     def text(self) -> str:
-        width, height = self._right + 2 * _EDGE, self._y + _EDGE
+        width, height = self._right + 2 * _EDGE + self._network.right, self._y + _EDGE
         size = attributes(viewBox=f"0 0 {width} {height}", width=width, height=height)
         style = files("rankplan.render.map").joinpath("svg.css").read_text("utf-8")
         hatches = "".join(
@@ -99,6 +101,21 @@ class _Drawing:
             self._text(x + 26, self._y + 13, text)
             x += width
         self._y += 28
+
+    def _nodes(self, nodes: Sequence[Node]) -> None:
+        """Draw the nodes, with frames around those of a domain and lines between those of a crossing group."""
+        boxes, back = [], len(self._parts)
+        for index, node in enumerate(nodes):
+            opening = self._network.opening(index)
+            self._y += HEAD * len(opening)
+            top = self._y + 10
+            self._node(node)
+            boxes.append((top, self._y))
+            self._y += FOOT * self._network.closing(index)
+        frames, lines = drawn(self._network, boxes, _EDGE, self._right + _EDGE)
+        self._parts[back:] = frames + self._parts[back:] + lines
+        if self._network.more:
+            self._paragraph(_EDGE, self._network.more, "soft")
 
     def _node(self, node: Node) -> None:
         self._y += 10
