@@ -65,6 +65,18 @@ def test_one_line_per_block_of_ranks_size_and_node() -> None:
     ]
 
 
+def test_excluded_hardware_is_a_difference_of_the_nodes() -> None:
+    nodes = Inventory.uniform(3, 8)
+    before, after = plan(TWO, nodes), plan(TWO, nodes.without(["node-1/7", "node-1/6", "node-2"]))
+    found = changes(before, after)
+    assert [(one.what, one.before, one.after) for one in found.nodes] == [
+        ("node 1", {"unhealthy": None}, {"unhealthy": "6-7"})
+    ]
+    before.save("a.json")
+    plan({**TWO, "component_placement": {"actor": "0-7"}}, nodes.without(["node-1"])).save("b.json")
+    assert ["node 1", "healthy -", "healthy false"] in lines(diff("a.json", "b.json"))
+
+
 def test_the_same_as_json() -> None:
     done = diff(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8", "--format", "json")
     assert done.exit_code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
@@ -289,3 +290,56 @@ def test_spans_are_counted_as_if_every_group_was_expanded(
         crossing = [len({domain[actor.layout.place(slot)[0]] for slot in group}) > 1 for group in actor.groups(kind)]
         assert (found.crossing, found.within) == (sum(crossing), len(crossing) - sum(crossing))
         assert found.first_crossing == (crossing.index(True) if any(crossing) else None)
+
+
+# ----------------------------------------------------------------------------------------------------------------- map
+
+
+def test_the_map_frames_domains_and_connects_the_nodes_of_crossing_groups() -> None:
+    assert run("show", "conf.yaml", "--inventory", "nodes.yaml", "-o", "map.svg").exit_code == 0
+    picture = ElementTree.parse("map.svg").getroot()
+    space = {"svg": "http://www.w3.org/2000/svg"}
+    frames = [box(one) for one in picture.findall(".//svg:rect[@class='frame']", space)]
+    cards = [box(one) for one in picture.findall(".//svg:rect[@class='card']", space)]
+    names = [one.text for one in picture.findall("svg:text", space) if (one.text or "").startswith(("block", "nvlink"))]
+    assert names == ["block b0", "block b1", "nvlink a", "nvlink b", "nvlink a", "nvlink a"]
+    inside = [[index for index, card in enumerate(cards) if within(card, frame)] for frame in frames]
+    assert inside == [[0, 1, 2], [3], [0], [1], [2], [3]]
+    assert [[within(inner, outer) for inner in frames[2:]] for outer in frames[:2]] == [
+        [True, True, True, False],
+        [False, False, False, True],
+    ]
+    lines = picture.findall("svg:g[@class='crossing']", space)
+    assert [line.findtext("svg:title", namespaces=space) for line in lines] == [
+        "actor: expert group 0 on nodes 0-1 crosses nvlink domains",
+        "actor: expert group 1 on nodes 2-3 crosses nvlink domains",
+    ]
+    width, height = float(picture.attrib["width"]), float(picture.attrib["height"])
+    assert all(x >= 0 and y >= 0 and x + w <= width and y + h <= height for x, y, w, h in frames + cards)
+
+
+def box(rect: ElementTree.Element) -> tuple[float, float, float, float]:
+    x, y, width, height = (float(rect.attrib[key]) for key in ("x", "y", "width", "height"))
+    return x, y, width, height
+
+
+def within(inner: tuple[float, ...], outer: tuple[float, ...]) -> bool:
+    starts = outer[0] < inner[0] and outer[1] < inner[1]
+    return starts and inner[0] + inner[2] < outer[0] + outer[2] and inner[1] + inner[3] < outer[1] + outer[3]
+
+
+def test_the_map_on_a_terminal_has_headings_for_domains() -> None:
+    done = run("show", "conf.yaml", "--inventory", "nodes.yaml")
+    kept = [
+        line for line in done.stdout.splitlines() if line.lstrip().startswith(("node", "block", "nvlink", "actor:"))
+    ]
+    assert kept == [
+        *("block b0", "  nvlink a", "node 0  4 x NV_GPU", "  nvlink b", "node 1  4 x NV_GPU"),
+        *("  nvlink a", "node 2  4 x NV_GPU", "block b1", "  nvlink a", "node 3  4 x NV_GPU"),
+        "actor: expert group 0 on nodes 0-1 crosses nvlink domains",
+        "actor: expert group 1 on nodes 2-3 crosses nvlink domains",
+    ]
+    Path("small.yaml").write_text("cluster: {num_nodes: 4, component_placement: {actor: 0-11}}\n")
+    done = run("show", "small.yaml", "--inventory", "nodes.yaml", "--without", "node-3", "--without", "node-3/1")
+    assert "node 3  4 x NV_GPU, excluded\n" in done.stdout and "idle:" not in done.stdout
+    assert "block" not in run("show", "small.yaml", "--nodes", "4x4").stdout

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import ray
-from rankplan import Cluster, ClusterError, Inventory, LaunchError, NodePlacementStrategy, PlacementError
+from rankplan import Cluster, ClusterError, Inventory, LaunchError, NodePlacementStrategy, PlacementError, RankSet
 from rankplan.runtime import simulate
 from rankplan.runtime.processes import Process, end, family, left_after
 from runtime_workers import Reader
@@ -147,9 +147,11 @@ def test_an_invalid_size_is_refused(text: str) -> None:
 
 
 def test_a_section_takes_the_first_nodes() -> None:
-    with Cluster.simulate("3x1", {"num_nodes": 1}) as cluster:
+    nodes = Inventory.uniform(3, 1).without(["node-0/0", "node-2"])
+    with Cluster.simulate(nodes, {"num_nodes": 1}) as cluster:
         assert cluster.num_nodes == 1
         assert len(ray.nodes()) == 1
+        assert cluster.inventory.excluded == [(RankSet("0"), RankSet("0"))]
 
 
 @pytest.mark.parametrize("how", [None, signal.SIGINT, signal.SIGTERM])

@@ -54,6 +54,23 @@ def test_every_way_of_writing_is_accepted() -> None:
     assert errors(f"cluster: {{num_nodes: 2, component_placement: {{a: 0}}, node_groups: [{group}]}}\n") == []
 
 
+@pytest.mark.parametrize(
+    ("keys", "accepted"),
+    [
+        ("topology: {levels: [block, nvlink], order: topology, keep: {actor: {tp: node}}, segment: 4}", True),
+        ("exclude: [node-3, node-5/2, GPU-5c89, nvlink=b]", True),
+        ("exclude: node-3", True),
+        ("topology: {order: rack}", False),
+        ("topology: {level: [a]}", False),
+        ("topology: {keep: {actor: node}}", False),
+        ("topology: {segment: 0}", False),
+        ("exclude: [3]", False),
+    ],
+)
+def test_the_network_and_exclusions(keys: str, accepted: bool) -> None:
+    assert (errors(f"cluster: {{num_nodes: 2, {keys}}}\n") == []) is accepted
+
+
 def test_both_ways_of_writing_sizes_are_accepted() -> None:
     for sizes in ("d4t2p1", "' t 2 d4 '", "{tp: 4, dp: 2, order: tp-cp-ep-pp-dp}", "{}"):
         assert (

@@ -9,7 +9,7 @@ import click
 from rankplan.addresses import natural
 from rankplan.cli.common import faults_end_it, stderr, without_option
 from rankplan.inventory import Inventory
-from rankplan.render.network import tree_lines
+from rankplan.render.tree import tree_lines
 from rankplan.topology.kueue import read_kueue
 from rankplan.topology.slurm import Labels, read_slurm
 from rankplan.words import counted

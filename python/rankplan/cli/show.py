@@ -20,6 +20,7 @@ from rankplan.files import write_whole
 from rankplan.parallel import KINDS
 from rankplan.plan import Plan
 from rankplan.render.map.model import has_groups, map_of
+from rankplan.render.map.network import network_of
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
@@ -57,7 +58,8 @@ def show(file: str, choice: InventoryChoice, dialect_name: str | None, by: str |
         if output is not None:
             write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name, by))
             return
-        for line in lines(map_of(plan, by), stdout.width):
+        picture = map_of(plan, by)
+        for line in lines(picture, stdout.width, network_of(plan, picture)):
             stdout.print(line)
         print_sharing(plan)
 

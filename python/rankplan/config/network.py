@@ -64,8 +64,8 @@ class Topology(Model):
         default_factory=dict,
         description="Levels that groups must stay within, by component and kind: {actor: {tp: node, ep: nvlink}}.",
     )
-    segment: Annotated[int, BeforeValidator(number)] | None = Field(
-        default=None, ge=1, le=MAX_NODES, description="Number of nodes that must be in one domain together."
+    segment: Annotated[int, Field(ge=1, le=MAX_NODES), BeforeValidator(number)] | None = Field(
+        default=None, description="Number of nodes that must be in one domain together."
     )
 
     @field_validator("order", mode="before")

@@ -191,7 +191,8 @@ def _value(value: Any) -> str:
         return "-"
     if isinstance(value, str):
         return value if value.isprintable() else repr(value)
-    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False)
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if number else json.dumps(value, ensure_ascii=False)
 
 
 def _size(plan: Plan, component: str) -> int | None:
@@ -218,6 +219,7 @@ def _specs(inventory: Inventory) -> dict[int, _Fields]:
         spec = {name: getattr(node, name) for name in _NODE_FIELDS}
         if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
             spec["accelerator_ids"] = None  # implied by the number of accelerators
+        spec |= {"healthy": None if node.healthy else False, "unhealthy": str(node.unhealthy) or None}
         specs |= dict.fromkeys(nodes, spec)
     return specs
 

@@ -88,12 +88,10 @@ def in_order(
         return by_address, BY_ADDRESS
     specs = [node.spec for node in by_address]
     levels = detect((1, spec.labels) for spec in specs) if wanted.levels is None else wanted.levels
-    return [by_address[index] for index in natural_order(specs, levels)], topology_source(levels)
-
-
-def topology_source(levels: Sequence[str]) -> str:
-    """Return what nodes are ordered by, if the topology decides."""
-    return f"the topology ({', '.join(levels)}), then {BY_ADDRESS}" if levels else f"{BY_ADDRESS} (no levels detected)"
+    if not levels:
+        return by_address, f"{BY_ADDRESS} (no levels detected)"
+    ordered = [by_address[index] for index in natural_order(specs, levels)]
+    return ordered, f"the topology ({', '.join(levels)}), then {BY_ADDRESS}"
 
 
 def _as_rlinf(nodes: Sequence[FoundNode], driver: str | None) -> list[FoundNode]:

@@ -12,6 +12,8 @@ from rankplan.words import counted
 
 CHARACTER, STRONG = 6.8, 7.6
 """Mean width of a 12-pixel character and of a bold digit, in a wide common font."""
+SOFT = "#5b6470"
+"""The color of text that is read second."""
 _LEAST_ACROSS, _MOST_ACROSS = 4, 16
 _LEAST_CELL, _MOST_CELL = 72, 132
 

@@ -177,6 +177,11 @@ def _summary(plan: Plan) -> str:
     return ", ".join(counts)
 
 
+def excluded_text(spec: NodeSpec) -> str:
+    """Return what no process may use on a node; empty if all of it may be used."""
+    return "excluded" if not spec.healthy else f"excluded: {spec.unhealthy}" if spec.unhealthy else ""
+
+
 def _same(others: RankSet, kind: NodeKind, legend: dict[str, Entry]) -> str:
     if not others:
         return ""
@@ -204,7 +209,7 @@ class _Drawing:
         counts = {ACCELERATOR: kind.accelerators, **kind.hardware, WHOLE_NODE: int(by_node)}
         strips = tuple(self._strip(kind, resource, count) for resource, count in counts.items() if count)
         what = f"{kind.accelerators} x {kind.accelerator_type}" if kind.accelerators else "no accelerators"
-        facts = (what, kind.accelerator_model, spec.hostname, spec.ip)
+        facts = (what, kind.accelerator_model, spec.hostname, spec.ip, excluded_text(spec))
         same = _same(kind.nodes - RankSet([kind.nodes[0]]), kind, self.legend)
         return Node(spec.rank, tuple(clean(fact) for fact in facts if fact), strips, same)
 

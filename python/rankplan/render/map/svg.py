@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from textwrap import wrap
@@ -11,14 +12,15 @@ from rich.cells import cell_len
 from rankplan._core import WHOLE_NODE
 from rankplan.plan import Plan
 from rankplan.render.map.colors import fill, hatch
-from rankplan.render.map.markup import CHARACTER, STRONG, attributes, band_data, columns, counts, fitted, label
+from rankplan.render.map.markup import CHARACTER, SOFT, STRONG, attributes, band_data, columns, counts, fitted, label
 from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Strip, clean, map_of, tip
+from rankplan.render.map.network import FOOT, HEAD, drawn, network_of
 from rankplan.render.tables import sharing_lines
 
 _EDGE, _LEFT, _GAP = 16, 136, 4
 _INDEX, _LANE, _LINE = 16, 24, 16
 
-_INK, _SOFT = "#1b1f24", "#5b6470"
+_INK = "#1b1f24"
 _LOOK: dict[str, dict[str, object]] = {
     "page": {"fill": "#fff"},
     "card": {"fill": "#f6f7f9", "stroke": "#d5d9df"},
@@ -27,7 +29,7 @@ _LOOK: dict[str, dict[str, object]] = {
     "bar": {"stroke": "#000", "stroke_opacity": ".35"},
     "hatch": {},
     "": {"fill": _INK},
-    "soft": {"fill": _SOFT},
+    "soft": {"fill": SOFT},
     "strong": {"fill": _INK, "font_weight": 600},
     "on": {"fill": "#000"},
     "on mark": {"fill": "#000", "font_weight": 600},
@@ -52,6 +54,7 @@ class _Drawing:
         self._parts: list[str] = []
         self._across, self._cell = columns(picture)
         self._right = _LEFT + self._across * self._cell
+        self._network = network_of(plan, picture)
         self._y = _EDGE
         self._title = title or "map"
         if title:
@@ -60,14 +63,13 @@ class _Drawing:
         for line in sharing_lines(plan):
             self._paragraph(_EDGE, line.strip(), "soft")
         self._legend(picture.legend, picture.by)
-        for node in picture.nodes:
-            self._node(node)
+        self._nodes(picture.nodes)
         if picture.more:
             self._y += 10
             self._paragraph(_EDGE, picture.more, "soft")
 
     def text(self) -> str:
-        width, height = self._right + 2 * _EDGE, self._y + _EDGE
+        width, height = self._right + 2 * _EDGE + self._network.right, self._y + _EDGE
         size = attributes(viewBox=f"0 0 {width} {height}", width=width, height=height)
         size += attributes(font_family="system-ui, Segoe UI, Roboto, DejaVu Sans, sans-serif", font_size=12)
         style = files("rankplan.render.map").joinpath("svg.css").read_text("utf-8")
@@ -120,6 +122,21 @@ class _Drawing:
             self._text(x + shift, self._y + 13, text)
             x += width
         self._y += 28
+
+    def _nodes(self, nodes: Sequence[Node]) -> None:
+        """Draw the nodes, with frames around those of a domain and lines between those of a crossing group."""
+        boxes, back = [], len(self._parts)
+        for index, node in enumerate(nodes):
+            opening = self._network.opening(index)
+            self._y += HEAD * len(opening)
+            top = self._y + 10
+            self._node(node)
+            boxes.append((top, self._y))
+            self._y += FOOT * self._network.closing(index)
+        frames, lines = drawn(self._network, boxes, _EDGE, self._right + _EDGE)
+        self._parts[back:] = frames + self._parts[back:] + lines
+        if self._network.more:
+            self._paragraph(_EDGE, self._network.more, "soft")
 
     def _node(self, node: Node) -> None:
         self._y += 10

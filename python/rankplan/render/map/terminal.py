@@ -10,6 +10,7 @@ from rich.text import Text
 from rankplan._core import WHOLE_NODE
 from rankplan.render.map.colors import fill
 from rankplan.render.map.model import Band, Entry, Map, Strip
+from rankplan.render.map.network import NOTHING, Network
 from rankplan.words import counted
 
 _MOST_NAME, _MOST_RANKS = 24, 17
@@ -17,15 +18,20 @@ _CELL = 7
 """Width of a cell in characters, if there is room and its ranks fit."""
 
 
-def lines(picture: Map, width: int) -> Iterator[Text]:
-    """Yield the map in lines of ``width`` characters; sentences may be longer."""
+def lines(picture: Map, width: int, network: Network = NOTHING) -> Iterator[Text]:
+    """Yield the map in lines of ``width`` characters; sentences may be longer.
+
+    The domains of the ``network`` are headings above their nodes, and its crossing groups are the last lines.
+    """
     names = max((cell_len(component.name) for component in picture.legend), default=0)
     margin = min(max(names, len("accelerator")), _MOST_NAME, width // 3) + 4
     cell, across = _columns(picture, width - margin)
     yield Text(picture.summary)
     yield from _legend(picture.legend, picture.by, width)
-    for node in picture.nodes:
+    for index, node in enumerate(picture.nodes):
         yield Text()
+        for frame in network.opening(index):
+            yield Text(f"{'  ' * frame.depth}{frame.name}", "italic")
         yield Text.assemble((f"node {node.rank}", "bold"), f"  {', '.join(node.facts)}")
         for strip in node.strips:
             if strip.resource == WHOLE_NODE:
@@ -39,6 +45,11 @@ def lines(picture: Map, width: int) -> Iterator[Text]:
             yield Text(node.same, "italic")
     if picture.more:
         yield Text.assemble("\n", (picture.more, "italic"))
+    if network.lines:
+        yield Text()
+        yield from (Text(line.text) for line in network.lines)
+    if network.more:
+        yield Text(network.more)
 
 
 def _columns(picture: Map, room: int) -> tuple[int, int]:
