@@ -64,8 +64,12 @@ def running_cluster(address: str | None) -> str | None:
 
 @contextmanager
 def sigterm_handler_kept() -> Iterator[None]:
-    """Keep Ray from replacing the program's own handler of SIGTERM, if there is one, when it starts or connects."""
-    if not callable(signal.getsignal(signal.SIGTERM)):
+    """Keep Ray from replacing the program's own handler of SIGTERM, if there is one, when it starts or connects.
+
+    Ray does replace a handler of its own: that for starting nodes would end them under a connected driver.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if not callable(handler) or str(getattr(handler, "__module__", "")).startswith("ray."):
         yield
         return
     replace = utils.set_sigterm_handler
