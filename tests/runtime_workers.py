@@ -48,6 +48,9 @@ class Reader(Worker):
     def import_path(self) -> list[str]:
         return sys.path
 
+    def in_main_thread(self) -> bool:
+        return threading.current_thread() is threading.main_thread()
+
     def interpreter(self) -> str:
         return sys.executable
 

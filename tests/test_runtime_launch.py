@@ -63,6 +63,10 @@ def test_the_users_module_sees_its_rank_when_it_is_imported(readers: WorkerGroup
     assert readers.at_import().wait() == readers.environment().wait()
 
 
+def test_plain_methods_run_in_the_main_thread(readers: WorkerGroup) -> None:
+    assert readers.in_main_thread().wait() == [True] * 4, "where signal handlers can be set"
+
+
 def test_each_rank_runs_on_its_node(two_nodes: Cluster, readers: WorkerGroup) -> None:
     first, second = two_nodes.node_ids
     assert readers.node_id().wait() == [first, second, second, second]

@@ -125,15 +125,17 @@ class Rank:
         except BaseException as error:
             raise RankFailure.of(error) from None
 
-    async def _awaited(self, ticket: int, method: str, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run to completion what an ``async`` method returned."""
-        try:
-            with self._durations.measured(ticket):
-                return _sendable(method, await coroutine)
-        except SystemExit:
-            raise
-        except BaseException as error:
-            raise RankFailure.of(error) from None
+
+# not a method: Ray runs every method of a class that has an async one in an event loop
+async def _awaited(rank: Rank, ticket: int, method: str, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run to completion what an ``async`` method returned."""
+    try:
+        with rank._durations.measured(ticket):
+            return _sendable(method, await coroutine)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        raise RankFailure.of(error) from None
 
 
 def _sendable(method: str, value: Any) -> Any:
@@ -158,7 +160,7 @@ class Host(Rank):
         """Run a method of the worker. One that returns a coroutine is awaited in the event loop of the process."""
         found = self._run(ticket, method, args, kwargs)
         if inspect.iscoroutine(found):
-            return asyncio.run_coroutine_threadsafe(self._awaited(ticket, method, found), self._event_loop()).result()
+            return asyncio.run_coroutine_threadsafe(_awaited(self, ticket, method, found), self._event_loop()).result()
         return found
 
     def _event_loop(self) -> asyncio.AbstractEventLoop:
@@ -193,7 +195,7 @@ class AsyncHost(Rank):
                 found = self._run(ticket, method, args, kwargs)
             else:
                 found = await self._in_thread(self._run, ticket, method, args, kwargs)
-            return await self._awaited(ticket, method, found) if inspect.iscoroutine(found) else found
+            return await _awaited(self, ticket, method, found) if inspect.iscoroutine(found) else found
         except SystemExit as end:
             # it would end only the event loop, and every call would wait forever; Ray keeps no exit code here
             print(f"{method}() ends the process (code {end.code})", file=sys.stderr, flush=True)
