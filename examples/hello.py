@@ -1,6 +1,7 @@
 """A program for RLinf's scheduler with only its import line changed: every rank logs a greeting.
 
-It runs on the Ray cluster at RAY_ADDRESS, or on this machine; conf.yaml selects the accelerators.
+It runs on the Ray cluster at RAY_ADDRESS, or on this machine. conf.yaml selects the accelerators; on a machine without
+any, such as a laptop, one process starts.
 """
 
 import hydra

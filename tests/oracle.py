@@ -140,7 +140,9 @@ def read(text: str, count: int | None) -> tuple[list[Segment], list[str]]:
     if sum(segment.processes.size for segment in present) > LARGEST_WORLD:
         faults.append("too-many-processes")
     for segment in segments:
-        if _of_known_sizes(segment) and not _shares_evenly(segment):
+        # Out of bounds, only what the fix of that fault leaves must fit.
+        existing = sum(max(min(part.last, count - 1) - part.first + 1, 0) for part in segment.resources)
+        if _of_known_sizes(segment) and not any(_shares_evenly(m, segment) for m in (segment.num_resources, existing)):
             faults.append("not-multiple")
     return segments, faults
 
@@ -219,8 +221,8 @@ def _of_known_sizes(segment: Segment) -> bool:
     return whole and segment.processes is not None
 
 
-def _shares_evenly(segment: Segment) -> bool:
-    m, k = segment.num_resources, segment.processes.size
+def _shares_evenly(m: int, segment: Segment) -> bool:
+    k = segment.processes.size
     return m % k == 0 or k % m == 0
 
 
@@ -328,7 +330,11 @@ def place(text: str, where: Topology, isolate: bool = True) -> list[Row]:
         raise Refused(*faults)
     held: list[list[int]] = []  # process rank -> resource ranks
     for segment in segments:
-        if not (_in_bounds(segment, len(where.resources)) and _of_known_sizes(segment) and _shares_evenly(segment)):
+        if not (
+            _in_bounds(segment, len(where.resources))
+            and _of_known_sizes(segment)
+            and _shares_evenly(segment.num_resources, segment)
+        ):
             continue
         shares = _shares([rank for part in segment.resources for rank in _ranks(part)], segment.processes.size)
         faults += _process_faults(shares, where)

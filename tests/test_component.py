@@ -378,6 +378,13 @@ def test_a_component_gets_another_strategy() -> None:
     assert isinstance(shared, NodePlacementStrategy) and shared.node_ranks == [0, 0, 1, 1]
 
 
+def test_the_example_program_runs_on_a_machine_without_accelerators() -> None:
+    config = Path(__file__).parent.parent / "examples" / "conf.yaml"
+    for accelerators, processes in ((0, 1), (4, 4)):
+        plan = ComponentPlacement(config, Inventory.uniform(1, accelerators)).plan()
+        assert len(plan["greeter"]) == processes
+
+
 def test_anything_with_an_inventory_is_placed_on() -> None:
     class Allocation:
         inventory = TWO_BY_FOUR

@@ -158,6 +158,10 @@ REFUSED = [
     ("0-1:0-2", 8, [("not-multiple", "0-1")]),
     ("0-1:0-200,2-3:201-511", 4, [("not-multiple", "0-1"), ("not-multiple", "2-3")]),
     ("0,2,4:0-1", 8, [("not-multiple", "0,2,4")]),
+    # out of bounds, only what the fix of that fault leaves must fit
+    ("4-8:0-1", 8, [("resource-out-of-range", "4-8")]),
+    ("5-9:0-1", 8, [("resource-out-of-range", "5-9"), ("not-multiple", "5-9")]),
+    ("8-10:0-1", 8, [("resource-out-of-range", "8-10")]),
     # nothing to place on
     ("0-3", 0, [("no-resources", "0-3")]),
     ("all", 0, [("no-resources", "all")]),

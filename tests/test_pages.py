@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import rankplan
+import yaml
 from rankplan import runtime, testing
+from test_documents import blocks
 from test_rooms import ROOMS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -37,3 +40,25 @@ def test_the_api_page_has_every_public_name() -> None:
 def test_the_architecture_page_has_the_modules_in_their_order() -> None:
     _, _, table = (DOCS / "architecture.md").read_text().partition("| module | contents |\n|---|---|\n")
     assert re.findall(r"^\| `(\w+)` \|", table.partition("\n\n")[0], re.MULTILINE) == ROOMS
+
+
+def test_the_slurm_script_is_valid_shell_and_the_manifest_matches_its_text() -> None:
+    """No Slurm and no Kubernetes here: syntax, and the facts that the page states."""
+    page = blocks(DOCS / "launchers.md")
+    scripts = [block.text for block in page if block.kind == "sh"]
+    assert len(scripts) == 2 and "#SBATCH" in scripts[0]
+    for script in scripts:
+        assert subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True).stderr == ""
+    inner = re.search(r"bash -c '(.*?)'", scripts[0], re.DOTALL)
+    assert inner and subprocess.run(["bash", "-n"], input=inner[1], text=True, capture_output=True).stderr == ""
+    (manifest,) = (yaml.safe_load(block.text) for block in page if block.file_name == "raycluster.yaml")
+    spec = manifest["spec"]
+    (workers,) = spec["workerGroupSpecs"]
+    assert (manifest["apiVersion"], manifest["kind"]) == ("ray.io/v1", "RayCluster")
+    assert workers["minReplicas"] == workers["replicas"] == workers["maxReplicas"] == 2
+    assert f"svc/{manifest['metadata']['name']}-head-svc" in scripts[1]
+    (worker,) = workers["template"]["spec"]["containers"]
+    (head,) = spec["headGroupSpec"]["template"]["spec"]["containers"]
+    assert worker["image"] == head["image"] and worker["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    names = {volume["name"] for volume in workers["template"]["spec"]["volumes"]}
+    assert {mount["name"] for mount in worker["volumeMounts"]} <= names

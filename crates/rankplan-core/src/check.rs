@@ -226,13 +226,17 @@ impl Checker<'_> {
     fn segment(&mut self, parts: &[Named], processes: Option<Processes>, explicit: bool) {
         let span = parts[0].span.to(parts[parts.len() - 1].span);
         let mut size = Some(0_u64);
+        let mut kept = 0_u64;
         let mut inside = true;
         for (index, &part) in parts.iter().enumerate() {
             let range = part.range();
             size = size.zip(range).map(|(size, range)| size + u64::from(range.len()));
             let bare = !explicit || index + 1 < parts.len();
             match range {
-                Some(range) => inside &= self.bounds_and_order(range, part.span, bare),
+                Some(range) => {
+                    inside &= self.bounds_and_order(range, part.span, bare);
+                    kept += self.within_bounds(range);
+                }
                 None if part.first == UNKNOWN => self.fault(Kind::AllOfUnknown, part.span),
                 None => self.fault(Kind::ReversedRange { first: part.first, last: part.last }, part.span),
             }
@@ -253,10 +257,21 @@ impl Checker<'_> {
         let Some(resources) = size.and_then(|size| u32::try_from(size).ok()) else { return };
         let first_process = u32::try_from(first).unwrap_or(u32::MAX);
         if !fits(resources, count) {
-            self.fault(Kind::NotMultiple { resources, processes: count, processes_span, first_process }, span);
+            // Out of bounds, only what the fix of that fault leaves must fit.
+            let resources = if inside { resources } else { kept as u32 };
+            if !fits(resources, count) {
+                let example = inside && first_process == 0;
+                self.fault(Kind::NotMultiple { resources, processes: count, processes_span, example }, span);
+            }
         } else if inside && fit && (resources > count || self.faults.is_empty()) {
             self.map.push(parts.iter().filter_map(|part| part.range()), first_process, count, span);
         }
+    }
+
+    /// How many resources of a range exist.
+    fn within_bounds(&self, range: RankRange) -> u64 {
+        let last = self.resources.map_or(range.last(), |resources| range.last().min(resources.saturating_sub(1)));
+        RankRange::new(range.first(), last).map_or(0, |range| range.len().into())
     }
 
     /// Whether the range is within bounds. A range that does not ascend can still be assigned.

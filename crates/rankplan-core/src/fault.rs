@@ -107,11 +107,12 @@ pub(crate) enum Kind {
     AllProcesses {
         resources: u32,
     },
+    /// `resources` are those that exist. An example of a fix may repeat the text only if it has no other fault.
     NotMultiple {
         resources: u32,
         processes: u32,
         processes_span: Span,
-        first_process: u32,
+        example: bool,
     },
     TooManyProcesses {
         processes: u64,

@@ -89,8 +89,8 @@ impl Context<'_> {
                     n => format!("omit `:all` for one process per resource, or write a range such as {}", ranks(0, n)),
                 })
             }
-            Kind::NotMultiple { resources, processes, processes_span, first_process } => {
-                self.not_multiple(fault.span, resources, processes, processes_span, first_process)
+            Kind::NotMultiple { resources, processes, processes_span, example } => {
+                self.not_multiple(fault.span, resources, processes, processes_span, example)
             }
             Kind::TooManyProcesses { processes } => too_many_processes(processes).label(0..0, "total up to here"),
             Kind::SpansNodes { process, from, to, per_process } => self.spans_nodes(process, from, to, per_process),
@@ -190,7 +190,7 @@ impl Context<'_> {
         resources: u32,
         processes: u32,
         processes_span: Span,
-        first_process: u32,
+        example: bool,
     ) -> Diagnostic {
         let (below, above) = nearest_fits(resources, processes);
         let (these, those) = (count(processes, "process"), count(resources, "resource"));
@@ -201,9 +201,8 @@ impl Context<'_> {
         };
         let fits = either([below, above].into_iter().flatten().map(u64::from));
         let noun = plural(above.or(below).unwrap_or(0), "process");
-        // In a later segment, the process ranks of an example would change with the fix of an earlier fault.
         let example = match below.or(above) {
-            Some(processes) if first_process == 0 => {
+            Some(processes) if example => {
                 format!(", e.g. {}:{}", self.written(resources_span), ranks(0, processes))
             }
             _ => String::new(),
