@@ -109,11 +109,38 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return chosen
 
 
+OVERRIDES = "rankplan.overrides"
+"""The key, in the context of click, of the words after ``--``."""
+
+
+class OverridesAfterDashes(click.Group):
+    """A group whose commands take overrides of their config after ``--``."""
+
+    without: frozenset[str] = frozenset({"explain", "schema", "diff"})
+    """Commands that read no config, or several."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words after ``--`` for `loaded`."""
+        if "--" in args[1:] and not ctx.resilient_parsing:
+            dashes = args.index("--", 1)
+            ctx.meta[OVERRIDES] = tuple(args[dashes + 1 :])
+            if (name := next((word for word in args if word in self.commands), None)) in self.without:
+                raise click.UsageError(f"{name} takes no overrides after --", ctx)
+            args = args[:dashes]
+        return super().parse_args(ctx, args)
+
+
+def overrides() -> tuple[str, ...]:
+    """Return the overrides that follow ``--`` on the command line."""
+    context = click.get_current_context(silent=True)
+    return context.meta.get(OVERRIDES, ()) if context is not None else ()
+
+
 def loaded(
     file: str, choice: InventoryChoice, name: str | None, note: bool = True
 ) -> tuple[Any, Dialect, Inventory, bool]:
     """Return a config, its dialect, its inventory, and whether that is assumed; if so, print a note."""
-    config = load_config(file)
+    config = load_config(file, overrides())
     dialect = chosen_dialect(name, config)
     reading = dialect.read(config)
     inventory, assumed = choice.load(reading, dialect)
@@ -142,9 +169,9 @@ def planned(file: str, choice: InventoryChoice, name: str | None, isolate: bool 
     if not is_saved(file):
         config, dialect, inventory, _ = loaded(file, choice, name)
         return dialect.plan(config, inventory, isolate is not False)
-    if choice != InventoryChoice() or name is not None:
+    if choice != InventoryChoice() or name is not None or overrides():
         raise click.UsageError(
-            f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray and --dialect"
+            f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and overrides"
         )
     plan = Plan.load(file)
     if isolate is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from rankplan.config.reader import Reader
-from rankplan.dialects import rlinf, roll, slime
+from rankplan.dialects import rlinf, roll, slime, verl
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 
@@ -30,7 +30,7 @@ class Dialect(Protocol):
         """Return a config for the components that the dialect can express, and why it cannot express the others."""
 
 
-DIALECTS: dict[str, Dialect] = {"rlinf": rlinf, "slime": slime, "roll": roll}
+DIALECTS: dict[str, Dialect] = {"rlinf": rlinf, "verl": verl, "slime": slime, "roll": roll}
 """By name. The first one that recognises a config is used; the default is RLinf's."""
 
 

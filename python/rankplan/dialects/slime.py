@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from itertools import accumulate, combinations
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from rankplan._core import CLUSTER, Chunks, Placement
+from rankplan._core import Placement
 from rankplan.addresses import address_key
 from rankplan.component import Component
 from rankplan.config.faults import KeyPath
 from rankplan.config.section import Config
-from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, sizes_in, with_sizes
+from rankplan.dialects.pools import place, torn
+from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, sizes_in
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
@@ -175,10 +176,11 @@ def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) 
         if count:
             engines = sides.per_engine // each if name == "rollout" else 1
             more: dict[str, Any] = {"share": share, "engines": engines}
-            rule = Chunks(gpus[start : start + count], each)
-            placed = Component.place(name, inventory, (CLUSTER,), rule, isolate_accelerator, **more)
             parallel = reading.engine if name == "rollout" else reading.training
-            components.append(with_sizes(reading, placed, parallel, reading.path_of_sizes(parallel)))
+            path = reading.path_of_sizes(parallel)
+            taken = gpus[start : start + count]
+            placed = place(reading, name, inventory, taken, path, each, isolate_accelerator, parallel, **more)
+            components += [placed] if placed is not None else []
     reading.finish()
     return Plan(inventory, components)
 
@@ -490,19 +492,13 @@ def _per_process(reading: _Reading, sides: _Sides, inventory: Inventory, nodes: 
         message = f"{sides.rollout} GPUs cannot be divided into engines of {engine}"
         help = f"use {counts} GPUs, or change rollout_num_gpus_per_engine"
         reading.add_flag("rollout_num_gpus", Diagnostic("not-multiple", message, help))
-    if (torn := _torn(here, each)) is not None:
-        fitting = next(size for size in range(each - 1, 0, -1) if each % size == 0 and _torn(here, size) is None)
+    if (found := torn(here, each)) is not None:
+        fitting = next(size for size in range(each - 1, 0, -1) if each % size == 0 and torn(here, size) is None)
         flag = "num_gpus_per_node" if engine > each or each > largest else "rollout_num_gpus_per_engine"
-        pair = f"{here[torn * each]} and {here[torn * each + each - 1]}"
-        message = f"process {torn} of the rollout would need {each} GPUs on nodes {pair}"
+        pair = f"{here[found * each]} and {here[found * each + each - 1]}"
+        message = f"process {found} of the rollout would need {each} GPUs on nodes {pair}"
         help = f"set {flag} to {fitting}"
         if offset and nodes[offset - 1] == here[0]:
             help += f", or let the {offset} GPUs before the rollout fill whole nodes"
         reading.add_flag(flag, Diagnostic("spans-nodes", message, help))
     return each
-
-
-def _torn(nodes: Sequence[int], each: int) -> int | None:
-    """Return the first chunk of ``each`` GPUs that spans two nodes."""
-    lasts = range(each - 1, len(nodes), each)
-    return next((last // each for last in lasts if nodes[last - each + 1] != nodes[last]), None) if each > 1 else None

@@ -1,0 +1,135 @@
+"""Pools: the accelerators that a system takes by number, cut into consecutive chunks for processes and engines."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from rankplan._core import CLUSTER, Chunks
+from rankplan.component import Component
+from rankplan.config.faults import KeyPath
+from rankplan.config.reader import Reader
+from rankplan.dialects.reading import with_sizes
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.inventory import Inventory
+from rankplan.parallel import NO_SIZES, Parallel
+from rankplan.plan import SHARE_UNIT
+from rankplan.words import counted
+
+
+class Free:
+    """The accelerators of an inventory that no pool has taken, counted node by node."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        counts = [spec.accelerators for nodes, spec in inventory.stretches() for _ in nodes]
+        self._firsts = list(accumulate(counts, initial=0))
+        self._taken = [0] * len(counts)
+        self._from: dict[int, int] = {}
+
+    def _left(self, node: int) -> int:
+        return self._firsts[node + 1] - self._firsts[node] - self._taken[node]
+
+    def _take(self, node: int, count: int) -> list[int]:
+        start = self._firsts[node] + self._taken[node]
+        self._taken[node] += count
+        return list(range(start, start + count))
+
+    def together(self, count: int) -> list[int] | None:
+        """Take accelerators of the first node with enough of them; ``None`` if no node has."""
+        node = self._from.get(count, 0)  # what is taken is never given back
+        while node < len(self._taken) and self._left(node) < count:
+            node += 1
+        self._from[count] = node
+        return self._take(node, count) if node < len(self._taken) else None
+
+    def packed(self, count: int) -> list[int] | None:
+        """Take accelerators of one node if one has enough of them, else node by node; ``None`` if there are too few."""
+        if (found := self.together(count)) is not None:
+            return found
+        taken: list[int] = []
+        if sum(map(self._left, range(len(self._taken)))) < count:
+            return None
+        for node in range(len(self._taken)):
+            taken += self._take(node, min(self._left(node), count - len(taken)))
+        return taken
+
+    def nodes(self, nodes: int, each: int) -> list[int] | None:
+        """Take ``each`` accelerators together, ``nodes`` times; ``None`` if the nodes have too few."""
+        taken: list[int] = []
+        for _ in range(nodes):
+            if (found := self.together(each)) is None:
+                return None
+            taken += found
+        return taken
+
+    def node_of(self, resources: Sequence[int]) -> list[int]:
+        """Return the node of each of these accelerators."""
+        return [bisect_right(self._firsts, rank) - 1 for rank in resources]
+
+
+def part(share: int) -> float:
+    """Return the share of one of ``share`` equal users of an accelerator."""
+    return SHARE_UNIT // share / SHARE_UNIT
+
+
+def torn(nodes: Sequence[int], each: int) -> int | None:
+    """Return the first chunk of ``each`` accelerators that spans two nodes; ``nodes`` has the node of each."""
+    lasts = range(each - 1, len(nodes), each)
+    return next((last // each for last in lasts if nodes[last - each + 1] != nodes[last]), None) if each > 1 else None
+
+
+def place(
+    reader: Reader,
+    name: str,
+    inventory: Inventory,
+    resources: Sequence[int],
+    path: KeyPath,
+    each: int = 1,
+    isolate: bool = True,
+    parallel: Parallel = NO_SIZES,
+    **more: Any,
+) -> Component | None:
+    """Return a component whose processes take ``each`` of these accelerators in turn.
+
+    Faults are recorded at the path of the sizes; ``None`` if it cannot be placed.
+    """
+    try:
+        placed = Component.place(name, inventory, (CLUSTER,), Chunks(list(resources), each), isolate, **more)
+    except PlacementError as error:
+        for one in error.diagnostics:
+            reader.add_in_config(path, one)
+        return None
+    return with_sizes(reader, placed, parallel, path)
+
+
+def engine_faults(name: str, engine: int, each: int, nodes: Sequence[int], sizes: str) -> list[Diagnostic]:
+    """Return what is wrong with engines of ``engine`` accelerators, cut into processes of ``each``.
+
+    ``nodes`` has the node of each accelerator of the pool, ``sizes`` names the keys that give an engine its size.
+    """
+    total = len(nodes)
+    pool = f"the {counted(total, 'accelerator')} of its pool"
+    if engine > total:
+        message = f"an engine of the {name} needs {engine} accelerators ({sizes}), more than {pool}: none would start"
+        return [Diagnostic("parallel-idle", message, f"use at most {total}, or a larger pool")]
+    if engine % each:
+        message = f"an engine of {engine} accelerators ({sizes}) cannot be divided into nodes of {each}"
+        return [Diagnostic("not-multiple", message, f"use a multiple of {each}, or at most {each}")]
+    faults: list[Diagnostic] = []
+    used = nodes[: total // engine * engine]
+    if (found := torn(used, each)) is not None:
+        pair = f"{used[found * each]} and {used[found * each + each - 1]}"
+        message = (
+            f"engine {found * each // engine} of the {name} would need {each} accelerators ({sizes}) on nodes {pair}"
+        )
+        fitting = [size for size in range(each - 1, 0, -1) if each and torn(nodes, size) is None and total % size == 0]
+        help = f"use {fitting[0]} per engine" if fitting else "use nodes with more accelerators"
+        faults.append(Diagnostic("spans-nodes", message, help))
+    if idle := total % engine:
+        fitting = [size for size in range(engine - 1, 0, -1) if total % size == 0]
+        message = f"engines of {engine} accelerators ({sizes}) leave {idle} of {total} of the {name}'s pool idle"
+        help = f"use {fitting[0]} per engine, or a pool of {total - idle} or {total - idle + engine}"
+        faults.append(Diagnostic("parallel-idle", message, help))
+    return faults
