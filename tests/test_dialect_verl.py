@@ -117,10 +117,10 @@ REFUSED: list[tuple[list[str], list[str]]] = [
     (
         [f"{TP}=6"],
         [
-            f"{TP} spans-nodes: engine 1 of the rollout would need 6 accelerators (tensor_model_parallel_size 6) on nodes "
-            "0 and 1",
-            f"{TP} parallel-idle: engines of 6 accelerators (tensor_model_parallel_size 6) leave 4 of 16 of the rollout's "
-            "pool idle",
+            f"{TP} spans-nodes: engine 1 of the rollout would need 6 accelerators (tensor_model_parallel_size 6) "
+            "on nodes 0 and 1",
+            f"{TP} parallel-idle: engines of 6 accelerators (tensor_model_parallel_size 6) leave 4 of 16 of the "
+            "rollout's pool idle",
         ],
     ),
     (
@@ -133,8 +133,8 @@ REFUSED: list[tuple[list[str], list[str]]] = [
     (
         [f"{TP}=12"],
         [
-            f"{TP} not-multiple: an engine of 12 accelerators (tensor_model_parallel_size 12) cannot be divided into nodes "
-            "of 8"
+            f"{TP} not-multiple: an engine of 12 accelerators (tensor_model_parallel_size 12) cannot be divided into "
+            "nodes of 8"
         ],
     ),
     (
@@ -148,8 +148,8 @@ REFUSED: list[tuple[list[str], list[str]]] = [
     (
         ["trainer.nnodes=3"],
         [
-            "trainer.nnodes resource-out-of-range: the pool of trainer needs 3 nodes with 8 free accelerators each, but "
-            "the cluster has 2 nodes with 8"
+            "trainer.nnodes resource-out-of-range: the pool of trainer needs 3 nodes with 8 free accelerators each, "
+            "but the cluster has 2 nodes with 8"
         ],
     ),
     (
@@ -163,8 +163,8 @@ REFUSED: list[tuple[list[str], list[str]]] = [
     (
         ["actor_rollout_ref.rollout.expert_parallel_size=3"],
         [
-            "actor_rollout_ref.rollout.expert_parallel_size invalid-value: `expert_parallel_size` is 3; verl accepts 1, "
-            "or tensor size x data size, which is 2"
+            "actor_rollout_ref.rollout.expert_parallel_size invalid-value: `expert_parallel_size` is 3; verl "
+            "accepts 1, or tensor size x data size, which is 2"
         ],
     ),
 ]

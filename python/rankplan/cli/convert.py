@@ -9,7 +9,7 @@ import click
 import yaml
 
 from rankplan.cli.common import InventoryChoice, dialect_option, faults_end_it, inventory_options, loaded
-from rankplan.dialects import DIALECTS
+from rankplan.dialects import DIALECTS, WRITERS
 from rankplan.dialects.convert import convert as converted
 from rankplan.files import write_whole
 
@@ -25,6 +25,10 @@ def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | Non
 
     Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1.
     """
+    if to not in WRITERS:
+        raise click.BadParameter(
+            f"rankplan reads {to}, but cannot write it; use {', '.join(WRITERS)}", param_hint="--to"
+        )
     with faults_end_it():
         config, dialect, inventory, _ = loaded(file, choice, dialect_name)
         planned = dialect.plan(config, inventory)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from rankplan.config.reader import Reader
-from rankplan.dialects import rlinf, roll, slime, verl
+from rankplan.dialects import areal, nemo_rl, openrlhf, rlinf, roll, skyrl, slime, verl
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 
@@ -26,11 +26,24 @@ class Dialect(Protocol):
     def assumed_inventory(self, config: Any) -> Inventory:
         """Return the inventory that a config is probably meant for. Raises `PlacementError`."""
 
+
+class Writing(Dialect, Protocol):
+    """A dialect that can be written, too."""
+
     def written(self, planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
         """Return a config for the components that the dialect can express, and why it cannot express the others."""
 
 
-DIALECTS: dict[str, Dialect] = {"rlinf": rlinf, "verl": verl, "slime": slime, "roll": roll}
+WRITERS: dict[str, Writing] = {"rlinf": rlinf, "verl": verl, "slime": slime, "roll": roll}
+"""Dialects that `convert` writes."""
+
+DIALECTS: dict[str, Dialect] = {
+    "nemo_rl": nemo_rl,
+    "areal": areal,
+    "skyrl": skyrl,
+    **WRITERS,
+    "openrlhf": openrlhf,
+}
 """By name. The first one that recognises a config is used; the default is RLinf's."""
 
 

@@ -11,10 +11,10 @@ from rankplan._core import CLUSTER, Chunks
 from rankplan.component import Component
 from rankplan.config.faults import KeyPath
 from rankplan.config.reader import Reader
-from rankplan.dialects.reading import with_sizes
+from rankplan.dialects.reading import KeyReader, with_sizes
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
-from rankplan.parallel import NO_SIZES, Parallel
+from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plan import SHARE_UNIT
 from rankplan.words import counted
 
@@ -49,7 +49,7 @@ class Free:
         if (found := self.together(count)) is not None:
             return found
         taken: list[int] = []
-        if sum(map(self._left, range(len(self._taken)))) < count:
+        if self.left < count:
             return None
         for node in range(len(self._taken)):
             taken += self._take(node, min(self._left(node), count - len(taken)))
@@ -64,14 +64,56 @@ class Free:
             taken += found
         return taken
 
+    @property
+    def left(self) -> int:
+        """Number of accelerators that are still free."""
+        return self._firsts[-1] - sum(self._taken)
+
     def node_of(self, resources: Sequence[int]) -> list[int]:
         """Return the node of each of these accelerators."""
         return [bisect_right(self._firsts, rank) - 1 for rank in resources]
 
 
-def part(share: int) -> float:
-    """Return the share of one of ``share`` equal users of an accelerator."""
-    return SHARE_UNIT // share / SHARE_UNIT
+class Pools:
+    """The pools that a config takes of an inventory, and the components on them."""
+
+    def __init__(self, reader: KeyReader, inventory: Inventory, isolate: bool) -> None:
+        self.reader, self.inventory, self.isolate = reader, inventory, isolate
+        self.free = Free(inventory)
+        self.components: list[Component] = []
+
+    def packed(self, count: int, name: str, path: KeyPath) -> list[int]:
+        """Take accelerators of one node if one has enough, else node by node; too few are a fault."""
+        taken = self.free.packed(count)
+        if taken is None:
+            self.reader.add_in_config(path, self.too_many(name, count, self.free.left, "what is left of the cluster"))
+        return taken or []
+
+    def nodes(self, nodes: int, each: int, name: str, path: KeyPath) -> list[int]:
+        """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault."""
+        taken = self.free.nodes(nodes, each)
+        if taken is None:
+            counts = {spec.accelerators for _, spec in self.inventory.stretches()}
+            message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
+            message += counted(self.inventory.num_nodes, "node") + (f" with {max(counts)}" if len(counts) == 1 else "")
+            help = "use a larger cluster, or fewer nodes or accelerators per node"
+            self.reader.add_in_config(path, Diagnostic("resource-out-of-range", message, help))
+        return taken or []
+
+    def too_many(self, name: str, count: int, present: int, where: str) -> Diagnostic:
+        """Return the fault of a component that needs more accelerators than there are."""
+        message = f"{name} needs {counted(count, 'accelerator')}, more than {where}: {present}"
+        return Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer accelerators")
+
+    def place(self, name: str, resources: Sequence[int], path: KeyPath, each: int = 1, **more: Any) -> None:
+        """Place a component whose processes take ``each`` of these accelerators in turn, if there are any."""
+        placed = resources and place(self.reader, name, self.inventory, resources, path, each, self.isolate, **more)
+        self.components += [placed] if placed else []
+
+    @staticmethod
+    def share(users: int) -> float:
+        """Return the share of one of so many equal users of an accelerator."""
+        return SHARE_UNIT // users / SHARE_UNIT
 
 
 def torn(nodes: Sequence[int], each: int) -> int | None:
@@ -102,6 +144,11 @@ def place(
             reader.add_in_config(path, one)
         return None
     return with_sizes(reader, placed, parallel, path)
+
+
+def engine_sizes(tp: int, pp: int, ep: int) -> Parallel:
+    """Return the sizes of an engine; experts of an engine with pipeline stages are not counted."""
+    return Parallel(tp=tp, pp=pp, ep=ep if pp == 1 else 1, order=ENGINE_ORDER)
 
 
 def engine_faults(name: str, engine: int, each: int, nodes: Sequence[int], sizes: str) -> list[Diagnostic]:

@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
-from rankplan.component import Component
 from rankplan.config.faults import KeyPath
 from rankplan.config.section import Config
-from rankplan.dialects.pools import Free, engine_faults, part, place
+from rankplan.dialects.pools import Pools, engine_faults
 from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, SizeReader
 from rankplan.dialects.verl_sizes import Engine, engine_at, training_at
 from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
-from rankplan.words import counted, path_text
+from rankplan.words import path_text
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised", "written"]
 
@@ -143,7 +142,7 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
             planner.engines("rollout", trainer, reading.trainer[1], engine_at(reading, _ROLLOUT), None)
         if reading.rewarded and reward and not reading.apart:
             sizes = engine_at(reading, (*_REWARD, "rollout"))
-            planner.engines("reward", reward, reading.reward[1], sizes, part(_SHARED))
+            planner.engines("reward", reward, reading.reward[1], sizes, planner.share(_SHARED))
     if teachers:
         planner.teachers(teachers)
     if reading.rollout[0]:
@@ -153,73 +152,63 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
     return Plan(inventory, planner.components)
 
 
-class _Planner:
-    def __init__(self, reading: _Reading, inventory: Inventory, isolate: bool) -> None:
-        self.reading, self.inventory, self.isolate = reading, inventory, isolate
-        self.free = Free(inventory)
-        self.components: list[Component] = []
+class _Planner(Pools):
+    reader: _Reading
 
     def pool(self, name: str, size: tuple[int, int], path: KeyPath | None = None) -> list[int]:
         """Take the accelerators of a pool; too few are a fault."""
-        nodes, each = size
         path = (name,) if path is None else path
-        taken = self.free.nodes(nodes, each)
-        if taken is None:
-            where = [*path, "nnodes"] if self.reading.at((*path, "nnodes")) is not None else path
-            message = f"the pool of {path_text(path)} needs {counted(nodes, 'node')} with {each} free accelerators each"
-            message += f", but the cluster has {counted(self.inventory.num_nodes, 'node')}"
-            counts = {spec.accelerators for _, spec in self.inventory.stretches()}
-            message += f" with {max(counts)}" if len(counts) == 1 else ""
-            help = "use a larger cluster, or fewer nodes or accelerators per node"
-            self.reading.add_in_config(tuple(where), Diagnostic("resource-out-of-range", message, help))
-        return taken or []
-
-    def add(self, name: str, resources: list[int], path: KeyPath, each: int = 1, **more: Any) -> None:
-        placed = place(self.reading, name, self.inventory, resources, path, each, self.isolate, **more)
-        self.components += [placed] if placed is not None else []
+        where = (*path, "nnodes") if self.reader.at((*path, "nnodes")) is not None else path
+        return self.nodes(*size, f"the pool of {path_text(path)}", where)
 
     def training(self, pool: list[int]) -> None:
         """Place the roles that verl makes one Ray actor of."""
         roles: list[tuple[str, KeyPath]] = [("actor", (*_ACTOR, "actor"))]
-        roles += [("ref", (*_ACTOR, "ref"))] if self.reading.reference else []
-        roles += [("critic", ("critic",))] if self.reading.critic else []
+        roles += [("ref", (*_ACTOR, "ref"))] if self.reader.reference else []
+        roles += [("critic", ("critic",))] if self.reader.critic else []
         for name, path in roles:
-            sizes, where = training_at(self.reading, path, len(pool))
-            self.add(name, pool, where, parallel=sizes, share=part(_SHARED * len(roles)))
+            sizes, where = training_at(self.reader, path, len(pool))
+            self.place(name, pool, where, parallel=sizes, share=self.share(_SHARED * len(roles)))
 
     def engines(self, name: str, pool: list[int], per_node: int, engine: Engine, share: float | None) -> None:
         """Place engines one after the other on a pool."""
         each = min(per_node, engine.size)
         faults = engine_faults(name, engine.size, each, self.free.node_of(pool), engine.keys)
         for fault in faults:
-            self.reading.add_in_config(engine.path, fault)
+            self.reader.add_in_config(engine.path, fault)
         if not faults:
-            self.add(name, pool, engine.where, each, parallel=engine.parallel, share=share, engines=engine.size // each)
+            self.place(
+                name, pool, engine.where, each, parallel=engine.parallel, share=share, engines=engine.size // each
+            )
 
     def teachers(self, pool: list[int]) -> None:
         """Place the engines of every teacher, one after the other on their pool."""
         path: KeyPath = ("distillation", "teacher_models")
-        names = [name for name, teacher in self.reading.section(path).items() if isinstance(teacher, Mapping)]
+        names = [name for name, teacher in self.reader.section(path).items() if isinstance(teacher, Mapping)]
         several = [name for name in names if name != "teacher_model"]  # the default, replaced by named ones
         start = 0
         for name in several or names:
-            engine = engine_at(self.reading, (*path, name, "inference"))
+            engine = engine_at(self.reader, (*path, name, "inference"))
             replicas = 0 if several else len(pool) // engine.size
-            replicas = self.reading.size((*path, name, "num_replicas"), replicas, 0) or replicas
+            replicas = self.reader.size((*path, name, "num_replicas"), replicas, 0) or replicas
             chosen = pool[start : start + replicas * engine.size]
             start += replicas * engine.size
             self.engines(
-                f"teacher.{name}" if several else "teacher", chosen, self.reading.teachers[1], engine, part(_SHARED)
+                f"teacher.{name}" if several else "teacher",
+                chosen,
+                self.reader.teachers[1],
+                engine,
+                self.share(_SHARED),
             )
-        if not self.reading.faults and start != len(pool):
+        if not self.reader.faults and start != len(pool):
             message = f"the teachers need {start} accelerators, but their pool has {len(pool)}"
             help = "change num_replicas, their sizes, or nnodes and n_gpus_per_node of distillation"
             code = "parallel-idle" if start < len(pool) else "resource-out-of-range"
-            self.reading.add_in_config(path, Diagnostic(code, message, help))
+            self.reader.add_in_config(path, Diagnostic(code, message, help))
 
     def standalone(self, name: str, size: tuple[int, int], sizes: KeyPath, path: KeyPath) -> None:
         """Place engines that each have nodes of their own."""
-        engine, (nodes, per_node) = engine_at(self.reading, sizes), size
+        engine, (nodes, per_node) = engine_at(self.reader, sizes), size
         each, total = min(per_node, engine.size), nodes * per_node
         faults = engine_faults(name, engine.size, each, range(0), engine.keys) if not total else []
         virtual = [rank // per_node for rank in range(total)]
@@ -227,7 +216,7 @@ class _Planner:
             one for one in engine_faults(name, engine.size, each, virtual, engine.keys) if one.code != "spans-nodes"
         ]
         for fault in faults:
-            self.reading.add_in_config(engine.path, fault)
+            self.reader.add_in_config(engine.path, fault)
         taken: list[int] = []
         for _ in range(0 if faults else total // each):
             # An engine on its own takes room where it finds it: a node of the config may be a part of a real one.
@@ -237,8 +226,8 @@ class _Planner:
                 return
             taken += found
         if taken:
-            share = part(_ALONE)
-            self.add(
+            share = self.share(_ALONE)
+            self.place(
                 name, taken, engine.where, each, parallel=engine.parallel, share=share, engines=engine.size // each
             )
 

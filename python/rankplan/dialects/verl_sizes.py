@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rankplan.config.faults import KeyPath
+from rankplan.dialects.pools import engine_sizes
 from rankplan.dialects.reading import MEGATRON, SizeReader
 from rankplan.errors import Diagnostic
-from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
+from rankplan.parallel import NO_SIZES, Parallel
 
 _TITAN = {
     "tp": ("tensor_parallel_size",),
@@ -54,7 +55,7 @@ def engine_at(reader: SizeReader, path: KeyPath) -> Engine:
         fault = Diagnostic("invalid-value", message, f"use 1 or {tp * dp}")
         if reader.located((*path, "expert_parallel_size"), fault) not in reader.faults:
             reader.add_in_config((*path, "expert_parallel_size"), fault)
-    parallel = Parallel(tp=tp, pp=pp, ep=experts if experts == tp * dp else 1, order=ENGINE_ORDER)
+    parallel = engine_sizes(tp, pp, experts if experts == tp * dp else 1)
     return Engine(total, keys, parallel, (*path, _KEYS[largest]), path)
 
 
