@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import ray
-from rankplan import Cluster, Inventory
-from rankplan.dialects import roll, slime
+from rankplan import Cluster, Inventory, load_config
+from rankplan.dialects import dialect_of, roll, slime
 from ray.util.placement_group import placement_group_table
 from runtime_workers import Reader
 
@@ -34,6 +34,30 @@ def test_an_example_is_run_and_verified(example: str, size: str, processes: int)
     lines = done.stdout.splitlines()
     assert len(lines) == 1 + processes
     assert all(line.endswith(" yes") for line in lines[1:])
+
+
+PROCESSES = {
+    "verl.yaml": {"actor": 8, "critic": 8, "rollout": 2, "reward": 2},
+    "verl.sh": {"actor": 8, "ref": 8, "rollout": 4},
+    "nemo_rl.yaml": {"policy": 8, "generation": 2},
+    "areal.yaml": {"rollout": 2, "actor": 8, "ref": 8},
+    "openrlhf.sh": {"actor": 8, "ref": 8, "vllm": 4},
+    "skyrl.sh": {"policy": 4, "ref": 4, "generator": 2},
+}
+
+
+@pytest.mark.parametrize("example", PROCESSES)
+def test_an_example_is_reserved_launched_and_verified(example: str, cluster: Cluster) -> None:
+    config = load_config(EXAMPLES / example)
+    plan = dialect_of(config).plan(config, cluster.inventory)
+    assert {name: len(component) for name, component in plan.items()} == PROCESSES[example]
+    with cluster.reserve(plan) as reserved:
+        for name, component in plan.items():
+            # Each component on its own: together they would need more CPUs than the test machine has time for.
+            with Reader.create_group().launch(cluster, component, name=name, reservation=reserved) as group:
+                group.verify()
+                masks = [mask for (mask,) in group.environment("CUDA_VISIBLE_DEVICES").wait()]
+                assert masks == [",".join(row.visible_accelerators) for row in component]
 
 
 def test_a_colocated_rollout_shares_the_actors_gpus_and_meets_by_engine(cluster: Cluster) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
-from itertools import chain
+from dataclasses import dataclass, field
 
 import click
 
@@ -19,54 +20,103 @@ from rankplan.cli.common import (
     show_error,
     stdout,
 )
+from rankplan.cli.watch import watch
 from rankplan.config.reader import Reader
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
+from rankplan.render.annotations import github, sarif
 from rankplan.render.groups import group_lines
 from rankplan.render.tables import by_nodes
 from rankplan.words import counted
+
+_FORMATS = ("text", "sarif", "github")
+
+
+@dataclass
+class _Report:
+    """What a check found in a file. ``plan`` is ``None`` if the file has faults, ``error`` is why it cannot be read."""
+
+    file: str
+    plan: Plan | None = None
+    faults: list[Diagnostic] = field(default_factory=list)
+    warnings: list[Diagnostic] = field(default_factory=list)
+    error: str | None = None
+
+    def found(self) -> list[Diagnostic]:
+        """Return everything that was found, also why the file cannot be read."""
+        unread = [] if self.error is None else [Diagnostic("unreadable", self.error, file=self.file)]
+        return [*unread, *self.faults, *self.warnings]
 
 
 @click.command()
 @click.argument("files", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
 @inventory_options
 @dialect_option
-def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None) -> None:
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="Output format.")
+@click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
+def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None, form: str, watched: bool) -> None:
     """Report every fault in config files, with location and fix.
 
     Without an inventory, every node has as many accelerators as the config states, or 8. The exit code is 1 if a file
-    has a fault.
+    has a fault. sarif is for code scanning, github annotates the lines of a pull request.
     """
-    faulty = 0
+    if watched:
+        with faults_end_it():
+            watch(files, lambda: _check_all(files, choice, dialect_name, form))
+    sys.exit(1 if _check_all(files, choice, dialect_name, form) else 0)
+
+
+def _check_all(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None, form: str) -> bool:
+    """Check files and print what was found; return whether any has a fault."""
+    reports = []
     for file in files:
+        report = _Report(file)
         with faults_end_it():
             try:
-                _check(file, choice, dialect_name)
+                _check(report, choice, dialect_name)
             except BrokenPipeError:
                 raise
             except EXPECTED as error:
-                show_error(error)
-                faulty += 1
-    sys.exit(1 if faulty else 0)
+                report.plan = None
+                if isinstance(error, PlacementError):
+                    report.faults = list(error.diagnostics)
+                else:
+                    report.error = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                if form == "text":
+                    show_error(error)
+            if form == "text" and report.plan is not None:
+                _print(report, report.plan)
+        reports.append(report)
+    found = [one for report in reports for one in report.found()]
+    if form == "sarif":
+        click.echo(json.dumps(sarif(found), indent=2))
+    elif form == "github":
+        for one in found:
+            click.echo(github(one))
+    return any(report.plan is None for report in reports)
 
 
-def _check(file: str, choice: InventoryChoice, dialect_name: str | None) -> None:
-    config, dialect, inventory, assumed = loaded(file, choice, dialect_name)
-    plan = dialect.plan(config, inventory)
+def _check(report: _Report, choice: InventoryChoice, dialect_name: str | None) -> None:
+    config, dialect, inventory, assumed = loaded(report.file, choice, dialect_name)
+    report.warnings = list(config.warnings)
+    plan = report.plan = dialect.plan(config, inventory)
+    report.warnings += group_warnings(plan, config)
+    if not assumed:
+        report.warnings += idle_warnings(plan, inventory, report.file)
+
+
+def _print(report: _Report, plan: Plan) -> None:
     counts = (
         counted(len(plan), "component"),
         counted(sum(len(rows) for rows in plan.values()), "process", "processes"),
         counted(plan.inventory.num_nodes, "node"),
     )
     mode = "" if plan.mode is None else f", mode {plan.mode}"
-    click.echo(f"{file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}")
+    click.echo(f"{report.file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}")
     for line in group_lines(plan):
         click.echo(line)
-    found = group_warnings(plan, config)
-    if not assumed:
-        found = chain(found, idle_warnings(plan, inventory, file))
-    for warning in found:
+    for warning in report.warnings:
         click.echo(warning.render(colored(stdout)))
 
 

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from rankplan.config.load import load_config
-from rankplan.dialects import DIALECTS, Dialect, dialect_of
+from rankplan.config.reader import Reader
+from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -63,8 +64,17 @@ dialect_option = click.option(
 
 
 def chosen_dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
-    """Return the dialect with this name, or else the one detected from the keys of the config."""
-    return dialect_of(config) if name is None else DIALECTS[name]
+    """Return the dialect with this name, or else the one detected from the keys of the config.
+
+    Raises `PlacementError` for a config with keys of several, unless one is named.
+    """
+    if name is not None:
+        return DIALECTS[name]
+    reader = Reader(config)
+    for path, fault in mixed(config):
+        reader.add(path, fault)
+    reader.finish()
+    return dialect_of(config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +153,9 @@ def loaded(
     config = load_config(file, overrides())
     dialect = chosen_dialect(name, config)
     reading = dialect.read(config)
+    if reading.warnings and note:
+        values = counted(len(reading.warnings), "warning")
+        stderr.print(f"{file}: {values} about what only a run of the script decides", style="dim")
     inventory, assumed = choice.load(reading, dialect)
     if assumed and note:
         nodes, each = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")

@@ -14,7 +14,7 @@ import click
 from rich.table import Table
 
 from rankplan._core import RankSet
-from rankplan.cli.common import Nodes, chosen_dialect, dialect_option, faults_end_it, print_table, stdout
+from rankplan.cli.common import Nodes, chosen_dialect, dialect_option, faults_end_it, overrides, print_table, stdout
 from rankplan.config.load import load_config
 from rankplan.dialects import rlinf
 from rankplan.errors import RankplanError
@@ -81,7 +81,7 @@ def run(
     if simulate is not None and ray is not None:
         raise click.UsageError("use only one of --simulate and --ray")
     with faults_end_it():
-        config = load_config(file)
+        config = load_config(file, overrides())
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
         dialect = chosen_dialect(dialect_name, config)
         # Report faults before anything starts.
