@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A launch script of verl. rankplan reads it without running it: rankplan check examples/verl.sh
-NNODES=${NNODES:-2}
+NNODES=${NNODES:-1}
 GPUS_PER_NODE=${GPUS_PER_NODE:-4}
 ROLLOUT_TP=${ROLLOUT_TP:-2}
 ARGS=(

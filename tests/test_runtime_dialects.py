@@ -37,11 +37,11 @@ def test_an_example_is_run_and_verified(example: str, size: str, processes: int)
 
 
 PROCESSES = {
-    "verl.yaml": {"actor": 8, "critic": 8, "rollout": 2, "reward": 2},
-    "verl.sh": {"actor": 8, "ref": 8, "rollout": 4},
+    "verl.yaml": {"actor": 8, "rollout": 2, "reward": 2},
+    "verl.sh": {"actor": 4, "ref": 4, "rollout": 2},
     "nemo_rl.yaml": {"policy": 8, "generation": 2},
-    "areal.yaml": {"rollout": 2, "actor": 8, "ref": 8},
-    "openrlhf.sh": {"actor": 8, "ref": 8, "vllm": 4},
+    "areal.yaml": {"rollout": 2, "actor": 4, "ref": 4},
+    "openrlhf.sh": {"actor": 4, "ref": 4, "vllm": 2},
     "skyrl.sh": {"policy": 4, "ref": 4, "generator": 2},
 }
 
@@ -53,7 +53,6 @@ def test_an_example_is_reserved_launched_and_verified(example: str, cluster: Clu
     assert {name: len(component) for name, component in plan.items()} == PROCESSES[example]
     with cluster.reserve(plan) as reserved:
         for name, component in plan.items():
-            # Each component on its own: together they would need more CPUs than the test machine has time for.
             with Reader.create_group().launch(cluster, component, name=name, reservation=reserved) as group:
                 group.verify()
                 masks = [mask for (mask,) in group.environment("CUDA_VISIBLE_DEVICES").wait()]

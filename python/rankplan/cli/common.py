@@ -153,9 +153,6 @@ def loaded(
     config = load_config(file, overrides())
     dialect = chosen_dialect(name, config)
     reading = dialect.read(config)
-    if reading.warnings and note:
-        values = counted(len(reading.warnings), "warning")
-        stderr.print(f"{file}: {values} about what only a run of the script decides", style="dim")
     inventory, assumed = choice.load(reading, dialect)
     if assumed and note:
         nodes, each = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
@@ -164,6 +161,13 @@ def loaded(
             style="dim",
         )
     return reading, dialect, inventory, assumed
+
+
+def note_warnings(file: str, reading: Any) -> None:
+    """Print how many values of a launch script are known only when it runs, if any."""
+    if reading.warnings:
+        values = counted(len(reading.warnings), "warning")
+        stderr.print(f"{file}: {values} about what only a run decides; rankplan check lists them", style="dim")
 
 
 def is_saved(file: str) -> bool:
@@ -181,6 +185,7 @@ def planned(file: str, choice: InventoryChoice, name: str | None, isolate: bool 
     """
     if not is_saved(file):
         config, dialect, inventory, _ = loaded(file, choice, name)
+        note_warnings(file, config)
         return dialect.plan(config, inventory, isolate is not False)
     if choice != InventoryChoice() or name is not None or overrides():
         raise click.UsageError(

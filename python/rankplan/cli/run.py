@@ -14,7 +14,16 @@ import click
 from rich.table import Table
 
 from rankplan._core import RankSet
-from rankplan.cli.common import Nodes, chosen_dialect, dialect_option, faults_end_it, overrides, print_table, stdout
+from rankplan.cli.common import (
+    Nodes,
+    chosen_dialect,
+    dialect_option,
+    faults_end_it,
+    note_warnings,
+    overrides,
+    print_table,
+    stdout,
+)
 from rankplan.config.load import load_config
 from rankplan.dialects import rlinf
 from rankplan.errors import RankplanError
@@ -86,6 +95,7 @@ def run(
         dialect = chosen_dialect(dialect_name, config)
         # Report faults before anything starts.
         reading = dialect.read(config)
+        note_warnings(file, reading)
         if inventory is None:
             reading.finish()
         else:

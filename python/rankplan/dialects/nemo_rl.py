@@ -21,6 +21,7 @@ from rankplan.errors import Diagnostic
 from rankplan.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plan import Plan
+from rankplan.words import counted
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised"]
 
@@ -114,7 +115,7 @@ class _Reading(SizeReader):
             message = f"no {what} are left for training: {taken} of {total}"
             self.add((*path, key), Diagnostic("empty-placement", message, f"raise {key}, or lower those of the others"))
         elif nodes % segment:
-            message = f"training has {nodes} nodes, which cannot be divided into segments of {segment}"
+            message = f"training has {counted(nodes, 'node')}, which cannot be divided into segments of {segment}"
             self.add((*path, "segment_size"), Diagnostic("not-multiple", message, f"use a divisor of {nodes}"))
         if self.reward[1] > self.each:
             message = (
