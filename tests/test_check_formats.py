@@ -121,3 +121,19 @@ def test_the_pre_commit_hook_is_this_command() -> None:
     (hook,) = yaml.safe_load((Path(__file__).parent.parent / ".pre-commit-hooks.yaml").read_text())
     program, command = hook["entry"].split()
     assert program == "rankplan" and command in main.commands
+
+
+def test_nodes_can_be_ordered_as_verl_orders_them() -> None:
+    nodes = "".join(f"  - {{ranks: {rank}, accelerators: 8, ip: 10.0.0.{rank + 9}}}\n" for rank in range(2))
+    Path("nodes.yaml").write_text(f"nodes:\n{nodes}")
+    Path("verl.yaml").write_text(FAULTY.replace("size: 6", "size: 4"))
+    orders = {}
+    for order in ("given", "text"):
+        code, text = run("plan", "verl.yaml", "--inventory", "nodes.yaml", "--node-order", order, "--format", "hostfile")
+        assert code == 0
+        orders[order] = [text.index("10.0.0.9"), text.index("10.0.0.10")]
+    assert orders["given"] == sorted(orders["given"]) and orders["text"] != sorted(orders["text"])
+    assert run("check", "verl.yaml", "--nodes", "2x8", "--node-order", "text")[0] == 2
+    Path("nodes.yaml").write_text("nodes: [{ranks: 0-1, accelerators: 8}]\n")
+    code, text = run("check", "verl.yaml", "--inventory", "nodes.yaml", "--node-order", "text", "--format", "github")
+    assert code == 1 and "node 0 has no address to order it by" in text

@@ -20,6 +20,7 @@ from rich.table import Table
 from rankplan.config.load import load_config
 from rankplan.config.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
+from rankplan.dialects.pools import by_address_text
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -84,9 +85,14 @@ class InventoryChoice:
     file: str | None = None
     nodes: Inventory | None = None
     ray: str | None = None
+    by_text: bool = False
 
     def load(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
         """Return the inventory for a config, and whether it is assumed."""
+        inventory, assumed = self._load(config, dialect)
+        return (by_address_text(inventory) if self.by_text else inventory), assumed
+
+    def _load(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
         if self.file is not None:
             return Inventory.from_yaml(self.file), False
         if self.nodes is not None:
@@ -103,12 +109,20 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--inventory``, ``--nodes`` and ``--ray``; the command gets an `InventoryChoice` as ``choice``."""
 
     @wraps(command)
-    def chosen(inventory: str | None, nodes: Inventory | None, ray: str | None, **rest: Any) -> Any:
+    def chosen(inventory: str | None, nodes: Inventory | None, ray: str | None, node_order: str, **rest: Any) -> Any:
         if sum(option is not None for option in (inventory, nodes, ray)) > 1:
             raise click.UsageError("use only one of --inventory, --nodes and --ray")
-        return command(choice=InventoryChoice(inventory, nodes, ray), **rest)
+        if node_order == "text" and nodes is not None:
+            raise click.UsageError("--node-order text needs nodes with addresses: --inventory or --ray")
+        return command(choice=InventoryChoice(inventory, nodes, ray, node_order == "text"), **rest)
 
     for option in (
+        click.option(
+            "--node-order",
+            type=click.Choice(["given", "text"]),
+            default="given",
+            help="Order of the nodes: as given, or by address as text, as in verl.",
+        ),
         click.option("--ray", metavar="ADDRESS", help="Use the nodes of this Ray cluster (auto finds it)."),
         click.option(
             "--nodes", type=Nodes(), metavar="NxM", help="Use N equal nodes with M accelerators each, e.g. 2x8."

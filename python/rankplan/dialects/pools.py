@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from rankplan._core import CLUSTER, Chunks
+from rankplan._core import CLUSTER, Chunks, RankSet
 from rankplan.component import Component
 from rankplan.config.faults import KeyPath
 from rankplan.config.reader import Reader
@@ -72,6 +72,19 @@ class Free:
     def node_of(self, resources: Sequence[int]) -> list[int]:
         """Return the node of each of these accelerators."""
         return [bisect_right(self._firsts, rank) - 1 for rank in resources]
+
+
+def by_address_text(inventory: Inventory) -> Inventory:
+    """Return the nodes in the order of their addresses as text, as verl orders them: 10.0.0.10 before 10.0.0.9.
+
+    Raises `PlacementError` (``missing-key``) for a node without an address.
+    """
+    nodes = [(spec.ip, spec) for ranks, spec in inventory.stretches() for _ in ranks]
+    if (rank := next((rank for rank, (address, _) in enumerate(nodes) if address is None), None)) is not None:
+        help = "add `ip` to every node of the inventory"
+        raise PlacementError([Diagnostic("missing-key", f"node {rank} has no address to order it by", help)])
+    nodes.sort(key=lambda node: node[0] or "")
+    return Inventory([spec.at(RankSet(str(rank))) for rank, (_, spec) in enumerate(nodes)], inventory.section)
 
 
 class Pools:
