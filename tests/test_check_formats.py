@@ -129,7 +129,18 @@ def test_nodes_can_be_ordered_as_verl_orders_them() -> None:
     Path("verl.yaml").write_text(FAULTY.replace("size: 6", "size: 4"))
     orders = {}
     for order in ("given", "text"):
-        code, text = run("plan", "verl.yaml", "--inventory", "nodes.yaml", "--node-order", order, "--format", "hostfile")
+        code, text = run(
+            "plan",
+            "verl.yaml",
+            "--inventory",
+            "nodes.yaml",
+            "--component",
+            "actor",
+            "--node-order",
+            order,
+            "--format",
+            "hostfile",
+        )
         assert code == 0
         orders[order] = [text.index("10.0.0.9"), text.index("10.0.0.10")]
     assert orders["given"] == sorted(orders["given"]) and orders["text"] != sorted(orders["text"])
