@@ -146,4 +146,7 @@ def test_training_comes_before_inference_and_the_reward_model() -> None:
         "generation": "2",
         "reward_model": "3",
     }
+    assert plan.inventory.section is None
+    segmented = nemo_rl.plan(from_overrides([*words, "cluster.segment_size=2"]), Inventory.uniform(5, 8))
+    assert segmented.inventory.num_nodes == 4 and segmented.inventory.section is not None
     assert (str(plan["policy"].parallel), str(plan["generation"].parallel)) == ("tp 8", "tp 4")

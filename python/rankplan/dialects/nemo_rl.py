@@ -152,6 +152,9 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
     reading = read(config).fork()
     if reading.faults or reading.lacks_accelerators(inventory, ()):
         raise reading.refusal()
+    if (segment := reading.at((*_CLUSTER, "segment_size"))) is not None and reading.nodes <= inventory.num_nodes:
+        section = {"num_nodes": reading.nodes, "component_placement": {}, "topology": {"segment": segment}}
+        inventory = inventory.with_config(section)
     pools = Pools(reading, inventory, isolate_accelerator)
     training = pools.nodes(*reading.training, "training", (*_CLUSTER, "num_nodes"))
     inference = [] if reading.colocated else pools.nodes(*reading.inference, "inference", _RESOURCES)
