@@ -13,7 +13,6 @@ from rankplan.dialects import verl
 from rankplan.dialects.convert import convert
 
 CONFIGS = [line for line in lines("verl_pools") if line["kind"] == "config"]
-MEGATRON = ["model_engine=megatron", "actor_rollout_ref.actor.strategy=megatron", "critic.strategy=megatron"]
 
 # A part of verl's refusal of something that rankplan places, and the difference.
 PLACED = {
@@ -37,10 +36,8 @@ REJECTED = {
 
 def config(line: dict[str, Any]) -> Any:
     """The config of a recorded line; ``entry`` and ``config_name`` stand for some of its keys."""
-    words = [] if line["entry"] == "ppo" else ["rollout.nnodes=1", "rollout.n_gpus_per_node=8"]
-    return from_overrides(
-        [*words, *(MEGATRON if "megatron" in (line["config_name"] or "") else []), *line["overrides"]]
-    )
+    name = line["config_name"] or ("" if line["entry"] == "ppo" else f"{line['entry']}_ppo_trainer")
+    return from_overrides([f"hydra.job.config_name={name}", *line["overrides"]])
 
 
 def engines(component: Component | None) -> list[tuple[int, int, list[tuple[int, int]]]]:
@@ -218,6 +215,16 @@ def test_interpolations_of_a_composed_config_are_resolved() -> None:
     words = ["trainer.nnodes=${oc.select:nodes.count,1}", "nodes.count=2", f"{TP}=${{nodes.tp}}", "nodes.tp=4"]
     plan = verl.plan(from_overrides(words), Inventory.uniform(2, 8))
     assert (len(plan["actor"]), len(plan["rollout"])) == (16, 4)
+
+
+def test_a_script_chooses_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    words = "trainer.nnodes=1 rollout.nnodes=1 actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"
+    path.write_text(f"python3 -m verl --config-name='fully_async_ppo_megatron_trainer.yaml' {words}\n")
+    plan = verl.plan(path, Inventory.uniform(2, 8))
+    assert (plan["actor"].parallel.tp, str(plan["rollout"].used_nodes())) == (4, "1")
+    path.write_text(f"python3 -m verl --config-name ppo_trainer {words.replace('rollout.nnodes=1', '')}\n")
+    assert not verl.plan(path, Inventory.uniform(2, 8))["actor"].parallel.stated
 
 
 def test_an_assumed_inventory_has_every_pool() -> None:

@@ -57,6 +57,7 @@ def parse_script(
     if command is None or not tokens:
         message = "the script has no command with key=value words or flags of a job"
         raise PlacementError([Diagnostic("missing-key", message, "pass the script that starts the job", file=file)])
+    tokens = [*_config_name(command, lines), *tokens]
     source = Places(file)
     warnings = [_skipped(cause, lines) for cause in followed.skipped]
     base = _base(command, lines, load, warnings)
@@ -180,6 +181,19 @@ def _base(command: Command, lines: Text, load: Callable[[str], Section], warning
         fault = Diagnostic("not-run", message, "run the check in the folder that the script runs in", warning=True)
         warnings.append(_value_place(named, len(flag) + 1 if equals else 0, lines).of(fault))
     return None
+
+
+def _config_name(command: Command, lines: Text) -> Iterator[_Token]:
+    """Yield Hydra's ``--config-name`` as the key under which Hydra keeps it."""
+    fields = command.fields
+    for index, field in enumerate(fields):
+        flag, equals, name = _text(field).partition("=")
+        if flag not in ("--config-name", "-cn") or (not equals and index + 1 == len(fields)):
+            continue
+        named = field if equals else fields[index + 1]
+        place = _value_place(named, len(flag) + 1 if equals else 0, lines)
+        value = None if named.causes else (name if equals else _text(named))
+        yield _Token("", "hydra.job.config_name", value, place, place, tuple(named.causes))
 
 
 def _differs(tokens: Sequence[_Token], others: Sequence[_Token]) -> bool:

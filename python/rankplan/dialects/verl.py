@@ -15,7 +15,7 @@ from rankplan.config.faults import KeyPath
 from rankplan.config.section import Config
 from rankplan.dialects.pools import Pools, engine_faults
 from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, SizeReader
-from rankplan.dialects.verl_sizes import Engine, engine_at, training_at
+from rankplan.dialects.verl_sizes import CONFIG_NAME, Engine, engine_at, training_at
 from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
 from rankplan.inventory import Inventory
@@ -31,6 +31,9 @@ _ACTOR: KeyPath = ("actor_rollout_ref",)
 _ROLLOUT: KeyPath = (*_ACTOR, "rollout")
 _REWARD: KeyPath = ("reward", "reward_model")
 _POOL = ("nnodes", "n_gpus_per_node")
+_APART = ("fully_async", "one_step_off")
+"""Configs of verl whose rollout has nodes of its own."""
+
 _HYBRID = ("use_trainer_do_validate", "use_dynamic_resource_scheduling")
 """What makes the trainer of fully_async generate too."""
 _ENGINE = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size", "expert_parallel_size")
@@ -66,7 +69,8 @@ class _Reading(SizeReader):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self.apart = "rollout" in self.content or "async_training" in self.content
+        name = str(self.at(CONFIG_NAME))
+        self.apart = bool({"rollout", "async_training"} & set(self.content)) or any(one in name for one in _APART)
         mode = self.at(("trainer", "v1", "trainer_mode"))
         self.separate = not self.apart and mode == "separate_async"
         switches = [self.switch(("async_training", key)) for key in _HYBRID]

@@ -20,6 +20,10 @@ _VEOMNI = {"cp": ("ulysses_parallel_size",), "ep": ("expert_parallel_size",)}
 _KEYS = {"tp": "tensor_model_parallel_size", "dp": "data_parallel_size", "pp": "pipeline_model_parallel_size"}
 
 
+CONFIG_NAME: KeyPath = ("hydra", "job", "config_name")
+"""The config that the command line chooses: its defaults are Megatron's, or those of an asynchronous trainer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """An inference engine: its number of accelerators, the keys that give it, and its sizes.
@@ -64,7 +68,8 @@ def training_at(reader: SizeReader, role: KeyPath, world: int) -> tuple[Parallel
 
     The reference model has the actor's sizes unless its own are given.
     """
-    engine = str(reader.at((*role, "strategy")) or reader.at(("model_engine",)) or "fsdp")
+    default = "megatron" if "megatron" in str(reader.at(CONFIG_NAME)) else "fsdp"
+    engine = str(reader.at((*role, "strategy")) or reader.at(("model_engine",)) or default)
     if role[-1] == "ref" and reader.at((*role, "strategy")) is None:
         engine = str(reader.at((*role[:-1], "actor", "strategy")) or engine)
     paths = [role, (*role[:-1], "actor")] if role[-1] == "ref" else [role]
