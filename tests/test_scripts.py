@@ -34,6 +34,7 @@ SCRIPTS: list[tuple[str, Any]] = [
     ("Y=a/b/c\nX=${Y##*/}\n", "c"),
     ("Y=a-b-c\nX=${Y//-/_}\n", "a_b_c"),
     ("Y=abc\nX=${#Y}\n", 3),
+    ('A=(1 a.z=2)\nB="${A[@]}"\nX=${B%% *}\n', 1),
     ("export X=10\n", 10),
     ("declare -i X=11\n", 11),
     ("X=1\nX+=2\n", 12),

@@ -129,7 +129,15 @@ class Scope:
 
     def value(self, word: Word) -> Value:
         """Return the text of a word that is not split into fields."""
-        return tuple(piece for part in word.parts for piece in self.pieces(part))
+        found: list[Piece] = []
+        for part in word.parts:
+            if isinstance(part, Expansion) and part.elements and not part.operator:
+                for index, element in enumerate(self._elements(part)):
+                    found += [Piece(" ", part.start, part.end)] * bool(index)
+                    found += element.pieces
+            else:
+                found += self.pieces(part)
+        return tuple(found)
 
     def pieces(self, part: Part) -> Value:
         """Return the text of a part."""
