@@ -1,8 +1,8 @@
 """Run the configs, commands and programs of the README and the guides, and compare their outputs with the pages.
 
-A block whose first line is ``# name.yaml`` or ``# name.py`` is a file of its document. Every ``python`` block is a
-program; the ``output`` block after it has its output. A ``console`` block has commands and their outputs. If an output
-has changed on purpose, run ``python docs/generate.py --outputs``.
+A block whose first line is ``# name.yaml``, ``# name.py`` or ``# name.sh`` is a file of its document. Every ``python``
+block is a program; the ``output`` block after it has its output. A ``console`` block has commands and their outputs. If
+an output has changed on purpose, run ``python docs/generate.py --outputs``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Block:
 
     @property
     def file_name(self) -> str | None:
-        name = re.match(r"# (\S+\.(?:py|yaml))\n", self.text)
+        name = re.match(r"# (\S+\.(?:py|yaml|sh))\n", self.text)
         return name and name[1]
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ def programs() -> Iterator[tuple[Block, str | None]]:
 def in_folder(document: Path, folder: Path) -> Path:
     """Write the files of the document and link the examples of the repository; return the folder."""
     for block in blocks(document):
-        if block.kind in ("yaml", "python") and block.file_name is not None:
+        if block.kind in ("yaml", "python", "sh") and block.file_name is not None:
             (folder / block.file_name).write_text(block.text)
     (folder / "examples").symlink_to(ROOT / "examples")
     return folder

@@ -12,7 +12,7 @@ from rankplan.cli import main
 from rankplan.cli.explain import rules
 
 ROOT = Path(__file__).resolve().parent.parent
-WARNINGS = {"no-components", "idle-nodes", "idle-accelerators"}
+WARNINGS = {"no-components", "idle-nodes", "idle-accelerators", "not-run"}
 WARNINGS_OF_THE_CORE = {"group-spans", "rail-mismatch"}
 
 

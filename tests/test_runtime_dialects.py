@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import ray
-from rankplan import Cluster, Inventory
-from rankplan.dialects import roll, slime
+from rankplan import Cluster, Inventory, load_config
+from rankplan.dialects import dialect_of, roll, slime
 from rankplan.runtime.notices import is_notice
 from ray.util.placement_group import placement_group_table
 from runtime_workers import Reader
@@ -57,6 +57,29 @@ def test_a_run_is_reported_as_json_alone() -> None:
         (rank, 1, [str(2 * rank), str(2 * rank + 1)]) for rank in range(4)
     ]
     assert all(rank["verified"] and rank["pid"] > 0 for rank in found["ranks"])
+
+
+PROCESSES = {
+    "verl.yaml": {"actor": 8, "rollout": 2, "reward": 2},
+    "verl.sh": {"actor": 4, "ref": 4, "rollout": 2},
+    "nemo_rl.yaml": {"policy": 8, "generation": 2},
+    "areal.yaml": {"rollout": 2, "actor": 4, "ref": 4},
+    "openrlhf.sh": {"actor": 4, "ref": 4, "vllm": 2},
+    "skyrl.sh": {"policy": 4, "ref": 4, "generator": 2},
+}
+
+
+@pytest.mark.parametrize("example", PROCESSES)
+def test_an_example_is_reserved_launched_and_verified(example: str, cluster: Cluster) -> None:
+    config = load_config(EXAMPLES / example)
+    plan = dialect_of(config).plan(config, cluster.inventory)
+    assert {name: len(component) for name, component in plan.items()} == PROCESSES[example]
+    with cluster.reserve(plan) as reserved:
+        for name, component in plan.items():
+            with Reader.create_group().launch(cluster, component, name=name, reservation=reserved) as group:
+                group.verify()
+                masks = [mask for (mask,) in group.environment("CUDA_VISIBLE_DEVICES").wait()]
+                assert masks == [",".join(row.visible_accelerators) for row in component]
 
 
 def test_a_colocated_rollout_shares_the_actors_gpus_and_meets_by_engine(cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -13,6 +14,8 @@ from goldens import as_yaml, lines
 from rankplan import load_config
 from rankplan.cli import main
 from rankplan.cli.explain import rules
+from rankplan.dialects import areal, nemo_rl, openrlhf, skyrl, verl
+from rankplan.dialects.keys import OTHER_CLUSTER
 
 SCHEMA = json.loads(CliRunner().invoke(main, ["schema"]).stdout)
 VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
@@ -99,3 +102,49 @@ def test_a_rejected_key_is_marked(text: str) -> None:
 @pytest.mark.parametrize("value", ["two", "true", "0", "1.5", "[2]"])
 def test_a_value_of_the_wrong_type_is_marked(value: str) -> None:
     assert errors(f"cluster: {{num_nodes: {value}}}\n")
+
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_is_accepted(path: Path) -> None:
+    assert errors(path.read_text()) == []
+
+
+def test_configs_of_other_systems_are_accepted() -> None:
+    for line in lines("roll_configs"):
+        assert errors(as_yaml(line["roles"])) == []
+    for line in lines("nemo_rl_clusters"):
+        if line["kind"] == "shipped":
+            assert errors(json.dumps(line["keys"])) == []
+
+
+DIALECTS = (verl, nemo_rl, areal, openrlhf, skyrl)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.__name__.rpartition(".")[2])
+def test_every_key_of_a_dialect_is_described(dialect: Any) -> None:
+    for path, keys in dialect._Reading.known.items():
+        for key in (key for key in keys if path and any(part in key for part in ("size", "nodes", "gpus", "colocate"))):
+            here: Any = SCHEMA["properties"]
+            for part in path:
+                here = (here[part] if part != "cluster" else OTHER_CLUSTER)["properties"]
+            assert key in here, (*path, key)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trainer: {nnodes: two}",
+        "actor_rollout_ref: {rollout: {tensor_model_parallel_size: '4'}}",
+        "cluster: {gpus_per_node: eight}",
+        "rollout: {backend: 4}",
+        "train: {colocate_all: 'yes'}",
+        "trainer: {placement: {policy_num_nodes: [1]}}",
+        "actor_num_nodes: 1.5",
+        "actor_train: {device_mapping: 4}",
+    ],
+)
+def test_a_value_of_another_type_is_marked(text: str) -> None:
+    assert errors(text)

@@ -9,6 +9,7 @@ import click
 
 from rankplan import interrupts
 from rankplan.cli.check import check
+from rankplan.cli.common import OverridesAfterDashes
 from rankplan.cli.convert import convert
 from rankplan.cli.diff import diff
 from rankplan.cli.env import env
@@ -20,10 +21,13 @@ from rankplan.cli.schema import schema
 from rankplan.cli.show import show
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OverridesAfterDashes, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rankplan")
 def main() -> None:
     """Decide where every process of a distributed RL job runs, check it, and launch it on Ray.
+
+    Words after -- override values of the config: rankplan check verl.yaml -- trainer.nnodes=2 +a.b=3 ~c. Besides YAML,
+    a config can be TOML, or the shell script that launches the job; a script is never run.
 
     Exit codes: 0 success, 1 faults in the input or the run, 2 wrong usage; diff has its own.
 

@@ -22,31 +22,33 @@ from rankplan.cli.common import (
     show_error,
     stdout,
 )
+from rankplan.cli.watch import watch
 from rankplan.config.faults import KeyPath
 from rankplan.config.reader import Reader
-from rankplan.dialects import DIALECTS
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
+from rankplan.render.annotations import github, sarif
 from rankplan.render.groups import group_lines
 from rankplan.render.tables import by_nodes
 from rankplan.rlinf import PlacementMode
 from rankplan.weights import senderless
 from rankplan.words import counted
 
+_FORMATS = ("text", "json", "sarif", "github")
 _TELLTALES = {
     "resource_pool_spec": "verl",
     "actor_rollout_ref": "verl",
-    "segment_size": "NeMo-RL",
-    "gpus_per_node": "NeMo-RL",
-    "allocation_mode": "AReaL",
-    "n_gpus_per_node": "AReaL",
+    "segment_size": "nemo_rl",
+    "gpus_per_node": "nemo_rl",
+    "allocation_mode": "areal",
+    "n_gpus_per_node": "areal",
     "actor_num_gpus_per_node": "slime",
     "rollout_num_gpus": "slime",
-    "num_gpus_per_node": "ROLL",
-    "actor_train": "ROLL",
+    "num_gpus_per_node": "roll",
+    "actor_train": "roll",
 }
-"""Keys of other systems, at the top of a config or in its ``cluster`` section, that tell which system reads it."""
+"""Keys of other dialects, at the top of a config or in its ``cluster`` section."""
 _TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
 """How configs call the tensor size of a receiver."""
 
@@ -76,18 +78,33 @@ class _Report:
             "error": self.error,
         }
 
+    def found(self) -> list[Diagnostic]:
+        """Return everything that was found, also why the file cannot be read."""
+        unread = [] if self.error is None else [Diagnostic("unreadable", self.error, file=self.file)]
+        return [*unread, *self.faults, *self.warnings]
+
 
 @click.command()
 @click.argument("files", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
 @inventory_options
 @dialect_option
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None, form: str) -> None:
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="Output format.")
+@click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
+def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None, form: str, watched: bool) -> None:
     """Report every fault in config files, with location and fix.
 
     Without an inventory, every node has as many accelerators as the config states, or 8. The exit code is 1 if a file
-    has a fault. json is a list with one report per file.
+    has a fault. json is a list with one report per file, sarif is for code scanning, github annotates the lines of a
+    pull request.
     """
+    if watched:
+        with faults_end_it():
+            watch(files, lambda: _check_all(files, choice, dialect_name, form))
+    sys.exit(1 if _check_all(files, choice, dialect_name, form) else 0)
+
+
+def _check_all(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None, form: str) -> bool:
+    """Check files and print what was found; return whether any has a fault."""
     reports = []
     for file in files:
         report = _Report(file)
@@ -97,7 +114,7 @@ def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | N
             except BrokenPipeError:
                 raise
             except EXPECTED as error:
-                report.plan, report.warnings = None, []
+                report.plan = None
                 if isinstance(error, PlacementError):
                     report.faults = list(error.diagnostics)
                 else:
@@ -107,19 +124,26 @@ def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | N
             if form == "text" and report.plan is not None:
                 _print(report, report.plan)
         reports.append(report)
+    found = [one for report in reports for one in report.found()]
     if form == "json":
         click.echo(json.dumps([report.plain() for report in reports], indent=2))
-    sys.exit(1 if any(report.plan is None for report in reports) else 0)
+    elif form == "sarif":
+        click.echo(json.dumps(sarif(found), indent=2))
+    elif form == "github":
+        for one in found:
+            click.echo(github(one))
+    return any(report.plan is None for report in reports)
 
 
 def _check(report: _Report, choice: InventoryChoice, dialect_name: str | None) -> None:
     config, dialect, inventory, assumed = loaded(report.file, choice, dialect_name)
+    report.warnings = list(config.warnings)
     plan = report.plan = dialect.plan(config, inventory)
     reject_crossings(plan, config, labelled=not assumed and choice.nodes is None)
     senders = list(sender_faults(plan, config))
     if faults := [found for found in senders if not found.warning]:
         raise PlacementError(faults)
-    report.warnings = [*empty_warnings(plan, config), *senders, *group_warnings(plan, config)]
+    report.warnings += [*empty_warnings(plan, config), *senders, *group_warnings(plan, config)]
     if not assumed:
         report.warnings += idle_warnings(plan, inventory, report.file)
 
@@ -145,13 +169,10 @@ def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     config: Any = reader.content if reader.config is None else reader.config
     cluster = config.get("cluster")
     keys = {**config, **(cluster if isinstance(cluster, Mapping) else {})}
-    system = next((system for key, system in _TELLTALES.items() if key in keys), None)
-    if system is None:
-        help = "add components: `component_placement: {actor: 0-7}`"
-    elif (name := system.lower()) in DIALECTS:
-        help = f"this looks like a config of {system}; pass --dialect {name}"
-    else:
-        help = f"this looks like a config of {system}, which is none of the dialects: {', '.join(DIALECTS)}"
+    name = next((name for key, name in _TELLTALES.items() if key in keys), None)
+    help = "add components: `component_placement: {actor: 0-7}`"
+    if name is not None:
+        help = f"this looks like a config of {name}; pass --dialect {name}"
     found = Diagnostic("no-components", "the config places no component", help, warning=True)
     yield reader.located(("cluster",) if "cluster" in config else (), found)
 

@@ -20,7 +20,8 @@ from rich.table import Table
 from rankplan import interrupts
 from rankplan.config.load import load_config
 from rankplan.config.reader import Reader
-from rankplan.dialects import DIALECTS, Dialect, dialect_of
+from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
+from rankplan.dialects.pools import by_address_text
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -65,8 +66,17 @@ dialect_option = click.option(
 
 
 def chosen_dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
-    """Return the dialect with this name, or else the one detected from the keys of the config."""
-    return dialect_of(config) if name is None else DIALECTS[name]
+    """Return the dialect with this name, or else the one detected from the keys of the config.
+
+    Raises `PlacementError` for a config with keys of several, unless one is named.
+    """
+    if name is not None:
+        return DIALECTS[name]
+    reader = Reader(config)
+    for path, fault in mixed(config):
+        reader.add(path, fault)
+    reader.finish()
+    return dialect_of(config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +87,12 @@ class InventoryChoice:
     nodes: Inventory | None = None
     ray: str | None = None
     without: tuple[str, ...] = ()
+    by_text: bool = False
 
     def load(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
         """Return the inventory for a config, without the excluded hardware, and whether it is assumed."""
         inventory, assumed = self._whole(config, dialect)
+        inventory = by_address_text(inventory) if self.by_text else inventory
         return (inventory.without(self.without) if self.without else inventory), assumed
 
     def _whole(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
@@ -109,13 +121,26 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def chosen(
-        inventory: str | None, nodes: Inventory | None, ray: str | None, without: tuple[str, ...], **rest: Any
+        inventory: str | None,
+        nodes: Inventory | None,
+        ray: str | None,
+        without: tuple[str, ...],
+        node_order: str,
+        **rest: Any,
     ) -> Any:
         if sum(option is not None for option in (inventory, nodes, ray)) > 1:
             raise click.UsageError("use only one of --inventory, --nodes and --ray")
-        return command(choice=InventoryChoice(inventory, nodes, ray, without), **rest)
+        if node_order == "text" and nodes is not None:
+            raise click.UsageError("--node-order text needs nodes with addresses: --inventory or --ray")
+        return command(choice=InventoryChoice(inventory, nodes, ray, without, node_order == "text"), **rest)
 
     for option in (
+        click.option(
+            "--node-order",
+            type=click.Choice(["given", "text"]),
+            default="given",
+            help="Order of the nodes: as given, or by address as text, as in verl.",
+        ),
         without_option,
         click.option("--ray", metavar="ADDRESS", help="Use the nodes of this Ray cluster (auto finds it)."),
         click.option(
@@ -127,11 +152,41 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return chosen
 
 
+OVERRIDES = "rankplan.overrides"
+"""The key, in the context of click, of the words after ``--``."""
+
+
+class OverridesAfterDashes(click.Group):
+    """A group whose commands take overrides of their config after ``--``."""
+
+    without: frozenset[str] = frozenset({"explain", "schema", "diff", "inventory"})
+    """Commands that read no config, or several."""
+    own: frozenset[str] = frozenset({"run"})
+    """Commands that read the words after ``--`` themselves."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words after ``--`` for `loaded`."""
+        name = next((word for word in args if word in self.commands), None)
+        if "--" in args[1:] and name not in self.own and not ctx.resilient_parsing:
+            dashes = args.index("--", 1)
+            ctx.meta[OVERRIDES] = tuple(args[dashes + 1 :])
+            if name in self.without:
+                raise click.UsageError(f"{name} takes no overrides after --", ctx)
+            args = args[:dashes]
+        return super().parse_args(ctx, args)
+
+
+def overrides() -> tuple[str, ...]:
+    """Return the overrides that follow ``--`` on the command line."""
+    context = click.get_current_context(silent=True)
+    return context.meta.get(OVERRIDES, ()) if context is not None else ()
+
+
 def loaded(
     file: str, choice: InventoryChoice, name: str | None, note: bool = True
 ) -> tuple[Reader, Dialect, Inventory, bool]:
     """Return a config, its dialect, its inventory, and whether that is assumed; if so, print a note."""
-    config = load_config(file)
+    config = load_config(file, overrides())
     dialect = chosen_dialect(name, config)
     reading = dialect.read(config)
     inventory, assumed = choice.load(reading, dialect)
@@ -155,6 +210,13 @@ def reject_crossings(plan: Plan, config: Reader, labelled: bool) -> None:
     reader.finish()
 
 
+def note_warnings(file: str, reading: Any) -> None:
+    """Print how many values of a launch script are known only when it runs, if any."""
+    if reading.warnings:
+        values = counted(len(reading.warnings), "warning")
+        stderr.print(f"{file}: {values} about what only a run decides; rankplan check lists them", style="dim")
+
+
 def is_saved(file: str) -> bool:
     """Whether a file starts like a saved plan. A pipe never counts as one. Raises ``OSError``."""
     if not Path(file).is_file():
@@ -170,12 +232,13 @@ def planned(file: str, choice: InventoryChoice, name: str | None, isolate: bool 
     """
     if not is_saved(file):
         config, dialect, inventory, assumed = loaded(file, choice, name)
+        note_warnings(file, config)
         plan = dialect.plan(config, inventory, isolate is not False)
         reject_crossings(plan, config, labelled=not assumed and choice.nodes is None)
         return plan
-    if replace(choice, without=()) != InventoryChoice() or name is not None:
+    if replace(choice, without=()) != InventoryChoice() or name is not None or overrides():
         raise click.UsageError(
-            f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray and --dialect"
+            f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and overrides"
         )
     plan = Plan.load(file)
     if choice.without:

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import yaml
 
-from rankplan.cli.common import InventoryChoice, dialect_option, faults_end_it, inventory_options, loaded
-from rankplan.dialects import DIALECTS
+from rankplan.cli.common import InventoryChoice, dialect_option, faults_end_it, inventory_options, loaded, note_warnings
+from rankplan.dialects import DIALECTS, WRITERS
 from rankplan.dialects.convert import convert as converted
 from rankplan.files import write_whole
 
@@ -25,8 +25,13 @@ def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | Non
 
     Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1.
     """
+    if to not in WRITERS:
+        raise click.BadParameter(
+            f"rankplan reads {to}, but cannot write it; use {', '.join(WRITERS)}", param_hint="--to"
+        )
     with faults_end_it():
         config, dialect, inventory, _ = loaded(file, choice, dialect_name)
+        note_warnings(file, config)
         planned = dialect.plan(config, inventory)
         conversion = converted(planned, to)
         text = yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else ""

@@ -17,7 +17,7 @@ from rich.table import Table
 from rankplan.cli.check import empty_warnings, group_warnings, idle_warnings
 from rankplan.cli.common import colored, faults_end_it, print_table, stdout
 from rankplan.config.load import load_config
-from rankplan.dialects import rlinf
+from rankplan.dialects import dialect_of, rlinf
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -58,6 +58,10 @@ class Example:
             plan.fitted(Inventory.of_size(self.nodes))
         elif self.file == "nodes.yaml":
             Inventory.from_yaml(path)
+        elif self.file.endswith(".sh"):
+            config = load_config(path)
+            dialect_of(config).plan(config, Inventory.of_size(self.nodes))
+            yield from config.document.warnings
         else:
             inventory = Inventory.of_size(self.nodes)
             reading = rlinf.read(path)
@@ -94,7 +98,7 @@ class Rule:
             return f"{name}, with `{call}`:"
         if example.file == "plan.json":
             return f"{name}, launched on {example.nodes}:"
-        return f"{name}, with `--nodes {example.nodes}`:" if example.file == "conf.yaml" else f"{name}:"
+        return f"{name}, with `--nodes {example.nodes}`:" if example.file in ("conf.yaml", "run.sh") else f"{name}:"
 
 
 @cache

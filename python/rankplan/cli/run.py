@@ -26,12 +26,14 @@ from rankplan.cli.common import (
     dialect_option,
     faults_end_it,
     is_saved,
+    note_warnings,
     planned,
     print_table,
     stdout,
     without_option,
 )
-from rankplan.config.load import load_config, read_value
+from rankplan.config.document import read_value
+from rankplan.config.load import load_config
 from rankplan.config.network import NODE_ORDERS
 from rankplan.dialects import rlinf
 from rankplan.errors import PlacementError, RankplanError
@@ -206,6 +208,7 @@ def _job(file: str, dialect_name: str | None, isolate: bool | None, without: tup
     config = load_config(file)
     dialect = chosen_dialect(dialect_name, config)
     reading = dialect.read(config)
+    note_warnings(file, reading)
     return _Job(
         lambda inventory: dialect.plan(reading, inventory.without(without), isolate is not False),
         reading.finish,

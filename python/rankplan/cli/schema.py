@@ -10,6 +10,7 @@ import click
 from rankplan.cli.common import faults_end_it
 from rankplan.config.hardware import hardware_model, hardware_types
 from rankplan.config.models import ClusterSection
+from rankplan.dialects.keys import OTHER_CLUSTER, ROLE, properties
 
 
 @click.command()
@@ -17,22 +18,29 @@ def schema() -> None:
     """Print a JSON schema of config files, for editors.
 
     A YAML language server applies it to a config that starts with "# yaml-language-server: $schema=FILE". It describes
-    the keys of the cluster section and the types of their values; rankplan check knows all rules.
+    the keys of every dialect and the types of their values; rankplan check knows all rules.
     """
     with faults_end_it():
         click.echo(json.dumps(config_schema(), indent=2))
 
 
 def config_schema() -> dict[str, Any]:
-    """Return the schema of a config: it describes the cluster section and accepts any other key."""
+    """Return the schema of a config: it describes the keys that place processes and accepts any other key."""
     section = ClusterSection.model_json_schema()
     definitions = section.pop("$defs")
     definitions["Hardware"]["allOf"] = [_of_type(name) for name in hardware_types()]
+    others = [{"required": [key]} for key in ("gpus_per_node", "n_nodes", "n_gpus_per_node")]
+    cluster = {
+        "if": {"type": "object", "anyOf": others},
+        "then": OTHER_CLUSTER,
+        "else": {"$ref": "#/$defs/ClusterSection"},
+    }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",  # supported by every language server
         "title": "rankplan",
         "type": "object",
-        "properties": {"cluster": {"$ref": "#/$defs/ClusterSection"}},
+        "properties": {"cluster": cluster, **properties()},
+        "additionalProperties": ROLE,
         "$defs": {"ClusterSection": section, **definitions},
     }
 

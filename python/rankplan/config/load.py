@@ -1,317 +1,52 @@
-"""YAML files with line and column: read by YAML 1.2's core rules, with the place of every value.
-
-Most Python loaders follow YAML 1.1, which reads an unquoted ``1:0`` as 60 and ``yes`` as true. Here scalars are null,
-booleans, ints, floats or text as in YAML 1.2's core schema, so placements arrive as written. Merge keys (``<<``) work,
-because configs use them.
-"""
+"""Reads a config file of any format: YAML, TOML, or the script that launches a job."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeAlias
 
-import yaml
-
-from rankplan.errors import Diagnostic, Label, PlacementError
+from rankplan.config.document import Document, Section
+from rankplan.config.overrides import overridden, parse_overrides
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
 
-_TAG = "tag:yaml.org,2002:"
-_NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
-_BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
-_INT = re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
-_FLOAT = re.compile(
-    r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-)
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+_SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
 
 
-_AT_KEY = {"unknown-key", "duplicate-env-var", "reserved-env-var", "empty-name", "duplicate-component"}
-_DEEPEST = 200
-_LARGEST = 2_000_000
-_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Section:
+    """Read a config file and return its mapping; later faults point into the file.
 
-# A part of the YAML library's message, and the help for it; the first match counts.
-_CURES = {
-    "found a tab": "use spaces to indent; YAML forbids tabs",
-    "cannot start any token": "quote the text",
-    "mapping values are not": 'quote text that contains `: `, e.g. "0-1 : 0-3"; align the keys of a mapping',
-    "did not find expected key": "align the keys of a mapping; a value ends at its closing quote",
-    "expected '-' indicator": "start each item of a list with `- `, in the same column",
-    "did not find expected ','": "close the bracket that opens here, or separate the values by commas",
-    "unexpected end of stream": "close the quote",
-    "undefined alias": "define the anchor (`&name`) above, or quote the text",
-    "alphabetic or numeric": "quote the text: `*` and `&` start the name of an anchor",
-    "another document": "keep one document per file, without `---` between documents",
-    "escape character": "use single quotes, where a backslash is literal",
-}
+    YAML is read by YAML 1.2's core rules. A ``.toml`` file is read as TOML. A shell script (``.sh``, ``.bash``,
+    ``.slurm``, ``.sbatch``, or a first line such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the
+    command that starts the job; it is never executed. ``overrides`` change values as on Hydra's command line:
+    ``key=value``, ``+key=value``, ``++key=value``, ``~key``.
 
-
-class _Composer(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Parses text into nodes with places; Python values are made by `Document`."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str | None, list[tuple[str, re.Pattern[str]]]]] = {}
-
-
-for _name, _pattern, _first in (
-    ("null", _NULL, ["~", "n", "N", ""]),
-    ("bool", _BOOL, list("tTfF")),
-    ("int", _INT, list("-+0123456789")),
-    ("float", _FLOAT, list("-+.0123456789")),
-    ("merge", re.compile("^<<$"), ["<"]),
-):
-    _Composer.add_implicit_resolver(_TAG + _name, _pattern, _first)
-
-
-class _Written:
-    """A number that Python writes differently: ``str`` gives it as written in the file."""
-
-    text: str
-    plain: ClassVar[Any]
-
-    def __new__(cls, value: int | str, text: str) -> Self:
-        self = super().__new__(cls, value)  # type: ignore[call-arg]
-        self.text = text
-        return self
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __reduce__(self) -> tuple[type[float], tuple[float]]:
-        return self.plain, (self.plain(self),)
-
-
-class _WrittenInt(_Written, int):
-    plain = int
-
-
-class _WrittenFloat(_Written, float):
-    plain = float
-
-
-class Section(dict[str, Any]):
-    """A mapping of a file; ``document`` and ``path`` locate it, so that its faults have a place."""
-
-    __slots__ = ("document", "path")
-
-    def __init__(self, document: Document, path: tuple[str | int, ...]) -> None:
-        super().__init__()
-        self.document = document
-        self.path = path
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as nested plain dicts and lists, as ``OmegaConf.create`` takes."""
-        return {key: _plain(value) for key, value in self.items()}
-
-    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
-        return dict, (dict(self),)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, Section):
-        return value.to_dict()
-    return value.plain(value) if isinstance(value, _Written) else value
-
-
-_Pairs: TypeAlias = dict[str, tuple[yaml.ScalarNode, yaml.Node]]
-
-
-class Document:
-    """A file as lines and YAML nodes."""
-
-    def __init__(self, file: str, text: str) -> None:
-        self.file = file
-        self.lines = _LINE_BREAK.split(text)
-        self.faults: list[Diagnostic] = []
-        self._made: dict[int, tuple[Any, int]] = {}
-        self._pairs: dict[int, _Pairs] = {}
-        try:
-            self._check_depth(text)
-            self.root = _Composer(text).get_single_node()
-        except yaml.MarkedYAMLError as error:
-            raise PlacementError([self._not_yaml(error)]) from None
-        except yaml.reader.ReaderError as error:
-            before = _LINE_BREAK.split(text[: text.find(chr(error.character))])
-            mark = yaml.Mark(file, 0, len(before) - 1, len(before[-1]), None, 0)
-            message = f"invalid YAML: control character U+{error.character:04X} is not allowed"
-            raise PlacementError([self.refuse(message, mark, help="remove the character")]) from None
-
-    def _not_yaml(self, error: yaml.MarkedYAMLError) -> Diagnostic:
-        """Return the fault of text that the composer rejects."""
-        message = " ".join(part for part in (error.context, error.problem) if part)
-        mark, problem = error.problem_mark or error.context_mark, error.problem or ""
-        rest = "".join(self.lines[mark.line :])[mark.column :] if mark is not None else ""
-        if rest.startswith("\t"):
-            problem = "found a tab"
-        elif error.context_mark is not None and not rest.strip():
-            mark = error.context_mark  # the file ends too early: point at what is left open
-        help = next((cure for part, cure in _CURES.items() if part in problem), None)
-        return self.refuse(f"invalid YAML: {message}", mark, help=help)
-
-    def _check_depth(self, text: str) -> None:
-        """Reject nesting that would exhaust the stack of the recursive composer."""
-        depth = 0
-        for event in yaml.parse(text, Loader=_Composer):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:
-                help = f"use at most {_DEEPEST} levels"
-                raise PlacementError([self.refuse("the file is nested too deeply", event.start_mark, help=help)])
-
-    def refuse(self, message: str, mark: Any = None, code: str = "invalid-yaml", help: str | None = None) -> Diagnostic:
-        """Return a fault at a mark of the YAML library."""
-        fault = Diagnostic(code, message, help, file=self.file)
-        if mark is None:
-            return fault
-        line, column = min(mark.line, len(self.lines) - 1), mark.column
-        place = (Label(column, column + 1),)
-        return replace(fault, line=line + 1, column=column + 1, source=self.lines[line], labels=place, text="")
-
-    def value(self) -> Any:
-        """Return the content as Python values, mappings as `Section`. Raises `PlacementError` with every fault."""
-        value = self._value(self.root, (), ())[0] if self.root is not None else None
-        if self.faults:
-            raise PlacementError(self.faults)
-        return value
-
-    def _value(self, node: yaml.Node, path: tuple[str | int, ...], above: tuple[yaml.Node, ...]) -> tuple[Any, int]:
-        """Return the value of a node, and its number of nodes with aliases expanded.
-
-        The value of an anchor is made once and shared: a few lines of aliases could expand to more than memory holds.
-        """
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node), 1
-        if node in above:
-            self.faults.append(self.refuse("an alias is inside its own anchor", node.start_mark))
-            return None, 1
-        if id(node) in self._made:
-            return self._made[id(node)]
-        if node.tag not in (_TAG + "map", _TAG + "seq"):
-            self._refuse_tag(node)
-        value: Any
-        if isinstance(node, yaml.MappingNode):
-            value, items = Section(self, path), [(key.value, item) for key, item in self._items(node, above).values()]
-        else:
-            value, items = [None] * len(node.value), list(enumerate(node.value))
-        total = 1
-        for key, item in items:
-            value[key], size = self._value(item, (*path, key), (*above, node))
-            total += size
-        if total > _LARGEST:
-            message, help = f"the file has {total:,} values with aliases expanded", f"use at most {_LARGEST:,}"
-            raise PlacementError([self.refuse(message, node.start_mark, help=help)])
-        self._made[id(node)] = value, total
-        return value, total
-
-    def _items(self, node: yaml.MappingNode, above: tuple[yaml.Node, ...]) -> _Pairs:
-        """Return keys and values by name; keys of the mapping itself override merged ones."""
-        if id(node) in self._pairs:
-            return self._pairs[id(node)]
-        merged: _Pairs = {}
-        own: _Pairs = {}
-        for key, value in node.value:
-            if key.tag == _TAG + "merge":
-                parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
-                for part in reversed(parts):
-                    if isinstance(part, yaml.MappingNode) and part not in (*above, node):
-                        merged |= self._items(part, (*above, node))
-                    else:
-                        message = "`<<` must be a mapping or a list of mappings"
-                        self.faults.append(self.refuse(message, value.start_mark))
-            elif not isinstance(key, yaml.ScalarNode):
-                self.faults.append(self.refuse("a key must be text", key.start_mark, help="quote the key"))
-            elif key.value in own:
-                first = own[key.value][0].start_mark.line + 1
-                message = f"duplicate key `{key.value}`, first used on line {first}"
-                self.faults.append(self.refuse(message, key.start_mark, "duplicate-key", "remove one of the two"))
-            else:
-                own[key.value] = key, value
-        self._pairs[id(node)] = merged | own
-        return self._pairs[id(node)]
-
-    def _scalar(self, node: yaml.Node) -> Any:
-        text = node.value
-        kind = node.tag.removeprefix(_TAG)
-        if kind == "str":
-            return text
-        if kind == "null" and _NULL.match(text):
-            return None
-        if kind == "bool" and _BOOL.match(text):
-            return text.lower() == "true"
-        # Python rejects ints of thousands of digits, which no key accepts.
-        if kind == "int" and _INT.match(text) and len(text) < 1000:
-            number = int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-            return number if str(number) == text else _WrittenInt(number, text)
-        if kind in ("float", "int") and _FLOAT.match(text):
-            return _WrittenFloat(text.replace(".", "") if text[-1].isalpha() else text, text)
-        self._refuse_tag(node)
-        return text
-
-    def _refuse_tag(self, node: yaml.Node) -> None:
-        message = f"the tag `{node.tag}` is unknown, or does not match the value"
-        self.faults.append(self.refuse(message, node.start_mark, help="remove the tag, or quote the value"))
-
-    def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
-        """Return the fault with the place of ``path``, or of the longest part of ``path`` that exists."""
-        node, key = self.root, None
-        for part in path:
-            if isinstance(node, yaml.MappingNode) and str(part) in (items := self._items(node, ())):
-                key, node = items[str(part)]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-                key, node = None, node.value[part]
-            else:
-                return self._point(fault, key or node)
-        at_key = fault.code in _AT_KEY or not (isinstance(node, yaml.ScalarNode) and node.value)
-        return self._point(fault, key if key is not None and at_key else node)
-
-    def _point(self, fault: Diagnostic, node: yaml.Node | None) -> Diagnostic:
-        fault = replace(fault, file=self.file)
-        if node is None:
-            return fault
-        start, end = node.start_mark, node.end_mark
-        line = self.lines[min(start.line, len(self.lines) - 1)]
-        written = line[start.column : end.column] if end.line == start.line else ""
-        fault = replace(fault, line=start.line + 1, column=start.column + 1)
-        style = node.style if isinstance(node, yaml.ScalarNode) else "a list or mapping"
-        if fault.text is None or (
-            not style and end.line == start.line and written != fault.text
-        ):  # 0x10 was read as 16
-            label = Label(0, max(len(written), 1) if isinstance(node, yaml.ScalarNode) else 1)
-            return replace(fault, text=None, source=line, offset=start.column, labels=(label,))
-        quote = 1 if style in ("'", '"') else 0
-        if written[quote : len(written) - quote] != fault.text:
-            return fault  # folded or escaped: its offsets are not those of the line
-        offset = start.column + quote
-        column = offset + (fault.span[0] if fault.span else 0) + 1
-        return replace(fault, column=column, source=line, offset=offset)
-
-
-def read_value(text: str) -> Any:
-    """Read a text as a value of YAML 1.2: a scalar, or a list or mapping in brackets; anything else is the text.
-
-    Raises `PlacementError` if it is not valid YAML.
+    Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
+    it; ``OSError`` if it cannot be read.
     """
-    document = Document("the argument", text)
-    if isinstance(document.root, yaml.CollectionNode) and not document.root.flow_style:
-        return text
-    return _plain(document.value())
+    changes = parse_overrides(overrides)
+    section = _load(os.fspath(path))
+    return overridden(section, changes) if changes else section
 
 
-def load_config(path: str | os.PathLike[str]) -> Section:
-    """Read a YAML file by YAML 1.2's core rules and return its mapping; later faults point into the file.
-
-    Raises `PlacementError` if the file is not valid YAML, repeats a key or is not a mapping, ``OSError`` if it cannot
-    be read.
-    """
-    file = os.fspath(path)
+def _load(file: str) -> Section:
     try:
         text = Path(file).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"the file is not UTF-8: invalid byte at position {error.start}"
         raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
+    # Most programs read YAML only: import the readers of other formats where they are used.
+    if file.endswith(_SCRIPTS) or _SHEBANG.match(text):
+        from rankplan.config.script import parse_script
+
+        return parse_script(file, text, _load)
+    if file.endswith(".toml"):
+        from rankplan.config.toml import parse_toml
+
+        return parse_toml(file, text)
     document = Document(file, text)
     value = document.value()
     if not isinstance(value, Section):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
+from rankplan.config.document import Section
 from rankplan.config.faults import RESOLVE, KeyPath, unresolved
-from rankplan.config.load import Section
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.words import as_int, path_text, shown
 
@@ -39,6 +39,11 @@ class Reader:
         other.__dict__.update(self.__dict__)
         other.faults, other._positions = list(self.faults), list(self._positions)
         return other
+
+    @property
+    def warnings(self) -> list[Diagnostic]:
+        """What the config leaves open: values of a launch script that are known only when it runs."""
+        return self._document.warnings if self._document is not None else []
 
     @property
     def from_file(self) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from rankplan.config.faults import KeyPath
 from rankplan.config.reader import Reader
-from rankplan.dialects import rlinf, roll, slime
+from rankplan.dialects import areal, nemo_rl, openrlhf, rlinf, roll, skyrl, slime, verl
+from rankplan.errors import Diagnostic
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
+from rankplan.words import path_text
 
 
 class Dialect(Protocol):
@@ -26,12 +29,55 @@ class Dialect(Protocol):
     def assumed_inventory(self, config: Any) -> Inventory:
         """Return the inventory that a config is probably meant for. Raises `PlacementError`."""
 
+
+class Writing(Dialect, Protocol):
+    """A dialect that can be written, too."""
+
     def written(self, planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
         """Return a config for the components that the dialect can express, and why it cannot express the others."""
 
 
-DIALECTS: dict[str, Dialect] = {"rlinf": rlinf, "slime": slime, "roll": roll}
+WRITERS: dict[str, Writing] = {"rlinf": rlinf, "verl": verl, "slime": slime, "roll": roll}
+"""Dialects that `convert` writes."""
+
+DIALECTS: dict[str, Dialect] = {
+    "nemo_rl": nemo_rl,
+    "areal": areal,
+    "skyrl": skyrl,
+    **WRITERS,
+    "openrlhf": openrlhf,
+}
 """By name. The first one that recognises a config is used; the default is RLinf's."""
+
+
+_TELLING: dict[str, tuple[KeyPath, ...]] = {
+    "rlinf": (("cluster", "component_placement"),),
+    "verl": (("actor_rollout_ref",),),
+    "slime": (("actor_num_nodes",), ("actor_num_gpus_per_node",), ("rollout_num_gpus_per_engine",)),
+    "roll": (("actor_train",), ("actor_infer",)),
+    "nemo_rl": (("cluster", "gpus_per_node"),),
+    "areal": (("cluster", "n_gpus_per_node"), ("allocation_mode",)),
+    "openrlhf": (("vllm", "num_engines"),),
+    "skyrl": (("trainer", "placement"), ("generator", "inference_engine")),
+}
+"""Keys that only configs of one dialect have."""
+
+
+def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
+    """Return the faults of a config whose keys are of several dialects: each key of another one, with its path."""
+    chosen = dialect_of(config)
+    name = next(name for name, dialect in DIALECTS.items() if dialect is chosen)
+    found: list[tuple[KeyPath, Diagnostic]] = []
+    for other, paths in _TELLING.items():
+        for path in paths if other != name else ():
+            here: Any = config
+            for key in path:
+                here = here.get(key) if isinstance(here, Mapping) else None
+            if here is not None:
+                message = f"`{path_text(path)}` is a key of {other}, but the config has keys of {name}"
+                help = f"remove it, or choose with --dialect {other} or --dialect {name}"
+                found.append((path, Diagnostic("unknown-key", message, help)))
+    return found
 
 
 def dialect_of(config: Mapping[Any, Any]) -> Dialect:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rankplan._core import WHOLE_NODE, Groups, Placement
 from rankplan.component import Component
-from rankplan.dialects import DIALECTS, dialect_of
+from rankplan.dialects import DIALECTS, WRITERS, dialect_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -24,18 +24,19 @@ class Conversion:
 
 
 def convert(planned: Plan, to: str) -> Conversion:
-    """Write a plan in the dialect ``to`` (``rlinf``, ``roll``, ``slime``).
+    """Write a plan in the dialect ``to`` (``rlinf``, ``verl``, ``slime``, ``roll``).
 
     The result is planned again, and only components that come out the same are kept. Node groups are not converted.
-    Raises ``ValueError`` for an unknown dialect.
+    Raises ``ValueError`` for an unknown dialect, or one that can only be read.
     """
-    if to not in DIALECTS:
-        raise ValueError(f"unknown dialect {to!r}; the dialects are {', '.join(DIALECTS)}")
+    if to not in WRITERS:
+        what = "rankplan reads, but cannot write" if to in DIALECTS else "unknown dialect"
+        raise ValueError(f"{what} {to!r}; it writes {', '.join(WRITERS)}")
     bare = planned.inventory.without_groups()
     wanted, reasons, config = list(planned.values()), dict[str, str](), dict[str, Any]()
     again: Plan | None = None
     while wanted:
-        config, failed = DIALECTS[to].written(Plan(planned.inventory, wanted))
+        config, failed = WRITERS[to].written(Plan(planned.inventory, wanted))
         if not failed:
             again, failed = _compared(wanted, to, config, bare)
         if not failed:
@@ -57,15 +58,15 @@ def _compared(
     """Plan a config again; return that plan, and why components that differ in it do."""
     isolate = all(component.visibility == "own" for component in wanted)
     try:
-        if dialect_of(config) is not DIALECTS[to]:
+        if dialect_of(config) is not WRITERS[to]:
             raise PlacementError([Diagnostic("invalid-value", "its name is a key of another dialect")])
-        again = DIALECTS[to].plan(config, inventory, isolate)
+        again = WRITERS[to].plan(config, inventory, isolate)
     except PlacementError as error:
         if len(wanted) == 1:
             return None, {wanted[0].name: error.message}
         found: dict[str, str] = {}
         for component in wanted:
-            alone, _ = DIALECTS[to].written(Plan(component.inventory, [component]))
+            alone, _ = WRITERS[to].written(Plan(component.inventory, [component]))
             found |= _compared([component], to, alone, inventory)[1]
         return None, found or dict.fromkeys((component.name for component in wanted), error.message)
     different = [one.name for one in wanted if one.name not in again or not _same(one, again[one.name])]

@@ -1,22 +1,24 @@
-"""What ROLL and slime share: configs read key by key, and pools of accelerators."""
+"""What the dialects share: configs read key by key, and parallel sizes."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
 from rankplan.component import Component
+from rankplan.config.document import plain_scalar
 from rankplan.config.faults import KeyPath
 from rankplan.config.load import load_config
 from rankplan.config.reader import Reader, not_a_mapping
 from rankplan.config.section import Config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
-from rankplan.parallel import ORDER, Parallel
-from rankplan.words import nearest
+from rankplan.parallel import NO_SIZES, ORDER, Parallel
+from rankplan.words import nearest, shown
 
 ASSUMED = 8
 """Accelerators per node if neither the config nor an inventory says how many."""
@@ -56,6 +58,74 @@ class KeyReader(Reader):
         help = "use nodes with accelerators; --nodes 2x8 means two nodes with eight each"
         self.add(path, Diagnostic("no-resources", "the cluster has no accelerators", help))
         return True
+
+
+_SELECTION = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,([^{}]*))?\}")
+_DEEPEST = 20
+
+
+class SizeReader(KeyReader):
+    """A config of nested sections, with sizes at paths in it.
+
+    ``known`` has the keys of each section that matter; a typo of one is a fault. An interpolation of another value of
+    the config (``${trainer.nnodes}``, ``${oc.select:trainer.nnodes,1}``) is resolved.
+    """
+
+    known: ClassVar[Mapping[KeyPath, Collection[str]]] = {}
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        for path, keys in self.known.items():
+            section = self.section(path)
+            for key in section:
+                if key not in keys:
+                    self.reject_misspelt(str(key), keys, (*path, str(key)))
+
+    def section(self, path: KeyPath) -> Mapping[Any, Any]:
+        """Return the mapping at a path, empty if it is missing; a value of another type is a fault, recorded once."""
+        here: Mapping[Any, Any] = self.content
+        for depth, key in enumerate(path):
+            before = len(self.faults)
+            here = self.mapping(here, key, path[:depth])
+            if len(self.faults) > before and self.faults[-1] in self.faults[:before]:
+                self.faults.pop()
+                self._positions.pop()
+        return here
+
+    def at(self, path: KeyPath) -> Any:
+        """Return the value at a path, ``None`` if it is missing."""
+        return self._resolved(self.value(self.section(path[:-1]), path[-1], path[:-1]))
+
+    def _resolved(self, value: Any, depth: int = 0) -> Any:
+        found = _SELECTION.fullmatch(value) if isinstance(value, str) else None
+        if found is None or depth > _DEEPEST:
+            return value
+        here: Any = self.content
+        for key in found[1].split("."):
+            here = here.get(key) if isinstance(here, Mapping) else None
+        if here is None:
+            return plain_scalar(found[2].strip()) if found[2] is not None else value
+        return self._resolved(here, depth + 1)
+
+    def size(self, path: KeyPath, default: int, least: int = 1) -> int:
+        """Return the number at a path; the default if it is missing or invalid, which is recorded."""
+        value = self.at(path)
+        number = default if value is None else self.number(value, path, least)
+        return default if number is None else number
+
+    def switch(self, path: KeyPath, default: bool = False) -> bool:
+        """Return the boolean at a path; the default if it is missing or invalid, which is recorded."""
+        value = self.at(path)
+        if isinstance(value, bool) or value is None:
+            return default if value is None else value
+        message = f"`{path[-1]}` is {shown(value)}; it must be true or false"
+        self.add_in_config(path, Diagnostic("invalid-value", message, "write true or false"))
+        return default
+
+    def sizes(self, path: KeyPath, keys: Mapping[str, Collection[str]], order: str = ORDER) -> Parallel:
+        """Return the parallel sizes in a section; none if any is invalid, which is recorded."""
+        section = {key: self._resolved(value) for key, value in self.section(path).items()}
+        return sizes_in(self, section, keys, path, order) or NO_SIZES
 
 
 MEGATRON = {

@@ -9,17 +9,18 @@ one process per node.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, combinations
+from itertools import combinations
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from rankplan._core import CLUSTER, Chunks, Placement
-from rankplan.addresses import address_key
+from rankplan._core import Placement
 from rankplan.component import Component
 from rankplan.config.faults import KeyPath
 from rankplan.config.section import Config
-from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, sizes_in, with_sizes
+from rankplan.dialects.bundles import bundle_order, pool_order
+from rankplan.dialects.pools import place, torn
+from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, sizes_in
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
@@ -127,18 +128,6 @@ def layout(flags: Flags) -> tuple[int, int]:
     return reading.sides.num_gpus, reading.sides.rollout_offset
 
 
-def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:
-    """Return the indices of bundles in a stable order; each bundle is (index, node address, GPU id).
-
-    Nodes are ordered by address: IPv4, then IPv6, both as numbers, then hostnames in natural order. On a node, numeric
-    GPU ids come first, as numbers, then UUIDs as text. Equal bundles keep their order. No name is looked up.
-    """
-    bundles = list(bundles)
-    gpus = _places({gpu_id for _, _, gpu_id in bundles}, _gpu_key)
-    nodes = _places({address for _, address, _ in bundles}, address_key, len(gpus))
-    return [index for index, _, _ in sorted(bundles, key=lambda bundle: nodes[bundle[1]] + gpus[bundle[2]])]
-
-
 def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of slime's flags on an inventory: the components ``actor``, ``critic`` and ``rollout``.
 
@@ -158,7 +147,7 @@ def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) 
     reading.finish()
     if reading.lacks_accelerators(inventory, ()):
         raise reading.refusal()
-    gpus, nodes = _pool_order(inventory)
+    gpus, nodes = pool_order(inventory)
     if sides.num_gpus > len(gpus):
         reading.add((), _too_few(sides, len(gpus)))
     per_process = _per_process(reading, sides, inventory, nodes)
@@ -175,10 +164,11 @@ def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) 
         if count:
             engines = sides.per_engine // each if name == "rollout" else 1
             more: dict[str, Any] = {"share": share, "engines": engines}
-            rule = Chunks(gpus[start : start + count], each)
-            placed = Component.place(name, inventory, (CLUSTER,), rule, isolate_accelerator, **more)
             parallel = reading.engine if name == "rollout" else reading.training
-            components.append(with_sizes(reading, placed, parallel, reading.path_of_sizes(parallel)))
+            path = reading.path_of_sizes(parallel)
+            taken = gpus[start : start + count]
+            placed = place(reading, name, inventory, taken, path, each, isolate_accelerator, parallel, **more)
+            components += [placed] if placed is not None else []
     reading.finish()
     return Plan(inventory, components)
 
@@ -431,37 +421,6 @@ def _flag(key: Any) -> str:
     return str(key).removeprefix("--").replace("-", "_")
 
 
-def _places(values: set[_Value], key: Callable[[_Value], Any], apart: int = 1) -> dict[_Value, int]:
-    """Return a position for each value in the order of their keys, ``apart`` apart; equal keys share a position."""
-    keys = {value: key(value) for value in values}
-    places = {found: apart * place for place, found in enumerate(sorted(set(keys.values())))}
-    return {value: places[found] for value, found in keys.items()}
-
-
-def _gpu_key(gpu_id: int | str) -> tuple[int, int, str]:
-    if isinstance(gpu_id, str) and not (gpu_id.isascii() and gpu_id.isdigit()):
-        return (1, 0, gpu_id)
-    return (0, int(gpu_id), "")
-
-
-def _pool_order(inventory: Inventory) -> tuple[list[int], list[int]]:
-    """Return the accelerators of an inventory, counted node by node, in stable order; and the node rank of each."""
-    nodes = [(rank, spec) for stretch, spec in inventory.stretches() for rank in stretch]
-    firsts = list(accumulate((spec.accelerators for _, spec in nodes), initial=0))
-    if all(spec.ip is not None for _, spec in nodes):
-        nodes.sort(key=lambda node: address_key(node[1].ip or ""))
-    within: dict[tuple[str, ...], list[int]] = {}
-    gpus: list[int] = []
-    owners: list[int] = []
-    for rank, spec in nodes:
-        ids = spec.accelerator_ids
-        if ids not in within:
-            within[ids] = sorted(range(len(ids)), key=lambda index: _gpu_key(ids[index]))
-        gpus += [firsts[rank] + index for index in within[ids]]
-        owners += [rank] * len(ids)
-    return gpus, owners
-
-
 def _too_few(sides: _Sides, present: int) -> Diagnostic:
     critic = 0 if sides.critic_shares else sides.critic
     parts = [("actor", sides.actor), ("critic", critic), ("rollout", sides.rollout)]
@@ -490,19 +449,13 @@ def _per_process(reading: _Reading, sides: _Sides, inventory: Inventory, nodes: 
         message = f"{sides.rollout} GPUs cannot be divided into engines of {engine}"
         help = f"use {counts} GPUs, or change rollout_num_gpus_per_engine"
         reading.add_flag("rollout_num_gpus", Diagnostic("not-multiple", message, help))
-    if (torn := _torn(here, each)) is not None:
-        fitting = next(size for size in range(each - 1, 0, -1) if each % size == 0 and _torn(here, size) is None)
+    if (found := torn(here, each)) is not None:
+        fitting = next(size for size in range(each - 1, 0, -1) if each % size == 0 and torn(here, size) is None)
         flag = "num_gpus_per_node" if engine > each or each > largest else "rollout_num_gpus_per_engine"
-        pair = f"{here[torn * each]} and {here[torn * each + each - 1]}"
-        message = f"process {torn} of the rollout would need {each} GPUs on nodes {pair}"
+        pair = f"{here[found * each]} and {here[found * each + each - 1]}"
+        message = f"process {found} of the rollout would need {each} GPUs on nodes {pair}"
         help = f"set {flag} to {fitting}"
         if offset and nodes[offset - 1] == here[0]:
             help += f", or let the {offset} GPUs before the rollout fill whole nodes"
         reading.add_flag(flag, Diagnostic("spans-nodes", message, help))
     return each
-
-
-def _torn(nodes: Sequence[int], each: int) -> int | None:
-    """Return the first chunk of ``each`` GPUs that spans two nodes."""
-    lasts = range(each - 1, len(nodes), each)
-    return next((last // each for last in lasts if nodes[last - each + 1] != nodes[last]), None) if each > 1 else None

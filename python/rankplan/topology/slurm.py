@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rankplan._core import MAX_NODES
-from rankplan.config.load import Document
+from rankplan.config.document import Document
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.topology.sources import BLOCK, SWITCH
 from rankplan.words import did_you_mean, shown

@@ -1,0 +1,288 @@
+"""Expands the words of a shell script into fields, and keeps where every piece of text was written."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rankplan.config.shell.arithmetic import calculated
+from rankplan.config.shell.tree import Arithmetic, Expansion, Literal, Part, Substitution, Word
+
+_BLANKS = re.compile(r"[ \t\n]+")
+_DEEPEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a value is known only when the script runs: what decides it, and its offset in the script."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text of the script at ``start`` to ``end``; with a ``cause``, text that only a run can reveal."""
+
+    text: str
+    start: int
+    end: int
+    cause: Cause | None = None
+
+
+Value: TypeAlias = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One argument of a command, and its word; with a ``doubt``, whether it is passed depends on the run."""
+
+    pieces: Value
+    start: int
+    end: int
+    doubt: Cause | None = None
+
+    @property
+    def causes(self) -> list[Cause]:
+        """Why the text or its presence is unknown; empty if both are known."""
+        causes = [piece.cause for piece in self.pieces if piece.cause is not None]
+        return list(dict.fromkeys([*causes, self.doubt] if self.doubt is not None else causes))
+
+    @property
+    def text(self) -> str | None:
+        """The text, ``None`` if any of it is unknown."""
+        return text_of(self.pieces)
+
+
+def text_of(value: Value) -> str | None:
+    """Return the text of a value, ``None`` if any of it is unknown."""
+    return None if any(piece.cause for piece in value) else "".join(piece.text for piece in value)
+
+
+def scalar(value: Variable) -> Value:
+    """Return the value of a variable; of an array, its first element."""
+    first = value[0] if value else None
+    return first.pieces if isinstance(first, Field) else tuple(one for one in value if isinstance(one, Piece))
+
+
+def cause_of(value: Value) -> Cause | None:
+    """Return why a value is unknown."""
+    return next((piece.cause for piece in value if piece.cause), None)
+
+
+Variable: TypeAlias = Value | tuple[Field, ...]
+"""The text of a variable, or the elements of an array."""
+
+
+class Scope:
+    """The variables at one moment of a script. ``arguments`` are those of the script or function, if known."""
+
+    def __init__(self, source: str, variables: dict[str, Variable]) -> None:
+        self.source = source
+        self.variables = variables
+        self.arguments: tuple[Field, ...] | None = None
+
+    def copy(self) -> Scope:
+        """Return a scope that can change on its own."""
+        other = Scope(self.source, dict(self.variables))
+        other.arguments = self.arguments
+        return other
+
+    def fields(self, word: Word) -> list[Field]:
+        """Return the fields of a word: none, one or several."""
+        done: list[Field] = []
+        pieces: list[Piece] | None = None
+
+        def finish() -> None:
+            nonlocal pieces
+            if pieces is not None:
+                done.append(Field(tuple(pieces), word.start, word.end))
+                pieces = None
+
+        for part in word.parts:
+            if isinstance(part, Expansion) and part.elements and part.operator != "#":
+                for index, element in enumerate(self._elements(part)):
+                    if index:
+                        finish()
+                    if pieces is None and element.pieces:
+                        done.append(element)  # a whole element keeps its own place
+                        continue
+                    pieces = [*(pieces or []), *element.pieces]
+                continue
+            if done and pieces is None and isinstance(word.parts[0], Expansion) and word.parts[0].elements:
+                pieces = []
+            found = self.pieces(part)
+            if isinstance(part, Literal) or part.quoted:
+                pieces = [*(pieces or []), *found]
+                continue
+            for piece in found:
+                for index, split in enumerate(_split(piece)):
+                    if index:
+                        finish()
+                    if split is not None:
+                        pieces = [*(pieces or []), split]
+        finish()
+        return done
+
+    def value(self, word: Word) -> Value:
+        """Return the text of a word that is not split into fields."""
+        found: list[Piece] = []
+        for part in word.parts:
+            if isinstance(part, Expansion) and part.elements and not part.operator:
+                for index, element in enumerate(self._elements(part)):
+                    found += [Piece(" ", part.start, part.end)] * bool(index)
+                    found += element.pieces
+            else:
+                found += self.pieces(part)
+        return tuple(found)
+
+    def pieces(self, part: Part) -> Value:
+        """Return the text of a part."""
+        if isinstance(part, Literal):
+            return (Piece(part.text, part.start, part.start + len(part.text)),)
+        if isinstance(part, Substitution):
+            return (Piece("", part.start, part.end, Cause(_short(part.text), part.start)),)
+        if isinstance(part, Arithmetic):
+            return (self._calculated(part),)
+        return self._expanded(part)
+
+    def number(self, word: Word) -> int | None:
+        """Return the value of an arithmetic expression, ``None`` if it is unknown."""
+        text = text_of(self.value(word))
+        return None if text is None else calculated(text, self._number)
+
+    def _number(self, name: str, depth: int = 0) -> int | None:
+        value = self.variables.get(name)
+        text = text_of(scalar(value)) if value else None
+        if text is None or depth > _DEEPEST:
+            return None
+        return calculated(text, lambda other: self._number(other, depth + 1)) if text.strip() else 0
+
+    def _calculated(self, part: Arithmetic) -> Piece:
+        number = self.number(part.expression)
+        if number is not None:
+            return Piece(str(number), part.start, part.end)
+        cause = cause_of(self.value(part.expression)) or self._unknown_name(part)
+        return Piece("", part.start, part.end, cause)
+
+    def _unknown_name(self, part: Arithmetic) -> Cause:
+        text = self.source[part.expression.start : part.expression.end]
+        for name in re.findall(r"[A-Za-z_]\w*", text):
+            value = self.variables.get(name)
+            if value is None:
+                return Cause(f"the environment variable {name}", part.start)
+            if (cause := cause_of(scalar(value))) is not None:
+                return cause
+        return Cause(_short(self.source[part.start : part.end]), part.start)
+
+    def _elements(self, part: Expansion) -> Sequence[Field]:
+        if part.name in ("@", "*"):
+            # Nothing is passed to a script that is only read: `"$@"` adds what the user wants to change.
+            return self.arguments or ()
+        value = self.variables.get(part.name, ())
+        return [item if isinstance(item, Field) else Field((item,), part.start, part.end) for item in value]
+
+    def _expanded(self, part: Expansion) -> Value:
+        value, known = self._variable(part)
+        text = text_of(value) if value is not None else None
+        empty = value is None or text == ""
+        argument, operator = part.argument, part.operator
+        if not operator:
+            return value if value is not None else self._unset(part, known)
+        if argument is not None and operator in (":-", "-", ":=", "="):
+            if value is not None and (text != "" or operator in ("-", "=")):
+                return value
+            if part.name.isdigit() and not known:
+                return self._unset(part, known)
+            found = self.value(argument)
+            if "=" in operator:
+                self.variables[part.name] = found
+            return found
+        if argument is not None and operator in (":+", "+"):
+            if value is not None and text is None:
+                return (Piece("", part.start, part.end, cause_of(value)),)
+            return () if (empty if operator == ":+" else value is None) else self.value(argument)
+        if value is None:
+            return self._unset(part, known)
+        if operator in (":?", "?"):
+            return value
+        if text is None:
+            return value
+        changed = self._changed(text, part)
+        return (Piece(changed, part.start, part.end) if changed is not None else self._odd(part),)
+
+    def _changed(self, text: str, part: Expansion) -> str | None:
+        """Return the text after an operator that cuts or replaces, ``None`` for one that is not read."""
+        if part.operator == "#" and part.argument is None:
+            return str(len(text))
+        pattern = text_of(self.value(part.argument)) if part.argument is not None else None
+        if pattern is None:
+            return None
+        if part.operator in ("%", "%%", "#", "##"):
+            suffix = part.operator[0] == "%"
+            sizes = range(len(text) + 1) if len(part.operator) == 1 else range(len(text), -1, -1)
+            for size in sizes:
+                cut = text[len(text) - size :] if suffix else text[:size]
+                if fnmatch.fnmatchcase(cut, pattern):
+                    return text[: len(text) - size] if suffix else text[size:]
+            return text
+        if part.operator in ("/", "//"):
+            old, _, new = pattern.partition("/")
+            if not old or re.search(r"[*?\[\\]", old):
+                return None
+            return text.replace(old, new, 1 if part.operator == "/" else -1)
+        return None
+
+    def _variable(self, part: Expansion) -> tuple[Value | None, bool]:
+        """Return a variable's value, ``None`` if it is not set; and whether that is known."""
+        name = part.name
+        if name.isdigit() and name != "0":
+            if self.arguments is None:
+                return None, False
+            index = int(name) - 1
+            return (self.arguments[index].pieces if index < len(self.arguments) else None), True
+        if not (name[0].isalpha() or name[0] == "_"):
+            return (self._odd(part),), True
+        value = self.variables.get(name)
+        if value is None:
+            return None, False
+        if any(isinstance(item, Field) for item in value) or part.elements:
+            if part.operator in ("#", "[]") or not value:
+                return (self._odd(part),) if value or part.operator else (), True
+            return scalar(value), True
+        if part.operator == "!":
+            return (self._odd(part),), True
+        return scalar(value), True
+
+    def _unset(self, part: Expansion, known: bool) -> Value:
+        if known:
+            return ()
+        if part.name.isdigit():
+            return (Piece("", part.start, part.end, Cause(f"the argument ${part.name}", part.start)),)
+        return (Piece("", part.start, part.end, Cause(f"the environment variable {part.name}", part.start)),)
+
+    def _odd(self, part: Expansion) -> Piece:
+        return Piece("", part.start, part.end, Cause(_short(self.source[part.start : part.end]), part.start))
+
+
+def _split(piece: Piece) -> Iterator[Piece | None]:
+    """Yield the words of a piece; ``None`` for an empty part at a blank, which ends the word before it."""
+    if piece.cause is not None:
+        yield piece
+        return
+    literal = piece.end - piece.start == len(piece.text)
+    position = 0
+    for blank in [*_BLANKS.finditer(piece.text), None]:
+        end = blank.start() if blank else len(piece.text)
+        text = piece.text[position:end]
+        start, stop = (piece.start + position, piece.start + end) if literal else (piece.start, piece.end)
+        yield Piece(text, start, stop) if text else None
+        position = blank.end() if blank else end
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return f"`{line}`" if len(line) <= 50 else f"`{line[:46]}...`"

@@ -1,0 +1,312 @@
+"""Follows a shell script as far as the script itself decides: variables, arrays, tests, branches and functions.
+
+Nothing is executed. A value that depends on anything else has a `Cause`: a command's output, the environment, an
+argument. Where a branch depends on such a value, every branch is followed, and what differs after it is unknown.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+
+from rankplan.config.shell.conditions import Test
+from rankplan.config.shell.expand import Cause, Field, Piece, Scope, Value, Variable, cause_of, scalar, text_of
+from rankplan.config.shell.parse import parse
+from rankplan.config.shell.tree import (
+    Assignment,
+    Block,
+    Calculation,
+    Case,
+    Chain,
+    Function,
+    If,
+    Loop,
+    Not,
+    Simple,
+    Statement,
+    Word,
+)
+
+_DEEPEST = 20
+_DECLARING = frozenset({"export", "local", "declare", "readonly", "typeset"})
+_SILENT = _DECLARING | {":", "true", "cd", "echo", "printf", "mkdir", "trap", "sleep", "wait", "rm", "cp", "break"}
+"""Commands that decide nothing here, and succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that the script runs, or may run, with its arguments."""
+
+    fields: tuple[Field, ...]
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The commands of a script, and what in it is not followed."""
+
+    commands: tuple[Command, ...]
+    skipped: tuple[Cause, ...]
+
+
+def follow(text: str, environment: dict[str, str] | None = None, arguments: Sequence[str] | None = None) -> Followed:
+    """Return the commands of a script; ``environment`` and ``arguments`` are what is known of its run.
+
+    Raises `ShellSyntaxError`.
+    """
+    scope = Scope(text, {name: (Piece(value, 0, 0),) for name, value in (environment or {}).items()})
+    if arguments is not None:
+        scope.arguments = tuple(Field((Piece(value, 0, 0),), 0, 0) for value in arguments)
+    run = _Run(scope)
+    run.block(parse(text))
+    return Followed(tuple(run.commands), tuple(dict.fromkeys(run.skipped)))
+
+
+class _Run:
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.commands: list[Command] = []
+        self.skipped: list[Cause] = []
+        self.functions: dict[str, Block] = {}
+        self.depth = 0
+        self.ended = False
+        self.left = False
+
+    def block(self, block: Block) -> bool | None:
+        """Follow commands, and return whether the last one succeeds; ``None`` if that is unknown."""
+        status: bool | None = True
+        for statement in block:
+            if self.ended or self.left:
+                break
+            status = self.statement(statement)
+        return status
+
+    def statement(self, statement: Statement) -> bool | None:
+        if isinstance(statement, Simple):
+            return self._simple(statement)
+        if isinstance(statement, Calculation):
+            number = self.scope.number(statement.expression)
+            return None if number is None else number != 0
+        if isinstance(statement, Not):
+            status = self.statement(statement.body)
+            return None if status is None else not status
+        if isinstance(statement, Chain):
+            return self._chain(statement)
+        if isinstance(statement, If):
+            return self._if(statement, 0)
+        if isinstance(statement, Case):
+            return self._case(statement)
+        if isinstance(statement, Loop):
+            return self._loop(statement)
+        if isinstance(statement, Function):
+            self.functions[statement.name] = statement.body
+            return True
+        return self.block(statement.body)
+
+    def _chain(self, chain: Chain) -> bool | None:
+        status = self.statement(chain.first)
+        for operator, statement in chain.rest:
+            if self.ended or self.left:
+                break
+            if operator in ("|", "|&"):
+                status = self.statement(statement)
+            elif status is None:
+                cause = Cause(f"`{operator}`", chain.start)
+                results = self._either(cause, [lambda one=statement: self.statement(one), lambda: None])  # type: ignore[misc]
+                status = results[0] if operator == "&&" and results[0] is False else None
+            elif status == (operator == "&&"):
+                status = self.statement(statement)
+        return status
+
+    def _if(self, found: If, index: int) -> bool | None:
+        if index == len(found.branches):
+            return self.block(found.otherwise)
+        condition, body = found.branches[index]
+        status = self.block(condition)
+        if self.ended or self.left:
+            return None
+        if status is not None:
+            return self.block(body) if status else self._if(found, index + 1)
+        self._either(Cause("`if`", found.start), [lambda: self.block(body), lambda: self._if(found, index + 1)])
+        return None
+
+    def _case(self, case: Case) -> bool | None:
+        value = self.scope.value(case.word)
+        text = text_of(value)
+        possible: list[Callable[[], bool | None]] = []
+        for patterns, body in case.branches:
+            texts = [text_of(self.scope.value(pattern)) for pattern in patterns]
+            if text is not None and None not in texts:
+                if any(fnmatch.fnmatchcase(text, pattern or "") for pattern in texts):
+                    if not possible:
+                        return self.block(body)
+                    possible.append(lambda body=body: self.block(body))  # type: ignore[misc]
+                    break
+                continue
+            possible.append(lambda body=body: self.block(body))  # type: ignore[misc]
+        else:
+            if not possible:
+                return True
+            if not any(pattern.literal == "*" for patterns, _ in case.branches for pattern in patterns):
+                possible.append(lambda: True)
+        self._either(cause_of(value) or Cause("`case`", case.start), possible)
+        return None
+
+    def _either(self, cause: Cause, ways: Sequence[Callable[[], bool | None]]) -> list[bool | None]:
+        """Follow each of several ways from here; afterwards, what differs between them is unknown."""
+        before, ended, left = self.scope, self.ended, self.left
+        scopes, results = list[Scope](), list[bool | None]()
+        for way in ways:
+            self.scope, self.ended, self.left = before.copy(), ended, left
+            results.append(way())
+            if not (self.ended or self.left):
+                scopes.append(self.scope)
+        self.scope, self.ended, self.left = before, ended, left
+        if scopes:
+            names = dict.fromkeys(name for scope in scopes for name in scope.variables)
+            merged = {name: _merged([scope.variables.get(name) for scope in scopes], cause) for name in names}
+            self.scope.variables = {name: value for name, value in merged.items() if value is not None}
+            self.scope.arguments = scopes[0].arguments
+        return results
+
+    def _loop(self, loop: Loop) -> bool | None:
+        cause = Cause(f"the `{loop.kind}` loop", loop.start)
+        self.skipped.append(cause)
+        names = [*([loop.variable] if loop.variable else []), *dict.fromkeys(_assigned(loop.body))]
+        unknown = (Piece("", loop.start, loop.start, cause),)
+        before = dict(self.scope.variables)
+        for name in names:
+            self.scope.variables[name] = unknown
+        inside = _Run(self.scope.copy())
+        inside.functions, inside.depth = self.functions, self.depth
+        inside.block(loop.body)
+        self.commands += inside.commands
+        self.skipped += inside.skipped
+        for name in names:
+            arrays = [before.get(name), inside.scope.variables.get(name)]
+            if any(value and isinstance(value[0], Field) for value in arrays):
+                self.scope.variables[name] = _merged(arrays, cause) or ()
+            else:
+                self.scope.variables[name] = unknown
+        return None
+
+    def _simple(self, simple: Simple) -> bool | None:
+        before = None if not simple.words else dict(self.scope.variables)
+        for assignment in simple.assignments:
+            self._assign(assignment)
+        if not simple.words:
+            return True
+        found = tuple(field for word in simple.words for field in self.scope.fields(word))
+        name = found[0].text if found and not found[0].doubt else None
+        if name not in _DECLARING and simple.assignments and before is not None:
+            self.scope.variables = before  # they belong to the command's environment
+        return self._command(name, found, simple)
+
+    def _command(self, name: str | None, found: tuple[Field, ...], simple: Simple) -> bool | None:
+        if name in ("[", "[[", "test"):
+            return self._test(name, simple.words, found)
+        if name in ("exit", "exec") and (name == "exit" or len(found) > 1):
+            if name == "exec":
+                self.commands.append(Command(found[1:], simple.start))
+            self.ended = True
+        elif name == "return":
+            self.left = True
+        elif name == "false":
+            return False
+        elif name in ("eval", "source", "."):
+            self.skipped.append(Cause(f"`{name}`", simple.start))
+        elif name in ("read", "mapfile", "readarray", "getopts"):
+            for field in found[1:]:
+                if (text := field.text) and text.isidentifier():
+                    self.scope.variables[text] = (Piece("", 0, 0, Cause(f"`{name}`", simple.start)),)
+        elif name == "unset":
+            for field in found[1:]:
+                self.scope.variables.pop(field.text or "", None)
+        elif name == "shift":
+            self.scope.arguments = self.scope.arguments[1:] if self.scope.arguments else self.scope.arguments
+        elif name == "set":
+            texts = [field.text for field in found]
+            if "--" in texts:
+                self.scope.arguments = found[texts.index("--") + 1 :]
+        elif name in _SILENT:
+            return True
+        elif name in self.functions and self.depth < _DEEPEST:
+            return self._call(self.functions[name], found[1:])
+        else:
+            self.commands.append(Command(found, simple.start))
+        return True if name in ("unset", "shift", "set", "exit", "return") else None
+
+    def _call(self, body: Block, arguments: tuple[Field, ...]) -> bool | None:
+        outer = self.scope.arguments
+        self.scope.arguments = arguments
+        self.depth += 1
+        status = self.block(body)
+        self.depth -= 1
+        self.left = False
+        self.scope.arguments = outer
+        return status
+
+    def _assign(self, assignment: Assignment) -> None:
+        name, variables = assignment.name, self.scope.variables
+        before = variables.get(name)
+        if isinstance(assignment.value, Word):
+            value = self.scope.value(assignment.value)
+            old: Value = tuple(piece for piece in before or () if isinstance(piece, Piece))
+            variables[name] = old + value if assignment.append else value
+            return
+        items = tuple(field for word in assignment.value for field in self.scope.fields(word))
+        if assignment.append and before:
+            items = (*(_as_field(item) for item in before), *items)
+        variables[name] = items
+
+    def _test(self, name: str, words: Sequence[Word], found: tuple[Field, ...]) -> bool | None:
+        if name == "[[":
+            # Words are not split between `[[` and `]]`, and an empty one counts.
+            items = [(word.literal if not _is_quoted(word) else None, self.scope.value(word)) for word in words[1:-1]]
+        else:
+            last = len(found) - (name == "[")
+            items = [(field.text, field.pieces) for field in found[1:last]]
+        return Test(items, patterns=name == "[[").whole()
+
+
+def _is_quoted(word: Word) -> bool:
+    return any(getattr(part, "quoted", False) for part in word.parts)
+
+
+def _as_field(item: Piece | Field) -> Field:
+    return item if isinstance(item, Field) else Field((item,), item.start, item.end)
+
+
+def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
+    """Return a value that is one of several: what they have in common, and the rest with a cause."""
+    first = values[0]
+    if all(value == first for value in values):
+        return first
+    if any(value and isinstance(value[0], Field) for value in values):
+        lists = [tuple(_as_field(item) for item in value or ()) for value in values]
+        common = 0
+        while all(len(items) > common and items[common] == lists[0][common] for items in lists):
+            common += 1
+        rest = dict.fromkeys(item for items in lists for item in items[common:])
+        return (*lists[0][:common], *(item if item.doubt else replace(item, doubt=cause) for item in rest))
+    known = {text_of(scalar(value)) for value in values if value is not None}
+    if len(known) == 1 and None not in known and None not in values:
+        return first
+    places = [piece for value in values if value for piece in value]
+    start, end = (places[0].start, places[0].end) if places else (cause.start, cause.start)
+    return (Piece("", start, end, cause),)
+
+
+def _assigned(node: object) -> Iterator[str]:
+    """Yield the names that commands assign."""
+    if isinstance(node, Assignment):
+        yield node.name
+    if isinstance(node, Simple) and node.words and node.words[0].literal in ("read", "mapfile", "readarray"):
+        yield from (word.literal for word in node.words[1:] if word.literal and word.literal.isidentifier())
+    if isinstance(node, tuple):
+        for item in node:
+            yield from _assigned(item)
+    elif is_dataclass(node):
+        for each in fields(node):
+            yield from _assigned(getattr(node, each.name))

@@ -1,0 +1,155 @@
+"""The parts of a shell script. Offsets count characters of the script, from 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Text as written; ``quoted`` text is never split into words."""
+
+    text: str
+    start: int
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """``$name``, or ``${name}`` with an operator such as ``:-`` and its argument; ``elements`` for ``[@]``."""
+
+    name: str
+    start: int
+    end: int
+    operator: str = ""
+    argument: Word | None = None
+    elements: bool = False
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """The output of a command: ``$(...)``, backquotes or ``<(...)``."""
+
+    text: str
+    start: int
+    end: int
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``$((...))``."""
+
+    expression: Word
+    start: int
+    end: int
+    quoted: bool = False
+
+
+Part: TypeAlias = Literal | Expansion | Substitution | Arithmetic
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word, from ``start`` to ``end`` (exclusive)."""
+
+    parts: tuple[Part, ...]
+    start: int
+    end: int
+
+    @property
+    def literal(self) -> str | None:
+        """The text of a word without expansions, else ``None``."""
+        texts = [part.text for part in self.parts if isinstance(part, Literal)]
+        return "".join(texts) if len(texts) == len(self.parts) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """``name=word``, ``name=(words)``, or either with ``+=``."""
+
+    name: str
+    value: Word | tuple[Word, ...]
+    append: bool
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """A command with its words, after assignments; or a test between ``[[`` and ``]]``."""
+
+    assignments: tuple[Assignment, ...]
+    words: tuple[Word, ...]
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """``((...))``."""
+
+    expression: Word
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """A command after ``!``."""
+
+    body: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Commands joined by ``&&``, ``||`` or ``|``: ``rest`` has each operator with its command."""
+
+    first: Statement
+    rest: tuple[tuple[str, Statement], ...]
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """``if`` and every ``elif`` with its condition and commands, and those of ``else``."""
+
+    branches: tuple[tuple[Block, Block], ...]
+    otherwise: Block
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``case``: a word, and the patterns and commands of each branch."""
+
+    word: Word
+    branches: tuple[tuple[tuple[Word, ...], Block], ...]
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``for``, ``while``, ``until`` or ``select``; ``variable`` is ``None`` without one."""
+
+    kind: str
+    variable: str | None
+    body: Block
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """The definition of a function."""
+
+    name: str
+    body: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Commands between braces or parentheses."""
+
+    body: Block
+
+
+Statement: TypeAlias = Simple | Calculation | Not | Chain | If | Case | Loop | Function | Group
+Block: TypeAlias = tuple[Statement, ...]

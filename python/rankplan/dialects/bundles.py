@@ -1,0 +1,55 @@
+"""slime's pool of GPUs in a stable order: by node address as numbers, then by GPU id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import Any, TypeVar
+
+from rankplan.addresses import address_key
+from rankplan.inventory import Inventory
+
+_Value = TypeVar("_Value", str, int | str)
+
+
+def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:
+    """Return the indices of bundles in a stable order; each bundle is (index, node address, GPU id).
+
+    Nodes are ordered by address: IPv4, then IPv6, both as numbers, then hostnames in natural order. On a node, numeric
+    GPU ids come first, as numbers, then UUIDs as text. Equal bundles keep their order. No name is looked up.
+    """
+    bundles = list(bundles)
+    gpus = _places({gpu_id for _, _, gpu_id in bundles}, _gpu_key)
+    nodes = _places({address for _, address, _ in bundles}, address_key, len(gpus))
+    return [index for index, _, _ in sorted(bundles, key=lambda bundle: nodes[bundle[1]] + gpus[bundle[2]])]
+
+
+def pool_order(inventory: Inventory) -> tuple[list[int], list[int]]:
+    """Return the accelerators of an inventory, counted node by node, in stable order; and the node rank of each."""
+    nodes = [(rank, spec) for stretch, spec in inventory.stretches() for rank in stretch]
+    firsts = list(accumulate((spec.accelerators for _, spec in nodes), initial=0))
+    if all(spec.ip is not None for _, spec in nodes):
+        nodes.sort(key=lambda node: address_key(node[1].ip or ""))
+    within: dict[tuple[str, ...], list[int]] = {}
+    gpus: list[int] = []
+    owners: list[int] = []
+    for rank, spec in nodes:
+        ids = spec.accelerator_ids
+        if ids not in within:
+            within[ids] = sorted(range(len(ids)), key=lambda index: _gpu_key(ids[index]))
+        gpus += [firsts[rank] + index for index in within[ids]]
+        owners += [rank] * len(ids)
+    return gpus, owners
+
+
+def _places(values: set[_Value], key: Callable[[_Value], Any], apart: int = 1) -> dict[_Value, int]:
+    """Return a position for each value in the order of their keys, ``apart`` apart; equal keys share a position."""
+    keys = {value: key(value) for value in values}
+    places = {found: apart * place for place, found in enumerate(sorted(set(keys.values())))}
+    return {value: places[found] for value, found in keys.items()}
+
+
+def _gpu_key(gpu_id: int | str) -> tuple[int, int, str]:
+    if isinstance(gpu_id, str) and not (gpu_id.isascii() and gpu_id.isdigit()):
+        return (1, 0, gpu_id)
+    return (0, int(gpu_id), "")

@@ -1,0 +1,195 @@
+"""Pools: the accelerators that a system takes by number, cut into consecutive chunks for processes and engines."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from rankplan._core import CLUSTER, Chunks, RankSet
+from rankplan.component import Component
+from rankplan.config.faults import KeyPath
+from rankplan.config.reader import Reader
+from rankplan.dialects.reading import KeyReader, with_sizes
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.inventory import Inventory
+from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
+from rankplan.plan import SHARE_UNIT
+from rankplan.words import counted
+
+
+class Free:
+    """The accelerators of an inventory that no pool has taken, counted node by node."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        counts = [spec.accelerators for nodes, spec in inventory.stretches() for _ in nodes]
+        self._firsts = list(accumulate(counts, initial=0))
+        self._taken = [0] * len(counts)
+        self._from: dict[int, int] = {}
+
+    def _left(self, node: int) -> int:
+        return self._firsts[node + 1] - self._firsts[node] - self._taken[node]
+
+    def _take(self, node: int, count: int) -> list[int]:
+        start = self._firsts[node] + self._taken[node]
+        self._taken[node] += count
+        return list(range(start, start + count))
+
+    def together(self, count: int) -> list[int] | None:
+        """Take accelerators of the first node with enough of them; ``None`` if no node has."""
+        node = self._from.get(count, 0)  # what is taken is never given back
+        while node < len(self._taken) and self._left(node) < count:
+            node += 1
+        self._from[count] = node
+        return self._take(node, count) if node < len(self._taken) else None
+
+    def packed(self, count: int) -> list[int] | None:
+        """Take accelerators of one node if one has enough of them, else node by node; ``None`` if there are too few."""
+        if (found := self.together(count)) is not None:
+            return found
+        taken: list[int] = []
+        if self.left < count:
+            return None
+        for node in range(len(self._taken)):
+            taken += self._take(node, min(self._left(node), count - len(taken)))
+        return taken
+
+    def nodes(self, nodes: int, each: int) -> list[int] | None:
+        """Take ``each`` accelerators together, ``nodes`` times; ``None`` if the nodes have too few."""
+        taken: list[int] = []
+        for _ in range(nodes):
+            if (found := self.together(each)) is None:
+                return None
+            taken += found
+        return taken
+
+    @property
+    def left(self) -> int:
+        """Number of accelerators that are still free."""
+        return self._firsts[-1] - sum(self._taken)
+
+    def node_of(self, resources: Sequence[int]) -> list[int]:
+        """Return the node of each of these accelerators."""
+        return [bisect_right(self._firsts, rank) - 1 for rank in resources]
+
+
+def by_address_text(inventory: Inventory) -> Inventory:
+    """Return the nodes in the order of their addresses as text, as verl orders them: 10.0.0.10 before 10.0.0.9.
+
+    Raises `PlacementError` (``missing-key``) for a node without an address.
+    """
+    nodes = [(spec.ip, spec) for ranks, spec in inventory.stretches() for _ in ranks]
+    if (rank := next((rank for rank, (address, _) in enumerate(nodes) if address is None), None)) is not None:
+        help = "add `ip` to every node of the inventory"
+        raise PlacementError([Diagnostic("missing-key", f"node {rank} has no address to order it by", help)])
+    nodes.sort(key=lambda node: node[0] or "")
+    return Inventory([spec.at(RankSet(str(rank))) for rank, (_, spec) in enumerate(nodes)], inventory.section)
+
+
+class Pools:
+    """The pools that a config takes of an inventory, and the components on them."""
+
+    def __init__(self, reader: KeyReader, inventory: Inventory, isolate: bool) -> None:
+        self.reader, self.inventory, self.isolate = reader, inventory, isolate
+        self.free = Free(inventory)
+        self.components: list[Component] = []
+
+    def packed(self, count: int, name: str, path: KeyPath) -> list[int]:
+        """Take accelerators of one node if one has enough, else node by node; too few are a fault."""
+        taken = self.free.packed(count)
+        if taken is None:
+            self.reader.add_in_config(path, self.too_many(name, count, self.free.left, "what is left of the cluster"))
+        return taken or []
+
+    def nodes(self, nodes: int, each: int, name: str, path: KeyPath) -> list[int]:
+        """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault."""
+        taken = self.free.nodes(nodes, each)
+        if taken is None:
+            counts = {spec.accelerators for _, spec in self.inventory.stretches()}
+            message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
+            message += counted(self.inventory.num_nodes, "node") + (f" with {max(counts)}" if len(counts) == 1 else "")
+            help = "use a larger cluster, or fewer nodes or accelerators per node"
+            self.reader.add_in_config(path, Diagnostic("resource-out-of-range", message, help))
+        return taken or []
+
+    def too_many(self, name: str, count: int, present: int, where: str) -> Diagnostic:
+        """Return the fault of a component that needs more accelerators than there are."""
+        message = f"{name} needs {counted(count, 'accelerator')}, more than {where}: {present}"
+        return Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer accelerators")
+
+    def place(self, name: str, resources: Sequence[int], path: KeyPath, each: int = 1, **more: Any) -> None:
+        """Place a component whose processes take ``each`` of these accelerators in turn, if there are any."""
+        placed = resources and place(self.reader, name, self.inventory, resources, path, each, self.isolate, **more)
+        self.components += [placed] if placed else []
+
+    @staticmethod
+    def share(users: int) -> float:
+        """Return the share of one of so many equal users of an accelerator."""
+        return SHARE_UNIT // users / SHARE_UNIT
+
+
+def torn(nodes: Sequence[int], each: int) -> int | None:
+    """Return the first chunk of ``each`` accelerators that spans two nodes; ``nodes`` has the node of each."""
+    lasts = range(each - 1, len(nodes), each)
+    return next((last // each for last in lasts if nodes[last - each + 1] != nodes[last]), None) if each > 1 else None
+
+
+def place(
+    reader: Reader,
+    name: str,
+    inventory: Inventory,
+    resources: Sequence[int],
+    path: KeyPath,
+    each: int = 1,
+    isolate: bool = True,
+    parallel: Parallel = NO_SIZES,
+    **more: Any,
+) -> Component | None:
+    """Return a component whose processes take ``each`` of these accelerators in turn.
+
+    Faults are recorded at the path of the sizes; ``None`` if it cannot be placed.
+    """
+    try:
+        placed = Component.place(name, inventory, (CLUSTER,), Chunks(list(resources), each), isolate, **more)
+    except PlacementError as error:
+        for one in error.diagnostics:
+            reader.add_in_config(path, one)
+        return None
+    return with_sizes(reader, placed, parallel, path)
+
+
+def engine_sizes(tp: int, pp: int, ep: int) -> Parallel:
+    """Return the sizes of an engine; experts of an engine with pipeline stages are not counted."""
+    return Parallel(tp=tp, pp=pp, ep=ep if pp == 1 else 1, order=ENGINE_ORDER)
+
+
+def engine_faults(name: str, engine: int, each: int, nodes: Sequence[int], sizes: str) -> list[Diagnostic]:
+    """Return what is wrong with engines of ``engine`` accelerators, cut into processes of ``each``.
+
+    ``nodes`` has the node of each accelerator of the pool, ``sizes`` names the keys that give an engine its size.
+    """
+    total = len(nodes)
+    pool = f"the {counted(total, 'accelerator')} of its pool"
+    if engine > total:
+        message = f"an engine of the {name} needs {engine} accelerators ({sizes}), more than {pool}: none would start"
+        return [Diagnostic("parallel-idle", message, f"use at most {total}, or a larger pool")]
+    if engine % each:
+        message = f"an engine of {engine} accelerators ({sizes}) cannot be divided into nodes of {each}"
+        return [Diagnostic("not-multiple", message, f"use a multiple of {each}, or at most {each}")]
+    faults: list[Diagnostic] = []
+    used = nodes[: total // engine * engine]
+    if (found := torn(used, each)) is not None:
+        pair = f"{used[found * each]} and {used[found * each + each - 1]}"
+        message = (
+            f"engine {found * each // engine} of the {name} would need {each} accelerators ({sizes}) on nodes {pair}"
+        )
+        fitting = [size for size in range(each - 1, 0, -1) if each and torn(nodes, size) is None and total % size == 0]
+        help = f"use {fitting[0]} per engine" if fitting else "use nodes with more accelerators"
+        faults.append(Diagnostic("spans-nodes", message, help))
+    if idle := total % engine:
+        fitting = [size for size in range(engine - 1, 0, -1) if total % size == 0]
+        message = f"engines of {engine} accelerators ({sizes}) leave {idle} of {total} of the {name}'s pool idle"
+        help = f"use {fitting[0]} per engine, or a pool of {total - idle} or {total - idle + engine}"
+        faults.append(Diagnostic("parallel-idle", message, help))
+    return faults
