@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from rankplan.config.load import Section, load_config
+from rankplan.config.document import Section
+from rankplan.config.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.topology.sources import HOSTNAME
 from rankplan.words import path_text, shown
