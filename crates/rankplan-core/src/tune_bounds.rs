@@ -1,0 +1,152 @@
+//! Bounds of a schedule's time, to leave out what cannot be the best.
+
+use crate::tune_problem::{Problem, Shape, members, subsets};
+
+/// For each set of tasks and number of units, how much time a schedule of them may take.
+#[derive(Debug)]
+pub struct Bounds {
+    /// Seconds that the best schedule takes at most.
+    best: f64,
+    /// By set of tasks and units: the least time of all micro-batches, whatever the order of the tasks.
+    least: Vec<Vec<f64>>,
+    units: usize,
+}
+
+impl Bounds {
+    /// The bounds of a problem for schedules of a shape.
+    pub fn new(problem: &Problem, shape: Shape) -> Self {
+        let least = least(problem);
+        let best = known(problem, shape) * (1.0 + 1e-9);
+        Bounds { best, least, units: problem.units as usize }
+    }
+
+    /// Seconds that a whole iteration may take if these tasks are a child of its root.
+    pub fn at_root(&self, tasks: usize, all: usize) -> f64 {
+        self.best - self.least[all & !tasks][self.units]
+    }
+
+    /// By units, the seconds that these tasks may take if others run beside them.
+    ///
+    /// Each of the others either runs beside them, on the other units and within the time of the iteration, or shares
+    /// their units and adds its time.
+    pub fn beside(&self, tasks: usize, all: usize) -> Vec<f64> {
+        let others = all & !tasks;
+        let left = |units: usize| {
+            let rest = self.units - units;
+            let fits = subsets(others).filter(|&set| self.least[set][rest] <= self.best);
+            fits.map(|set| self.best - self.least[others & !set][self.units]).fold(f64::NEG_INFINITY, f64::max)
+        };
+        (0..=self.units).map(left).collect()
+    }
+}
+
+/// The least time of all micro-batches of each set on up to each number of units, whatever the order.
+fn least(problem: &Problem) -> Vec<Vec<f64>> {
+    let units = problem.units as usize;
+    let mut least = vec![vec![0.0; units + 1]];
+    for set in 1..=problem.all() {
+        let first = set & set.wrapping_neg();
+        if set == first {
+            least.push(fastest(problem, set.trailing_zeros() as usize));
+            continue;
+        }
+        let mut times = vec![f64::INFINITY; units + 1];
+        for one in subsets(set).filter(|one| one & first != 0 && *one != set) {
+            let (one, other) = (&least[one], &least[set & !one]);
+            for (size, time) in times.iter_mut().enumerate() {
+                // The first falls with its units, the second rises: the best split is where they meet.
+                let meet = partition(size, |split| one[split] > other[size - split]);
+                let slower = |split: usize| one[split].max(other[size - split]);
+                let split = slower(meet).min(slower(meet.saturating_sub(1)));
+                *time = time.min(split).min(one[size] + other[size]);
+            }
+        }
+        least.push(times);
+    }
+    least
+}
+
+/// The first number up to `end` for which the condition fails, `end` if none; it holds for all below.
+fn partition(end: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, end);
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// The least time of a task on up to each number of units.
+fn fastest(problem: &Problem, task: usize) -> Vec<f64> {
+    let mut times = vec![f64::INFINITY; problem.units as usize + 1];
+    for choice in problem.tasks[task].choices.iter().filter(|choice| problem.holds(choice.memory)) {
+        if let Some(time) = times.get_mut(choice.units as usize) {
+            *time = choice.seconds;
+        }
+    }
+    for size in 1..times.len() {
+        times[size] = times[size].min(times[size - 1]);
+    }
+    times
+}
+
+/// Seconds of some schedule of the shape; infinite if none is found.
+fn known(problem: &Problem, shape: Shape) -> f64 {
+    let fastest: Vec<_> = (0..problem.tasks.len()).map(|task| fastest(problem, task)).collect();
+    let all = problem.all();
+    let extra: f64 = problem.transfers.iter().map(|one| one.apart.max(one.together)).sum();
+    let switching: f64 = problem.capacity.map_or(0.0, |_| problem.tasks.iter().map(|task| task.switch).sum());
+    let pipes: Vec<_> = (0..=all).map(|set| pipeline(problem, &fastest, set)).collect();
+    let found = match shape {
+        Shape::Disaggregated => pipes[all],
+        Shape::Collocated | Shape::Equal => fastest.iter().map(|times| times[problem.units as usize]).sum(),
+        Shape::Hybrid => turns(problem, &fastest, &pipes),
+    };
+    found + extra + switching
+}
+
+/// Seconds of a pipeline of single tasks with the least period.
+fn pipeline(problem: &Problem, fastest: &[Vec<f64>], set: usize) -> f64 {
+    let needed = |limit: f64, task: usize| fastest[task].partition_point(|&time| time > limit);
+    let units = problem.units as usize;
+    let fits = |limit: f64| members(set).map(|task| needed(limit, task)).sum::<usize>() <= units;
+    let mut limits: Vec<f64> = members(set).flat_map(|task| fastest[task].iter().copied()).collect();
+    limits.retain(|limit| limit.is_finite());
+    limits.sort_by(f64::total_cmp);
+    let first = partition(limits.len(), |index| !fits(limits[index]));
+    let Some(&limit) = limits.get(first) else { return f64::INFINITY };
+    let (warmup, period) = problem.factors();
+    let times = members(set).map(|task| fastest[task][needed(limit, task).min(units)]);
+    (period * limit + warmup * times.sum::<f64>()) / f64::from(problem.batches)
+}
+
+/// Seconds of the best order of turns, each of a single task or a pipeline of them, with at least one of each kind.
+fn turns(problem: &Problem, fastest: &[Vec<f64>], pipes: &[f64]) -> f64 {
+    let all = problem.all();
+    // By set: without a pipeline, and with one.
+    let mut best = vec![[f64::INFINITY; 2]; all + 1];
+    best[0][0] = 0.0;
+    for set in 1..=all {
+        for turn in subsets(set) {
+            let rest = set & !turn;
+            if problem.before(rest) & turn != 0 {
+                continue;
+            }
+            let single = turn.is_power_of_two();
+            let seconds =
+                if single { fastest[turn.trailing_zeros() as usize][problem.units as usize] } else { pipes[turn] };
+            let whole = turn == all && !single;
+            for kind in 0..2 {
+                let becomes = if single { kind } else { 1 };
+                if !whole {
+                    best[set][becomes] = best[set][becomes].min(best[rest][kind] + seconds);
+                }
+            }
+        }
+    }
+    best[all][1]
+}
