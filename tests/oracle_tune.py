@@ -58,9 +58,11 @@ def ordered(problem: Problem, blocks: list[list[int]]) -> list[list[int]] | None
     left, done = list(blocks), []
     while left:
         free = [
-            block for block in left
-            if not any(set(other) & problem.components[task].after
-                       for task in block for other in left if other is not block)
+            block
+            for block in left
+            if not any(
+                set(other) & problem.components[task].after for task in block for other in left if other is not block
+            )
         ]
         if not free:
             return None
@@ -104,7 +106,8 @@ def costs(problem: Problem, tree: Tree, sizes: dict[int, int], root: bool) -> It
     apart = sum(
         far if kind == "pipe" else near
         for (one, other), far, near in problem.transfers
-        if any(one in leaves(child) for child in children) and any(other in leaves(child) for child in children)
+        if any(one in leaves(child) for child in children)
+        and any(other in leaves(child) for child in children)
         and not any({one, other} <= set(leaves(child)) for child in children)
     )
     for parts in product(*(list(costs(problem, child, sizes, False)) for child in children)):
@@ -116,8 +119,12 @@ def costs(problem: Problem, tree: Tree, sizes: dict[int, int], root: bool) -> It
                 before = [done[j] for j in range(index) if needed & set(leaves(children[j]))]
                 done.append(max(before, default=0) + parts[index].warmup)
             yield Cost(
-                sum(part.accelerators for part in parts), max(done), max(part.period for part in parts),
-                max(part.memory for part in parts), max(part.switch for part in parts), once,
+                sum(part.accelerators for part in parts),
+                max(done),
+                max(part.period for part in parts),
+                max(part.memory for part in parts),
+                max(part.switch for part in parts),
+                once,
             )
             continue
         for switching in (False, True) if problem.capacity is not None else (False,):

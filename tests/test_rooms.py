@@ -38,6 +38,7 @@ ROOMS = [
     "placement",
     "rlinf",
     "dialects",
+    "tuning",
     "testing",
     "render",
     "runtime",

@@ -92,7 +92,11 @@ def test_the_search_finds_what_trying_everything_finds(problem: Problem) -> None
 @given(problems(most=6, most_sizes=6), st.integers(0, 12))
 def test_more_accelerators_never_make_the_optimum_worse(problem: Problem, more: int) -> None:
     larger = Problem(
-        problem.components, problem.accelerators + more, problem.batches, problem.stale, problem.capacity,
+        problem.components,
+        problem.accelerators + more,
+        problem.batches,
+        problem.stale,
+        problem.capacity,
         problem.transfers,
     )
     for shape in SHAPES:

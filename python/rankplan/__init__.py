@@ -35,6 +35,8 @@ from rankplan.placement import (
     parse_placement,
 )
 from rankplan.plan import Plan
+from rankplan.tuning.costs import ComponentCosts, Costs
+from rankplan.tuning.search import Tuning, tune
 from rankplan.weights import WeightMap
 
 if TYPE_CHECKING:
@@ -48,7 +50,9 @@ __all__ = [
     "Chunks",
     "ClusterError",
     "Component",
+    "ComponentCosts",
     "ComponentPlacement",
+    "Costs",
     "Diagnostic",
     "FlexiblePlacementStrategy",
     "Franka",
@@ -71,12 +75,14 @@ __all__ = [
     "RankSet",
     "RankplanError",
     "ResourceOutOfRangeError",
+    "Tuning",
     "WeightMap",
     "WorkerError",
     "error_codes",
     "load_config",
     "parse_placement",
     "register_hardware",
+    "tune",
 ]
 
 Sequence.register(Placements)

@@ -309,7 +309,6 @@ class WeightMap:
 
 def error_codes() -> list[str]: ...
 def render(diagnostic: Diagnostic, color: bool) -> str: ...
-
 def best_schedule(
     components: Sequence[tuple[Sequence[tuple[int, float, float]], float, int]],
     units: int,

@@ -21,6 +21,7 @@ from rankplan.dialects import rlinf
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
+from rankplan.tuning.search import tune
 from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
@@ -58,6 +59,8 @@ class Example:
             plan.fitted(Inventory.of_size(self.nodes))
         elif self.file == "nodes.yaml":
             Inventory.from_yaml(path)
+        elif self.file == "costs.yaml":
+            yield from tune(path, Inventory.of_size(self.nodes)).warnings
         else:
             inventory = Inventory.of_size(self.nodes)
             reading = rlinf.read(path)
