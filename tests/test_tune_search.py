@@ -85,7 +85,6 @@ def test_the_search_finds_what_trying_everything_finds(problem: Problem) -> None
             tree = plain(found[2], sizes)
             assert oracle_tune.shape(tree) in (shape, "any")
             assert oracle_tune.price(problem, tree, sizes) == (pytest.approx(found[0], rel=1e-9), found[1])
-            # Fewer accelerators only if they take longer: the best costs tell close ones apart by less than they differ.
             assert found[1] <= expected[1] or found[0] < expected[0]
 
 

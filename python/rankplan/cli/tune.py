@@ -35,7 +35,8 @@ from rankplan.render.tuning import placement_text, plot, ranking_table, reason_l
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.profile import costs_of, has_profile
 from rankplan.tuning.reading import read_costs
-from rankplan.tuning.search import Tuning, tune as tuned
+from rankplan.tuning.search import Tuning
+from rankplan.tuning.search import tune as tuned
 from rankplan.tuning.sweep import sweep
 
 _SUFFIXES = (".svg", ".yaml", ".json")

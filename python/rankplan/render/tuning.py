@@ -39,10 +39,9 @@ def ranking_table(tuning: Tuning) -> Table:
 def sensitivity_line(tuning: Tuning) -> Iterator[str]:
     """Yield the line about the measured number that decides the choice, if there is one."""
     if (found := tuning.sensitivity) is not None:
-        yield (
-            f"the first is best until {found.component} on {counted(found.accelerators, 'accelerator')} takes more than "
-            f"{seconds_text(found.limit)} (measured: {seconds_text(found.seconds)})"
-        )
+        where = f"{found.component} on {counted(found.accelerators, 'accelerator')}"
+        limit = f"more than {seconds_text(found.limit)} (measured: {seconds_text(found.seconds)})"
+        yield f"the first is best until {where} takes {limit}"
 
 
 def reason_lines(tuning: Tuning) -> Iterator[str]:
@@ -55,8 +54,8 @@ def reason_lines(tuning: Tuning) -> Iterator[str]:
         first = other.diagnostics[0]
         yield f"rejected: {other.sharing}, {seconds_text(other.seconds)}: {first.code}: {first.message}"
     if (moves := tuning.best.moves) is not None:
-        counts = f"{counted(len(moves.moved), 'process', 'processes')} move, {len(moves.appeared)} appear, {len(moves.went)} go"
-        yield f"from the present plan: {counts}"
+        moved = counted(len(moves.moved), "process", "processes")
+        yield f"from the present plan: {moved} move, {len(moves.appeared)} appear, {len(moves.went)} go"
 
 
 def placement_text(one: Ranked) -> str:
@@ -128,9 +127,8 @@ def plot(found: Sweep, tuning: Tuning) -> str:
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (seconds - bottom) / (top - bottom)
 
     parts = [f'<rect class="page" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>']
-    parts.append(
-        f'<text x="{_LEFT}" y="26" class="strong" font-size="15">Period by accelerators of {escape(found.component)}</text>'
-    )
+    title = f"Period by accelerators of {escape(found.component)}"
+    parts.append(f'<text x="{_LEFT}" y="26" class="strong" font-size="15">{title}</text>')
     for tick in ticks:
         parts.append(f'<path class="grid" d="M{_LEFT} {y(tick):.1f}H{_WIDTH - _RIGHT}"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end" class="soft">{tick:g} s</text>')
@@ -157,8 +155,8 @@ def plot(found: Sweep, tuning: Tuning) -> str:
         f'<text x="{side[1]:.1f}" y="{height + 18:.1f}" text-anchor="{side[0]}" class="strong">{best_text}</text>'
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-plot" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
-        f'height="{_HEIGHT}">\n<title>Period by accelerators of {escape(found.component)}</title>\n<style>{_STYLE}</style>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-plot" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'width="{_WIDTH}" height="{_HEIGHT}">\n<title>{title}</title>\n<style>{_STYLE}</style>\n'
         + "\n".join(parts)
         + "\n</svg>\n"
     )

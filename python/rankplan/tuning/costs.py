@@ -21,9 +21,9 @@ SHAPES = ("disaggregated", "collocated", "hybrid")
 class ComponentCosts:
     """The times of a component and the sizes that it may have.
 
-    ``dp`` are the data sizes that divide the batch, ``sizes`` the only numbers of accelerators that count (``None``: all).
-    ``memory`` is resident on each accelerator, in the unit of `Costs.capacity`, by number of accelerators or the same for
-    all (key 0). ``switch`` are the seconds to load and unload it once.
+    ``dp`` are the data sizes that divide the batch, ``sizes`` the only numbers of accelerators that count (``None``:
+    all). ``memory`` is resident on each accelerator, in the unit of `Costs.capacity`, by number of accelerators or the
+    same for all (key 0). ``switch`` are the seconds to load and unload it once.
     """
 
     times: Times
@@ -67,8 +67,8 @@ class WeightSync:
 class Costs:
     """The components, and the rules of time.
 
-    ``batches`` are the micro-batches of an iteration. ``stale`` iterations overlap, so that only the period of the slowest
-    part counts. ``after`` names the components that each one needs results of. ``capacity`` is the memory of an
+    ``batches`` are the micro-batches of an iteration. ``stale`` iterations overlap, so that only the period of the
+    slowest part counts. ``after`` names the components that each one needs results of. ``capacity`` is the memory of an
     accelerator. ``bandwidth`` is in bytes per second by level. ``unit`` divides every number of accelerators. ``like``
     maps components without times of their own to those that they run with.
     """

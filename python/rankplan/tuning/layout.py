@@ -1,4 +1,4 @@
-"""Where the parts of a schedule start: the order of a pipeline's parts that crosses the fewest nodes and moves the least."""
+"""Where the parts of a schedule start: in the order that crosses the fewest nodes, then moves the fewest slots."""
 
 from __future__ import annotations
 

@@ -24,8 +24,6 @@ from rankplan.words import as_int, shown
 PROFILE = "profile_data"
 _ALMOST_FULL, _QUEUES_FROM = 0.9, 128
 """An engine with at least 128 running requests takes new ones at once only up to nine tenths of them."""
-_MOST_CROWDED = 4
-"""Environments of an instance, at most, in multiples of the largest measured number."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,8 @@ class Batch:
 def training(seconds: float, world: int, dp: int, batch: Batch, accelerators: int) -> Callable[[int], float | None]:
     """Return the times of an actor or an inference component: sizes whose data size divides a minibatch.
 
-    Half the accelerators take less than twice the time, as RLinf assumes: the time is divided by one plus a tenth of the
-    ratio of the sizes, which counts as 1 to 9.
+    If none does, every multiple of a replica counts. Half the accelerators take less than twice the time, as RLinf
+    assumes: the time is divided by one plus a tenth of the ratio of the sizes, which counts as 1 to 9.
     """
     each = world // dp
     samples = batch.groups * batch.group_size // batch.minibatches
@@ -51,7 +49,7 @@ def training(seconds: float, world: int, dp: int, batch: Batch, accelerators: in
     def times(size: int) -> float | None:
         if size == world:
             return seconds
-        if size > world or size not in valid:
+        if size > world or size % each or (valid and size not in valid):
             return None
         ratio = world / size
         return seconds * ratio / (1 + min(0.9, max(ratio / 10, 0.1)))
@@ -78,8 +76,8 @@ def rollout(seconds: float, world: int, dp: int, batch: Batch) -> Callable[[int]
 def environments(points: Mapping[int, float], count: int, each: int, even: bool) -> Callable[[int], float | None]:
     """Return the times of environments, or of engines that serve them, by environments of an instance.
 
-    RLinf fits a parabola through numbers that were not measured, which may say less than 0 seconds; this is the straight
-    line between the nearest two.
+    More environments than were measured on an instance do not count. RLinf fits a parabola through numbers that were
+    not measured, which may say less than 0 seconds; this is the straight line between the nearest two.
     """
 
     def times(size: int) -> float | None:
@@ -87,12 +85,12 @@ def environments(points: Mapping[int, float], count: int, each: int, even: bool)
         if rest or not 1 <= instances <= count or (even and count % instances):
             return None
         load = count // instances
-        if load > _MOST_CROWDED * max(points):
+        if load > max(points):
             return None
         below = max((one for one in points if one <= load), default=min(points))
-        above = min((one for one in points if one >= load), default=max(points))
-        if below == above:
-            return points[below] * (load / below if load > below else 1.0)
+        above = min(one for one in points if one >= load)
+        if below >= load:
+            return points[below]
         share = (load - below) / (above - below)
         return points[below] + share * (points[above] - points[below])
 

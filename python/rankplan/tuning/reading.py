@@ -18,14 +18,26 @@ from rankplan.config.models import ParallelEntry
 from rankplan.dialects.reading import KeyReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel
-from rankplan.tuning.costs import LEVELS, ComponentCosts, Costs, WeightSync, cycle
+from rankplan.tuning.costs import LEVELS, SHAPES, ComponentCosts, Costs, WeightSync, cycle
 from rankplan.tuning.times import ByEnvironments, Computed, Measured, Times
 from rankplan.words import as_int, did_you_mean, nearest, shown
 
 MOST_COMPONENTS = 8
 """Components with times: the search visits all subsets of them."""
 
-_KEYS = ("batches", "mode", "after", "components", "memory", "unit", "environments", "sizes", "sync", "bandwidth")
+_KEYS = (
+    "batches",
+    "mode",
+    "after",
+    "components",
+    "sharing",
+    "memory",
+    "unit",
+    "environments",
+    "sizes",
+    "sync",
+    "bandwidth",
+)
 _OF_COMPONENT = ("seconds", "seconds_by_environments", "parallel", "dp", "sizes", "memory", "switch", "with")
 _TIMES = "write seconds by number of accelerators, e.g. {8: 120, 16: 64}"
 
@@ -51,6 +63,7 @@ class _Costs(KeyReader):
         mode = self.value(content, "mode", ())
         if mode not in (None, "sync", "async"):
             self.add(("mode",), Diagnostic("invalid-value", f"`mode` is {shown(mode)}; it must be sync or async"))
+        shapes = self._shapes(content)
         entries = self.mapping(content, "components", ())
         if not entries and not self.faults:
             message = "the costs have no components"
@@ -85,11 +98,24 @@ class _Costs(KeyReader):
             tuple(self._syncs(content, components, bandwidth)),
             bandwidth,
             unit,
-            like=like,
+            shapes,
+            like,
             reader=self,
         )
         self.finish()
         return replace(result, warnings=tuple(self._rising(components)))
+
+    def _shapes(self, content: Mapping[str, Any]) -> tuple[str, ...]:
+        value = self.value(content, "sharing", ())
+        chosen = [value] if isinstance(value, str) else value
+        if chosen is None:
+            return SHAPES
+        if not isinstance(chosen, Sequence) or not chosen or not all(one in SHAPES for one in chosen):
+            message = f"`sharing` is {shown(value)}; it must be some of {', '.join(SHAPES)}"
+            help = "write sharing: [disaggregated, collocated] to leave out hybrid placements"
+            self.add(("sharing",), Diagnostic("invalid-value", message, help))
+            return SHAPES
+        return tuple(shape for shape in SHAPES if shape in chosen)
 
     def _component(
         self, name: str, entry: Mapping[str, Any], path: KeyPath, environments: int | None, shared: Any

@@ -37,7 +37,7 @@ class Node:
         return cls("then", max(sizes), children=children, switching=found[2])
 
     def filled(self, sizes: Mapping[str, Sequence[Size]]) -> Node:
-        """Return the schedule with components in turn on all accelerators of their `then` that do not make them slower."""
+        """Return the schedule with components in turn on all accelerators of their ``then`` if as fast there."""
         if self.kind == "leaf":
             return self
         children = tuple(

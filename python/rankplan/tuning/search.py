@@ -93,11 +93,11 @@ def tune(
 ) -> Tuning:
     """Find the placement with the shortest iteration on an inventory.
 
-    ``costs`` is a mapping like ``costs.yaml``, its path, or `Costs`; ``seconds`` of a component may be a function of the
-    number of accelerators, which returns seconds, or ``None`` for numbers that it rules out. ``config`` is RLinf's or
-    rankplan's own; its sections decide which placements are valid. ``extrapolate`` allows times far from every measured
-    size. Of equally fast placements, the one with fewer accelerators wins, then with fewer groups across nodes, then with
-    fewer moves from the ``present`` plan.
+    ``costs`` is a mapping like ``costs.yaml``, its path, or `Costs`; ``seconds`` of a component may be a function of
+    the number of accelerators, which returns seconds, or ``None`` for numbers that it rules out. ``config`` is RLinf's
+    or rankplan's own; its sections decide which placements are valid. ``extrapolate`` allows times far from every
+    measured size. Of equally fast placements, the one with fewer accelerators wins, then with fewer groups across
+    nodes, then with fewer moves from the ``present`` plan.
 
     The answer is exact under the model, which `docs/tune.md` states. Raises `PlacementError` with every fault of the
     costs, or (``no-schedule``) if no placement fits.
@@ -225,6 +225,9 @@ def _nothing(costs: Costs, total: int, rejected: list[Rejected]) -> PlacementErr
     if rejected:
         return PlacementError(rejected[0].diagnostics)
     names = ", ".join(costs.components)
-    message = f"no schedule of {names} fits on {counted(total, 'accelerator')}"
-    help = "use more accelerators, measure smaller sizes, or use --extrapolate"
-    return PlacementError([Diagnostic("no-schedule", message, help)])
+    ways = " or ".join("collocated" if shape == "equal" else shape for shape in costs.shapes)
+    message = f"no {ways} schedule of {names} fits on {counted(total, 'accelerator')}"
+    fault = Diagnostic(
+        "no-schedule", message, "allow more in `sharing`, measure smaller sizes, or use more accelerators"
+    )
+    return PlacementError([costs.reader.located((), fault) if costs.reader is not None else fault])

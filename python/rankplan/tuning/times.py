@@ -93,7 +93,7 @@ class ByEnvironments:
         return max(line, 0.0) if load > left else max(line, self.points[left] * load / left)
 
     def within(self, accelerators: int) -> bool:
-        """Whether the environments of an instance are at least half the smallest point and at most twice the largest."""
+        """Whether the environments of an instance are at least half the smallest point, at most twice the largest."""
         load = self._load(accelerators)
         return load is not None and min(self.points) <= 2 * load and load <= 2 * max(self.points)
 
