@@ -62,7 +62,8 @@ class _Costs(KeyReader):
         sizes = self._sizes(content, ())
         mode = self.value(content, "mode", ())
         if mode not in (None, "sync", "async"):
-            self.add(("mode",), Diagnostic("invalid-value", f"`mode` is {shown(mode)}; it must be sync or async"))
+            message = f"`mode` is {shown(mode)}; it must be sync or async"
+            self.add(("mode",), Diagnostic("invalid-value", message, "write mode: async if iterations overlap"))
         shapes = self._shapes(content)
         entries = self.mapping(content, "components", ())
         if not entries and not self.faults:
