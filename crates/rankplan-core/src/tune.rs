@@ -142,15 +142,16 @@ impl<'a> Search<'a> {
 
     fn leaf(&mut self, task: usize, limits: &[f64], block: &mut Table, parts: &mut Vec<Whole>) {
         let batches = f64::from(self.problem.batches);
+        let (warmup, period) = self.problem.factors();
         for choice in &self.problem.tasks[task].choices {
             let Some(&limit) = limits.get(choice.units as usize) else { break };
             if !self.problem.holds(choice.memory) {
                 continue;
             }
-            let period = choice.seconds / batches;
+            let each = choice.seconds / batches;
             let point = Point {
-                warmup: if self.problem.stale { 0.0 } else { period },
-                period,
+                warmup: if warmup > 0.0 { each } else { 0.0 },
+                period: if period > 0.0 { each } else { 0.0 },
                 memory: if self.problem.capacity.is_some() { choice.memory } else { 0.0 },
                 switch: if self.problem.capacity.is_some() { self.problem.tasks[task].switch } else { 0.0 },
                 once: 0.0,
@@ -196,7 +197,8 @@ impl<'a> Search<'a> {
                             let slower = first.period.max(second.period);
                             let once = first.once + second.once + apart;
                             let base = period * slower + once;
-                            if base > limit && base > least {
+                            let soonest = base + warmup * first.warmup.max(second.warmup);
+                            if soonest > limit && soonest > least {
                                 continue;
                             }
                             let first =

@@ -9,6 +9,10 @@ pub struct Bounds {
     best: f64,
     /// By set of tasks and units: the least time of all micro-batches, whatever the order of the tasks.
     least: Vec<Vec<f64>>,
+    /// By task: those that run before or after it, in this order or through others.
+    related: Vec<usize>,
+    /// The share of a task's time that it adds to the warm-up of a pipeline.
+    first: f64,
     units: usize,
 }
 
@@ -17,7 +21,8 @@ impl Bounds {
     pub fn new(problem: &Problem, shape: Shape) -> Self {
         let least = least(problem);
         let best = known(problem, shape) * (1.0 + 1e-9);
-        Bounds { best, least, units: problem.units as usize }
+        let first = problem.factors().0 / f64::from(problem.batches);
+        Bounds { best, least, related: related(problem), first, units: problem.units as usize }
     }
 
     /// Seconds that a whole iteration may take if these tasks are a child of its root.
@@ -28,16 +33,39 @@ impl Bounds {
     /// By units, the seconds that these tasks may take if others run beside them.
     ///
     /// Each of the others either runs beside them, on the other units and within the time of the iteration, or shares
-    /// their units and adds its time.
+    /// their units and adds its time. Those beside them that wait for all of these tasks, or that all of these wait for,
+    /// add their first micro-batch.
     pub fn beside(&self, tasks: usize, all: usize) -> Vec<f64> {
         let others = all & !tasks;
-        let left = |units: usize| {
-            let rest = self.units - units;
-            let fits = subsets(others).filter(|&set| self.least[set][rest] <= self.best);
-            fits.map(|set| self.best - self.least[others & !set][self.units]).fold(f64::NEG_INFINITY, f64::max)
-        };
-        (0..=self.units).map(left).collect()
+        let mut left = vec![f64::NEG_INFINITY; self.units + 1];
+        for set in subsets(others) {
+            let most = self.best - self.least[others & !set][self.units];
+            let follows = |task: &usize| (tasks | set) & !(1 << task) & !self.related[*task] == 0;
+            let row: Vec<usize> = members(set).filter(follows).collect();
+            for (units, left) in left.iter_mut().enumerate() {
+                let rest = self.units - units;
+                if self.least[set][rest] <= self.best {
+                    let first = row.iter().map(|task| self.least[1 << task][rest]).sum::<f64>() * self.first;
+                    *left = left.max(most - first);
+                }
+            }
+        }
+        left
     }
+}
+
+/// By task, the tasks that run before or after it, directly or through others.
+fn related(problem: &Problem) -> Vec<usize> {
+    let tasks = 0..problem.tasks.len();
+    let mut before: Vec<usize> = problem.tasks.iter().map(|task| task.after as usize).collect();
+    for _ in tasks.clone() {
+        for task in tasks.clone() {
+            before[task] = members(before[task]).fold(before[task], |found, one| found | before[one]);
+        }
+    }
+    let after =
+        |task: usize| tasks.clone().filter(|&one| before[one] >> task & 1 == 1).fold(0, |set, one| set | 1 << one);
+    tasks.clone().map(|task| before[task] | after(task)).collect()
 }
 
 /// The least time of all micro-batches of each set on up to each number of units, whatever the order.
@@ -109,7 +137,8 @@ fn known(problem: &Problem, shape: Shape) -> f64 {
     found + extra + switching
 }
 
-/// Seconds of a pipeline of single tasks with the least period.
+/// Seconds of a good pipeline of single tasks: with a period near the least, and the units left over where they shorten the
+/// warm-up most.
 fn pipeline(problem: &Problem, fastest: &[Vec<f64>], set: usize) -> f64 {
     let needed = |limit: f64, task: usize| fastest[task].partition_point(|&time| time > limit);
     let units = problem.units as usize;
@@ -118,11 +147,26 @@ fn pipeline(problem: &Problem, fastest: &[Vec<f64>], set: usize) -> f64 {
     limits.retain(|limit| limit.is_finite());
     limits.sort_by(f64::total_cmp);
     let first = partition(limits.len(), |index| !fits(limits[index]));
-    let Some(&limit) = limits.get(first) else { return f64::INFINITY };
+    let Some(&least) = limits.get(first) else { return f64::INFINITY };
     let (warmup, period) = problem.factors();
-    let times = members(set).map(|task| fastest[task][needed(limit, task).min(units)]);
-    (period * limit + warmup * times.sum::<f64>()) / f64::from(problem.batches)
+    let seconds = |factor: &f64| {
+        let mut sizes: Vec<(usize, usize)> =
+            members(set).map(|task| (task, needed(least * factor, task).min(units))).collect();
+        let spare = units.saturating_sub(sizes.iter().map(|(_, size)| size).sum());
+        for _ in 0..spare {
+            let gain = |&(task, size): &(usize, usize)| fastest[task][size] - fastest[task][(size + 1).min(units)];
+            if let Some(most) = sizes.iter_mut().max_by(|one, other| gain(one).total_cmp(&gain(other))) {
+                most.1 = (most.1 + 1).min(units);
+            }
+        }
+        let times = sizes.iter().map(|&(task, size)| fastest[task][size]);
+        (period * times.clone().fold(0.0, f64::max) + warmup * times.sum::<f64>()) / f64::from(problem.batches)
+    };
+    SLOWER.iter().map(seconds).fold(f64::INFINITY, f64::min)
 }
+
+/// Periods to try, in multiples of the least.
+const SLOWER: [f64; 10] = [1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.4, 1.8, 3.0, 9.0];
 
 /// Seconds of the best order of turns, each of a single task or a pipeline of them, with at least one of each kind.
 fn turns(problem: &Problem, fastest: &[Vec<f64>], pipes: &[f64]) -> f64 {

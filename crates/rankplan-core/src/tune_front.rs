@@ -37,18 +37,27 @@ impl Point {
     }
 }
 
-/// Points of which none beats another.
+/// Points of which none beats another, by ascending period.
 pub type Front = Vec<Point>;
 
-/// Whether a point of the front is as good.
+/// Whether a point of the front is as good. Only those with a period as short can be, and the longest of these is the most
+/// likely to.
 pub fn beaten(front: &Front, point: &Point, ready: usize) -> bool {
-    front.iter().any(|other| other.beats(point, ready))
+    let shorter = front.partition_point(|other| other.period <= point.period);
+    front[..shorter].iter().rev().any(|other| other.beats(point, ready))
 }
 
 /// Add a point that is not beaten, and drop those that it beats.
 pub fn add(front: &mut Front, point: Point, ready: usize) {
-    front.retain(|other| !point.beats(other, ready));
-    front.push(point);
+    let start = front.partition_point(|other| other.period < point.period);
+    if front[start..].iter().any(|other| point.beats(other, ready)) {
+        let mut index = 0;
+        front.retain(|other| {
+            index += 1;
+            index <= start || !point.beats(other, ready)
+        });
+    }
+    front.insert(start, point);
 }
 
 /// Fronts by the exact number of units.
