@@ -108,7 +108,10 @@ impl<'a> Search<'a> {
 
     fn visit(&mut self, set: usize) {
         let units = self.problem.units;
-        let limits = self.bounds.beside(set, self.problem.all());
+        let limits = match self.shape {
+            Shape::Collocated | Shape::Equal => vec![f64::NEG_INFINITY; units as usize + 1],
+            _ => self.bounds.beside(set, self.problem.all()),
+        };
         let at_root = self.bounds.at_root(set, self.problem.all());
         let mut parts: Vec<Whole> = Vec::new();
         let mut block = Table::new(units);

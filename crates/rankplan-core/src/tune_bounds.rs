@@ -19,7 +19,7 @@ pub struct Bounds {
 impl Bounds {
     /// The bounds of a problem for schedules of a shape.
     pub fn new(problem: &Problem, shape: Shape) -> Self {
-        let least = least(problem);
+        let least = least(problem, shape);
         let best = known(problem, shape) * (1.0 + 1e-9);
         let first = problem.factors().0 / f64::from(problem.batches);
         Bounds { best, least, related: related(problem), first, units: problem.units as usize }
@@ -69,7 +69,7 @@ fn related(problem: &Problem) -> Vec<usize> {
 }
 
 /// The least time of all micro-batches of each set on up to each number of units, whatever the order.
-fn least(problem: &Problem) -> Vec<Vec<f64>> {
+fn least(problem: &Problem, shape: Shape) -> Vec<Vec<f64>> {
     let units = problem.units as usize;
     let mut least = vec![vec![0.0; units + 1]];
     for set in 1..=problem.all() {
@@ -79,19 +79,34 @@ fn least(problem: &Problem) -> Vec<Vec<f64>> {
             continue;
         }
         let mut times = vec![f64::INFINITY; units + 1];
-        for one in subsets(set).filter(|one| one & first != 0 && *one != set) {
-            let (one, other) = (&least[one], &least[set & !one]);
-            for (size, time) in times.iter_mut().enumerate() {
-                // The first falls with its units, the second rises: the best split is where they meet.
-                let meet = partition(size, |split| one[split] > other[size - split]);
-                let slower = |split: usize| one[split].max(other[size - split]);
-                let split = slower(meet).min(slower(meet.saturating_sub(1)));
-                *time = time.min(split).min(one[size] + other[size]);
+        match shape {
+            // Without turns, any way to split a set leads to the same pipeline.
+            Shape::Disaggregated => beside(&least[first], &least[set & !first], &mut times),
+            Shape::Hybrid => {
+                for one in subsets(set).filter(|one| one & first != 0 && *one != set) {
+                    let (one, other) = (&least[one], &least[set & !one]);
+                    beside(one, other, &mut times);
+                    times.iter_mut().zip(one.iter().zip(other)).for_each(|(time, (a, b))| *time = time.min(a + b));
+                }
             }
+            Shape::Collocated | Shape::Equal => times.fill(0.0),
         }
         least.push(times);
     }
     least
+}
+
+/// Lower the times to those of two sets beside each other, by units of both together.
+fn beside(one: &[f64], other: &[f64], times: &mut [f64]) {
+    // The first falls with its units, the second rises: the best split is where they meet, which moves up with the units.
+    let mut meet = 0;
+    for (size, time) in times.iter_mut().enumerate() {
+        while meet < size && one[meet] > other[size - meet] {
+            meet += 1;
+        }
+        let slower = |split: usize| one[split].max(other[size - split]);
+        *time = time.min(slower(meet)).min(slower(meet.saturating_sub(1)));
+    }
 }
 
 /// The first number up to `end` for which the condition fails, `end` if none; it holds for all below.
@@ -128,11 +143,11 @@ fn known(problem: &Problem, shape: Shape) -> f64 {
     let all = problem.all();
     let extra: f64 = problem.transfers.iter().map(|one| one.apart.max(one.together)).sum();
     let switching: f64 = problem.capacity.map_or(0.0, |_| problem.tasks.iter().map(|task| task.switch).sum());
-    let pipes: Vec<_> = (0..=all).map(|set| pipeline(problem, &fastest, set)).collect();
+    let pipe = |set: usize| pipeline(problem, &fastest, set);
     let found = match shape {
-        Shape::Disaggregated => pipes[all],
+        Shape::Disaggregated => pipe(all),
         Shape::Collocated | Shape::Equal => fastest.iter().map(|times| times[problem.units as usize]).sum(),
-        Shape::Hybrid => turns(problem, &fastest, &pipes),
+        Shape::Hybrid => turns(problem, &fastest, &(0..=all).map(pipe).collect::<Vec<_>>()),
     };
     found + extra + switching
 }
@@ -166,7 +181,7 @@ fn pipeline(problem: &Problem, fastest: &[Vec<f64>], set: usize) -> f64 {
 }
 
 /// Periods to try, in multiples of the least.
-const SLOWER: [f64; 10] = [1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.4, 1.8, 3.0, 9.0];
+const SLOWER: [f64; 6] = [1.0, 1.01, 1.03, 1.1, 1.5, 4.0];
 
 /// Seconds of the best order of turns, each of a single task or a pipeline of them, with at least one of each kind.
 fn turns(problem: &Problem, fastest: &[Vec<f64>], pipes: &[f64]) -> f64 {

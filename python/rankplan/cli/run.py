@@ -15,6 +15,7 @@ from rich.table import Table
 
 from rankplan._core import RankSet
 from rankplan.cli.common import Nodes, chosen_dialect, dialect_option, faults_end_it, print_table, stdout
+from rankplan.component import Component
 from rankplan.config.load import load_config
 from rankplan.dialects import rlinf
 from rankplan.errors import RankplanError
@@ -22,9 +23,10 @@ from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 from rankplan.render.progress import Report, told
 from rankplan.render.tables import MOST_ROWS, table
+from rankplan.tuning.measure import Measurement, add_measurements
 
 if TYPE_CHECKING:
-    from rankplan.runtime import Cluster, GroupSpec, RankReport, Worker
+    from rankplan.runtime import Cluster, GroupSpec, RankReport, Worker, WorkerGroup
 
 
 class _Nodes(Nodes):
@@ -61,6 +63,7 @@ class _Nodes(Nodes):
     show_default=True,
     help="Seconds to wait for a component to start.",
 )
+@click.option("--timings", metavar="COSTS", type=click.Path(), help="Add the measured times to this file, for tune.")
 @click.option("--isolate/--no-isolate", default=True, help="Whether a process sees only its own accelerators.")
 def run(
     file: str,
@@ -70,6 +73,7 @@ def run(
     worker_name: str | None,
     method: str,
     timeout: float,
+    timings: str | None,
     isolate: bool,
 ) -> None:
     """Launch a config on Ray, run a method on every rank, and verify.
@@ -114,7 +118,9 @@ def run(
                 # Ray's own handler would end the process without shutting down, and Ray changes an exit code.
                 signal.signal(signal.SIGTERM, signal.default_int_handler)
                 planned = dialect.plan(reading, cluster.inventory, isolate)
-                reports = _run(cluster, planned, spec, method, timeout, report)
+                reports, measured = _run(cluster, planned, spec, method, timeout, report)
+        if timings is not None:
+            add_measurements(Path(timings), measured)
         print_table(_table(reports))
         if planned.mode is not None:
             click.echo(f"mode: {planned.mode}")
@@ -122,7 +128,7 @@ def run(
 
 def _run(
     cluster: Cluster, planned: Plan, spec: GroupSpec, method: str, timeout: float, report: Report
-) -> list[RankReport]:
+) -> tuple[list[RankReport], dict[str, Measurement]]:
     shared = any(component.share for component in planned.values())
     reservation = cluster.reserve(planned) if shared else None
     groups = []
@@ -133,7 +139,15 @@ def _run(
     for call in [getattr(group, method)() for group in groups]:
         call.wait()
     report("verifying")
-    return [found for group in groups for found in group.verify()]
+    measured = {name: _measured(planned[name], group) for name, group in zip(planned, groups, strict=True)}
+    return [found for group in groups for found in group.verify()], measured
+
+
+def _measured(component: Component, group: WorkerGroup) -> Measurement:
+    from rankplan.runtime.timings import slowest_rank
+
+    used = len(component.rows.accelerators()) or len(component)
+    return Measurement(used, slowest_rank(group.timings()), component.parallel)
 
 
 def _worker(name: str) -> type[Worker]:

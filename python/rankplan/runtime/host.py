@@ -29,6 +29,7 @@ from rankplan.runtime import context, timeouts
 from rankplan.runtime.faults import RankFailure
 from rankplan.runtime.ports import free_block
 from rankplan.runtime.ray_internals import is_termination
+from rankplan.runtime.timings import Stopwatch
 from rankplan.runtime.verify import Sighting
 
 
@@ -56,6 +57,7 @@ class Host:
         self._name = name
         self._worker: Any = None
         self._lock = threading.Lock()
+        self._stopwatch = Stopwatch()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
@@ -91,12 +93,17 @@ class Host:
         """Return where this process runs and what it sees."""
         return Sighting.here()
 
+    def timings(self) -> list[tuple[str, float, float]]:
+        """Return method, start and length of the finished calls."""
+        return self._stopwatch.calls()
+
     def call(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Run a method of the worker; an ``async`` one runs to completion in the event loop of the process."""
         try:
-            value = getattr(self._worker, method)(*args, **kwargs)
-            if inspect.iscoroutine(value):
-                value = asyncio.run_coroutine_threadsafe(value, self._event_loop()).result()
+            with self._stopwatch.timing(method):
+                value = getattr(self._worker, method)(*args, **kwargs)
+                if inspect.iscoroutine(value):
+                    value = asyncio.run_coroutine_threadsafe(value, self._event_loop()).result()
             if inspect.isgenerator(value) or inspect.isasyncgen(value):
                 raise TypeError(f"{method}() returns a generator, which cannot be sent to the driver; return a list")
             return value
