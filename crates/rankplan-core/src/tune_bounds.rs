@@ -38,14 +38,17 @@ impl Bounds {
     pub fn beside(&self, tasks: usize, all: usize) -> Vec<f64> {
         let others = all & !tasks;
         let mut left = vec![f64::NEG_INFINITY; self.units + 1];
+        let mut first = left.clone();
         for set in subsets(others) {
             let most = self.best - self.least[others & !set][self.units];
             let follows = |task: &usize| (tasks | set) & !(1 << task) & !self.related[*task] == 0;
-            let row: Vec<usize> = members(set).filter(follows).collect();
-            for (units, left) in left.iter_mut().enumerate() {
-                let rest = self.units - units;
-                if self.least[set][rest] <= self.best {
-                    let first = row.iter().map(|task| self.least[1 << task][rest]).sum::<f64>() * self.first;
+            first.fill(0.0);
+            for task in members(set).filter(follows) {
+                first.iter_mut().zip(&self.least[1 << task]).for_each(|(sum, time)| *sum += time * self.first);
+            }
+            // Ascending numbers of units left over, for a descending number of units of these tasks.
+            for ((left, first), time) in left.iter_mut().rev().zip(&first).zip(&self.least[set]) {
+                if *time <= self.best {
                     *left = left.max(most - first);
                 }
             }
@@ -143,11 +146,10 @@ fn known(problem: &Problem, shape: Shape) -> f64 {
     let all = problem.all();
     let extra: f64 = problem.transfers.iter().map(|one| one.apart.max(one.together)).sum();
     let switching: f64 = problem.capacity.map_or(0.0, |_| problem.tasks.iter().map(|task| task.switch).sum());
-    let pipe = |set: usize| pipeline(problem, &fastest, set);
     let found = match shape {
-        Shape::Disaggregated => pipe(all),
+        Shape::Disaggregated => pipeline(problem, &fastest, all),
         Shape::Collocated | Shape::Equal => fastest.iter().map(|times| times[problem.units as usize]).sum(),
-        Shape::Hybrid => turns(problem, &fastest, &(0..=all).map(pipe).collect::<Vec<_>>()),
+        Shape::Hybrid => turns(problem, &fastest),
     };
     found + extra + switching
 }
@@ -184,26 +186,24 @@ fn pipeline(problem: &Problem, fastest: &[Vec<f64>], set: usize) -> f64 {
 const SLOWER: [f64; 6] = [1.0, 1.01, 1.03, 1.1, 1.5, 4.0];
 
 /// Seconds of the best order of turns, each of a single task or a pipeline of them, with at least one of each kind.
-fn turns(problem: &Problem, fastest: &[Vec<f64>], pipes: &[f64]) -> f64 {
+fn turns(problem: &Problem, fastest: &[Vec<f64>]) -> f64 {
     let all = problem.all();
-    // By set: without a pipeline, and with one.
+    let mut pipes = vec![None; all + 1];
+    // By set that waits for no other task: without a pipeline, and with one.
     let mut best = vec![[f64::INFINITY; 2]; all + 1];
     best[0][0] = 0.0;
-    for set in 1..=all {
-        for turn in subsets(set) {
-            let rest = set & !turn;
-            if problem.before(rest) & turn != 0 {
-                continue;
-            }
-            let single = turn.is_power_of_two();
-            let seconds =
-                if single { fastest[turn.trailing_zeros() as usize][problem.units as usize] } else { pipes[turn] };
-            let whole = turn == all && !single;
-            for kind in 0..2 {
-                let becomes = if single { kind } else { 1 };
-                if !whole {
-                    best[set][becomes] = best[set][becomes].min(best[rest][kind] + seconds);
+    let complete = |set: usize| problem.before(set) & !set == 0;
+    for set in (1..=all).filter(|&set| complete(set)) {
+        for turn in subsets(set).filter(|turn| complete(set & !turn)) {
+            let before = best[set & !turn];
+            if turn.is_power_of_two() {
+                let seconds = fastest[turn.trailing_zeros() as usize][problem.units as usize];
+                for (best, before) in best[set].iter_mut().zip(before) {
+                    *best = best.min(before + seconds);
                 }
+            } else if turn != all {
+                let seconds = *pipes[turn].get_or_insert_with(|| pipeline(problem, fastest, turn));
+                best[set][1] = best[set][1].min(before[0].min(before[1]) + seconds);
             }
         }
     }
