@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rankplan.tuning.schedule import Node
 from rankplan.tuning.sweep import sweep
 from rankplan.tuning.times import ByEnvironments, Measured
 
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 SIXTEEN = Inventory.uniform(16, 8)
 COSTS = """\
 batches: 512
@@ -356,6 +358,14 @@ def test_outputs_are_a_plot_a_config_and_a_plan() -> None:
     checked = CliRunner().invoke(main, ["check", "new.yaml", "--nodes", "16x8"])
     assert checked.exit_code == 0 and "mode DISAGGREGATED" in checked.output
     assert Plan.load("plan.json") == tune("costs.yaml", SIXTEEN, rankplan.load_config("conf.yaml")).plan
+
+
+def test_the_plot_of_the_guide_is_up_to_date() -> None:
+    """If this fails, run the command of docs/tune.md with ``-o docs/tune.svg`` and look at the picture."""
+    for block in re.findall(r"^```yaml\n(.*?)^```$", (DOCS / "tune.md").read_text(), re.DOTALL | re.MULTILINE):
+        Path(block.split()[1]).write_text(block)
+    run("conf.yaml --costs costs.yaml --nodes 16x8 -o tune.svg")
+    assert Path("tune.svg").read_text() == (DOCS / "tune.svg").read_text()
 
 
 def test_the_plot_has_the_best_point_of_each_number() -> None:

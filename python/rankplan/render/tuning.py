@@ -140,9 +140,10 @@ def plot(found: Sweep, tuning: Tuning) -> str:
         )
     label = f"accelerators of {escape(found.component)}; the other components have the best sizes for it"
     parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 12}" class="soft">{label}</text>')
-    legend = float(_LEFT)
+    legend, below = float(_LEFT), len(parts)
     for sharing, curve in found.curves.items():
-        parts += _curve(sharing, [(x(size), y(seconds)) for size, seconds in curve if seconds <= top])
+        # The best one is drawn last, above the others.
+        parts[below:below] = _curve(sharing, [(x(size), y(seconds)) for size, seconds in curve if seconds <= top])
         style = f'stroke="{_COLORS[sharing]}" stroke-dasharray="{_DASHES.get(sharing, "none")}"'
         parts.append(f'<path class="line" d="M{legend:.0f} 46h24" {style}/>')
         parts.append(f'<text x="{legend + 30:.0f}" y="50">{sharing}</text>')
