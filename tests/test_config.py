@@ -12,6 +12,7 @@ import rankplan
 import test_assignment
 import test_language
 import test_parallel
+import test_tune
 from omegaconf import OmegaConf
 from pydantic import ConfigDict, field_validator
 from rankplan import (
@@ -789,7 +790,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {code for _, code in test_assignment.REFUSED_BY_HAND}
     raised |= {"unknown-component", "invalid-plan", "plan-mismatch", "share-overflow"}  # above; tests of the plan
     raised |= {"mode-unclear", "auto-order", "auto-dp"}  # tests/rlinf_rejected.yaml
-    raised |= {"no-weight-sender", "parallel-conflict", *test_parallel.CODES}
+    raised |= {"no-weight-sender", "parallel-conflict", *test_parallel.CODES, *test_tune.CODES}
     raised |= {"excluded-resource", "unknown-level"}  # tests/test_exclusion.py, tests/test_topology.py
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)

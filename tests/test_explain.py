@@ -13,7 +13,7 @@ from rankplan.cli.explain import rules
 
 ROOT = Path(__file__).resolve().parent.parent
 WARNINGS = {"no-components", "idle-nodes", "idle-accelerators", "not-run"}
-WARNINGS_OF_THE_CORE = {"group-spans", "rail-mismatch"}
+WARNINGS_OF_THE_CORE = {"group-spans", "rail-mismatch", "times-grow"}
 
 
 def test_the_rules_are_the_codes_of_the_core_and_the_warnings() -> None:

@@ -43,6 +43,7 @@ ROOMS = [
     "placement",
     "rlinf",
     "dialects",
+    "tuning",
     "testing",
     "render",
     "runtime",

@@ -38,6 +38,8 @@ from rankplan.placement import (
     parse_placement,
 )
 from rankplan.plan import Plan
+from rankplan.tuning.costs import ComponentCosts, Costs
+from rankplan.tuning.search import Tuning, tune
 from rankplan.weights import WeightMap
 
 if TYPE_CHECKING:
@@ -51,7 +53,9 @@ __all__ = [
     "Chunks",
     "ClusterError",
     "Component",
+    "ComponentCosts",
     "ComponentPlacement",
+    "Costs",
     "Diagnostic",
     "FlexiblePlacementStrategy",
     "Franka",
@@ -75,6 +79,7 @@ __all__ = [
     "RankSet",
     "RankplanError",
     "ResourceOutOfRangeError",
+    "Tuning",
     "WeightMap",
     "WorkerError",
     "error_codes",
@@ -82,6 +87,7 @@ __all__ = [
     "parse_placement",
     "register_accelerator",
     "register_hardware",
+    "tune",
 ]
 
 Sequence.register(Placements)

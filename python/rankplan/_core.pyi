@@ -29,6 +29,7 @@ __all__ = [
     "Run",
     "Spans",
     "WeightMap",
+    "best_schedule",
     "error_codes",
     "render",
 ]
@@ -318,3 +319,19 @@ class WeightMap:
 
 def error_codes() -> list[str]: ...
 def render(diagnostic: Diagnostic, color: bool) -> str: ...
+def best_schedule(
+    components: Sequence[tuple[Sequence[tuple[int, float, float]], float, int]],
+    units: int,
+    batches: int,
+    stale: bool,
+    capacity: float | None,
+    transfers: Sequence[tuple[tuple[int, int], float, float]],
+    shape: str,
+) -> tuple[float, int, tuple[Any, ...]] | None:
+    """Return the seconds, the units and the schedule of a shape with the lowest cost, ``None`` if no schedule fits.
+
+    A component has its sizes (units, seconds of an iteration, memory), the seconds to switch it, and the components
+    before it as a bit set. A transfer has its two components, the seconds if they run on different accelerators, and
+    the seconds if they share some. A schedule is ``("leaf", component, units)``, ``("then", children, switching)`` or
+    ``("pipe", children)``. Raises ``ValueError`` for an unknown shape.
+    """

@@ -73,6 +73,12 @@ codes! {
     NoWeightSender = "no-weight-sender", "no sender has the weights that a receiver needs";
     GroupSpans = "group-spans", "a group spans nodes or domains that it should stay within";
     RailMismatch = "rail-mismatch", "a data group uses different local indices on equal nodes";
+    // Tuning.
+    MissingTimes = "missing-times", "a component to tune has no times";
+    SizeDoesNotFit = "size-does-not-fit", "a component fits on no number of accelerators, or was measured on one that its sizes do not divide";
+    PrecedenceCycle = "precedence-cycle", "components to tune wait for each other";
+    NoSchedule = "no-schedule", "no schedule of the components to tune fits on the accelerators";
+    TimesGrow = "times-grow", "a component takes longer on more accelerators";
 }
 
 /// A place in the text with a note.

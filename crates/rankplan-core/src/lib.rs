@@ -18,6 +18,10 @@
 //! | [`layout`] | sizes and slots to groups and coordinates |
 //! | [`spans`], [`rails`] | where groups cross nodes and domains, and on which local indices |
 //! | [`weights`] | which slots of one component send their weights to which slots of another |
+//! | [`tune_problem`], `tune_steps` | components with times and sizes; schedules, and how they were put together |
+//! | `tune_front`, `tune_bounds` | costs that no other beats; the time that a part of the best schedule may take |
+//! | `tune_pipeline`, `tune_turns` | components beside each other; components in turn |
+//! | [`tune`] | the lowest-cost schedule |
 //!
 //! [`place`] runs all of them. Every call reports all faults that one pass can find. No function panics on any text or
 //! number.
@@ -47,6 +51,13 @@ pub mod slots;
 pub mod spans;
 pub mod syntax;
 pub mod table;
+pub mod tune;
+mod tune_bounds;
+mod tune_front;
+mod tune_pipeline;
+pub mod tune_problem;
+mod tune_steps;
+mod tune_turns;
 pub mod units;
 pub mod weights;
 pub mod words;

@@ -11,6 +11,7 @@ mod pool;
 mod rank_set;
 mod rules;
 mod runs;
+mod tune;
 
 use pyo3::prelude::*;
 
@@ -35,6 +36,8 @@ mod _core {
     use super::rules::{Chunks, Packed, RankMap};
     #[pymodule_export]
     use super::runs::{Pattern, Run};
+    #[pymodule_export]
+    use super::tune::best_schedule;
 
     use rankplan_core::{ResourceKind, ids};
 

@@ -19,6 +19,7 @@ from rankplan.cli.plan import plan
 from rankplan.cli.run import run
 from rankplan.cli.schema import schema
 from rankplan.cli.show import show
+from rankplan.cli.tune import tune
 
 
 @click.group(cls=OverridesAfterDashes, context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,6 +45,7 @@ main.add_command(check)
 main.add_command(plan)
 main.add_command(show)
 main.add_command(run)
+main.add_command(tune)
 main.add_command(convert)
 main.add_command(diff)
 main.add_command(env)

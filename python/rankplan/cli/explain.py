@@ -21,6 +21,7 @@ from rankplan.dialects import dialect_of, rlinf
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
+from rankplan.tuning.search import tune
 from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
@@ -62,6 +63,8 @@ class Example:
             config = load_config(path)
             dialect_of(config).plan(config, Inventory.of_size(self.nodes))
             yield from config.document.warnings
+        elif self.file == "costs.yaml":
+            yield from tune(path, Inventory.of_size(self.nodes)).warnings
         else:
             inventory = Inventory.of_size(self.nodes)
             reading = rlinf.read(path)

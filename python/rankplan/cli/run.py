@@ -32,6 +32,7 @@ from rankplan.cli.common import (
     stdout,
     without_option,
 )
+from rankplan.component import Component
 from rankplan.config.document import read_value
 from rankplan.config.load import load_config
 from rankplan.config.network import NODE_ORDERS
@@ -41,9 +42,10 @@ from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 from rankplan.render.progress import Report, told
 from rankplan.render.tables import MOST_ROWS, table
+from rankplan.tuning.measure import Measurement, add_measurements
 
 if TYPE_CHECKING:
-    from rankplan.runtime import Cluster, GroupSpec, RankReport, Worker
+    from rankplan.runtime import Cluster, GroupSpec, RankReport, Worker, WorkerGroup
 
 
 class _Nodes(Nodes):
@@ -97,6 +99,7 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
     show_default=True,
     help="Seconds to wait for the nodes to join, and for each component to start.",
 )
+@click.option("--timings", metavar="COSTS", type=click.Path(), help="Add the measured times to this file, for tune.")
 @click.option(
     "--isolate/--no-isolate",
     default=None,
@@ -123,6 +126,7 @@ def run(
     worker_name: str | None,
     method: str,
     timeout: float,
+    timings: str | None,
     isolate: bool | None,
     reserve: bool,
     node_order: str | None,
@@ -173,7 +177,9 @@ def run(
                 cluster = Cluster.simulate(inventory, **options)
             with cluster:
                 plan = job.plan(cluster.inventory)
-                reports = _run(cluster, plan, spec, method, timeout, reserve, report)
+                reports, measured = _run(cluster, plan, spec, method, timeout, reserve, report)
+        if timings is not None:
+            add_measurements(Path(timings), measured)
         if form == "json":
             ranks = [asdict(found) | {"verified": True} for found in reports]
             click.echo(json.dumps({"mode": plan.mode, "ranks": ranks}, indent=2))
@@ -223,7 +229,7 @@ def _show_log() -> None:
 
 def _run(
     cluster: Cluster, plan: Plan, spec: GroupSpec, method: str, timeout: float, reserve: bool, report: Report
-) -> list[RankReport]:
+) -> tuple[list[RankReport], dict[str, Measurement]]:
     from rankplan.runtime import WorkerGroup
 
     shared = any(component.share for component in plan.values())
@@ -236,7 +242,16 @@ def _run(
     for call in [getattr(group, method)() for group in groups]:
         call.wait()
     report("verifying")
-    return [found for group in groups for found in WorkerGroup.verify(group)]
+    measured = {name: _measured(plan[name], group) for name, group in zip(plan, groups, strict=True)}
+    return [found for group in groups for found in WorkerGroup.verify(group)], measured
+
+
+def _measured(component: Component, group: WorkerGroup) -> Measurement:
+    from rankplan.runtime import WorkerGroup
+    from rankplan.runtime.stopwatch import slowest_rank
+
+    used = len(component.rows.accelerators()) or len(component)
+    return Measurement(used, slowest_rank(WorkerGroup.timings(group)), component.parallel)
 
 
 def _worker(name: str) -> type[Worker]:

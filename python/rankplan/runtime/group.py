@@ -14,6 +14,7 @@ from rankplan.runtime.calls import Call, new_ticket, ranks_text
 from rankplan.runtime.context import OfRank
 from rankplan.runtime.crew import Crew, LiveRank
 from rankplan.runtime.ray_internals import sending_fault
+from rankplan.runtime.stopwatch import Timing
 from rankplan.runtime.timing import timer
 from rankplan.runtime.verify import RankReport, check
 from rankplan.words import as_int, shown
@@ -135,6 +136,20 @@ class WorkerGroup(RankSelection):
             looks = [rank.host.look.remote() for rank in ranks]
         sightings = self._call("verify", ranks, looks).wait(timeout)
         return check(self._crew.component, [rank.expected for rank in ranks], sightings)
+
+    def timings(self, timeout: float | None = None) -> list[Timing]:
+        """Return how long the finished calls took on each rank, by rank and then in the order in which they ended.
+
+        The times are wall-clock times on the ranks, without the way there and back. The last 10,000 calls of a rank are
+        remembered. A rank answers once the calls it received before are done. Raises ``WorkerError`` and
+        ``TimeoutError`` like other calls.
+        """
+        with session.used():
+            ranks = self._running("timings")
+            answers = [rank.host.timings.remote() for rank in ranks]
+        calls = self._call("timings", ranks, answers).wait(timeout)
+        numbers = [rank.expected.placement.rank for rank in ranks]
+        return [Timing(method, rank, *times) for rank, of in zip(numbers, calls, strict=True) for method, *times in of]
 
     def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
         """Find, for every rank, ``count`` consecutive ports that are free on its node; return them in rank order.

@@ -35,6 +35,7 @@ from rankplan.runtime import context, timeouts
 from rankplan.runtime.faults import RankFailure
 from rankplan.runtime.ports import free_block
 from rankplan.runtime.ray_internals import is_termination
+from rankplan.runtime.stopwatch import Stopwatch
 from rankplan.runtime.timing import Durations
 from rankplan.runtime.verify import Sighting
 
@@ -74,6 +75,7 @@ class Rank:
         self._name = name
         self._worker: Any = None
         self._durations = Durations()
+        self._stopwatch = Stopwatch()
 
     def __repr__(self) -> str:
         return self._name  # Ray prefixes it to each line that this process prints
@@ -89,6 +91,10 @@ class Rank:
     def durations(self, ticket: int) -> dict[str, float]:
         """Return the seconds that timed functions took during a call."""
         return self._durations.of(ticket)
+
+    def timings(self) -> list[tuple[str, float, float]]:
+        """Return method, start and length of the finished calls."""
+        return self._stopwatch.calls()
 
     def _become(self, setup: RankSetup, master_port: int | None, payload: bytes, nodes: bytes) -> Sighting:
         placement, address = setup.placement, setup.master_addr
@@ -158,10 +164,11 @@ class Host(Rank):
 
     def call(self, ticket: int, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Run a method of the worker. One that returns a coroutine is awaited in the event loop of the process."""
-        found = self._run(ticket, method, args, kwargs)
-        if inspect.iscoroutine(found):
+        with self._stopwatch.timing(method):
+            found = self._run(ticket, method, args, kwargs)
+            if not inspect.iscoroutine(found):
+                return found
             return asyncio.run_coroutine_threadsafe(_awaited(self, ticket, method, found), self._event_loop()).result()
-        return found
 
     def _event_loop(self) -> asyncio.AbstractEventLoop:
         """Return the one event loop of this process: tasks of one method continue during the next."""
@@ -191,11 +198,12 @@ class AsyncHost(Rank):
     async def call(self, ticket: int, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Run a method of the worker."""
         try:
-            if inspect.iscoroutinefunction(getattr(self._worker, method)):
-                found = self._run(ticket, method, args, kwargs)
-            else:
-                found = await self._in_thread(self._run, ticket, method, args, kwargs)
-            return await _awaited(self, ticket, method, found) if inspect.iscoroutine(found) else found
+            with self._stopwatch.timing(method):
+                if inspect.iscoroutinefunction(getattr(self._worker, method)):
+                    found = self._run(ticket, method, args, kwargs)
+                else:
+                    found = await self._in_thread(self._run, ticket, method, args, kwargs)
+                return await _awaited(self, ticket, method, found) if inspect.iscoroutine(found) else found
         except SystemExit as end:
             # it would end only the event loop, and every call would wait forever; Ray keeps no exit code here
             print(f"{method}() ends the process (code {end.code})", file=sys.stderr, flush=True)

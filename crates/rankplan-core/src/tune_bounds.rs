@@ -1,0 +1,211 @@
+//! Bounds of a schedule's time, to leave out what cannot be the best.
+
+use crate::tune_problem::{Problem, Shape, members, subsets};
+
+/// For each set of tasks and number of units, how much time a schedule of them may take.
+#[derive(Debug)]
+pub struct Bounds {
+    /// Seconds that the best schedule takes at most.
+    best: f64,
+    /// By set of tasks and units: the least time of all micro-batches, whatever the order of the tasks.
+    least: Vec<Vec<f64>>,
+    /// By task: those that run before or after it, in this order or through others.
+    related: Vec<usize>,
+    /// The share of a task's time that it adds to the warm-up of a pipeline.
+    first: f64,
+    units: usize,
+}
+
+impl Bounds {
+    /// The bounds of a problem for schedules of a shape.
+    pub fn new(problem: &Problem, shape: Shape) -> Self {
+        let least = least(problem, shape);
+        let best = known(problem, shape) * (1.0 + 1e-9);
+        let first = problem.factors().0 / f64::from(problem.batches);
+        Bounds { best, least, related: related(problem), first, units: problem.units as usize }
+    }
+
+    /// Seconds that a whole iteration may take if these tasks are a child of its root.
+    pub fn at_root(&self, tasks: usize, all: usize) -> f64 {
+        self.best - self.least[all & !tasks][self.units]
+    }
+
+    /// By units, the seconds that these tasks may take if others run beside them.
+    ///
+    /// Each of the others either runs beside them, on the other units and within the time of the iteration, or shares
+    /// their units and adds its time. Those beside them that wait for all of these tasks, or that all of these wait for,
+    /// add their first micro-batch.
+    pub fn beside(&self, tasks: usize, all: usize) -> Vec<f64> {
+        let others = all & !tasks;
+        let mut left = vec![f64::NEG_INFINITY; self.units + 1];
+        let mut first = left.clone();
+        for set in subsets(others) {
+            let most = self.best - self.least[others & !set][self.units];
+            let follows = |task: &usize| (tasks | set) & !(1 << task) & !self.related[*task] == 0;
+            first.fill(0.0);
+            for task in members(set).filter(follows) {
+                first.iter_mut().zip(&self.least[1 << task]).for_each(|(sum, time)| *sum += time * self.first);
+            }
+            // Ascending numbers of units left over, for a descending number of units of these tasks.
+            for ((left, first), time) in left.iter_mut().rev().zip(&first).zip(&self.least[set]) {
+                if *time <= self.best {
+                    *left = left.max(most - first);
+                }
+            }
+        }
+        left
+    }
+}
+
+/// By task, the tasks that run before or after it, directly or through others.
+fn related(problem: &Problem) -> Vec<usize> {
+    let tasks = 0..problem.tasks.len();
+    let mut before: Vec<usize> = problem.tasks.iter().map(|task| task.after as usize).collect();
+    for _ in tasks.clone() {
+        for task in tasks.clone() {
+            before[task] = members(before[task]).fold(before[task], |found, one| found | before[one]);
+        }
+    }
+    let after =
+        |task: usize| tasks.clone().filter(|&one| before[one] >> task & 1 == 1).fold(0, |set, one| set | 1 << one);
+    tasks.clone().map(|task| before[task] | after(task)).collect()
+}
+
+/// The least time of all micro-batches of each set on up to each number of units, whatever the order.
+fn least(problem: &Problem, shape: Shape) -> Vec<Vec<f64>> {
+    let units = problem.units as usize;
+    let mut least = vec![vec![0.0; units + 1]];
+    for set in 1..=problem.all() {
+        let first = set & set.wrapping_neg();
+        if set == first {
+            least.push(fastest(problem, set.trailing_zeros() as usize));
+            continue;
+        }
+        let mut times = vec![f64::INFINITY; units + 1];
+        match shape {
+            // Without turns, any way to split a set leads to the same pipeline.
+            Shape::Disaggregated => beside(&least[first], &least[set & !first], &mut times),
+            Shape::Hybrid => {
+                for one in subsets(set).filter(|one| one & first != 0 && *one != set) {
+                    let (one, other) = (&least[one], &least[set & !one]);
+                    beside(one, other, &mut times);
+                    times.iter_mut().zip(one.iter().zip(other)).for_each(|(time, (a, b))| *time = time.min(a + b));
+                }
+            }
+            Shape::Collocated | Shape::Equal => times.fill(0.0),
+        }
+        least.push(times);
+    }
+    least
+}
+
+/// Lower the times to those of two sets beside each other, by units of both together.
+fn beside(one: &[f64], other: &[f64], times: &mut [f64]) {
+    // The first falls with its units, the second rises: the best split is where they meet, which moves up with the units.
+    let mut meet = 0;
+    for (size, time) in times.iter_mut().enumerate() {
+        while meet < size && one[meet] > other[size - meet] {
+            meet += 1;
+        }
+        let slower = |split: usize| one[split].max(other[size - split]);
+        *time = time.min(slower(meet)).min(slower(meet.saturating_sub(1)));
+    }
+}
+
+/// The first number up to `end` for which the condition fails, `end` if none; it holds for all below.
+fn partition(end: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, end);
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// The least time of a task on up to each number of units.
+fn fastest(problem: &Problem, task: usize) -> Vec<f64> {
+    let mut times = vec![f64::INFINITY; problem.units as usize + 1];
+    for choice in problem.tasks[task].choices.iter().filter(|choice| problem.holds(choice.memory)) {
+        if let Some(time) = times.get_mut(choice.units as usize) {
+            *time = choice.seconds;
+        }
+    }
+    for size in 1..times.len() {
+        times[size] = times[size].min(times[size - 1]);
+    }
+    times
+}
+
+/// Seconds of some schedule of the shape; infinite if none is found.
+fn known(problem: &Problem, shape: Shape) -> f64 {
+    let fastest: Vec<_> = (0..problem.tasks.len()).map(|task| fastest(problem, task)).collect();
+    let all = problem.all();
+    let extra: f64 = problem.transfers.iter().map(|one| one.apart.max(one.together)).sum();
+    let switching: f64 = problem.capacity.map_or(0.0, |_| problem.tasks.iter().map(|task| task.switch).sum());
+    let found = match shape {
+        Shape::Disaggregated => pipeline(problem, &fastest, all),
+        Shape::Collocated | Shape::Equal => fastest.iter().map(|times| times[problem.units as usize]).sum(),
+        Shape::Hybrid => turns(problem, &fastest),
+    };
+    found + extra + switching
+}
+
+/// Seconds of a good pipeline of single tasks: with a period near the least, and the units left over where they shorten the
+/// warm-up most.
+fn pipeline(problem: &Problem, fastest: &[Vec<f64>], set: usize) -> f64 {
+    let needed = |limit: f64, task: usize| fastest[task].partition_point(|&time| time > limit);
+    let units = problem.units as usize;
+    let fits = |limit: f64| members(set).map(|task| needed(limit, task)).sum::<usize>() <= units;
+    let mut limits: Vec<f64> = members(set).flat_map(|task| fastest[task].iter().copied()).collect();
+    limits.retain(|limit| limit.is_finite());
+    limits.sort_by(f64::total_cmp);
+    let first = partition(limits.len(), |index| !fits(limits[index]));
+    let Some(&least) = limits.get(first) else { return f64::INFINITY };
+    let (warmup, period) = problem.factors();
+    let seconds = |factor: &f64| {
+        let mut sizes: Vec<(usize, usize)> =
+            members(set).map(|task| (task, needed(least * factor, task).min(units))).collect();
+        let spare = units.saturating_sub(sizes.iter().map(|(_, size)| size).sum());
+        for _ in 0..spare {
+            let gain = |&(task, size): &(usize, usize)| fastest[task][size] - fastest[task][(size + 1).min(units)];
+            if let Some(most) = sizes.iter_mut().max_by(|one, other| gain(one).total_cmp(&gain(other))) {
+                most.1 = (most.1 + 1).min(units);
+            }
+        }
+        let times = sizes.iter().map(|&(task, size)| fastest[task][size]);
+        (period * times.clone().fold(0.0, f64::max) + warmup * times.sum::<f64>()) / f64::from(problem.batches)
+    };
+    SLOWER.iter().map(seconds).fold(f64::INFINITY, f64::min)
+}
+
+/// Periods to try, in multiples of the least.
+const SLOWER: [f64; 6] = [1.0, 1.01, 1.03, 1.1, 1.5, 4.0];
+
+/// Seconds of the best order of turns, each of a single task or a pipeline of them, with at least one of each kind.
+fn turns(problem: &Problem, fastest: &[Vec<f64>]) -> f64 {
+    let all = problem.all();
+    let mut pipes = vec![None; all + 1];
+    // By set that waits for no other task: without a pipeline, and with one.
+    let mut best = vec![[f64::INFINITY; 2]; all + 1];
+    best[0][0] = 0.0;
+    let complete = |set: usize| problem.before(set) & !set == 0;
+    for set in (1..=all).filter(|&set| complete(set)) {
+        for turn in subsets(set).filter(|turn| complete(set & !turn)) {
+            let before = best[set & !turn];
+            if turn.is_power_of_two() {
+                let seconds = fastest[turn.trailing_zeros() as usize][problem.units as usize];
+                for (best, before) in best[set].iter_mut().zip(before) {
+                    *best = best.min(before + seconds);
+                }
+            } else if turn != all {
+                let seconds = *pipes[turn].get_or_insert_with(|| pipeline(problem, fastest, turn));
+                best[set][1] = best[set][1].min(before[0].min(before[1]) + seconds);
+            }
+        }
+    }
+    best[all][1]
+}

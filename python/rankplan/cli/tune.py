@@ -1,0 +1,186 @@
+"""``rankplan tune``: the fastest placement for measured times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from rankplan.cli.common import (
+    InventoryChoice,
+    colored,
+    dialect_option,
+    faults_end_it,
+    inventory_options,
+    loaded,
+    print_lines,
+    print_sharing,
+    print_table,
+    stderr,
+)
+from rankplan.config.models import component_names
+from rankplan.config.section import Reading
+from rankplan.dialects import DIALECTS, Dialect, rlinf
+from rankplan.dialects.convert import convert
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import write_whole
+from rankplan.inventory import Inventory
+from rankplan.plan import Plan
+from rankplan.render.tables import plan_table
+from rankplan.render.tuning import placement_text, plot, ranking_table, reason_lines, sensitivity_line, tuning_json
+from rankplan.tuning.costs import Costs
+from rankplan.tuning.profile import costs_of, has_profile
+from rankplan.tuning.reading import read_costs
+from rankplan.tuning.search import Tuning
+from rankplan.tuning.search import tune as tuned
+from rankplan.tuning.sweep import sweep
+
+_SUFFIXES = (".svg", ".yaml", ".json")
+
+
+class _Output(click.ParamType):  # type: ignore[type-arg]
+    """A file whose suffix selects what is written."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        if Path(value).suffix.lower() not in _SUFFIXES:
+            self.fail(f"{value} must end in .svg, .yaml or .json", param, ctx)
+        return Path(value)
+
+
+@click.command()
+@click.argument("file", metavar="[FILE]", type=click.Path(), required=False)
+@click.option("--costs", "costs_file", metavar="COSTS", type=click.Path(), help="Measured times of the components.")
+@inventory_options
+@dialect_option
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--to", type=click.Choice(list(DIALECTS)), help="Print the placement as a config of this dialect.")
+@click.option("--extrapolate", is_flag=True, help="Also use sizes far from every measured one; the result marks them.")
+@click.option("--from", "present", metavar="PLAN", type=click.Path(), help="Prefer few moves from this saved plan.")
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    type=_Output(),
+    multiple=True,
+    help="Write the plot (.svg), the config (.yaml) or the plan (.json); may be repeated.",
+)
+def tune(
+    file: str | None,
+    costs_file: str | None,
+    choice: InventoryChoice,
+    dialect_name: str | None,
+    form: str,
+    to: str | None,
+    extrapolate: bool,
+    present: str | None,
+    outputs: tuple[Path, ...],
+) -> None:
+    """Find the fastest placement for measured times.
+
+    FILE is a config; its nodes, parallel sizes and rules count. Without --costs, its profile_data has the times. COSTS
+    alone needs --nodes, --inventory or --ray.
+
+    Prints a ranking, the measured time that decides it, and the plan, which is checked like that of any config. The
+    answer is exact under the model of the guide "Which placement is fastest?".
+    """
+    if file is None and (costs_file is None or choice == InventoryChoice()):
+        raise click.UsageError("without FILE, use --costs and one of --nodes, --inventory and --ray")
+    with faults_end_it():
+        config, costs, inventory = _inputs(file, costs_file, choice, dialect_name)
+        before = Plan.load(present) if present is not None else None
+        result = tuned(costs, inventory, config, extrapolate=extrapolate, present=before)
+        for warning in (*result.warnings, *result.best.warnings):
+            click.echo(warning.render(colored(stderr)), err=True)
+        for output in outputs:
+            _write(output, result, inventory)
+        if form == "json":
+            click.echo(tuning_json(result), nl=False)
+            return
+        print_table(ranking_table(result))
+        click.echo("\n".join(sensitivity_line(result)))
+        print_lines(list(reason_lines(result)))
+        click.echo()
+        _print_config(result, to)
+        click.echo()
+        print_table(plan_table(result.plan))
+        print_sharing(result.plan)
+
+
+def _inputs(
+    file: str | None, costs_file: str | None, choice: InventoryChoice, dialect_name: str | None
+) -> tuple[Mapping[str, Any] | None, Costs, Inventory]:
+    """Return the config whose sections count, if any, the costs, and the nodes."""
+    if file is None:
+        costs = read_costs(str(costs_file))
+        inventory, _ = choice.load(None, rlinf)
+        return None, costs, inventory
+    reading, dialect, inventory, _ = loaded(file, choice, dialect_name)
+    own = dialect is rlinf and isinstance(reading, Reading)
+    config = reading.config if own else None
+    if costs_file is None:
+        if not has_profile(config) or not isinstance(reading, Reading):
+            message, help = "the config has no measured times", "pass them with --costs, or add `profile_data:`"
+            raise PlacementError([Diagnostic("missing-times", message, help, file=file)])
+        return (
+            config,
+            costs_of(reading, dialect.plan(reading, inventory), len(inventory.core.accelerators())),
+            inventory,
+        )
+    costs = _with_sizes(read_costs(costs_file), dialect, reading, inventory)
+    if own:
+        _check_all_timed(costs, reading)
+    return config, costs, inventory
+
+
+def _with_sizes(costs: Costs, dialect: Dialect, reading: Any, inventory: Inventory) -> Costs:
+    """Return the costs with the parallel sizes of the config where the costs state none."""
+    try:
+        planned = dialect.plan(reading, inventory)
+    except PlacementError:
+        return costs  # the placement is about to be replaced
+    components = {
+        name: replace(one, parallel=planned[name].parallel) if name in planned and not one.parallel.stated else one
+        for name, one in costs.components.items()
+    }
+    return replace(costs, components=components)
+
+
+def _check_all_timed(costs: Costs, reading: Reading) -> None:
+    """Raise `PlacementError` for components on accelerators of the cluster that the costs do not mention."""
+    faults = []
+    for key, entry in reading.section.component_placement.items():
+        for name in component_names(key):
+            if entry.node_group == ("cluster",) and name not in costs.components and name not in costs.like:
+                message = f"component `{name}` of the config has no times"
+                help = "add its seconds to the costs, or `with: NAME` if it runs with another component"
+                fault = Diagnostic("missing-times", message, help)
+                faults.append(costs.reader.located(("components",), fault) if costs.reader is not None else fault)
+    if faults:
+        raise PlacementError(faults)
+
+
+def _write(path: Path, result: Tuning, inventory: Inventory) -> None:
+    suffix = path.suffix.lower()
+    if suffix == ".svg":
+        write_whole(path, plot(sweep(result, inventory), result))
+    elif suffix == ".yaml":
+        write_whole(path, yaml.safe_dump(dict(result.best.config), sort_keys=False))
+    else:
+        result.plan.save(path)
+
+
+def _print_config(result: Tuning, to: str | None) -> None:
+    if to is None:
+        click.echo(placement_text(result.best), nl=False)
+        return
+    conversion = convert(result.plan, to)
+    click.echo(yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else "", nl=False)
+    for what in conversion.missing:
+        click.echo(f"omitted in {to}: {what}", err=True)

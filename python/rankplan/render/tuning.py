@@ -1,0 +1,199 @@
+"""A tuning as a table, as JSON and as a plot of the period against the split."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+import yaml
+from rich.table import Table
+
+from rankplan.render.tables import table
+from rankplan.tuning.search import Ranked, Tuning
+from rankplan.tuning.sweep import Sweep
+from rankplan.words import counted
+
+_COLORS = {"disaggregated": "#0072b2", "hybrid": "#d55e00", "collocated": "#777777"}
+"""Okabe and Ito's colors, distinct for readers with any kind of color vision."""
+_DASHES = {"collocated": "6 4", "hybrid": "2 3"}
+
+
+def seconds_text(seconds: float) -> str:
+    """Return seconds as tables show them: ``289 s``, ``28.9 s``, ``0.289 s``."""
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
+
+
+def ranking_table(tuning: Tuning) -> Table:
+    """Return the ranking, a column per component. An ``*`` marks times far from every measured size."""
+    names = sorted(tuning.best.accelerators)
+    result = table("rank#", "period#", *names, "idle#", "sharing")
+    for rank, one in enumerate(tuning.ranking, 1):
+        ranks = [f"{one.accelerators[name]}{'*' if name in one.extrapolated else ''}" for name in names]
+        result.add_row(str(rank), seconds_text(one.seconds), *ranks, str(one.idle), one.sharing)
+    return result
+
+
+def sensitivity_line(tuning: Tuning) -> Iterator[str]:
+    """Yield the line about the measured number that decides the choice, if there is one."""
+    if (found := tuning.sensitivity) is not None:
+        where = f"{found.component} on {counted(found.accelerators, 'accelerator')}"
+        limit = f"more than {seconds_text(found.limit)} (measured: {seconds_text(found.seconds)})"
+        yield f"the first is best until {where} takes {limit}"
+
+
+def reason_lines(tuning: Tuning) -> Iterator[str]:
+    """Yield why each placement takes as long as it does, and why faster ones are rejected."""
+    for rank, one in enumerate(tuning.ranking, 1):
+        yield f"{rank}: {one.why}"
+    if any(one.extrapolated for one in tuning.ranking):
+        yield "*: times extrapolated far from every measured size"
+    for other in tuning.rejected:
+        first = other.diagnostics[0]
+        yield f"rejected: {other.sharing}, {seconds_text(other.seconds)}: {first.code}: {first.message}"
+    if (moves := tuning.best.moves) is not None:
+        moved = counted(len(moves.moved), "process", "processes")
+        yield f"from the present plan: {moved} move, {len(moves.appeared)} appear, {len(moves.went)} go"
+
+
+def placement_text(one: Ranked) -> str:
+    """Return the ``component_placement`` of a placement, to paste into a config."""
+    section = one.config["cluster"]["component_placement"]
+    return yaml.safe_dump({"component_placement": section}, sort_keys=False, default_flow_style=None, width=120)
+
+
+def tuning_json(tuning: Tuning) -> str:
+    """Return the ranking and what it depends on as JSON."""
+    found = tuning.sensitivity
+    content: dict[str, Any] = {
+        "ranking": [_ranked(one) for one in tuning.ranking],
+        "rejected": [
+            {
+                "seconds": one.seconds,
+                "sharing": one.sharing,
+                "schedule": str(one.schedule),
+                "faults": [{"code": fault.code, "message": fault.message} for fault in one.diagnostics],
+            }
+            for one in tuning.rejected
+        ],
+        "sensitivity": None
+        if found is None
+        else {
+            "component": found.component,
+            "accelerators": found.accelerators,
+            "seconds": found.seconds,
+            "limit": found.limit,
+        },
+        "component_placement": tuning.best.config["cluster"]["component_placement"],
+        "warnings": [{"code": one.code, "message": one.message} for one in (*tuning.warnings, *tuning.best.warnings)],
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _ranked(one: Ranked) -> dict[str, Any]:
+    return {
+        "seconds": one.seconds,
+        "components": {
+            name: {"accelerators": len(ranks), "ranks": str(ranks)} for name, ranks in one.accelerators.items()
+        },
+        "sharing": one.sharing,
+        "idle": one.idle,
+        "schedule": str(one.schedule),
+        "why": one.why,
+        "extrapolated": list(one.extrapolated),
+    }
+
+
+_WIDTH, _HEIGHT = 720, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 64, 52
+
+
+def plot(found: Sweep, tuning: Tuning) -> str:
+    """Return the period against the accelerators of a component as SVG, for light and dark pages."""
+    points = [point for curve in found.curves.values() for point in curve]
+    best = len(tuning.best.accelerators[found.component])
+    lowest = min(seconds for _, seconds in points)
+    # Splits that take several times as long as the best would flatten the rest.
+    highest = min(max(seconds for _, seconds in points), 3 * lowest)
+    bottom, top, ticks = _scale(0.9 * lowest if highest < 1.6 * lowest else 0.0, highest)
+    most = max(size for size, _ in points)
+
+    def x(size: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * size / most
+
+    def y(seconds: float) -> float:
+        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (seconds - bottom) / (top - bottom)
+
+    parts = [f'<rect class="page" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>']
+    title = f"Period by accelerators of {escape(found.component)}"
+    parts.append(f'<text x="{_LEFT}" y="26" class="strong" font-size="15">{title}</text>')
+    for tick in ticks:
+        parts.append(f'<path class="grid" d="M{_LEFT} {y(tick):.1f}H{_WIDTH - _RIGHT}"/>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end" class="soft">{tick:g} s</text>')
+    _, _, across = _scale(0, most)
+    for tick in (tick for tick in across if tick <= most):
+        parts.append(f'<path class="grid" d="M{x(tick):.1f} {_HEIGHT - _BOTTOM}v5"/>')
+        parts.append(
+            f'<text x="{x(tick):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle" class="soft">{tick:g}</text>'
+        )
+    label = f"accelerators of {escape(found.component)}; the other components have the best sizes for it"
+    parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 12}" class="soft">{label}</text>')
+    legend, below = float(_LEFT), len(parts)
+    for sharing, curve in found.curves.items():
+        # The best one is drawn last, above the others.
+        parts[below:below] = _curve(sharing, [(x(size), y(seconds)) for size, seconds in curve if seconds <= top])
+        style = f'stroke="{_COLORS[sharing]}" stroke-dasharray="{_DASHES.get(sharing, "none")}"'
+        parts.append(f'<path class="line" d="M{legend:.0f} 46h24" {style}/>')
+        parts.append(f'<text x="{legend + 30:.0f}" y="50">{sharing}</text>')
+        legend += 30 + 7.5 * len(sharing) + 24
+    at, height = x(best), y(tuning.best.seconds)
+    parts.append(f'<circle cx="{at:.1f}" cy="{height:.1f}" r="5" fill="{_COLORS[tuning.best.sharing]}"/>')
+    side = ("end", at - 10) if best > most / 2 else ("start", at + 10)
+    best_text = f"{best}: {seconds_text(tuning.best.seconds)}"
+    parts.append(
+        f'<text x="{side[1]:.1f}" y="{height + 18:.1f}" text-anchor="{side[0]}" class="strong">{best_text}</text>'
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-plot" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'width="{_WIDTH}" height="{_HEIGHT}">\n<title>{title}</title>\n<style>{_STYLE}</style>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def _curve(sharing: str, points: Sequence[tuple[float, float]]) -> list[str]:
+    style = f'stroke="{_COLORS[sharing]}" stroke-dasharray="{_DASHES.get(sharing, "none")}"'
+    if len(points) == 1:
+        ((x, y),) = points
+        return [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{_COLORS[sharing]}"/>']
+    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return [f'<path class="line" d="M{line}" {style}/>'] if points else []
+
+
+def _scale(low: float, high: float) -> tuple[float, float, list[float]]:
+    """Return round ends of a scale, and about five ticks."""
+    rough = max((high - low) / 5, 1e-9)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return first * step, last * step, [round(tick * step, 9) for tick in range(first, last + 1)]
+
+
+_STYLE = """
+.rankplan-plot { max-width: 100%; height: auto; color-scheme: light dark;
+  font: 12px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+.rankplan-plot text { fill: #1b1f24; }
+.rankplan-plot .soft { fill: #5b6470; }
+.rankplan-plot .strong { font-weight: 600; }
+.rankplan-plot .page { fill: #fff; }
+.rankplan-plot .grid { stroke: #d5d9df; fill: none; }
+.rankplan-plot .line { fill: none; stroke-width: 2; }
+@media (prefers-color-scheme: dark) {
+  .rankplan-plot text { fill: #e6e9ed; }
+  .rankplan-plot .soft { fill: #a0a9b5; }
+  .rankplan-plot .page { fill: #14171b; }
+  .rankplan-plot .grid { stroke: #333a44; }
+}
+"""

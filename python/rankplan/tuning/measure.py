@@ -1,0 +1,46 @@
+"""Writes measured times into a costs file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rankplan.config.load import load_config
+from rankplan.config.models import ParallelEntry
+from rankplan.files import write_whole
+from rankplan.parallel import Parallel
+from rankplan.tuning.reading import read_costs
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Seconds of one iteration of a component on a number of accelerators."""
+
+    accelerators: int
+    seconds: float
+    parallel: Parallel
+
+
+def add_measurements(path: Path, found: Mapping[str, Measurement]) -> None:
+    """Add measured times to a costs file, which is created if it does not exist; comments in it are lost.
+
+    A number that was measured before is replaced. Raises `PlacementError` if the file has faults, ``OSError``.
+    """
+    content: dict[str, Any] = {"components": {}}
+    if path.exists():
+        read_costs(path)
+        content = load_config(path).to_dict()
+    components = content.setdefault("components", {})
+    for name, one in found.items():
+        entry = components.setdefault(name, {})
+        points = {int(size): seconds for size, seconds in entry.get("seconds", {}).items()}
+        points[one.accelerators] = float(f"{one.seconds:.4g}")
+        entry["seconds"] = dict(sorted(points.items()))
+        if one.parallel.stated:
+            sizes = ParallelEntry.of(one.parallel).model_dump(exclude_defaults=True)
+            entry.setdefault("parallel", {key: size for key, size in sizes.items() if key != "dp"})
+    write_whole(path, yaml.safe_dump(content, sort_keys=False, default_flow_style=None))

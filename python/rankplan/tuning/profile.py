@@ -1,0 +1,230 @@
+"""RLinf's ``profile_data``: seconds of an iteration on all accelerators of a component, and RLinf's own scaling rules.
+
+The rules are those of RLinf's auto placement. For reasoning tasks, the components run all in turn or all apart, and a
+micro-batch is one of the ``rollout_batch_size`` groups. For embodied tasks it is one of the ``env_num`` environments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rankplan.config.faults import KeyPath
+from rankplan.config.section import Reading
+from rankplan.errors import Diagnostic
+from rankplan.parallel import Parallel
+from rankplan.plan import Plan
+from rankplan.rlinf.sizes import section
+from rankplan.tuning.costs import ComponentCosts, Costs
+from rankplan.tuning.times import Computed
+from rankplan.words import as_int, shown
+
+PROFILE = "profile_data"
+_ALMOST_FULL, _QUEUES_FROM = 0.9, 128
+"""An engine with at least 128 running requests takes new ones at once only up to nine tenths of them."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The numbers that divide the work of a reasoning task."""
+
+    groups: int
+    group_size: int
+    minibatches: int
+    running: int
+
+
+def training(seconds: float, world: int, dp: int, batch: Batch, accelerators: int) -> Callable[[int], float | None]:
+    """Return the times of an actor or an inference component: sizes whose data size divides a minibatch.
+
+    If none does, every multiple of a replica counts. Half the accelerators take less than twice the time, as RLinf
+    assumes: the time is divided by one plus a tenth of the ratio of the sizes, which counts as 1 to 9.
+    """
+    each = world // dp
+    samples = batch.groups * batch.group_size // batch.minibatches
+    valid = {size * each for size in range(1, accelerators // each + 1) if samples % (size * batch.group_size) == 0}
+
+    def times(size: int) -> float | None:
+        if size == world:
+            return seconds
+        if size > world or size % each or (valid and size not in valid):
+            return None
+        ratio = world / size
+        return seconds * ratio / (1 + min(0.9, max(ratio / 10, 0.1)))
+
+    return times
+
+
+def rollout(seconds: float, world: int, dp: int, batch: Batch) -> Callable[[int], float | None]:
+    """Return the times of engines: as long as all requests run at once, more engines are no faster."""
+    each = world // dp
+    requests = math.ceil(batch.running * (_ALMOST_FULL if batch.running >= _QUEUES_FROM else 1))
+
+    def times(size: int) -> float | None:
+        if size == world:
+            return seconds
+        if size > world or size % each:
+            return None
+        enough = size // each * requests >= batch.groups * batch.group_size
+        return seconds if enough else seconds * (world / size)
+
+    return times
+
+
+def environments(points: Mapping[int, float], count: int, each: int, even: bool) -> Callable[[int], float | None]:
+    """Return the times of environments, or of engines that serve them, by environments of an instance.
+
+    More environments than were measured on an instance do not count. RLinf fits a parabola through numbers that were
+    not measured, which may say less than 0 seconds; this is the straight line between the nearest two.
+    """
+
+    def times(size: int) -> float | None:
+        instances, rest = divmod(size, each)
+        if rest or not 1 <= instances <= count or (even and count % instances):
+            return None
+        load = count // instances
+        if load > max(points):
+            return None
+        below = max((one for one in points if one <= load), default=min(points))
+        above = min(one for one in points if one >= load)
+        if below >= load:
+            return points[below]
+        share = (load - below) / (above - below)
+        return points[below] + share * (points[above] - points[below])
+
+    return times
+
+
+def has_profile(config: Any) -> bool:
+    """Return whether a config has RLinf's measured times."""
+    return isinstance(config, Mapping) and PROFILE in config
+
+
+def costs_of(reading: Reading, planned: Plan, accelerators: int) -> Costs:
+    """Return the costs in the ``profile_data`` of a config whose plan has the sizes of its components.
+
+    Raises `PlacementError` with every fault.
+    """
+    return _Profile(reading.fork(), planned, accelerators).costs()
+
+
+class _Profile:
+    def __init__(self, reading: Reading, planned: Plan, accelerators: int) -> None:
+        self._reading, self._planned, self._accelerators = reading, planned, accelerators
+        self._profile = section(reading, (PROFILE,)) or {}
+
+    def costs(self) -> Costs:
+        runner = section(self._reading, ("runner",)) or {}
+        task = self._reading.value(runner, "task_type", ("runner",))
+        found = self._embodied() if task == "embodied" or "env" in self._planned else self._reasoning()
+        self._reading.finish()
+        return found
+
+    def _reasoning(self) -> Costs:
+        groups = self._whole("data", "rollout_batch_size")
+        size = self._whole("algorithm", "group_size")
+        minibatches = self._whole("algorithm", "n_minibatches")
+        running = self._whole("rollout", "max_running_requests")
+        batch = Batch(groups, size, minibatches, running)
+        if groups * size % minibatches:
+            message = f"a batch of {groups * size} samples cannot be divided into {minibatches} minibatches"
+            help = "change algorithm.n_minibatches, or data.rollout_batch_size"
+            self._reading.add_in_config(("algorithm", "n_minibatches"), Diagnostic("size-does-not-fit", message, help))
+        algorithm = section(self._reading, ("algorithm",)) or {}
+        recompute = bool(self._reading.value(algorithm, "recompute_logprobs", ("algorithm",)))
+        names = ["rollout", *(["inference"] if recompute else []), "actor"]
+        components = {}
+        for name in names:
+            seconds = self._seconds(f"{name}_cost")
+            placed = name if name in self._planned else "actor"
+            if seconds is None or self._reading.faults or not self._known(placed):
+                continue
+            world, dp, parallel = self._sizes(placed)
+            times = (
+                rollout(seconds, world, dp, batch)
+                if name == "rollout"
+                else training(seconds, world, dp, batch, self._accelerators)
+            )
+            components[name] = ComponentCosts(Computed(times), parallel)
+        after = {"inference": ["rollout"], "actor": ["inference"]} if recompute else {"actor": ["rollout"]}
+        like = {"reward": "rollout"} if "reward" in self._planned else {}
+        return Costs(
+            components, groups, after=after, shapes=("disaggregated", "equal"), like=like, reader=self._reading
+        )
+
+    def _embodied(self) -> Costs:
+        count = self._whole("data", "env_num")
+        components = {}
+        for name, key, even in (("env", "env_profile_data", True), ("rollout", "rollout_profile_data", False)):
+            points = self._points(key)
+            if points and self._known(name):
+                world, dp, parallel = self._sizes(name)
+                components[name] = ComponentCosts(Computed(environments(points, count, world // dp, even)), parallel)
+        seconds = self._seconds("actor_cost")
+        if seconds is not None and self._known("actor"):
+            world, dp, parallel = self._sizes("actor")
+            times = training(seconds, world, dp, Batch(1, 1, 1, 1), self._accelerators)
+            components["actor"] = ComponentCosts(Computed(times), parallel)
+        return Costs(components, count, after={"rollout": ["env"], "actor": ["rollout"]}, reader=self._reading)
+
+    def _known(self, name: str) -> bool:
+        if name in self._planned:
+            return True
+        message = f"`{name}` has no placement, so its largest size is unknown"
+        self._reading.add((), Diagnostic("unknown-component", message, f"place `{name}` on all accelerators"))
+        return False
+
+    def _sizes(self, name: str) -> tuple[int, int, Parallel]:
+        """Return the accelerators, the data size and the parallel sizes of a component."""
+        component = self._planned[name]
+        world = len(component.rows.accelerators())
+        parallel = component.parallel
+        return world, max(world // (parallel.tp * parallel.cp * parallel.pp), 1), parallel
+
+    def _whole(self, outer: str, key: str) -> int:
+        mapping = section(self._reading, (outer,)) or {}
+        value = self._reading.value(mapping, key, (outer,))
+        if value is None:
+            message, help = f"`{outer}.{key}` is missing: the times of `{PROFILE}` depend on it", f"add `{key}:`"
+            self._reading.add_in_config((outer, key), Diagnostic("missing-key", message, help))
+            return 1
+        return self._reading.number(value, (outer, key), 1) or 1
+
+    def _seconds(self, key: str) -> float | None:
+        value = self._reading.value(self._profile, key, (PROFILE,))
+        if value is None:
+            name = key.removesuffix("_cost")
+            message = f"component `{name}` has no times"
+            help = f"add `{PROFILE}.{key}`, the seconds of an iteration on all its accelerators"
+            self._reading.add_in_config((PROFILE, key), Diagnostic("missing-times", message, help))
+            return None
+        return self._positive(value, (PROFILE, key))
+
+    def _points(self, key: str) -> dict[int, float]:
+        value = self._reading.value(self._profile, key, (PROFILE,))
+        if not isinstance(value, Mapping) or not value:
+            message = f"`{PROFILE}.{key}` is {shown(value)}; it must map environments of an instance to seconds"
+            help = "write e.g. {4: 0.61, 8: 1.23}"
+            self._reading.add_in_config((PROFILE, key), Diagnostic("missing-times", message, help))
+            return {}
+        points = {}
+        for load in value:
+            number = as_int(load) if not isinstance(load, str) else int(load) if load.isdecimal() else None
+            seconds = self._positive(value[load], (PROFILE, key, str(load)))
+            if number is None or number < 1:
+                message = f"{shown(load)} is not a number of environments"
+                self._reading.add_in_config(
+                    (PROFILE, key, str(load)), Diagnostic("invalid-value", message, "write 1 or more")
+                )
+            elif seconds is not None:
+                points[number] = seconds
+        return points
+
+    def _positive(self, value: Any, path: KeyPath) -> float | None:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf:
+            return float(value)
+        message = f"`{path[-1]}` is {shown(value)}; it must be a number of seconds above 0"
+        self._reading.add_in_config(path, Diagnostic("invalid-value", message, "write a number such as 12.5"))
+        return None

@@ -1,0 +1,52 @@
+"""Why a schedule takes as long as it does, in words."""
+
+from __future__ import annotations
+
+from rankplan.tuning.costs import Costs
+from rankplan.tuning.schedule import Node, pace
+
+
+def reason(costs: Costs, node: Node, seconds: float) -> str:
+    """Return what the seconds of a schedule consist of."""
+    times = times_of(costs, node)
+    transfers = seconds - pace(node, times, costs).iteration
+    text = _part(node, times, costs)
+    return text + (f"; weights take {transfers:.3g} s" if transfers > 1e-6 * seconds else "")
+
+
+def times_of(costs: Costs, node: Node) -> dict[str, float]:
+    """Return the seconds of an iteration of each component in a schedule."""
+    return {name: costs.components[name].times.seconds(size) or 0.0 for name, size in node.sizes.items()}
+
+
+def _part(node: Node, times: dict[str, float], costs: Costs) -> str:
+    if node.kind == "leaf":
+        return f"{node.component} {_text(times[node.component])}"
+    if node.kind == "then":
+        parts = [
+            f"({_part(child, times, costs)})" if child.kind == "pipe" else _part(child, times, costs)
+            for child in node.children
+        ]
+        return "in turn: " + " + ".join(parts) + (", each loaded for its turn" if node.switching else "")
+    slowest = max(node.children, key=lambda child: pace(child, times, costs, False).period)
+    period = pace(slowest, times, costs, False).period * costs.batches
+    others = [child for child in node.children if child is not slowest]
+    waits = [_wait(child, 1 - _work(child, times, costs) / period) for child in others]
+    sets = "set" if len(list(slowest.leaves())) > 1 else "sets"
+    return f"{_short(slowest)} {sets} the pace with {_text(period)}; " + ", ".join(waits)
+
+
+def _wait(node: Node, share: float) -> str:
+    return f"{_short(node)} {'wait' if len(list(node.leaves())) > 1 else 'waits'} {share:.0%} of the time"
+
+
+def _work(node: Node, times: dict[str, float], costs: Costs) -> float:
+    return pace(node, times, costs, False).period * costs.batches
+
+
+def _short(node: Node) -> str:
+    return " and ".join(leaf.component for leaf in node.leaves())
+
+
+def _text(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"

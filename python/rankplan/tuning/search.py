@@ -1,0 +1,233 @@
+"""The ranking: the best schedule of each way to share accelerators, planned and checked."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from rankplan._core import RankSet, best_schedule
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.inventory import Inventory
+from rankplan.plan import Plan, PlanDiff
+from rankplan.tuning.costs import Costs
+from rankplan.tuning.layout import Cluster
+from rankplan.tuning.placing import Placed, placed, plain
+from rankplan.tuning.reading import read_costs
+from rankplan.tuning.reasons import reason
+from rankplan.tuning.schedule import Node
+from rankplan.tuning.sensitivity import Sensitivity, sensitivity
+from rankplan.tuning.sizes import MOST_UNITS, Size, possible
+from rankplan.words import counted
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A placement and the seconds that an iteration takes in it, by the model.
+
+    ``accelerators`` are the ranks of each component, counted over the cluster. ``sharing`` is ``disaggregated``,
+    ``collocated`` or ``hybrid``, ``idle`` the number of accelerators that no component uses. ``extrapolated`` names the
+    components whose times are far from any measured size. ``moves`` are the changes from the present plan.
+    """
+
+    seconds: float
+    schedule: Node
+    accelerators: Mapping[str, RankSet]
+    sharing: str
+    idle: int
+    why: str
+    extrapolated: tuple[str, ...]
+    plan: Plan
+    config: Mapping[str, Any]
+    warnings: tuple[Diagnostic, ...]
+    moves: PlanDiff | None = None
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A schedule whose plan is rejected, with every fault."""
+
+    seconds: float
+    schedule: Node
+    sharing: str
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The ranking, fastest first, and what it depends on.
+
+    ``rejected`` are schedules that would be as fast but whose plans are rejected. ``sensitivity`` says which measured
+    number would have to change for another choice, if any does. ``warnings`` are about the costs.
+    """
+
+    ranking: tuple[Ranked, ...]
+    rejected: tuple[Rejected, ...]
+    sensitivity: Sensitivity | None
+    warnings: tuple[Diagnostic, ...]
+    costs: Costs
+    sizes: Mapping[str, list[Size]] = field(repr=False)
+    accelerators: int
+
+    @property
+    def best(self) -> Ranked:
+        """The fastest placement."""
+        return self.ranking[0]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the fastest placement."""
+        return self.best.plan
+
+
+def tune(
+    costs: Costs | Mapping[str, Any] | str | os.PathLike[str],
+    inventory: Inventory,
+    config: Mapping[str, Any] | None = None,
+    *,
+    extrapolate: bool = False,
+    present: Plan | None = None,
+) -> Tuning:
+    """Find the placement with the shortest iteration on an inventory.
+
+    ``costs`` is a mapping like ``costs.yaml``, its path, or `Costs`; ``seconds`` of a component may be a function of
+    the number of accelerators, which returns seconds, or ``None`` for numbers that it rules out. ``config`` is RLinf's
+    or rankplan's own; its sections decide which placements are valid. ``extrapolate`` allows times far from every
+    measured size. Of equally fast placements, the one with fewer accelerators wins, then with fewer groups across
+    nodes, then with fewer moves from the ``present`` plan.
+
+    The answer is exact under the model, which `docs/tune.md` states. Raises `PlacementError` with every fault of the
+    costs, or (``no-schedule``) if no placement fits.
+    """
+    read = read_costs(costs)
+    total = len(inventory.core.accelerators())
+    sizes = possible(read, total, extrapolate)
+    whole = plain(config) if config is not None else None
+    cluster = Cluster(
+        list(accumulate(spec.accelerators for nodes, spec in inventory.stretches() for _ in nodes)),
+        {name: component.group for name, component in read.components.items()},
+        _slots(present),
+    )
+    ranking: list[Ranked] = []
+    rejected: list[Rejected] = []
+    for shape in read.shapes if len(read.components) > 1 else ("collocated",):
+        if (found := best_of_shape(read, sizes, inventory, shape)) is None:
+            continue
+        seconds, node = found
+        _, starts = cluster.place(node)
+        ranks = {name: RankSet(f"{starts[name]}-{starts[name] + size - 1}") for name, size in node.sizes.items()}
+        sharing = "collocated" if shape == "equal" else shape
+        try:
+            made = placed(ranks, read, inventory, whole)
+        except PlacementError as error:
+            rejected.append(Rejected(seconds, node, sharing, error.diagnostics))
+            continue
+        ranking.append(_ranked(read, seconds, node, ranks, made, sharing, total, present))
+    ranking.sort(key=lambda one: (one.seconds, total - one.idle))
+    rejected.sort(key=lambda one: one.seconds)
+    if not ranking:
+        raise _nothing(read, total, rejected)
+    return Tuning(
+        tuple(ranking),
+        tuple(rejected),
+        sensitivity(read, ranking[0].schedule, ranking[1].schedule) if len(ranking) > 1 else None,
+        read.warnings,
+        read,
+        sizes,
+        total,
+    )
+
+
+def best_of_shape(
+    costs: Costs, sizes: Mapping[str, list[Size]], inventory: Inventory, shape: str
+) -> tuple[float, Node] | None:
+    """Return the seconds and the schedule with the lowest cost among those of a shape, ``None`` if none fits."""
+    names = list(costs.components)
+    total = len(inventory.core.accelerators())
+    unit = math.gcd(*(size.accelerators for of in sizes.values() for size in of))
+    if total // unit > MOST_UNITS:
+        message = f"{counted(total, 'accelerator')} in units of {unit} are too many to search"
+        help = f"set `unit` to {-(-total // MOST_UNITS)} or more, such as the accelerators of a node"
+        raise PlacementError([Diagnostic("invalid-value", message, help)])
+    apart = "network" if inventory.num_nodes > 1 else "node"
+    found = best_schedule(
+        components=[
+            (
+                [(size.accelerators // unit, size.seconds, size.memory) for size in sizes[name]],
+                component.switch,
+                sum(1 << names.index(before) for before in costs.after.get(name, ()) if before in names),
+            )
+            for name, component in costs.components.items()
+        ],
+        units=total // unit,
+        batches=costs.batches,
+        stale=costs.stale,
+        capacity=costs.capacity,
+        transfers=[
+            (
+                (names.index(sync.sender), names.index(sync.receiver)),
+                costs.seconds_of(sync, apart),
+                costs.seconds_of(sync, "device"),
+            )
+            for sync in costs.syncs
+        ],
+        shape=shape,
+    )
+    return None if found is None else (found[0], Node.of(found[2], names, unit).filled(sizes))
+
+
+def _ranked(
+    costs: Costs,
+    seconds: float,
+    node: Node,
+    ranks: Mapping[str, RankSet],
+    made: Placed,
+    sharing: str,
+    total: int,
+    present: Plan | None,
+) -> Ranked:
+    far = [name for name, size in node.sizes.items() if not costs.components[name].times.within(size)]
+    used = RankSet()
+    for one in ranks.values():
+        used = used | one
+    return Ranked(
+        seconds,
+        node,
+        dict(ranks),
+        sharing,
+        total - len(used),
+        reason(costs, node, seconds),
+        tuple(far),
+        made.plan,
+        made.config,
+        made.warnings,
+        None if present is None else present.diff(made.plan),
+    )
+
+
+def _slots(present: Plan | None) -> dict[str, list[int]]:
+    """Return the accelerator of each slot of the components of a plan, counted over the cluster."""
+    if present is None:
+        return {}
+    starts = [0]
+    for nodes, spec in present.inventory.stretches():
+        starts += [starts[-1] + spec.accelerators * count for count in range(1, len(nodes) + 1)]
+    return {
+        name: [starts[node] + index for row in component for node, index in row.devices]
+        for name, component in present.items()
+    }
+
+
+def _nothing(costs: Costs, total: int, rejected: list[Rejected]) -> PlacementError:
+    if rejected:
+        return PlacementError(rejected[0].diagnostics)
+    names = ", ".join(costs.components)
+    ways = " or ".join("collocated" if shape == "equal" else shape for shape in costs.shapes)
+    message = f"no {ways} schedule of {names} fits on {counted(total, 'accelerator')}"
+    fault = Diagnostic(
+        "no-schedule", message, "allow more in `sharing`, measure smaller sizes, or use more accelerators"
+    )
+    return PlacementError([costs.reader.located((), fault) if costs.reader is not None else fault])
