@@ -28,6 +28,7 @@ ROOMS = [
     "addresses",
     "environment",
     "parallel",
+    "hardware",
     "config",
     "topology",
     "exclusion",
