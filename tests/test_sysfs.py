@@ -124,7 +124,7 @@ def test_unknown_numa_nodes(tmp_path: Path) -> None:
     assert near_cpus("node", one, [None, -1]) == [RankSet("0-7")] * 2
     two = Machine.read(tree(tmp_path / "two", {0: "0-7", 1: "8-15"}, sockets=[[0], [1]]))
     assert near_cpus("node", two, [None, 1, 3]) == [
-        Unmet("its NUMA node is unknown"),
+        Unmet("its NUMA node is unknown", False),
         RankSet("8-15"),
         Unmet("it is on NUMA node 3, which the machine does not have"),
     ]

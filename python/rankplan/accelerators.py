@@ -26,8 +26,9 @@ class Vendor:
     lists the devices of a process, and ``hands_off`` the one that tells Ray not to set it (``None``: Ray never does).
 
     ``prefix`` precedes each id in ``visibility``. ``bounds`` are the further variables that a process needs, by its
-    number of devices. ``rivals`` are other variables that hide devices or change the meaning of an id, each with a
-    pattern of the values that do so even if ``visibility`` is set.
+    number of devices. ``unordered`` is the reason why the order of the ids in ``visibility`` cannot be chosen, empty if
+    a process counts its devices in that order. ``rivals`` are other variables that hide devices or change the meaning
+    of an id, each with a pattern of the values that do so even if ``visibility`` is set.
     """
 
     accelerator_type: str
@@ -38,6 +39,7 @@ class Vendor:
     hands_off: str | None
     prefix: str = ""
     bounds: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    unordered: str = ""
     rivals: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -80,6 +82,7 @@ def _vendor(
 
 _CUDA = "CUDA_VISIBLE_DEVICES"
 _ANY = ".*"
+_UNKNOWN = "its documentation does not state that the order of a mask counts"
 
 VENDORS: tuple[Vendor, ...] = (
     _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPUAcceleratorManager", _CUDA),
@@ -98,20 +101,29 @@ VENDORS: tuple[Vendor, ...] = (
         "GPU",
         "IntelGPUAcceleratorManager",
         "ZE_AFFINITY_MASK",
+        unordered="Level Zero counts the devices of a mask in its own order",
         # SYCL counts within the devices of the mask; a value such as level_zero:gpu selects only a backend
         rivals={"ONEAPI_DEVICE_SELECTOR": r".*\d.*"},
     ),
-    _vendor("NPU", "Huawei Ascend", "NPU", "NPUAcceleratorManager", "ASCEND_RT_VISIBLE_DEVICES"),
+    _vendor(
+        "NPU",
+        "Huawei Ascend",
+        "NPU",
+        "NPUAcceleratorManager",
+        "ASCEND_RT_VISIBLE_DEVICES",
+        unordered="the Ascend runtime requires ascending ids",
+    ),
     Vendor("MUSA_GPU", "Moore Threads", "GPU", None, "MUSA_VISIBLE_DEVICES", None),
     _vendor("KUNLUN_XPU", "Kunlun", "GPU", None, _CUDA, rivals={"XPU_VISIBLE_DEVICES": _ANY}),
     _vendor("METAX_GPU", "MetaX", "GPU", "MetaxGPUAcceleratorManager", _CUDA, rivals={"MACA_VISIBLE_DEVICES": _ANY}),
-    _vendor("HPU", "Intel Gaudi", "HPU", "HPUAcceleratorManager", "HABANA_VISIBLE_MODULES"),
+    _vendor("HPU", "Intel Gaudi", "HPU", "HPUAcceleratorManager", "HABANA_VISIBLE_MODULES", unordered=_UNKNOWN),
     _vendor(
         "NEURON",
         "AWS Neuron",
         "neuron_cores",
         "NeuronAcceleratorManager",
         "NEURON_RT_VISIBLE_CORES",
+        unordered=_UNKNOWN,
         rivals={"NEURON_RT_NUM_CORES": _ANY},
     ),
     _vendor(
@@ -120,6 +132,7 @@ VENDORS: tuple[Vendor, ...] = (
         "TPU",
         "TPUAcceleratorManager",
         "TPU_VISIBLE_CHIPS",
+        unordered="a chip belongs to one process only",
         # As in Ray: libtpu needs the shape of a part of a host, and that the part is independent.
         bounds={
             1: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
@@ -128,10 +141,32 @@ VENDORS: tuple[Vendor, ...] = (
         # With the second one, Ray counts parts of chips, which a process cannot see one by one.
         rivals=dict.fromkeys(["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"], _ANY),
     ),
-    _vendor("RBLN", "Rebellions", "RBLN", "RBLNAcceleratorManager", "RBLN_DEVICES", "RBLN_RT_VISIBLE_DEVICES"),
-    _vendor("FURIOSA", "FuriosaAI", "FURIOSA", "FuriosaAcceleratorManager", "FURIOSA_DEVICES", prefix="npu:"),
     _vendor(
-        "MBLT", "Mobilint", "MBLT", "MBLTAcceleratorManager", "QBRUNTIME_VISIBLE_DEVICES", "MBLT_RT_VISIBLE_DEVICES"
+        "RBLN",
+        "Rebellions",
+        "RBLN",
+        "RBLNAcceleratorManager",
+        "RBLN_DEVICES",
+        "RBLN_RT_VISIBLE_DEVICES",
+        unordered=_UNKNOWN,
+    ),
+    _vendor(
+        "FURIOSA",
+        "FuriosaAI",
+        "FURIOSA",
+        "FuriosaAcceleratorManager",
+        "FURIOSA_DEVICES",
+        prefix="npu:",
+        unordered=_UNKNOWN,
+    ),
+    _vendor(
+        "MBLT",
+        "Mobilint",
+        "MBLT",
+        "MBLTAcceleratorManager",
+        "QBRUNTIME_VISIBLE_DEVICES",
+        "MBLT_RT_VISIBLE_DEVICES",
+        unordered=_UNKNOWN,
     ),
     _vendor(
         "TTNPU",
@@ -140,6 +175,7 @@ VENDORS: tuple[Vendor, ...] = (
         "TTNPUAcceleratorManager",
         "TT_VISIBLE_DEVICES",
         "TENSTORRENT_VISIBLE_DEVICES",
+        unordered=_UNKNOWN,
         rivals={"TT_METAL_VISIBLE_DEVICES": _ANY},
     ),
 )

@@ -11,6 +11,7 @@ mod pool;
 mod rank_set;
 mod rules;
 mod runs;
+mod visibility;
 
 use pyo3::prelude::*;
 

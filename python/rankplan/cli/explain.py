@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
+import yaml
 from click.shell_completion import CompletionItem
 from rich.table import Table
 
@@ -29,10 +30,13 @@ HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A file, the size of the cluster, and what is requested of it: a component, or a weight map ``from:to``."""
+    """A file, the cluster, and what is requested of it: a component, or a weight map ``from:to``.
+
+    The cluster is a size or the entries of an inventory.
+    """
 
     text: str
-    nodes: str
+    nodes: str | list[dict[str, Any]]
     ask: str | None
 
     @property
@@ -51,15 +55,21 @@ class Example:
                 found = list(error.diagnostics)
         return [replace(diagnostic, file=self.file) for diagnostic in found]
 
+    @property
+    def _inventory(self) -> Inventory:
+        return (
+            Inventory.of_size(self.nodes) if isinstance(self.nodes, str) else Inventory.from_dict({"nodes": self.nodes})
+        )
+
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
             plan = Plan.load(path)
             plan.check_shares()
-            plan.fitted(Inventory.of_size(self.nodes))
+            plan.fitted(self._inventory)
         elif self.file == "nodes.yaml":
             Inventory.from_yaml(path)
         else:
-            inventory = Inventory.of_size(self.nodes)
+            inventory = self._inventory
             reading = rlinf.read(path)
             placement = rlinf.placement(reading, inventory)
             if self.ask is not None and ":" in self.ask:
@@ -93,7 +103,14 @@ class Rule:
             return f"{name}, with `{call}`:"
         if example.file == "plan.json":
             return f"{name}, launched on {example.nodes}:"
-        return f"{name}, with `--nodes {example.nodes}`:" if example.file == "conf.yaml" else f"{name}:"
+        if example.file != "conf.yaml":
+            return f"{name}:"
+        if isinstance(example.nodes, str):
+            return f"{name}, with `--nodes {example.nodes}`:"
+        entries = ", ".join(
+            yaml.safe_dump(entry, default_flow_style=True, width=1000).strip() for entry in example.nodes
+        )
+        return f"{name}, with the inventory `nodes: [{entries}]`:"
 
 
 @cache

@@ -1,1 +1,1 @@
-"""Facts of a machine, and what follows from them: cores near an accelerator, near network cards, what a driver shows."""
+"""Facts of a machine, and what follows from them: nearby cores and network cards, and what a driver shows."""

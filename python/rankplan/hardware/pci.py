@@ -9,7 +9,7 @@ from rankplan._core import RankSet
 from rankplan.hardware.sysfs import Sysfs
 
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-"""Nearest first, in the words of ``nvidia-smi topo``: one switch, several switches, a host bridge, a NUMA node, more."""
+"""Nearest first, as in ``nvidia-smi topo``: one switch, several switches, a host bridge, a NUMA node, beyond."""
 
 _ADDRESS = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])", re.ASCII)
 

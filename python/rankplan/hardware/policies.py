@@ -23,9 +23,10 @@ NO_MEMORY, PREFERRED, BOUND = MEMORY_POLICIES = ("none", "preferred", "bind")
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """Why a policy cannot be met for an accelerator."""
+    """Why a policy cannot be met for an accelerator; ``contradicts``: because of known facts, not of missing ones."""
 
     reason: str
+    contradicts: bool = True
 
 
 def near_cpus(policy: str, machine: Machine, numa: Sequence[int | None]) -> list[RankSet | Unmet]:
@@ -62,14 +63,14 @@ def memory_nodes(machine: Machine, cpus: RankSet) -> RankSet:
 def _near(policy: str, machine: Machine, homes: Sequence[int | None], index: int) -> RankSet | Unmet:
     node = homes[index]
     if node is None:
-        return Unmet("its NUMA node is unknown")
+        return Unmet("its NUMA node is unknown", False)
     if node not in machine.numa:
         return Unmet(f"it is on NUMA node {node}, which the machine does not have")
     here = machine.numa[node]
     if policy == BY_SOCKET:
         socket = next((nodes for nodes in machine.sockets if node in nodes), None)
         if socket is None:
-            return Unmet(f"the socket of NUMA node {node} is unknown")
+            return Unmet(f"the socket of NUMA node {node} is unknown", False)
         cpus = union(machine.numa.get(other, RankSet()) for other in socket)
         return cpus or Unmet(f"none of the CPUs of its socket (NUMA nodes {socket}) may be used")
     if not here:
@@ -81,7 +82,9 @@ def _near(policy: str, machine: Machine, homes: Sequence[int | None], index: int
         return _share_of_cores(machine, node, turn, sum(where == node for where in homes))
     parts = (cache & here for cache in machine.caches)
     complexes = sorted((part for part in parts if part), key=lambda part: (-len(part), part[0]))
-    return complexes[turn % len(complexes)] if complexes else Unmet(f"the caches of NUMA node {node} are unknown")
+    return (
+        complexes[turn % len(complexes)] if complexes else Unmet(f"the caches of NUMA node {node} are unknown", False)
+    )
 
 
 def _share_of_cores(machine: Machine, node: int, turn: int, sharers: int) -> RankSet | Unmet:
@@ -89,9 +92,10 @@ def _share_of_cores(machine: Machine, node: int, turn: int, sharers: int) -> Ran
     ordered = sorted(machine.cores, key=lambda threads: threads[0])
     cores = [core for threads in ordered if (core := threads & here)]
     if not cores:
-        return Unmet(f"the cores of NUMA node {node} are unknown")
+        return Unmet(f"the cores of NUMA node {node} are unknown", False)
     each, more = divmod(len(cores), sharers)
     if not each:
-        return Unmet(f"NUMA node {node} has {len(cores)} usable cores for {sharers} accelerators")
+        plural = "s" if len(cores) > 1 else ""
+        return Unmet(f"NUMA node {node} has {len(cores)} usable core{plural} for {sharers} accelerators")
     start = turn * each + min(turn, more)
     return union(cores[start : start + each + (turn < more)])

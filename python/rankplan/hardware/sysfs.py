@@ -59,7 +59,7 @@ class Sysfs:
     def names(self, path: str) -> list[str]:
         """Return the names in a folder, sorted; none if it cannot be read."""
         try:
-            return sorted(os.listdir(self.root / path))
+            return sorted(entry.name for entry in (self.root / path).iterdir())
         except (OSError, ValueError):
             return []
 

@@ -126,8 +126,10 @@ def _seen(rows: list[Placement]) -> str:
     """Return what the processes of one node see together, and whether each sees only its own part."""
     each = [tuple(row.visible_accelerators) for row in rows]
     seen = tuple(dict.fromkeys(chain.from_iterable(each)))
-    apart = any(visible != seen for visible in each)
-    return f"{ids(rows[0].accelerator_type, seen)}{', each rank its own' if apart else ''}"
+    apart = ", each rank its own" if any(visible != seen for visible in each) else ""
+    if apart and rows[0].visibility == "own-first":
+        apart += " first"
+    return f"{ids(rows[0].accelerator_type, seen)}{apart}"
 
 
 def _what(rows: list[Placement]) -> str:
