@@ -32,11 +32,11 @@ HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 class Example:
     """A file, the cluster, and what is requested of it: a component, or a weight map ``from:to``.
 
-    The cluster is a size or the entries of an inventory.
+    The cluster is a size, or the list of entries of an inventory.
     """
 
     text: str
-    nodes: str | list[dict[str, Any]]
+    nodes: str
     ask: str | None
 
     @property
@@ -57,9 +57,9 @@ class Example:
 
     @property
     def _inventory(self) -> Inventory:
-        return (
-            Inventory.of_size(self.nodes) if isinstance(self.nodes, str) else Inventory.from_dict({"nodes": self.nodes})
-        )
+        if self.nodes.startswith("["):
+            return Inventory.from_dict({"nodes": yaml.safe_load(self.nodes)})
+        return Inventory.of_size(self.nodes)
 
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
@@ -105,12 +105,9 @@ class Rule:
             return f"{name}, launched on {example.nodes}:"
         if example.file != "conf.yaml":
             return f"{name}:"
-        if isinstance(example.nodes, str):
+        if not example.nodes.startswith("["):
             return f"{name}, with `--nodes {example.nodes}`:"
-        entries = ", ".join(
-            yaml.safe_dump(entry, default_flow_style=True, width=1000).strip() for entry in example.nodes
-        )
-        return f"{name}, with the inventory `nodes: [{entries}]`:"
+        return f"{name}, with the inventory `nodes: {example.nodes}`:"
 
 
 @cache
