@@ -22,7 +22,6 @@ from rankplan.hardware.policies import (
 from rankplan.node import NodeSpec
 from rankplan.words import counted, nodes_text
 
-
 NOTHING = RankSet()
 
 

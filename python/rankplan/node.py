@@ -142,6 +142,17 @@ class NodeSpec(NodeFacts, Model):
         """Return the same record for other node ranks."""
         return self.model_copy(update={"ranks": ranks})
 
+    def with_hardware(self, other: NodeSpec) -> NodeSpec:
+        """Return the record with the hardware facts of another one."""
+        copy = self.model_copy(update={name: getattr(other, name) for name in (*FIELDS, "devices")})
+        for cached in ("hardware", "machine"):
+            copy.__dict__.pop(cached, None)
+        return copy
+
+    def problems(self) -> list[tuple[int, str]]:
+        """Return the local index of each accelerator that should not be used, with the reason."""
+        return [(index, one.problem) for index, one in enumerate(self.devices) if one.problem is not None]
+
     def described(self) -> dict[str, Any]:
         """Return what was stated as plain values, as in an inventory file."""
         plain = self.model_dump(mode="json", exclude_unset=True, exclude={"devices", *FIELDS})

@@ -146,12 +146,6 @@ class NodeFacts:
         return [device.model_dump(exclude_none=True) for device in self.devices]
 
 
-def machine_facts(machine: Machine) -> dict[str, Any]:
-    """Return the facts of a machine as fields of the record of a node."""
-    facts = {name: getattr(machine, name) for name in ("numa", "memory", "sockets", "cores", "caches")}
-    return {name: value for name, value in facts.items() if value}
-
-
 def device_facts(accelerators: Iterable[Mapping[Any, Any]]) -> tuple[AcceleratorFacts, ...]:
     """Return the facts of accelerators that are listed one by one, or nothing if no entry has any."""
     own = set(AcceleratorFacts.model_fields)
