@@ -38,6 +38,7 @@ ROOMS = [
     "crossings",
     "binding",
     "component",
+    "nearby",
     "occupancy",
     "plan_file",
     "weights",

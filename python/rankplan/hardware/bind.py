@@ -5,28 +5,30 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from rankplan._core import RankSet
 from rankplan.hardware.policies import BOUND, NO_MEMORY, PREFERRED
+from rankplan.hardware.sysfs import cpu_list
 
-_SYSCALLS = {"x86_64": (238, 239), "aarch64": (237, 236), "ppc64le": (261, 260)}
-"""The numbers of set_mempolicy and get_mempolicy; libc has no functions for them."""
+_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237, "ppc64le": 261}
+"""The numbers of the system call, for which libc has no function."""
 
 _DEFAULT, _ONE_PREFERRED, _BOUND, _MANY_PREFERRED = 0, 1, 2, 5
-_NAMES = {_ONE_PREFERRED: PREFERRED, _MANY_PREFERRED: PREFERRED, _BOUND: BOUND}
 _MOST_NODES, _WORD = 1024, ctypes.sizeof(ctypes.c_ulong) * 8
-_Mask = ctypes.c_ulong * (_MOST_NODES // _WORD)
+_POLICY = re.compile(r"\S+ (bind|prefer)(?: \(many\))?(?:=[a-z|]+)?:([0-9,-]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a process runs: the CPUs of all its threads together, and the memory policy of the thread that asks.
+    """Where a process runs: the CPUs of all its threads together, and the memory policy of one of its threads.
 
-    ``cpus`` is ``None`` if the system does not tell.
+    ``cpus`` is ``None`` if the system does not tell; ``memory_nodes`` is ``None`` without a policy.
     """
 
     cpus: RankSet | None = None
@@ -34,35 +36,18 @@ class Whereabouts:
     memory_nodes: RankSet | None = None
 
     @classmethod
-    def here(cls) -> Whereabouts:
-        """Return where this process runs."""
-        masks = [mask for thread in _threads() if (mask := _mask(thread)) is not None]
-        memory, nodes = memory_policy()
+    def of(cls, thread: int) -> Whereabouts:
+        """Return where this process runs, and the memory policy of this thread."""
+        masks = [mask for each in _threads() if (mask := _mask(each)) is not None]
+        memory, nodes = memory_policy(thread)
         return cls(RankSet(set().union(*masks)) if masks else None, memory, nodes)
 
 
-class Binding:
-    """The binding of this process. Threads that exist already, such as Ray's, move along with the main thread."""
-
-    def __init__(self, cpus: RankSet, memory: str, memory_nodes: RankSet) -> None:
-        self._cpus, self._memory, self._nodes = cpus, memory, memory_nodes
-        self._done = threading.local()
-
-    def apply(self) -> None:
-        """Bind the threads that run on the CPUs of the main thread, within these, and the memory of this thread."""
-        if self._cpus:
-            move(self._cpus)
-        self.apply_memory()
-
-    def apply_memory(self) -> None:
-        """Set the memory policy of this thread, once: a thread inherits it only from the thread that starts it."""
-        if self._nodes and not getattr(self._done, "memory", False):
-            self._done.memory = True
-            set_memory_policy(self._memory, self._nodes)
-
-
 def move(cpus: RankSet) -> None:
-    """Move the threads that have the main thread's CPUs to those of ``cpus`` that the process may use, if any."""
+    """Move the threads that have the main thread's CPUs to those of ``cpus`` that they may use, if there are any.
+
+    Other threads were put elsewhere by whoever started them, and stay there.
+    """
     before = _mask(os.getpid())
     target = {cpu for cpu in before or () if cpu in cpus}
     if not target or target == before:
@@ -71,53 +56,56 @@ def move(cpus: RankSet) -> None:
         rest = [thread for thread in _threads() if _mask(thread) == before]
         if not rest:
             return
-        # the main thread last: its mask tells the others
-        for thread in sorted(rest, key=lambda thread: thread == os.getpid()):
+        for thread in rest:
             with suppress(OSError):
                 os.sched_setaffinity(thread, target)
 
 
 def set_memory_policy(policy: str, nodes: RankSet) -> bool:
     """Set the memory policy of this thread, and of those it starts from now on; return whether the kernel agreed."""
-    modes = [_BOUND] if policy == BOUND else [_MANY_PREFERRED, _ONE_PREFERRED]
-    if policy == NO_MEMORY:
-        modes, nodes = [_DEFAULT], RankSet()
+    modes = [_BOUND] if policy == BOUND else [_MANY_PREFERRED, _ONE_PREFERRED] if policy == PREFERRED else [_DEFAULT]
     for mode in modes:
-        used = list(nodes)[:1] if mode == _ONE_PREFERRED else list(nodes)
-        mask = _Mask()
-        for node in used:
+        used = {_DEFAULT: 0, _ONE_PREFERRED: 1}.get(mode, _MOST_NODES)
+        mask = (ctypes.c_ulong * (_MOST_NODES // _WORD))()
+        for node in list(nodes)[:used]:
             if node < _MOST_NODES:
                 mask[node // _WORD] |= 1 << node % _WORD
-        if _call(0, ctypes.c_int(mode), mask, ctypes.c_ulong(_MOST_NODES)):
+        if _set(mode, mask):
             return True
     return False
 
 
-def memory_policy() -> tuple[str, RankSet | None]:
-    """Return the memory policy of this thread, and its NUMA nodes (``None``: unknown or any)."""
-    mode, mask = ctypes.c_int(0), _Mask()
-    if not _call(1, ctypes.byref(mode), mask, ctypes.c_ulong(_MOST_NODES), ctypes.c_void_p(), ctypes.c_ulong(0)):
+def memory_policy(thread: int) -> tuple[str, RankSet | None]:
+    """Return the memory policy of a thread of this process, and its NUMA nodes (``None``: any)."""
+    try:
+        with Path(f"/proc/self/task/{thread}/numa_maps").open() as maps:
+            found = _POLICY.match(maps.readline())
+    except (OSError, ValueError):
+        found = None
+    if found is None:
         return NO_MEMORY, None
-    name = _NAMES.get(mode.value & 0xFF)
-    if name is None:
-        return NO_MEMORY, None
-    return name, RankSet(node for node in range(_MOST_NODES) if mask[node // _WORD] >> node % _WORD & 1)
+    return BOUND if found[1] == "bind" else PREFERRED, cpu_list(found[2])
 
 
-def _call(which: int, *arguments: object) -> bool:
-    """Call set_mempolicy (0) or get_mempolicy (1); return whether it succeeded."""
-    numbers = _SYSCALLS.get(platform.machine())
-    if numbers is None or os.name != "posix":
+def this_thread() -> int:
+    """Return the kernel's number of this thread."""
+    return threading.get_native_id()
+
+
+def _set(mode: int, mask: ctypes.Array[ctypes.c_ulong]) -> bool:
+    number = _SET_MEMPOLICY.get(platform.machine())
+    if number is None or os.name != "posix":
         return False
     try:
-        return ctypes.CDLL(None).syscall(ctypes.c_long(numbers[which]), *arguments) == 0
+        call = ctypes.CDLL(None).syscall
+        return bool(call(ctypes.c_long(number), ctypes.c_int(mode), mask, ctypes.c_ulong(_MOST_NODES)) == 0)
     except (OSError, AttributeError, ctypes.ArgumentError):
         return False
 
 
 def _threads() -> Iterable[int]:
     try:
-        return [int(name) for name in os.listdir("/proc/self/task")]  # noqa: PTH208 (numbers, not paths)
+        return [int(name) for name in os.listdir("/proc/self/task")]  # noqa: PTH208
     except OSError:
         return [os.getpid()]
 

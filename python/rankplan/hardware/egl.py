@@ -1,4 +1,4 @@
-"""The EGL device of an accelerator. EGL counts all cards of a node, whatever the mask, so its numbers differ from CUDA's.
+"""The EGL device of an accelerator. EGL counts all cards of a node, whatever the mask, in an order of its own.
 
 Run as a program with the standard library only, so that no display connection stays in the process.
 """

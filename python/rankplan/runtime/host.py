@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -29,6 +29,7 @@ from rankplan.runtime import context, timeouts
 from rankplan.runtime.faults import RankFailure
 from rankplan.runtime.ports import free_block
 from rankplan.runtime.ray_internals import is_termination
+from rankplan.runtime.settings import RankSettings
 from rankplan.runtime.verify import Sighting
 
 
@@ -47,6 +48,7 @@ class RankSetup:
     env_vars: Mapping[str, str]
     import_path: list[str]
     log_level: int
+    settings: RankSettings = field(default_factory=RankSettings)
 
 
 class Host:
@@ -76,6 +78,7 @@ class Host:
         os.environ |= rank_environment(placement, master_addr=address, master_port=master_port, env_vars=env_vars)
         sys.path += [folder for folder in setup.import_path if folder not in sys.path]
         _show_logs(setup.log_level)
+        setup.settings.enter(setup.env_vars)
         threading.Thread(target=_end_after_main_thread, name="rankplan-end", daemon=True).start()
         try:
             context.enter(context.RankContext(setup.component, placement, pickle.loads(setup.hardware)))
