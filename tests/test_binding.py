@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
+from rankplan.cli import main
+from rankplan.render.map.model import map_of, tip
+from rankplan.render.rows import write_csv
 
 # Two sockets of 8 cores with two threads, four accelerators each; the second node has no facts.
 NODE = {
@@ -130,3 +137,61 @@ def test_unknown_words_are_faults(entry: dict[str, Any], message: str) -> None:
         with pytest.raises(PlacementError) as caught:
             planned({"actor": "0"}, **entry)
         assert (caught.value.message, caught.value.path) == (message, f"cluster.{next(iter(entry))}")
+
+
+# ------------------------------------------------------------------------------------------------------- the commands
+
+
+def test_the_commands_show_the_cpus(tmp_path: Path) -> None:
+    conf, nodes = tmp_path / "conf.yaml", tmp_path / "nodes.yaml"
+    entry = {"placement": "4-5", "binding": "core-complex", "memory": "preferred", "nics": "set", "render": True}
+    section = {"num_nodes": 1, "component_placement": {"actor": entry, "rollout": "0"}}
+    conf.write_text(yaml.safe_dump({"cluster": section}))
+    cards = [{**one, "nic": f"mlx5_{one['id']}"} for one in NODE["accelerators"]]  # type: ignore[attr-defined]
+    nodes.write_text(yaml.safe_dump({"nodes": [{"ranks": 0, **NODE, "accelerators": cards, "ip": "10.0.0.1"}]}))
+    given = [str(conf), "--inventory", str(nodes)]
+
+    def said(*words: str) -> str:
+        done = CliRunner().invoke(main, [*words[:1], *given, *words[1:]])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    table = said("plan").splitlines()
+    assert "CPUs" in table[0] and "8-11,24-27" in table[1] and " any" in table[3]
+    rows = json.loads(said("plan", "--format", "json"))
+    assert [row["cpus"] for row in rows] == ["8-11,24-27", "12-15,28-31", None]
+    assert said("plan", "--format", "rankfile", "--component", "actor").splitlines() == [
+        "rank 0=10.0.0.1 slot=8-11",
+        "rank 1=10.0.0.1 slot=12-15",
+    ]
+    env = said("env", "--component", "actor", "--rank", "1")
+    assert "# CPUs: start it with taskset --cpu-list 12-15,28-31\n" in env
+    assert "# memory: start it with numactl --preferred-many=1\n" in env
+    assert "# EGL_DEVICE_ID and MUJOCO_EGL_DEVICE_ID are omitted: a launch asks EGL on the node\n" in env
+    assert "export NCCL_IB_HCA==mlx5_5:1\n" in env
+
+
+def test_the_map_and_the_rows_have_the_cpus() -> None:
+    plan = planned({"actor": {"placement": "0-1", "binding": "exclusive"}, "rollout": "0-1"})
+    picture = map_of(plan)
+    tips = [tip(plan, band, strip) for strip in picture.nodes[0].strips for lane in strip.lanes for band in lane]
+    assert [line for text in tips for line in text.splitlines() if "CPUs" in line] == [
+        "CPUs 0-1,16-17",
+        "CPUs 2-3,18-19",
+    ]
+    write_csv(plan, text := io.StringIO())
+    header, first, *_ = text.getvalue().splitlines()
+    assert header.endswith(",cpus,coordinates") and first.endswith(',"0-1,16-17",')
+    write_csv(planned({"actor": "0-1"}), text := io.StringIO())
+    assert "cpus" not in text.getvalue()
+
+
+def test_a_folded_table_has_the_cpus_of_each_node(tmp_path: Path) -> None:
+    conf, nodes = tmp_path / "conf.yaml", tmp_path / "nodes.yaml"
+    placement = {"actor": {"placement": "0-159", "binding": "exclusive"}, "rollout": "0-7"}
+    conf.write_text(yaml.safe_dump({"cluster": {"num_nodes": 20, "component_placement": placement}}))
+    other = {"ranks": "10-19", "accelerators": 8}
+    nodes.write_text(yaml.safe_dump({"nodes": [{"ranks": "0-9", **NODE}, other]}))
+    shown = CliRunner().invoke(main, ["plan", str(conf), "--inventory", str(nodes)]).stdout.splitlines()
+    assert shown[0].endswith("CPUs") and shown[1].endswith("0-31, each rank its own")
+    assert " 10-19 " in shown[2] and shown[2].endswith(" any")

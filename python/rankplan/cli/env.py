@@ -21,6 +21,9 @@ from rankplan.cli.common import (
     planned,
 )
 from rankplan.environment import MASTER_VARIABLES, REFERENCE, rank_environment
+from rankplan.hardware.egl import VARIABLES
+from rankplan.hardware.policies import BOUND
+from rankplan.nearby import network_variables
 from rankplan.plan import Plan
 from rankplan.render.hosts import address
 from rankplan.words import printable
@@ -59,7 +62,7 @@ def env(
     rendezvous.
 
     MASTER_ADDR is the ip or hostname of rank 0's node in the inventory. A launch picks a free port for MASTER_PORT;
-    this command only prints the port that you pass.
+    this command only prints the port that you pass. If the component has a binding, a comment has the CPUs for taskset.
 
     dotenv omits values that bash, dash, docker --env-file and python-dotenv would read differently, such as values with
     blanks, quotes, backslashes or $. A comment names each omitted variable (json: a line on stderr).
@@ -104,11 +107,20 @@ def _environment(
     row, first = plan[component][rank], plan[component][0].cluster_node_rank
     env_vars, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
     host = addr or address(plan.inventory, first)
+    env_vars = network_variables(plan[component], row) | env_vars
     environment = rank_environment(row, master_addr=host or "", master_port=port or 0, env_vars=env_vars)
     where = address(plan.inventory, row.cluster_node_rank)
     notes = [f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"]
     if interpreter is not None:
         notes.append(f"interpreter: {interpreter}")
+    bound = plan[component].bound(rank)
+    if bound.cpus:
+        notes.append(f"CPUs: start it with taskset --cpu-list {bound.cpus}")
+    if bound.memory_nodes:
+        option = "membind" if bound.memory == BOUND else "preferred-many"
+        notes.append(f"memory: start it with numactl --{option}={bound.memory_nodes}")
+    if plan[component].render and row.num_accelerators:
+        notes.append(f"{' and '.join(VARIABLES)} are omitted: a launch asks EGL on the node")
     if host is None:
         del environment[_ADDRESS]
         notes.append(f"{_ADDRESS} is omitted: node {first} has no address in the inventory; pass --master-addr")

@@ -34,6 +34,13 @@ class Machine:
         """Every CPU that processes may use."""
         return union(self.numa.values())
 
+    def ordered_cores(self) -> list[RankSet]:
+        """Return the usable threads of each core, socket by socket and NUMA node by NUMA node, as hwloc counts them."""
+        nodes = [node for socket in self.sockets for node in socket if node in self.numa]
+        nodes += [node for node in self.numa if node not in nodes]
+        by_first = sorted(self.cores, key=lambda threads: threads[0])
+        return [core for node in nodes for threads in by_first if (core := threads & self.numa[node])]
+
     @classmethod
     def read(cls, sysfs: Sysfs | None = None) -> Machine:
         """Return the facts of this machine, or of the files below another root, limited by affinity and cgroup."""
