@@ -195,3 +195,39 @@ def test_a_folded_table_has_the_cpus_of_each_node(tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["plan", str(conf), "--inventory", str(nodes)]).stdout.splitlines()
     assert shown[0].endswith("CPUs") and shown[1].endswith("0-31, each rank its own")
     assert " 10-19 " in shown[2] and shown[2].endswith(" any")
+
+
+def test_the_inventory_command_shows_the_facts(tmp_path: Path) -> None:
+    cards = [{**one, "nic": "mlx5_0", "distance": "PIX", "uuid": f"GPU-{one['id']}"} for one in NODE["accelerators"]]  # type: ignore[attr-defined]
+    cards[3] = {**cards[3], "problem": "it fell off the bus"}
+    nic = {"name": "mlx5_0", "rate": 400, "numa": 0}
+    memory = {0: 515_000, 1: 515_000, 2: 98_304}
+    node = {**NODE, "accelerators": cards, "nics": [nic, {"name": "mlx5_1", "active": False}], "memory": memory}
+    path = tmp_path / "nodes.yaml"
+    path.write_text(
+        yaml.safe_dump({"nodes": [{"ranks": "0-1", **node}, {"ranks": 2, **NODE}, {"ranks": 3, "accelerators": 8}]})
+    )
+    done = CliRunner().invoke(main, ["inventory", "--inventory", str(path), "-o", str(tmp_path / "again.yaml")])
+    assert done.exit_code == 0
+    assert (
+        "\n".join(done.stdout.splitlines()[2:]) + "\n"
+        == """\
+hardware of nodes 0-1:
+  2 sockets, 16 cores with 2 threads, 4 largest caches
+  NUMA node 0: CPUs 0-7,16-23, 503 GiB
+  NUMA node 1: CPUs 8-15,24-31, 503 GiB
+  NUMA node 2: no CPUs, 96 GiB
+  accelerators 0-3: NUMA node 0, card mlx5_0 (PIX)
+  accelerators 4-7: NUMA node 1, card mlx5_0 (PIX)
+  card mlx5_0: 400 Gbit/s, NUMA node 0
+  card mlx5_1: down
+hardware of node 2:
+  2 sockets, 16 cores with 2 threads, 4 largest caches
+  NUMA node 0: CPUs 0-7,16-23, 1 GiB
+  NUMA node 1: CPUs 8-15,24-31, 1 GiB
+  accelerators 0-3: NUMA node 0
+  accelerators 4-7: NUMA node 1
+node-0: accelerator 3: it fell off the bus
+"""
+    )
+    assert Inventory.from_yaml(tmp_path / "again.yaml") == Inventory.from_yaml(path)
