@@ -783,6 +783,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {"mode-unclear", "auto-order", "auto-dp"}  # tests/rlinf_rejected.yaml
     raised |= {"no-weight-sender", *test_parallel.CODES}
     raised |= {"excluded-resource", "unknown-level"}  # tests/test_exclusion.py, tests/test_topology.py
+    raised |= {"visibility-order", "binding-unmet"}  # tests/test_visibility.py, tests/test_binding.py
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)
 
