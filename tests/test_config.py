@@ -93,7 +93,7 @@ TOKEN = "invalid YAML: while scanning for the next token found character that ca
 TABS = "use spaces to indent; YAML forbids tabs"
 UNINDENTED = "indent these keys under it: num_nodes and component_placement"
 CUT = "quote the placement: inside YAML braces a comma ends the text"
-KEYS = "use one of: node_group, placement, parallel"
+KEYS = "use one of: node_group, placement, parallel, visibility, binding, memory, nics, render"
 ONCE = "configure each piece once, or add a field that distinguishes them, e.g. name"
 
 # (file, "line:column code: message" of its one fault, help)
@@ -792,6 +792,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {"mode-unclear", "auto-order", "auto-dp"}  # tests/rlinf_rejected.yaml
     raised |= {"no-weight-sender", "parallel-conflict", *test_parallel.CODES, *test_tune.CODES}
     raised |= {"excluded-resource", "unknown-level"}  # tests/test_exclusion.py, tests/test_topology.py
+    raised |= {"visibility-order", "binding-unmet"}  # tests/test_visibility.py, tests/test_binding.py
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)
 

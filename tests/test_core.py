@@ -43,9 +43,9 @@ RULES = [
 def test_a_rule_is_a_value(rule: RankMap | Packed | Chunks) -> None:
     again = pickle.loads(pickle.dumps(rule))
     assert again == rule and hash(again) == hash(rule) and type(again) is type(rule)
-    rows, same = pool(TWO_BY_FOUR).apply(rule), pool(TWO_BY_FOUR).apply(again, isolate=True)
+    rows, same = pool(TWO_BY_FOUR).apply(rule), pool(TWO_BY_FOUR).apply(again, visibility=True)
     assert rows == same and len(rows) == rule.world_size
-    assert not pool(TWO_BY_FOUR).apply(rule, isolate=False).isolate_accelerator
+    assert not pool(TWO_BY_FOUR).apply(rule, visibility=False).isolate_accelerator
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)

@@ -26,8 +26,9 @@ class Vendor:
     lists the devices of a process, and ``hands_off`` the one that tells Ray not to set it (``None``: Ray never does).
 
     ``prefix`` precedes each id in ``visibility``. ``bounds`` are the further variables that a process needs, by its
-    number of devices. ``rivals`` are other variables that hide devices or change the meaning of an id, each with a
-    pattern of the values that do so even if ``visibility`` is set.
+    number of devices. ``unordered`` is the reason why the order of the ids in ``visibility`` cannot be chosen, empty if
+    a process counts its devices in that order. ``rivals`` are other variables that hide devices or change the meaning
+    of an id, each with a pattern of the values that do so even if ``visibility`` is set.
 
     ``torch_device`` is PyTorch's name of the device type, and ``torch_plugin`` the module that registers it (``None``:
     PyTorch itself).
@@ -41,6 +42,7 @@ class Vendor:
     hands_off: str | None
     prefix: str = ""
     bounds: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    unordered: str = ""
     rivals: Mapping[str, str] = field(default_factory=dict)
     torch_device: str | None = None
     torch_plugin: str | None = None
@@ -85,6 +87,7 @@ def _vendor(
 
 _CUDA = "CUDA_VISIBLE_DEVICES"
 _ANY = ".*"
+_UNKNOWN = "its documentation does not state that the order of a mask counts"
 
 VENDORS: list[Vendor] = [
     _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPUAcceleratorManager", _CUDA, torch_device="cuda"),
@@ -104,6 +107,7 @@ VENDORS: list[Vendor] = [
         "GPU",
         "IntelGPUAcceleratorManager",
         "ZE_AFFINITY_MASK",
+        unordered="Level Zero counts the devices of a mask in its own order",
         # SYCL counts within the devices of the mask; a value such as level_zero:gpu selects only a backend
         rivals={"ONEAPI_DEVICE_SELECTOR": r".*\d.*"},
         torch_device="xpu",
@@ -114,6 +118,7 @@ VENDORS: list[Vendor] = [
         "NPU",
         "NPUAcceleratorManager",
         "ASCEND_RT_VISIBLE_DEVICES",
+        unordered="the Ascend runtime requires ascending ids",
         torch_device="npu",
         torch_plugin="torch_npu",
     ),
@@ -151,6 +156,7 @@ VENDORS: list[Vendor] = [
         "HPU",
         "HPUAcceleratorManager",
         "HABANA_VISIBLE_MODULES",
+        unordered=_UNKNOWN,
         torch_device="hpu",
         torch_plugin="habana_frameworks.torch",
     ),
@@ -160,6 +166,7 @@ VENDORS: list[Vendor] = [
         "neuron_cores",
         "NeuronAcceleratorManager",
         "NEURON_RT_VISIBLE_CORES",
+        unordered=_UNKNOWN,
         rivals={"NEURON_RT_NUM_CORES": _ANY},
         torch_device="xla",
     ),
@@ -169,6 +176,7 @@ VENDORS: list[Vendor] = [
         "TPU",
         "TPUAcceleratorManager",
         "TPU_VISIBLE_CHIPS",
+        unordered="a chip belongs to one process only",
         # As in Ray: libtpu needs the shape of a part of a host, and that the part is independent.
         bounds={
             1: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
@@ -178,10 +186,32 @@ VENDORS: list[Vendor] = [
         rivals=dict.fromkeys(["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"], _ANY),
         torch_device="xla",
     ),
-    _vendor("RBLN", "Rebellions", "RBLN", "RBLNAcceleratorManager", "RBLN_DEVICES", "RBLN_RT_VISIBLE_DEVICES"),
-    _vendor("FURIOSA", "FuriosaAI", "FURIOSA", "FuriosaAcceleratorManager", "FURIOSA_DEVICES", prefix="npu:"),
     _vendor(
-        "MBLT", "Mobilint", "MBLT", "MBLTAcceleratorManager", "QBRUNTIME_VISIBLE_DEVICES", "MBLT_RT_VISIBLE_DEVICES"
+        "RBLN",
+        "Rebellions",
+        "RBLN",
+        "RBLNAcceleratorManager",
+        "RBLN_DEVICES",
+        "RBLN_RT_VISIBLE_DEVICES",
+        unordered=_UNKNOWN,
+    ),
+    _vendor(
+        "FURIOSA",
+        "FuriosaAI",
+        "FURIOSA",
+        "FuriosaAcceleratorManager",
+        "FURIOSA_DEVICES",
+        prefix="npu:",
+        unordered=_UNKNOWN,
+    ),
+    _vendor(
+        "MBLT",
+        "Mobilint",
+        "MBLT",
+        "MBLTAcceleratorManager",
+        "QBRUNTIME_VISIBLE_DEVICES",
+        "MBLT_RT_VISIBLE_DEVICES",
+        unordered=_UNKNOWN,
     ),
     _vendor(
         "TTNPU",
@@ -190,6 +220,7 @@ VENDORS: list[Vendor] = [
         "TTNPUAcceleratorManager",
         "TT_VISIBLE_DEVICES",
         "TENSTORRENT_VISIBLE_DEVICES",
+        unordered=_UNKNOWN,
         rivals={"TT_METAL_VISIBLE_DEVICES": _ANY},
     ),
 ]

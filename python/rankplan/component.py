@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, cast, overload
 
 from rankplan._core import Chunks, Groups, Layout, Packed, Placement, Placements, RankMap, RankSet, Spans
+from rankplan.accelerators import Vendor, vendor
+from rankplan.binding import UNBOUND, Binding, Bound, Cores
 from rankplan.config.network import NODE_LEVEL
 from rankplan.crossings import level_warnings, spans_of
 from rankplan.errors import Diagnostic, PlacementError
@@ -18,14 +20,18 @@ from rankplan.words import counted, nodes_text
 Rule: TypeAlias = RankMap | Packed | Chunks
 """Which resource ranks each process uses."""
 
-Visibility: TypeAlias = Literal["own", "node"]
-"""Whether a process sees its own accelerators only, or all of its node."""
+Visibility: TypeAlias = Literal["own", "node", "own-first"]
+"""Whether a process sees its own accelerators only, all of its node, or all of its node with its own first."""
 
 _MOST_MISMATCHES = 20
 
 
 Coordinates: TypeAlias = dict[str, int]
 """The position of a slot in its group of each kind: ``{"tp": 1, "dp": 0, "pp": 2}``."""
+
+
+DECISIONS = ("by_node", "parallel", "share", "engines", "binding", "render", "nics")
+"""What a component has besides its rule, its node groups and its visibility."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -35,7 +41,9 @@ class Component(Sequence[Placement]):
     ``rule`` says which resource ranks of ``node_groups`` each process uses; applied to ``inventory`` it gives ``rows``.
     ``by_node`` counts each node as one resource, whatever its hardware.
     ``share`` is the fraction of each of its accelerators that a reservation counts for the component; ``None`` counts
-    nothing. ``engines`` is the number of processes per engine. Components are equal if they are placed alike, whatever
+    nothing. ``engines`` is the number of processes per engine. ``binding`` tells which CPUs and memory the processes
+    use. ``render``: they render with EGL, on their first accelerator. ``nics`` tells whether the network cards that are
+    near are only reported (``check``) or also used (``set``). Components are equal if they are placed alike, whatever
     their names.
 
     A component has slots: the accelerators of its processes in process order. A process without accelerators, or with
@@ -53,11 +61,17 @@ class Component(Sequence[Placement]):
     parallel: Parallel = NO_SIZES
     share: float | None = None
     engines: int = 1
+    binding: Binding = UNBOUND
+    render: bool = False
+    nics: str = "check"
     _layout: Layout | None = field(default=None, init=False)
+    _cores: Cores | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if not self.rows.whole:
             raise ValueError(f"component {self.name!r} needs all its rows, not a slice of them")
+        if self.visibility == "own-first":
+            self._check_order()
         if self.parallel.stated:
             object.__setattr__(self, "_layout", Layout(self.rows, self.parallel))
 
@@ -68,26 +82,37 @@ class Component(Sequence[Placement]):
         inventory: Inventory,
         node_groups: tuple[str, ...],
         rule: Rule,
-        isolate: bool = True,
+        visibility: Visibility | bool = "own",
         by_node: bool = False,
         **more: Any,
     ) -> Component:
-        """Return the component that a rule gives on an inventory. Raises `PlacementError` with every fault."""
-        rows = inventory.pool(node_groups, by_node).apply(rule, isolate)
+        """Return the component that a rule gives on an inventory. Raises `PlacementError` with every fault.
+
+        A ``visibility`` of ``True`` means ``own``, ``False`` means ``node``: the values of ``isolate_accelerator``.
+        """
+        rows = inventory.pool(node_groups, by_node).apply(rule, visibility)
         return cls(name, inventory, node_groups, rule, rows, by_node, **more)
+
+    def _check_order(self) -> None:
+        """Raise `PlacementError` (``visibility-order``) if the mask of a used accelerator cannot be reordered."""
+        used = self.used_nodes() if self.rows.accelerators() else RankSet()
+        types = {spec.accelerator_type for nodes, spec in self.inventory.stretches() if RankSet(nodes) & used}
+        faults = [row for row in map(vendor, sorted(types)) if row is not None and row.unordered]
+        if faults:
+            raise PlacementError([_no_order(row) for row in faults])
 
     @property
     def visibility(self) -> Visibility:
-        """What its processes see: ``own`` or ``node``."""
-        return "own" if self.rows.isolate_accelerator else "node"
+        """What its processes see: ``own``, ``node`` or ``own-first``."""
+        return cast(Visibility, self.rows.visibility)
 
     def with_visibility(self, visibility: Visibility) -> Component:
         """Return the component with another visibility."""
-        return replace(self, rows=self.rows.isolated(visibility == "own"))
+        return replace(self, rows=self.rows.seeing(visibility))
 
     def on(self, inventory: Inventory) -> Component:
         """Apply the rule to another inventory, which must know the node groups. Raises `PlacementError`."""
-        rows = inventory.pool(self.node_groups, self.by_node).apply(self.rule, self.rows.isolate_accelerator)
+        rows = inventory.pool(self.node_groups, self.by_node).apply(self.rule, self.visibility)
         return replace(self, inventory=inventory, rows=rows)
 
     def fitted(self, cluster: Inventory) -> Component:
@@ -157,6 +182,28 @@ class Component(Sequence[Placement]):
             return []
         return [*self.layout.warnings(self.name), *level_warnings(self.name, self.layout, self.inventory)]
 
+    def bound(self, rank: int) -> Bound:
+        """Return the CPUs and the memory that a process should use; empty without a binding, or without facts.
+
+        Raises ``IndexError``.
+        """
+        return self._bindings.bound(self.rows[rank])
+
+    def cpus(self, rank: int) -> RankSet | None:
+        """Return the CPUs that a process should run on, ``None`` for any. Raises ``IndexError``."""
+        return self.bound(rank).cpus or None
+
+    def binding_faults(self) -> list[Diagnostic]:
+        """Return the bindings that the facts of the nodes do not allow (``binding-unmet``)."""
+        return self._bindings.faults(self.name, self.rows) if self.binding.stated else []
+
+    @property
+    def _bindings(self) -> Cores:
+        if self._cores is None:
+            taken = self.inventory.core.by_node(self.binding.taken)
+            object.__setattr__(self, "_cores", Cores(self.binding, self.inventory, taken))
+        return cast(Cores, self._cores)
+
     def used_nodes(self) -> RankSet:
         """Return the nodes that its processes run on or use accelerators of."""
         nodes: list[int] = []
@@ -190,12 +237,18 @@ class Component(Sequence[Placement]):
         return f"<Component {self.name}: {counted(len(self.rows), 'process', 'processes')}, rule {self.rule!r}>"
 
     def _decisions(self) -> tuple[Any, ...]:
-        return self.node_groups, self.rule, self.by_node, self.parallel, self.share, self.engines
+        decided = self.binding, self.render, self.nics
+        return self.node_groups, self.rule, self.by_node, self.parallel, self.share, self.engines, decided
 
     def __reduce__(self) -> tuple[Any, ...]:
-        more = {"by_node": self.by_node, "parallel": self.parallel, "share": self.share, "engines": self.engines}
-        state = self.name, self.inventory, self.node_groups, self.rule, self.rows.isolate_accelerator
+        more = {name: getattr(self, name) for name in DECISIONS}
+        state = self.name, self.inventory, self.node_groups, self.rule, self.visibility
         return _restored, (state, more)
+
+
+def _no_order(row: Vendor) -> Diagnostic:
+    message = f"visibility own-first needs an ordered mask, which {row.maker} devices do not have: {row.unordered}"
+    return Diagnostic("visibility-order", message, "use own, or node with LOCAL_RANK as the index of the device")
 
 
 def _restored(state: tuple[Any, ...], more: dict[str, Any]) -> Component:

@@ -72,12 +72,12 @@ def planned_environment(placement: Placement) -> dict[str, str]:
     """Return the variables that the plan sets for a rank: its ranks and its devices.
 
     ``LOCAL_RANK`` is the index, among the visible devices, of the first device of the process, so that
-    ``set_device(LOCAL_RANK)`` is right. If isolated, it is 0 and ``LOCAL_WORLD_SIZE`` is 1. For a process without
-    accelerators of its own, it is the index among the processes of the component on the node. The visibility variable
-    of the vendor lists the node's own ids; a second variable tells Ray not to change it.
+    ``set_device(LOCAL_RANK)`` is right. If its own devices come first, it is 0 and ``LOCAL_WORLD_SIZE`` is 1. For a
+    process without accelerators of its own, it is the index among the processes of the component on the node. The
+    visibility variable of the vendor lists the node's own ids; a second variable tells Ray not to change it.
     """
     environment = {name: str(getattr(placement, attribute)) for name, attribute in RANK_VARIABLES.items()}
-    if placement.num_accelerators and placement.isolate_accelerator:
+    if placement.num_accelerators and placement.visibility != "node":
         environment |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     elif placement.num_accelerators:
         environment["LOCAL_RANK"] = str(placement.local_accelerator_rank)

@@ -26,6 +26,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.exclusion import Marks, Names
 from rankplan.files import write_whole
 from rankplan.node import NodeSpec
+from rankplan.node_facts import NicFacts
 from rankplan.topology import Domains, detect, domains
 from rankplan.words import as_int, counted, did_you_mean, nearest, shown
 
@@ -145,7 +146,7 @@ class Inventory:
             if not reader.faults:
                 return found
         except ValidationError as error:
-            for place, diagnostic in diagnostics(error, {"": NodeSpec}, path):
+            for place, diagnostic in diagnostics(error, {"": NodeSpec, "nics": NicFacts}, path):
                 reader.add(place, diagnostic)
         except PlacementError as error:
             reader.add_all(path, error)
@@ -286,7 +287,9 @@ class Inventory:
         names = section.exclude
         if self._label_keys and (unknown := list(self._unlabelled(section.topology.levels or ()))):
             return self, [(("topology", "levels", index), found) for index, found in unknown]
-        section = section.model_copy(update={"component_placement": {}, "exclude": ()})
+        section = section.model_copy(
+            update={"component_placement": {}, "exclude": (), "binding": None, "memory": None, "nics": None}
+        )
         applied = self._applied.issuperset(names)
         if wanted == present and section == self._section and applied:
             return self, []

@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rankplan._core import MAX_LOCAL, RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
 from rankplan.config.base import Model
-from rankplan.config.faults import fault
+from rankplan.config.faults import diagnostics, fault
 from rankplan.config.models import Count, HardwareType, Ranks
+from rankplan.node_facts import (
+    FIELDS,
+    AcceleratorFacts,
+    Cpus,
+    Groups,
+    NicFacts,
+    NodeFacts,
+    Nodes,
+    NumaNode,
+    Size,
+    device_facts,
+)
 from rankplan.words import counted, did_you_mean, shown
 
 _NULLABLE = {"accelerator_type", "accelerator_model", "accelerator_ids", "ip", "hostname"}
 
 
-class NodeSpec(Model):
+class NodeSpec(NodeFacts, Model):
     """One node, or several equal ones: their ranks, accelerators and names.
 
     The same record serves an entry of an inventory file, a probed node and the core. ``accelerator_type`` and
     ``accelerator_ids`` (the node's own ids, by local index) always have a value; `states` tells whether it was given.
     No process may use a node that is not ``healthy``, nor the accelerators whose local indices are ``unhealthy``.
+
+    Every hardware fact may be missing. ``numa`` has the CPUs that processes may use, by NUMA node; ``memory`` the size
+    of each NUMA node with memory, in MiB. ``sockets`` are the NUMA nodes of each package, ``cores`` the threads of each
+    physical core, ``caches`` the CPUs of each largest cache. ``devices`` describes the accelerators by local index.
     """
 
     ranks: Ranks
@@ -37,6 +55,13 @@ class NodeSpec(Model):
     hardware: dict[HardwareType, Annotated[Count, Field(ge=1, le=MAX_LOCAL)]] = Field(default_factory=dict)
     healthy: bool = True
     unhealthy: Ranks = RankSet()
+    numa: dict[NumaNode, Cpus] = Field(default_factory=dict)
+    memory: dict[NumaNode, Size] = Field(default_factory=dict)
+    sockets: Nodes = ()
+    cores: Groups = ()
+    caches: Groups = ()
+    nics: tuple[NicFacts, ...] = ()
+    devices: tuple[AcceleratorFacts, ...] = ()
 
     @field_validator("accelerator_ids", mode="before")
     @classmethod
@@ -86,6 +111,10 @@ class NodeSpec(Model):
         if self.accelerators and self.states("accelerator_type") and self.accelerator_type == NO_ACCEL:
             message = f"{counted(self.accelerators, 'accelerator')} of type {NO_ACCEL}"
             raise fault("invalid-inventory", message, "write their type, e.g. NV_GPU, or remove the accelerators")
+        self.check_facts()
+        if self.devices and len(self.devices) != self.accelerators:
+            message = f"{self.accelerators} accelerators, but facts of {len(self.devices)}"
+            raise fault("invalid-inventory", message, "list all accelerators under `accelerators`")
         if self.unhealthy and self.unhealthy[-1] >= self.accelerators:
             message = f"accelerator {self.unhealthy[-1]} is unhealthy, but the node has {self.accelerators}"
             raise fault("invalid-inventory", message, "count accelerators from 0")
@@ -116,11 +145,34 @@ class NodeSpec(Model):
         """Return the same record for other node ranks."""
         return self.model_copy(update={"ranks": ranks})
 
+    def with_hardware(self, other: NodeSpec) -> NodeSpec:
+        """Return the record with the hardware facts of another one."""
+        copy = self.model_copy(update={name: getattr(other, name) for name in (*FIELDS, "devices")})
+        for cached in ("hardware", "machine"):
+            copy.__dict__.pop(cached, None)
+        return copy
+
+    def problems(self) -> list[tuple[int, str]]:
+        """Return the local index of each accelerator that should not be used, with the reason."""
+        return [(index, one.problem) for index, one in enumerate(self.devices) if one.problem is not None]
+
     def described(self) -> dict[str, Any]:
         """Return what was stated as plain values, as in an inventory file."""
-        plain = self.model_dump(mode="json", exclude_unset=True)
+        plain = self.model_dump(mode="json", exclude_unset=True, exclude={"devices", *FIELDS})
         if self.healthy:
             plain.pop("healthy", None)
+        if self.devices:
+            stated = plain.pop("accelerator_ids", None) is not None
+            broken = plain.pop("unhealthy", None) is not None
+            plain["accelerators"] = [
+                {
+                    **({"id": name} if stated else {}),
+                    **facts,
+                    **({"healthy": False} if broken and index in self.unhealthy else {}),
+                }
+                for index, (name, facts) in enumerate(zip(self.accelerator_ids, self.plain_devices(), strict=True))
+            ]
+        plain |= self._plain_facts()
         return {key: value for key, value in plain.items() if key == "healthy" or value not in (None, {}, 0, [], "")}
 
     @property
@@ -128,23 +180,43 @@ class NodeSpec(Model):
         """Everything but the node ranks, as a hashable value."""
         labels, hardware = frozenset(self.labels.items()), frozenset(self.hardware.items())
         facts = (self.accelerator_type, self.accelerator_model, self.accelerator_ids)
-        return *facts, self.ip, self.hostname, labels, hardware, self.healthy, self.unhealthy
+        return *facts, self.ip, self.hostname, labels, hardware, self.healthy, self.unhealthy, self.facts
+
+    def _plain_facts(self) -> dict[str, Any]:
+        plain = self.model_dump(mode="json", include=set(FIELDS), exclude_defaults=True)
+        facts = {key: value for key, value in plain.items() if value}
+        for key in ("numa", "memory"):
+            if key in facts:
+                facts[key] = {int(node): value for node, value in facts[key].items()}
+        return facts
+
+    @cached_property
+    def facts(self) -> str:
+        """The facts of the machine as text: equal for equal facts, empty without any."""
+        facts = {**self._plain_facts(), **({"devices": self.plain_devices()} if self.devices else {})}
+        return json.dumps(facts, sort_keys=True) if facts else ""
 
 
 def _one_by_one(accelerators: Sequence[Any]) -> dict[str, Any]:
     """Return the facts of accelerators that are listed one by one: ``[{id: GPU-5c}, {id: GPU-77, healthy: false}]``."""
+    known = ["id", "healthy", *AcceleratorFacts.model_fields]
     for index, one in enumerate(accelerators):
         if not isinstance(one, Mapping):
             message = f"an accelerator is {shown(one)}; it must be a mapping"
             raise fault("invalid-value", message, "write {id: GPU-5c89}, for example", ("accelerators", index))
         for key in one:
-            if key not in ("id", "healthy"):
-                help = did_you_mean(str(key), ["id", "healthy"])
+            if key not in known:
+                help = did_you_mean(str(key), known)
                 raise fault("unknown-key", f"unknown key `{key}`", help, ("accelerators", index, str(key)))
         if not isinstance(one.get("healthy", True), bool):
             message = f"`healthy` is {shown(one['healthy'])}; it must be true or false"
             raise fault("invalid-value", message, "write true or false", ("accelerators", index, "healthy"))
-    facts: dict[str, Any] = {"accelerators": len(accelerators)}
+        try:
+            AcceleratorFacts(**{key: value for key, value in one.items() if key not in ("id", "healthy")})
+        except ValidationError as error:
+            where, found = next(diagnostics(error, {"": AcceleratorFacts}))
+            raise fault(found.code, found.message, found.help, ("accelerators", index, *where)) from None
+    facts: dict[str, Any] = {"accelerators": len(accelerators), "devices": device_facts(accelerators)}
     if any("id" in one for one in accelerators):
         facts["accelerator_ids"] = [one.get("id", str(index)) for index, one in enumerate(accelerators)]
     broken = [index for index, one in enumerate(accelerators) if not one.get("healthy", True)]

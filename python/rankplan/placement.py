@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placement, Placements, RankMap
-from rankplan.component import Component, Rule
+from rankplan.binding import Binding
+from rankplan.component import DECISIONS, Component, Rule, Visibility
 from rankplan.config.faults import KeyPath
-from rankplan.config.models import ComponentEntry, component_names
+from rankplan.config.models import ClusterSection, ComponentEntry, component_names
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.inventory import Inventory
-from rankplan.parallel import NO_SIZES
 from rankplan.plan import Plan
 from rankplan.words import as_int, counted, did_you_mean, shown
 
@@ -101,12 +102,17 @@ class PlacementStrategy:
         """Return a component with the strategy's rule, under this name; see `get_placement`."""
         inventory, placed = self.inventory_on(cluster), self._component
         if placed is not None and placed.inventory == inventory:
-            return replace(placed, name=name, rows=placed.rows.isolated(isolate_accelerator))
+            return replace(placed, name=name).with_visibility(self._visibility(isolate_accelerator))
         if not self._by_node:
             inventory.pool(self._labels).require_hardware()
-        parallel = NO_SIZES if placed is None else placed.parallel
-        given = name, inventory, self._labels, self._rule, isolate_accelerator, self._by_node
-        return Component.place(*given, parallel=parallel)
+        decided = {} if placed is None else {key: getattr(placed, key) for key in DECISIONS if key != "by_node"}
+        given = name, inventory, self._labels, self._rule, self._visibility(isolate_accelerator), self._by_node
+        return Component.place(*given, **decided)
+
+    def _visibility(self, isolate: bool) -> Visibility:
+        """Return what the config states, if that is more than the own accelerators, else what the caller requests."""
+        stated = "own" if self._component is None else self._component.visibility
+        return stated if stated != "own" else "own" if isolate else "node"
 
     def inventory_on(self, cluster: Inventory | HasInventory) -> Inventory:
         """Return the inventory of a cluster, with the node groups of the strategy's config, if it comes from one.
@@ -321,6 +327,14 @@ class ComponentPlacement:
             return
         names = component_names(key)
         component = Component(names[0], self._inventory, entry.node_group, rule, rows)
+        try:
+            component = component.with_visibility(cast(Visibility, entry.visibility))
+            component = replace(component, **_settings(entry, reading.section))
+            for found in component.binding_faults():
+                reading.add((*path, "binding"), found)
+        except PlacementError as error:
+            reading.add_all((*path, "visibility"), error)
+            return
         reading.size_paths |= dict.fromkeys(names, reading.in_config((*path, "parallel")))
         try:
             component = replace(component, parallel=entry.parallel.value())
@@ -371,6 +385,13 @@ class ComponentPlacement:
 
     def __repr__(self) -> str:
         return f"<ComponentPlacement of {self.plan()!r}>"
+
+
+def _settings(entry: ComponentEntry, section: ClusterSection) -> dict[str, Any]:
+    """Return what an entry, or else the section, states about cores, memory, network cards and rendering."""
+    policy, memory = entry.binding or section.binding, entry.memory or section.memory
+    nics = entry.nics or section.nics or "check"
+    return {"binding": Binding(policy or NO_BINDING, memory or NO_MEMORY), "nics": nics, "render": entry.render}
 
 
 def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:

@@ -17,6 +17,7 @@ from rankplan.component import Component, Coordinates, Visibility, fitted
 from rankplan.config.models import ClusterSection
 from rankplan.crossings import keep_faults
 from rankplan.errors import Diagnostic, PlacementError, refusal
+from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.inventory import Inventory
 from rankplan.occupancy import NodeKind, node_kinds
 from rankplan.weights import WeightMap
@@ -111,6 +112,19 @@ class Plan(Mapping[str, Component]):
             if component.name in self._components:
                 raise ValueError(f"two components are named {component.name!r}")
             self._components[component.name] = component
+        self._share_cores()
+
+    def _share_cores(self) -> None:
+        """Give components without accelerators the cores that others do not use exclusively."""
+        exclusive = [one for one in self.values() if one.binding.policy == EXCLUSIVE]
+        if not exclusive:
+            return
+        taken = RankSet()
+        for component in exclusive:
+            taken = taken | component.rows.accelerators()
+        for name, component in self.items():
+            if component.binding.policy != NO_BINDING and not component.rows.accelerators():
+                self._components[name] = replace(component, binding=replace(component.binding, taken=taken))
 
     @property
     def inventory(self) -> Inventory:

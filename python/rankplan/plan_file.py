@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from rankplan._core import Chunks, Packed, Placements, RankMap
-from rankplan.component import Component, Rule, merged
+from rankplan.binding import Binding
+from rankplan.component import Component, Rule, Visibility, merged
 from rankplan.config.base import Model
 from rankplan.config.faults import KeyPath, diagnostics, fault
 from rankplan.config.models import Count, ParallelEntry
@@ -66,10 +67,14 @@ class _Component(Model):
     node_groups: tuple[str, ...] = Field(min_length=1)
     rule: _Rule
     by_node: bool = False
-    visibility: Literal["own", "node"] = "own"
+    visibility: Visibility = "own"
     parallel: ParallelEntry = ParallelEntry()
     share: float | None = Field(default=None, gt=0, le=1)
     engines: Count = Field(default=1, ge=1)
+    binding: Literal["none", "node", "socket", "exclusive", "core-complex"] = "none"
+    memory: Literal["none", "preferred", "bind"] = "none"
+    render: bool = False
+    nics: Literal["check", "set"] = "check"
 
     @classmethod
     def of(cls, component: Component) -> _Component:
@@ -81,12 +86,17 @@ class _Component(Model):
             parallel=ParallelEntry.of(component.parallel),
             share=component.share,
             engines=component.engines,
+            binding=cast(Any, component.binding.policy),
+            memory=cast(Any, component.binding.memory),
+            render=component.render,
+            nics=cast(Any, component.nics),
         )
 
     def value(self, name: str, inventory: Inventory) -> Component:
-        more = {"share": self.share, "engines": self.engines}
-        isolate, rule = self.visibility == "own", self.rule.value()
-        component = Component.place(name, inventory, self.node_groups, rule, isolate, self.by_node, **more)
+        more: dict[str, Any] = {"share": self.share, "engines": self.engines, "render": self.render, "nics": self.nics}
+        more["binding"] = Binding(self.binding, self.memory)
+        placed = self.node_groups, self.rule.value(), self.visibility, self.by_node
+        component = Component.place(name, inventory, *placed, **more)
         try:
             return replace(component, parallel=self.parallel.value())
         except PlacementError as error:

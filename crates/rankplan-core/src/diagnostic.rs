@@ -65,6 +65,8 @@ codes! {
     // The plan.
     InvalidPlan = "invalid-plan", "a saved plan cannot be read";
     ShareOverflow = "share-overflow", "the shares of an accelerator add up to more than one";
+    VisibilityOrder = "visibility-order", "own-first is requested for accelerators whose mask has no order";
+    BindingUnmet = "binding-unmet", "a process cannot be bound to the cores that its component requests";
     PlanMismatch = "plan-mismatch", "a plan is launched on a cluster that it was not made for";
     // Parallel groups.
     ParallelNotDivisible = "parallel-not-divisible", "the parallel sizes do not divide the devices of a component";

@@ -12,6 +12,7 @@ mod rank_set;
 mod rules;
 mod runs;
 mod tune;
+mod visibility;
 
 use pyo3::prelude::*;
 

@@ -10,6 +10,7 @@ use rankplan_core::table::places;
 use rankplan_core::{NodeRank, NodeSpec, ResourceKind};
 
 use crate::pickling::Reduced;
+use crate::visibility::Visibility;
 
 /// Where one process runs.
 #[pyclass(frozen, eq, hash, module = "rankplan._core")]
@@ -33,9 +34,9 @@ pub struct Placement {
     /// Number of the component's processes on the node.
     #[pyo3(get)]
     pub(crate) local_world_size: u32,
-    /// Whether the process sees only its own accelerators.
+    /// Which accelerators the process sees: `own`, `node` or `own-first`.
     #[pyo3(get)]
-    pub(crate) isolate_accelerator: bool,
+    pub(crate) visibility: Visibility,
     /// Local indices of all resources.
     pub(crate) local: Box<[u16]>,
     /// Resources on other nodes: index in `local`, and the node.
@@ -76,7 +77,7 @@ impl Placement {
             self.local_rank,
             self.local_world_size,
         ];
-        (ranks, self.isolate_accelerator, &self.local, &self.elsewhere, self.group(), &self.node)
+        (ranks, self.visibility, &self.local, &self.elsewhere, self.group(), &self.node)
     }
 }
 
@@ -92,8 +93,8 @@ impl Hash for Placement {
     }
 }
 
-type Key<'a> = ([u32; 6], bool, &'a [u16], &'a [(u32, u32)], &'a Group, &'a NodeSpec);
-type PlacementState = ([u32; 6], bool, Vec<u16>, Vec<(u32, u32)>, (String, String), (String, Vec<String>));
+type Key<'a> = ([u32; 6], Visibility, &'a [u16], &'a [(u32, u32)], &'a Group, &'a NodeSpec);
+type PlacementState = ([u32; 6], Visibility, Vec<u16>, Vec<(u32, u32)>, (String, String), (String, Vec<String>));
 
 #[pymethods]
 impl Placement {
@@ -113,11 +114,17 @@ impl Placement {
     #[getter]
     fn visible_accelerators(&self) -> Vec<&str> {
         let ids = &self.node.accelerator_ids;
-        if self.isolate_accelerator && self.accelerated() {
-            self.at_home().filter_map(|index| ids.get(usize::from(index))).map(String::as_str).collect()
-        } else {
-            ids.iter().map(String::as_str).collect()
+        if !self.accelerated() {
+            return ids.iter().map(String::as_str).collect();
         }
+        let seen = self.visibility.seen(self.at_home().collect(), ids.len());
+        seen.into_iter().filter_map(|index| ids.get(index)).map(String::as_str).collect()
+    }
+
+    /// Whether the process sees only its own accelerators.
+    #[getter]
+    fn isolate_accelerator(&self) -> bool {
+        self.visibility == Visibility::Own
     }
 
     /// Local index of its own first accelerator; of the node's first if it has none of its own; -1 without accelerators.
@@ -172,15 +179,18 @@ impl Placement {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (PlacementState,)> {
         let row = slf.get();
-        let (ranks, isolate, local, elsewhere, group, node) = row.key();
+        let (ranks, visibility, local, elsewhere, group, node) = row.key();
         let group = (group.label.clone(), group.kind.name().to_owned());
         let node = (node.accelerator_type.clone(), node.accelerator_ids.clone());
-        Ok((slf.get_type().getattr("_restore")?, ((ranks, isolate, local.to_vec(), elsewhere.to_vec(), group, node),)))
+        Ok((
+            slf.get_type().getattr("_restore")?,
+            ((ranks, visibility, local.to_vec(), elsewhere.to_vec(), group, node),),
+        ))
     }
 
     #[classmethod]
     fn _restore(_class: &Bound<'_, PyType>, state: PlacementState) -> Self {
-        let (ranks, isolate_accelerator, local, elsewhere, (label, kind), (accelerator_type, accelerator_ids)) = state;
+        let (ranks, visibility, local, elsewhere, (label, kind), (accelerator_type, accelerator_ids)) = state;
         let [rank, world_size, cluster_node_rank, placement_node_rank, local_rank, local_world_size] = ranks;
         Placement {
             rank,
@@ -189,7 +199,7 @@ impl Placement {
             placement_node_rank,
             local_rank,
             local_world_size,
-            isolate_accelerator,
+            visibility,
             local: local.into(),
             elsewhere: elsewhere.into(),
             groups: Arc::new([Group { label, kind: kind.into() }]),

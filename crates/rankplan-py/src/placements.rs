@@ -15,6 +15,7 @@ use crate::pickling::Reduced;
 use crate::placement::Placement;
 use crate::rank_set::RankSet;
 use crate::runs::{Run, runs_of};
+use crate::visibility::Visibility;
 
 /// A sequence of `Placement`, in rank order. Rows are stored as columns; each access creates the object of a row.
 #[pyclass(frozen, eq, sequence, module = "rankplan._core")]
@@ -22,16 +23,16 @@ use crate::runs::{Run, runs_of};
 pub struct Placements {
     table: Arc<Table>,
     inventory: Arc<CoreInventory>,
-    isolate: bool,
+    visibility: Visibility,
     start: isize,
     step: isize,
     len: usize,
 }
 
 impl Placements {
-    pub fn new(table: Table, inventory: Arc<CoreInventory>, isolate: bool) -> Self {
+    pub fn new(table: Table, inventory: Arc<CoreInventory>, visibility: Visibility) -> Self {
         let len = table.len() as usize;
-        Placements { table: Arc::new(table), inventory, isolate, start: 0, step: 1, len }
+        Placements { table: Arc::new(table), inventory, visibility, start: 0, step: 1, len }
     }
 
     /// The resource ranks of each process in a pool.
@@ -64,7 +65,7 @@ impl Placements {
             placement_node_rank: row.placement_node_rank,
             local_rank: row.local_rank,
             local_world_size: row.local_world_size,
-            isolate_accelerator: self.isolate,
+            visibility: self.visibility,
             local: row.devices.into(),
             elsewhere: row.elsewhere.iter().map(|&(device, node)| (device - row.first_device, node)).collect(),
             groups: self.table.groups().clone(),
@@ -80,7 +81,7 @@ impl Placements {
 
 impl PartialEq for Placements {
     fn eq(&self, other: &Self) -> bool {
-        if self.len != other.len || self.isolate != other.isolate {
+        if self.len != other.len || self.visibility != other.visibility {
             return false;
         }
         let same = self.whole() && other.whole() && self.inventory == other.inventory && self.table == other.table;
@@ -137,7 +138,13 @@ impl Placements {
     /// Whether each process sees only its own accelerators.
     #[getter]
     fn isolate_accelerator(&self) -> bool {
-        self.isolate
+        self.visibility == Visibility::Own
+    }
+
+    /// Which accelerators each process sees: `own`, `node` or `own-first`.
+    #[getter]
+    fn visibility(&self) -> Visibility {
+        self.visibility
     }
 
     /// Memory of the columns in bytes.
@@ -175,8 +182,8 @@ impl Placements {
     }
 
     /// Return the same rows with another visibility.
-    fn isolated(&self, isolate: bool) -> Self {
-        Placements { isolate, ..self.clone() }
+    fn seeing(&self, visibility: Visibility) -> Self {
+        Placements { visibility, ..self.clone() }
     }
 
     /// Return the columns as NumPy arrays by name: `rank`, `cluster_node_rank`, `placement_node_rank`, `local_rank` and
@@ -205,14 +212,19 @@ impl Placements {
 
     /// Restore placements from `state()`; raise `PlacementError` if the columns contradict each other or the inventory.
     #[classmethod]
-    fn from_state(class: &Bound<'_, PyType>, inventory: &Inventory, isolate: bool, state: State<'_>) -> PyResult<Self> {
-        Ok(Placements::new(table(class.py(), &inventory.0, state)?, inventory.0.clone(), isolate))
+    fn from_state(
+        class: &Bound<'_, PyType>,
+        inventory: &Inventory,
+        visibility: Visibility,
+        state: State<'_>,
+    ) -> PyResult<Self> {
+        Ok(Placements::new(table(class.py(), &inventory.0, state)?, inventory.0.clone(), visibility))
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (Vec<NodeState>, bool, State<'py>, SliceState)> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (Vec<NodeState>, Visibility, State<'py>, SliceState)> {
         let rows = slf.get();
         let slice = (rows.start, rows.step, rows.len);
-        let state = (node_states(&rows.inventory), rows.isolate, rows.state(slf.py())?, slice);
+        let state = (node_states(&rows.inventory), rows.visibility, rows.state(slf.py())?, slice);
         Ok((slf.get_type().getattr("_restore")?, state))
     }
 
@@ -220,12 +232,12 @@ impl Placements {
     fn _restore(
         class: &Bound<'_, PyType>,
         nodes: Vec<NodeState>,
-        isolate: bool,
+        visibility: Visibility,
         state: State<'_>,
         slice: SliceState,
     ) -> PyResult<Self> {
         let (start, step, len) = slice;
-        let whole = Placements::from_state(class, &Inventory::from_state(class.py(), nodes)?, isolate, state)?;
+        let whole = Placements::from_state(class, &Inventory::from_state(class.py(), nodes)?, visibility, state)?;
         let last = (len as isize - 1).checked_mul(step).and_then(|steps| steps.checked_add(start));
         let rows = 0..whole.len as isize;
         if len > 0 && !(rows.contains(&start) && last.is_some_and(|last| rows.contains(&last))) {

@@ -12,6 +12,7 @@ use crate::inventory::Inventory;
 use crate::placements::Placements;
 use crate::rank_set::RankSet;
 use crate::rules::{Chunks, Packed, RankMap};
+use crate::visibility::Visibility;
 
 /// The resources that a component can use.
 #[pyclass(frozen, module = "rankplan._core")]
@@ -72,17 +73,17 @@ impl Pool {
     fn place(&self, py: Python<'_>, text: &Bound<'_, PyString>) -> PyResult<(RankMap, Placements)> {
         let text: &str = &text_of(text)?;
         let (map, table) = py.detach(|| rankplan_core::place(text, &self.pool)).or_raise(py, Some(text))?;
-        Ok((RankMap(map), Placements::new(table, self.inventory.clone(), true)))
+        Ok((RankMap(map), Placements::new(table, self.inventory.clone(), Visibility::Own)))
     }
 
-    /// Apply a rule. If `isolate`, each process sees only its own accelerators. Raises `PlacementError`.
-    #[pyo3(signature = (rule, isolate = true))]
-    fn apply(&self, py: Python<'_>, rule: AnyRule<'_>, isolate: bool) -> PyResult<Placements> {
+    /// Apply a rule; the processes have this visibility. Raises `PlacementError`.
+    #[pyo3(signature = (rule, visibility = Visibility::Own))]
+    fn apply(&self, py: Python<'_>, rule: AnyRule<'_>, visibility: Visibility) -> PyResult<Placements> {
         let rule = rule.as_core();
         let text = if let Rule::Map(map) = rule { Some(map.text()) } else { None };
         let table = py.detach(|| rankplan_core::apply(rule, &self.pool));
         let table = table.or_raise(py, text.filter(|text| !text.is_empty()))?;
-        Ok(Placements::new(table, self.inventory.clone(), isolate))
+        Ok(Placements::new(table, self.inventory.clone(), visibility))
     }
 
     /// Return the resource ranks of each process in this pool: the inverse of `apply`. If the pool counts nodes, the rank of

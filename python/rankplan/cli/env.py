@@ -29,6 +29,9 @@ from rankplan.environment import (
     rank_environment,
     refers,
 )
+from rankplan.hardware.egl import VARIABLES
+from rankplan.hardware.policies import BOUND
+from rankplan.nearby import network_variables
 from rankplan.plan import Plan
 from rankplan.render.hosts import address
 from rankplan.words import printable
@@ -68,7 +71,7 @@ def env(
     launch first sets the variables that the driver forwards, which are not known here.
 
     MASTER_ADDR is the ip or hostname of rank 0's node in the inventory. A launch picks a free port for MASTER_PORT;
-    this command only prints the port that you pass.
+    this command only prints the port that you pass. If the component has a binding, a comment has the CPUs for taskset.
 
     dotenv omits values that bash, dash, docker --env-file and python-dotenv would read differently, such as values with
     blanks, quotes, backslashes or $. A comment names each omitted variable (json: a line on stderr).
@@ -113,7 +116,9 @@ def _environment(
     row, first = plan[component][rank], plan[component][0].cluster_node_rank
     env_vars, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
     host = addr or address(plan.inventory, first)
-    env_vars = {
+    of_group = env_vars
+    nearest = {name: value for name, value in network_variables(plan[component], row).items() if name not in env_vars}
+    env_vars = nearest | {
         name: f"{value}:${{{name}}}" if prepends(name, env_vars, {}) and not refers(value, name) else value
         for name, value in env_vars.items()
     }
@@ -122,9 +127,19 @@ def _environment(
     notes = [f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"]
     if interpreter is not None:
         notes.append(f"interpreter: {interpreter}")
-    if env_vars:
-        notes.append(f"from node group {row.node_group_label}: {' '.join(env_vars)}")
+    if of_group:
+        notes.append(f"from node group {row.node_group_label}: {' '.join(of_group)}")
+    if nearest:
+        notes.append(f"from the nearest network cards: {' '.join(nearest)}")
     notes.append(f"from the plan: {' '.join(planned_environment(row))}")
+    bound = plan[component].bound(rank)
+    if bound.cpus:
+        notes.append(f"CPUs: start it with taskset --cpu-list {bound.cpus}")
+    if bound.memory_nodes:
+        option = "membind" if bound.memory == BOUND else "preferred-many"
+        notes.append(f"memory: start it with numactl --{option}={bound.memory_nodes}")
+    if plan[component].render and row.num_accelerators:
+        notes.append(f"{' and '.join(VARIABLES)} are omitted: a launch asks EGL on the node")
     if host is None:
         del environment[_ADDRESS]
         notes.append(f"{_ADDRESS} is omitted: node {first} has no address in the inventory; pass --master-addr")

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
+import yaml
 from click.shell_completion import CompletionItem
 from rich.table import Table
 
@@ -30,7 +31,10 @@ HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A file, the size of the cluster, and what is requested of it: a component, or a weight map ``from:to``."""
+    """A file, the cluster, and what is requested of it: a component, or a weight map ``from:to``.
+
+    The cluster is a size, or the list of entries of an inventory.
+    """
 
     text: str
     nodes: str
@@ -52,21 +56,27 @@ class Example:
                 found = list(error.diagnostics)
         return [replace(diagnostic, file=self.file) for diagnostic in found]
 
+    @property
+    def _inventory(self) -> Inventory:
+        if self.nodes.startswith("["):
+            return Inventory.from_dict({"nodes": yaml.safe_load(self.nodes)})
+        return Inventory.of_size(self.nodes)
+
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
             plan = Plan.load(path)
             plan.check_shares()
-            plan.fitted(Inventory.of_size(self.nodes))
+            plan.fitted(self._inventory)
         elif self.file == "nodes.yaml":
             Inventory.from_yaml(path)
         elif self.file.endswith(".sh"):
             config = load_config(path)
-            dialect_of(config).plan(config, Inventory.of_size(self.nodes))
+            dialect_of(config).plan(config, self._inventory)
             yield from config.document.warnings
         elif self.file == "costs.yaml":
-            yield from tune(path, Inventory.of_size(self.nodes)).warnings
+            yield from tune(path, self._inventory).warnings
         else:
-            inventory = Inventory.of_size(self.nodes)
+            inventory = self._inventory
             reading = rlinf.read(path)
             placement = rlinf.placement(reading, inventory)
             if self.ask is not None and ":" in self.ask:
@@ -101,7 +111,11 @@ class Rule:
             return f"{name}, with `{call}`:"
         if example.file == "plan.json":
             return f"{name}, launched on {example.nodes}:"
-        return f"{name}, with `--nodes {example.nodes}`:" if example.file in ("conf.yaml", "run.sh") else f"{name}:"
+        if example.file not in ("conf.yaml", "run.sh"):
+            return f"{name}:"
+        if not example.nodes.startswith("["):
+            return f"{name}, with `--nodes {example.nodes}`:"
+        return f"{name}, with the inventory `nodes: {example.nodes}`:"
 
 
 @cache

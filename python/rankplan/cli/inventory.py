@@ -9,6 +9,7 @@ import click
 from rankplan.addresses import natural
 from rankplan.cli.common import faults_end_it, stderr, without_option
 from rankplan.inventory import Inventory
+from rankplan.render.hardware import hardware_lines
 from rankplan.render.tree import tree_lines
 from rankplan.topology.kueue import read_kueue
 from rankplan.topology.slurm import Labels, read_slurm
@@ -47,7 +48,7 @@ def inventory(
     without: tuple[str, ...],
     output: Path | None,
 ) -> None:
-    """Show the nodes as a tree of the network, and save them.
+    """Show the nodes as a tree of the network, with what is known of their hardware, and save them.
 
     Levels are keys of node labels, outermost first: those of the inventory file or of Kueue, or else those that
     Topograph, the GPU operator, NVML, NeMo-RL, Slurm and Kubernetes are known to write.
@@ -72,7 +73,7 @@ def inventory(
             found = found.with_levels(read_kueue(kueue))
         if without:
             found = found.without(without)
-        for line in tree_lines(found):
+        for line in [*tree_lines(found), *hardware_lines(found)]:
             click.echo(line)
         if output is not None:
             found.to_yaml(output)

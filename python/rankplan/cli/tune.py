@@ -122,20 +122,20 @@ def _inputs(
         inventory, _ = choice.load(None, rlinf)
         return None, costs, inventory
     reading, dialect, inventory, _ = loaded(file, choice, dialect_name)
-    own = dialect is rlinf and isinstance(reading, Reading)
-    config = reading.config if own else None
+    section = reading if dialect is rlinf and isinstance(reading, Reading) else None
+    config = section.config if section is not None else None
     if costs_file is None:
-        if not has_profile(config) or not isinstance(reading, Reading):
+        if section is None or not has_profile(config):
             message, help = "the config has no measured times", "pass them with --costs, or add `profile_data:`"
             raise PlacementError([Diagnostic("missing-times", message, help, file=file)])
         return (
             config,
-            costs_of(reading, dialect.plan(reading, inventory), len(inventory.core.accelerators())),
+            costs_of(section, dialect.plan(reading, inventory), len(inventory.core.accelerators())),
             inventory,
         )
     costs = _with_sizes(read_costs(costs_file), dialect, reading, inventory)
-    if own:
-        _check_all_timed(costs, reading)
+    if section is not None:
+        _check_all_timed(costs, section)
     return config, costs, inventory
 
 

@@ -53,7 +53,7 @@ def diagnostics(
     unknown = {(*prefix, *found["loc"]) for found in everything if found["type"] == "extra_forbidden"}
     for found in everything:
         context = found.get("ctx", {})
-        path: KeyPath = (*prefix, *found["loc"])
+        path: KeyPath = (*prefix, *(part for part in found["loc"] if part != "[key]"))
         if "text" in context:
             yield path + context["path"], Diagnostic(found["type"], context["text"], context["help"])
         elif isinstance(cause := context.get("error"), PlacementError):

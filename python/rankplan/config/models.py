@@ -35,6 +35,7 @@ from rankplan.config.base import Model
 from rankplan.config.faults import RANKS, RESOLVE, KeyPath, diagnostics, fault, number, unresolved
 from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
 from rankplan.config.network import Excluded, Topology
+from rankplan.config.process import DESCRIPTIONS, BindingWord, MemoryWord, NicsWord, VisibilityWord
 from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, RESERVED_VARIABLES
 from rankplan.errors import PlacementError, refusal
 from rankplan.parallel import ORDER, Parallel, order_fault
@@ -173,6 +174,11 @@ class ComponentEntry(Model):
         str, WithJsonSchema({**_TEXT_OR_NUMBER, "examples": ["all", "0-7", "0-1:0-3", "0-7:0-1,8"]})
     ] = Field(description="resources[:processes], ...: resource ranks and the process ranks that use them.")
     parallel: ParallelEntry = Field(default=ParallelEntry(), description="Sizes of the parallel groups.")
+    visibility: VisibilityWord = Field(default="own", description=DESCRIPTIONS["visibility"])
+    binding: BindingWord | None = Field(default=None, description=DESCRIPTIONS["binding"])
+    memory: MemoryWord | None = Field(default=None, description=DESCRIPTIONS["memory"])
+    nics: NicsWord | None = Field(default=None, description=DESCRIPTIONS["nics"])
+    render: bool = Field(default=False, description=DESCRIPTIONS["render"])
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -482,6 +488,10 @@ class ClusterSection(BaseModel):
     )
     topology: Topology = Field(default=Topology(), description="Levels of the network, and what must stay within them.")
     exclude: Excluded = Field(default=(), description="Nodes, accelerators and domains that no component may use.")
+    # for components that do not state them; a saved plan has them with each component
+    binding: BindingWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["binding"])
+    memory: MemoryWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["memory"])
+    nics: NicsWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["nics"])
 
     @model_serializer(mode="wrap")
     def _only_stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

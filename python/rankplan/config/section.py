@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -117,6 +117,9 @@ class Reading(Reader):
             node_groups=list(groups.values()),
             topology=self._topology(raw.get("topology", {})),
             exclude=self._excluded(raw.get("exclude", ())),
+            binding=self._default("binding", raw),
+            memory=self._default("memory", raw),
+            nics=self._default("nics", raw),
         )
         for index, found in group_faults(groups, num_nodes if self.num_nodes_known else None):
             context: Mapping[str, Any] = found.context or {}
@@ -188,6 +191,15 @@ class Reading(Reader):
         except ValidationError as error:
             self._add_invalid(error, ("exclude",))
             return ()
+
+    def _default(self, key: str, raw: Mapping[str, Any]) -> str | None:
+        """Return what the section states for all components."""
+        try:
+            section = ClusterSection.model_validate({"num_nodes": 1, key: raw.get(key)})
+        except ValidationError as error:
+            self._add_invalid(error, ())
+            return None
+        return cast("str | None", getattr(section, key))
 
     def _add_invalid(self, error: ValidationError, path: KeyPath, help: str | None = None) -> None:
         for where, diagnostic in diagnostics(error, _MODELS, path):

@@ -26,6 +26,9 @@ _OWN = ("ip", "hostname")
 """Fields that differ on every node: if many nodes get new values, that is one change."""
 
 
+_APART = {"own": ", each rank its own", "own-first": ", each rank its own first"}
+
+
 @dataclass(slots=True)
 class Side:
     """The places of a block on one side: local indices by node, visible devices, node group."""
@@ -33,7 +36,7 @@ class Side:
     resource: str
     node_group: str
     accelerator_type: str
-    isolate_accelerator: bool
+    visibility: str
     nodes: dict[int, list[int]] = field(default_factory=dict)
     sees: dict[str, None] = field(default_factory=dict)
     coordinates: dict[str, set[int]] = field(default_factory=dict)
@@ -58,7 +61,7 @@ class Side:
 
     def sight(self) -> str:
         """Return what the processes see as text."""
-        apart = ", each rank its own" if self.isolate_accelerator and self.resource == ACCELERATOR else ""
+        apart = _APART.get(self.visibility, "") if self.resource == ACCELERATOR else ""
         return f"sees {ids(self.accelerator_type, tuple(self.sees))}{apart}"
 
     def numbers(self) -> str:
@@ -276,11 +279,11 @@ def _kind_and_place(row: Placement | None) -> tuple[tuple[Any, ...], tuple[Any, 
     if row is None:
         return (), ()
     devices = row.devices
-    kind = row.resource_type, row.node_group_label, row.accelerator_type, row.isolate_accelerator, len(devices)
+    kind = row.resource_type, row.node_group_label, row.accelerator_type, row.visibility, len(devices)
     return kind, (row.cluster_node_rank, devices)
 
 
 def _side(row: Placement | None) -> Side | None:
     if row is None:
         return None
-    return Side(row.resource_type, row.node_group_label, row.accelerator_type, row.isolate_accelerator)
+    return Side(row.resource_type, row.node_group_label, row.accelerator_type, row.visibility)

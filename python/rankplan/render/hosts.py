@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import groupby
 
+from rankplan._core import RankSet
 from rankplan.errors import RankplanError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
@@ -38,15 +39,26 @@ def hostfile(plan: Plan, component: str) -> Iterator[str]:
 def rankfile(plan: Plan, component: str) -> Iterator[str]:
     """Yield ``rank n=host slot=m`` for each process.
 
-    The host is an address, or ``+n`` with the node rank if a node has no address. A slot is a CPU core; a plan does not
-    know cores, so it is the local rank. Raises `RankplanError` for an address that Open MPI cannot read.
+    The host is an address, or ``+n`` with the node rank if a node has no address. A slot is a CPU core as Open MPI
+    counts them, socket by socket; without a binding or without facts about the cores, it is the local rank. Raises
+    `RankplanError` for an address that Open MPI cannot read.
     """
     nodes = {row.cluster_node_rank for row in plan[component]}
     hosts = {node: _host(plan.inventory, node) for node in nodes}
     relative = None in hosts.values()
     for row in plan[component]:
         node = row.cluster_node_rank
-        yield f"rank {row.rank}={f'+n{node}' if relative else hosts[node]} slot={row.local_rank}\n"
+        slot = _cores(plan, component, row.rank) or row.local_rank
+        yield f"rank {row.rank}={f'+n{node}' if relative else hosts[node]} slot={slot}\n"
+
+
+def _cores(plan: Plan, component: str, rank: int) -> RankSet | None:
+    """Return the numbers of the cores that a process is bound to, ``None`` if they are unknown."""
+    found = plan[component]
+    cpus, machine = found.cpus(rank), plan.inventory.node(found[rank].cluster_node_rank).machine
+    if cpus is None or machine is None:
+        return None
+    return RankSet(number for number, core in enumerate(machine.ordered_cores()) if core & cpus) or None
 
 
 def _host(inventory: Inventory, node_rank: int) -> str | None:

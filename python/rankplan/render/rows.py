@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from rankplan.errors import RankplanError
 from rankplan.plan import Plan
 from rankplan.render.groups import coordinates_of
+from rankplan.render.tables import is_bound
 
 _COLUMNS = (
     "rank",
@@ -31,11 +32,16 @@ _COLUMNS = (
 def plain_rows(plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield every process of the plan, by component and rank.
 
+    ``cpus`` is present if a component selects CPUs: a text such as ``0-7,16-23``, or ``None`` for any.
     ``coordinates`` are ``None`` if the component states no parallel sizes, a list if a process has several slots.
     """
+    bound = is_bound(plan)
     for component, placements in plan.items():
         for row in placements:
             plain = {"component": component} | {name: getattr(row, name) for name in _COLUMNS}
+            if bound:
+                cpus = placements.cpus(row.rank)
+                plain["cpus"] = None if cpus is None else str(cpus)
             yield plain | {"coordinates": coordinates_of(placements, row.rank)}
 
 
@@ -54,7 +60,7 @@ def write_csv(plan: Plan, file: TextIO) -> None:
     Coordinates are ``kind:number``; those of several slots are separated by semicolons.
     """
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["component", *_COLUMNS, "coordinates"])
+    writer.writerow(["component", *_COLUMNS, *(["cpus"] if is_bound(plan) else []), "coordinates"])
     for row in plain_rows(plan):
         found = row.pop("coordinates") or {}
         slots = [found] if isinstance(found, dict) else found

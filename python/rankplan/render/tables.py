@@ -12,7 +12,9 @@ from typing import Any
 
 from rich.table import Table
 
-from rankplan._core import WHOLE_NODE, Pattern, Placement, Placements, RankSet
+from rankplan._core import WHOLE_NODE, Pattern, Placement, RankSet
+from rankplan.component import Component
+from rankplan.hardware.policies import NO_BINDING
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan
 from rankplan.render.groups import coordinates_text
@@ -42,11 +44,18 @@ def plan_table(plan: Plan) -> Table:
     if sum(len(rows) for rows in plan.values()) > MOST_ROWS:
         return _folded(plan)
     sized = any(component.parallel.stated for component in plan.values())
-    result = table("component", *COLUMNS, *(["coordinates"] if sized else []))
+    bound = is_bound(plan)
+    result = table("component", *COLUMNS, *(["CPUs"] if bound else []), *(["coordinates"] if sized else []))
     for component, rows in plan.items():
         for row in rows:
-            result.add_row(component, *cells(row), *([coordinates_text(rows, row.rank)] if sized else []))
+            more = [str(rows.cpus(row.rank) or "any")] if bound else []
+            result.add_row(component, *cells(row), *more, *([coordinates_text(rows, row.rank)] if sized else []))
     return result
+
+
+def is_bound(plan: Plan) -> bool:
+    """Whether a component of the plan selects CPUs."""
+    return any(component.binding.policy != NO_BINDING for component in plan.values())
 
 
 def cells(row: Placement) -> list[str]:
@@ -81,9 +90,10 @@ def ids(accelerator_type: str, visible: tuple[str, ...]) -> str:
 
 
 def _folded(plan: Plan) -> Table:
-    result = table("component", "ranks", "nodes", "ranks per node#", "uses", "see", "node group")
+    bound = ["CPUs"] if is_bound(plan) else []
+    result = table("component", "ranks", "nodes", "ranks per node#", "uses", "see", "node group", *bound)
     for component, rows in plan.items():
-        folds = [(use, list(nodes)) for use, nodes in groupby(_nodes(plan.inventory, rows.rows), key=itemgetter(0))]
+        folds = [(use, list(nodes)) for use, nodes in groupby(_nodes(plan.inventory, rows), key=itemgetter(0))]
         for use, nodes in folds[:MOST_ROWS]:
             ranks = RankSet(chain.from_iterable(chain.from_iterable(here for _, _, here in nodes)))
             shown = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
@@ -94,13 +104,15 @@ def _folded(plan: Plan) -> Table:
     return result
 
 
-def _nodes(inventory: Inventory, rows: Placements) -> Iterator[tuple[tuple[str, ...], int, list[range]]]:
+def _nodes(inventory: Inventory, component: Component) -> Iterator[tuple[tuple[str, ...], int, list[range]]]:
     """Yield each node of a component: what its ranks use and see, as cells, its rank, and the ranks.
 
     Nodes with the same patterns and ids are read once.
     """
+    rows, bound = component.rows, component.binding.policy != NO_BINDING
     stretches = (
-        repeat((spec.accelerator_type, spec.accelerator_ids), len(nodes)) for nodes, spec in inventory.stretches()
+        repeat((spec.accelerator_type, spec.accelerator_ids, spec.facts if bound else ""), len(nodes))
+        for nodes, spec in inventory.stretches()
     )
     kind_of = list(chain.from_iterable(stretches))
     by_group: dict[tuple[int, str], list[tuple[int, Pattern]]] = {}
@@ -110,24 +122,36 @@ def _nodes(inventory: Inventory, rows: Placements) -> Iterator[tuple[tuple[str, 
         for offset in range(run.nodes):
             first = run.first_rank + offset * pattern.processes
             by_group.setdefault((run.node + offset, pattern.node_group), []).append((first, pattern))
-    away = rows.runs() != runs
+    away = rows.runs() != runs or bool(component.binding.taken)
     uses: dict[Any, tuple[str, ...]] = {}
     for (node, _), parts in by_group.items():
         ranks = [range(first, first + pattern.processes) for first, pattern in parts]
-        # a pattern does not contain the other node of a device
+        # a pattern does not contain the other node of a device, nor the cores that other components take
         key = ranks[0].start if away else (kind_of[node], *(pattern for _, pattern in parts))
         if key not in uses:
             here = [rows[rank] for rank in chain.from_iterable(ranks)]
-            uses[key] = str(len(here)), _what(here), _seen(here), here[0].node_group_label
+            use = str(len(here)), _what(here), _seen(here), here[0].node_group_label
+            uses[key] = (*use, _cpus(component, here)) if bound else use
         yield uses[key], node, ranks
+
+
+def _cpus(component: Component, rows: list[Placement]) -> str:
+    """Return the CPUs of the processes of one node together, and whether each has only its own part."""
+    each = [component.cpus(row.rank) for row in rows]
+    every = RankSet(chain.from_iterable(cpus for cpus in each if cpus is not None))
+    if not every:
+        return "any"
+    return f"{every}{', each rank its own' if any(cpus != every for cpus in each) else ''}"
 
 
 def _seen(rows: list[Placement]) -> str:
     """Return what the processes of one node see together, and whether each sees only its own part."""
     each = [tuple(row.visible_accelerators) for row in rows]
     seen = tuple(dict.fromkeys(chain.from_iterable(each)))
-    apart = any(visible != seen for visible in each)
-    return f"{ids(rows[0].accelerator_type, seen)}{', each rank its own' if apart else ''}"
+    apart = ", each rank its own" if any(visible != seen for visible in each) else ""
+    if apart and rows[0].visibility == "own-first":
+        apart += " first"
+    return f"{ids(rows[0].accelerator_type, seen)}{apart}"
 
 
 def _what(rows: list[Placement]) -> str:

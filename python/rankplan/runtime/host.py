@@ -35,6 +35,7 @@ from rankplan.runtime import context, timeouts
 from rankplan.runtime.faults import RankFailure
 from rankplan.runtime.ports import free_block
 from rankplan.runtime.ray_internals import is_termination
+from rankplan.runtime.settings import RankSettings
 from rankplan.runtime.stopwatch import Stopwatch
 from rankplan.runtime.timing import Durations
 from rankplan.runtime.verify import Sighting
@@ -66,6 +67,7 @@ class RankSetup:
     import_path: list[str]
     log_level: int
     accelerators: list[Vendor] = field(default_factory=registered)
+    settings: RankSettings = field(default_factory=RankSettings)
 
 
 class Rank:
@@ -109,6 +111,7 @@ class Rank:
         sys.path[:0] = [folder for folder in first if folder and folder not in sys.path]
         sys.path += [folder for folder in setup.import_path if folder not in sys.path]
         _show_logs(setup.log_level)
+        setup.settings.enter(setup.env_vars)
         threading.Thread(target=_end_after_main_thread, name="rankplan-end", daemon=True).start()
         try:
             hardware = on_node(pickle.loads(setup.hardware), placement.local_hardware_ranks, os.environ)

@@ -7,7 +7,7 @@ import pickle
 import sys
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,11 @@ from rankplan.runtime.host import AsyncHostActor, HostActor, RankSetup, has_asyn
 from rankplan.runtime.nodes import pinned
 from rankplan.runtime.ray_internals import has_process
 from rankplan.runtime.seats import Seat
-from rankplan.runtime.verify import check
+from rankplan.runtime.settings import RankSettings
+from rankplan.runtime.verify import check, unbound_text
 from rankplan.words import nodes_text
+
+_logger = logging.getLogger("rankplan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,9 @@ class Recipe:
     max_concurrency: int | None = None
 
 
-def bring_up(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) -> None:
+def bring_up(
+    crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float, settings: Sequence[RankSettings]
+) -> None:
     """Start a rank of the crew for each seat, and verify them.
 
     Raises ``LaunchError`` if a rank does not come up within ``timeout`` seconds, or differs from its plan. No rank is
@@ -49,7 +54,7 @@ def bring_up(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) 
     """
     with session.used():
         try:
-            _start(crew, recipe, seats, timeout)
+            _start(crew, recipe, seats, timeout, settings)
         except BaseException as error:
             try:
                 if isinstance(error, Failed):
@@ -67,7 +72,7 @@ def _raise_failure(component: str, seats: Sequence[Seat], failed: Failed) -> Non
     raise fault.noted(launch_error(component, row, what)) from fault.cause
 
 
-def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) -> None:
+def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float, settings: Sequence[RankSettings]) -> None:
     """Submit everything at once, wait for it together, and compare it with the plan."""
     crew.announce([seat.placement for seat in seats])
     component, first = crew.component, seats[0].placement.cluster_node_rank
@@ -93,20 +98,22 @@ def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) ->
             crew.check_open()  # another thread may have closed the cluster
             report(f"{component}: {max(0, done - 1)} of {len(seats)} ranks are up")
 
-        for seat, strategy in zip(seats, strategies, strict=True):
+        for seat, strategy, one in zip(seats, strategies, settings, strict=True):
             options = {
                 "scheduling_strategy": strategy,
                 "runtime_env": seat.runtime_env(),
                 "max_concurrency": recipe.max_concurrency,
             }
             host = kind.options(**{key: value for key, value in options.items() if value is not None})
-            crew.add(LiveRank(host.remote(f"{component}:{seat.placement.rank}", *threads), seat.expectation()))
+            name, expected = f"{component}:{seat.placement.rank}", replace(seat.expectation(), settings=one)
+            crew.add(LiveRank(host.remote(name, *threads), expected))
         choice = crew.choice(machine, 1)
         port: ray.ObjectRef[int | None] = crew.ranks[0].host.free_block.remote(choice, 1)
         starts = []
-        for seat, rank, held in zip(seats, crew.ranks, hardware, strict=True):
+        for seat, rank, held, one in zip(seats, crew.ranks, hardware, settings, strict=True):
+            row, late = seat.placement, seat.late()
             setup = RankSetup(
-                component, seat.placement, seat.coordinates, held, address, *seat.late(), import_path, log_level
+                component, row, seat.coordinates, held, address, *late, import_path, log_level, settings=one
             )
             starts.append(rank.host.start.remote(setup, port, payload, nodes))
         try:
@@ -116,6 +123,8 @@ def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float) ->
             raise _not_up(component, crew.ranks, late, timeout) from None
     crew.keep(machine, choice, range(master_port, master_port + 1))
     reports = check(component, [rank.expected for rank in crew.ranks], sightings)
+    if not crew.nodes.simulated and (unbound := unbound_text(reports)):
+        _logger.warning("%s: %s", component, unbound)
     crew.ranks[:] = [rank.in_process(found.pid) for rank, found in zip(crew.ranks, reports, strict=True)]
     crew.check_open()
 

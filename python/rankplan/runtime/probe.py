@@ -14,9 +14,10 @@ from typing import Any
 import ray
 
 from rankplan._core import RankSet
-from rankplan.accelerators import VENDORS, Vendor, adopt, registered, vendor
+from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, adopt, registered, vendor
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
+from rankplan.hardware.facts import hardware_facts
 from rankplan.inventory import NodeSpec
 from rankplan.render.progress import Report
 from rankplan.runtime import timeouts
@@ -126,6 +127,10 @@ def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, dr
         if node.fault is not None:
             raise node.fault
     _logger.info("%s, in the order of %s: %s", counted(len(used), "node"), source, ", ".join(map(str, used)))
+    for node in used:
+        for index, problem in node.spec.problems():
+            name = f"{node.spec.hostname or node.spec.ip}/{index}"
+            _logger.warning("accelerator %s: %s; do not use it with exclude: [%s]", name, problem, name)
     if unused:
         names = ", ".join(map(str, unused))
         _logger.warning("using %d of %d nodes (num_nodes); not used: %s", len(used), len(ordered), names)
@@ -202,9 +207,11 @@ def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str 
         for name, count in labels.items()
         if name.startswith(HARDWARE_LABEL) and count.isdecimal() and int(count)
     }
+    ids: tuple[str, ...] = ()
     if row and (ids := _ids(row, int(resources[row.resource]), environment)):
         found |= {"accelerator_type": row.accelerator_type, "accelerator_ids": ids}
         found["accelerator_model"] = labels.get(MODEL_LABEL)
+    found |= hardware_facts(row.accelerator_type if row else NO_ACCEL, ids)
     variable = next((environment[name] for name in NODE_RANK_VARIABLES if name in environment), None)
     return NodeSpec(**found), variable, age(os.getppid())
 

@@ -44,6 +44,7 @@ class Raylets:
     """
 
     def __init__(self, inventory: Inventory, report: Report) -> None:
+        self.inventory = inventory
         base = tempfile.gettempdir()
         self._folder = tempfile.mkdtemp(prefix="rankplan-", dir=base if len(base) <= LONGEST_FOLDER else "/tmp")
         self._restore_handler = session.keep_handler()

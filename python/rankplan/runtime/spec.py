@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
-from rankplan.component import Component
+from rankplan.component import Component, Visibility
+from rankplan.config.process import VISIBILITIES
 from rankplan.inventory import Inventory
 from rankplan.placement import NodePlacementStrategy, PackedPlacementStrategy, PlacementStrategy
 from rankplan.runtime import timeouts
@@ -18,6 +19,7 @@ from rankplan.runtime.host import MOST_CALLS
 from rankplan.runtime.launch import Recipe, bring_up
 from rankplan.runtime.reserve import Reservation, make_reservation
 from rankplan.runtime.seats import find_seats
+from rankplan.runtime.settings import PROOFS, rank_settings
 from rankplan.words import as_int, shown
 
 
@@ -52,13 +54,20 @@ class GroupSpec:
         reservation: Reservation | None = None,
         reserve: bool = False,
         timeout: float = timeouts.LAUNCH,
+        visibility: Visibility | None = None,
+        prove: Literal["devices", "environment"] | None = None,
     ) -> WorkerGroup:
         """Start a rank for each process of the strategy, verify them, and return the running group.
 
         ``placement_strategy`` may also be a component of a plan that fits this cluster (``plan["actor"]``). The default
         is one process per accelerator of the cluster, or per node of a cluster without accelerators. ``name`` is the
         component's name (default: that of the component of a plan, else of the class). ``isolate_accelerator`` shows a
-        process only its own accelerators; for a component of a plan this is already decided.
+        process only its own accelerators; for a component of a plan this is already decided. ``visibility`` overrides
+        both: ``own``, ``node``, or ``own-first`` for all accelerators of the node with its own first.
+
+        ``prove``: with ``devices``, each rank asks the driver in a separate process which devices it has, while it
+        loads; a difference from the plan is a ``LaunchError``. With ``environment``, only variables are compared. The
+        default is ``devices`` where the inventory has the uuids of NVIDIA devices, except on simulated nodes.
 
         ``max_concurrency`` is how many calls a rank works on at a time, at most 1,000. By default, plain methods run
         one at a time, in the order of the calls, and ``async`` methods concurrently, up to 1,000: they share the event
@@ -82,6 +91,10 @@ class GroupSpec:
                 f"max_concurrency is {shown(max_concurrency)}; it must be a whole number from 1 to {MOST_CALLS}, the "
                 "most calls that a rank works on at a time"
             )
+        if visibility not in (None, *VISIBILITIES):
+            raise ValueError(f"visibility is {shown(visibility)}; it must be own, node or own-first")
+        if prove not in (None, *PROOFS):
+            raise ValueError(f"prove is {shown(prove)}; it must be devices or environment")
         _check_reservation(cluster, reservation, reserve)
         seconds = as_timeout(timeout)
         if name is not None and not (isinstance(name, str) and name and name.isprintable()):
@@ -99,11 +112,14 @@ class GroupSpec:
                 f"placement_strategy is of type {type(placement_strategy).__name__}; pass a strategy, such as "
                 "placement.get_strategy(name), or a component of a plan, such as plan[name]"
             )
+        if visibility is not None:
+            component = component.with_visibility(visibility)
+        settings = rank_settings(component, prove, cluster.simulated)
         seats = find_seats(cluster.nodes, component)
         if reserve:
             reservation = make_reservation(cluster.connection, cluster.nodes, [component])
         crew = Crew(component.name, cluster.connection, cluster.nodes, reservation, private=reserve)
-        bring_up(crew, replace(self._recipe, max_concurrency=as_int(max_concurrency)), seats, seconds)
+        bring_up(crew, replace(self._recipe, max_concurrency=as_int(max_concurrency)), seats, seconds, settings)
         return WorkerGroup(crew, self._recipe.worker_class)
 
 

@@ -19,6 +19,7 @@ GRANT = 10.0  # a node that neither grants nor refuses: its raylet is overloaded
 ENVIRONMENT = 60.0  # a task that needs a new process on a busy node
 INTERPRETER = 30.0  # importing Ray with the interpreter of a node group, from a slow network drive
 INTERPRETER_TASK = 2 * INTERPRETER  # the same, plus starting the process that tries it
+DRIVER = 60.0  # starting a CUDA driver without persistence mode takes seconds per card
 TICK = 0.5  # how often a launch reports progress and notices that the cluster was closed
 
 # Ending.

@@ -45,7 +45,7 @@ def check_plan(plan: Plan, sharing: Iterable[tuple[str, str]] | None = None) -> 
                 "local_rank": before[home],
                 "local_world_size": on_node[home],
                 "isolate_accelerator": rows.visibility == "own",
-                **_seen(row, known.node(home)),
+                **_seen(row, known.node(home), rows.visibility),
             }
             for name, value in expected.items():
                 if (found := getattr(row, name)) != value:
@@ -112,11 +112,14 @@ class _Known:
         return None
 
 
-def _seen(row: Placement, node: NodeSpec) -> dict[str, Any]:
+def _seen(row: Placement, node: NodeSpec, visibility: str) -> dict[str, Any]:
     """Return the expected fields of a process on this node that describe its devices."""
     own = [index for home, index in row.devices if home == node.rank]
     has_its_own = row.resource_type == ACCELERATOR
-    shown = own if has_its_own and row.isolate_accelerator else range(node.accelerators)
+    every = list(range(node.accelerators))
+    shown = every
+    if has_its_own and visibility != "node":
+        shown = own if visibility == "own" else own + [index for index in every if index not in own]
     return {
         "local_hardware_ranks": own,
         "num_accelerators": len(row.devices) if has_its_own else 0,

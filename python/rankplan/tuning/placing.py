@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan._core import RankSet
-from rankplan.config.load import Section
+from rankplan.config.document import Section
 from rankplan.dialects import rlinf
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory

@@ -286,12 +286,21 @@ def tip(plan: Plan, band: Band, strip: Strip) -> str:
         lines.append(what)
     home = {row.cluster_node_rank for row in rows if row.cluster_node_rank != band.node}
     lines += [f"its process runs on node {node}" for node in sorted(home)]
+    lines += _cpus(plan, band, rows)
     lines.append(f"node group {rows[0].node_group_label}")
     if component.parallel.stated:
         found = [coordinates_text(component, row.rank) for row in rows]
         lines.append(" | ".join(found) + (" | ..." if len(band.ranks) > len(rows) else ""))
     lines += _environment(plan, rows, len(band.ranks) - len(rows))
     return "\n".join(short(line) for line in lines)
+
+
+def _cpus(plan: Plan, band: Band, rows: list[Placement]) -> Iterator[str]:
+    """Yield the CPUs of the processes of a band, if the plan selects any."""
+    component = plan[list(plan)[band.component.index]]
+    texts = dict.fromkeys(str(cpus) for row in rows if (cpus := component.cpus(row.rank)) is not None)
+    if texts:
+        yield f"CPUs {' | '.join(texts)}{' | ...' if len(texts) > 1 and len(band.ranks) > len(rows) else ''}"
 
 
 def _environment(plan: Plan, rows: list[Placement], others: int) -> Iterator[str]:

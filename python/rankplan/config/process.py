@@ -1,0 +1,46 @@
+"""What a process gets besides its place: visibility, cores, memory and network cards, each one of a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from rankplan.config.faults import RESOLVE, fault, unresolved
+from rankplan.hardware.policies import MEMORY_POLICIES, POLICIES
+from rankplan.words import did_you_mean, shown
+
+VISIBILITIES = ("own", "node", "own-first")
+NIC_POLICIES = ("check", "set")
+
+
+def _one_of(key: str, allowed: Sequence[str]) -> BeforeValidator:
+    """Return the check that the value of a key is one of these words."""
+
+    def one_of(value: Any) -> Any:
+        if value not in allowed:
+            words = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
+            help = RESOLVE if unresolved(value) else did_you_mean(str(value), allowed, "use one of")
+            raise fault("invalid-value", f"`{key}` is {shown(value)}; it must be {words}", help)
+        return value
+
+    return BeforeValidator(one_of)
+
+
+def _enum(allowed: Sequence[str]) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "enum": list(allowed)})
+
+
+VisibilityWord = Annotated[str, _one_of("visibility", VISIBILITIES), _enum(VISIBILITIES)]
+BindingWord = Annotated[str, _one_of("binding", POLICIES), _enum(POLICIES)]
+MemoryWord = Annotated[str, _one_of("memory", MEMORY_POLICIES), _enum(MEMORY_POLICIES)]
+NicsWord = Annotated[str, _one_of("nics", NIC_POLICIES), _enum(NIC_POLICIES)]
+
+DESCRIPTIONS = {
+    "visibility": "What a process sees: own, node, or own-first (all of its node, its own first).",
+    "binding": "The CPUs of a process: near its accelerators (node, socket, exclusive, core-complex), or any (none).",
+    "memory": "Where its memory comes from: preferably (preferred) or only (bind) from nearby, or anywhere (none).",
+    "nics": "Whether nearby network cards are only reported (check) or used (set).",
+    "render": "Whether its processes render with EGL.",
+}

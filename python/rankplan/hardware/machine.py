@@ -1,0 +1,186 @@
+"""The CPUs and the memory of a machine: NUMA nodes, sockets, cores and caches, as far as a process may use them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rankplan._core import RankSet
+from rankplan.hardware.sysfs import MAX_CPU, Sysfs, cpu_list
+
+_NODES, _CPUS = "sys/devices/system/node", "sys/devices/system/cpu"
+_GROUPS = re.compile(r"([0-9,-]+)(?: x([1-9][0-9]{0,4})(?: \+([1-9][0-9]{0,4}))?)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The facts of one node. A fact that its source lacks is empty.
+
+    ``numa`` has the CPUs that processes may use, by NUMA node; a node with memory only has none. ``memory`` is the
+    size of each node that memory may come from, in MiB. ``sockets`` are the NUMA nodes of each package. ``cores`` are
+    the threads of each physical core, and ``caches`` the CPUs that share each largest cache; both may contain CPUs that
+    processes may not use.
+    """
+
+    numa: dict[int, RankSet] = field(default_factory=dict)
+    memory: dict[int, int] = field(default_factory=dict)
+    sockets: tuple[RankSet, ...] = ()
+    cores: tuple[RankSet, ...] = ()
+    caches: tuple[RankSet, ...] = ()
+
+    @property
+    def cpus(self) -> RankSet:
+        """Every CPU that processes may use."""
+        return union(self.numa.values())
+
+    def ordered_cores(self) -> list[RankSet]:
+        """Return the usable threads of each core, socket by socket and NUMA node by NUMA node, as hwloc counts them."""
+        nodes = [node for socket in self.sockets for node in socket if node in self.numa]
+        nodes += [node for node in self.numa if node not in nodes]
+        by_first = sorted(self.cores, key=lambda threads: threads[0])
+        return [core for node in nodes for threads in by_first if (core := threads & self.numa[node])]
+
+    @classmethod
+    def read(cls, sysfs: Sysfs | None = None) -> Machine:
+        """Return the facts of this machine, or of the files below another root, limited by affinity and cgroup."""
+        sysfs = sysfs or Sysfs()
+        numa = _numa(sysfs)
+        if numa is None:
+            return cls()
+        allowed = _allowed(sysfs, "Cpus_allowed_list", "cpus")
+        usable = {node: cpus if allowed is None else cpus & allowed for node, cpus in numa.items()}
+        first = {node: cpus[0] for node, cpus in numa.items() if cpus}
+        every = union(usable.values())
+        return cls(
+            usable,
+            _memory(sysfs, list(numa)),
+            _sockets(sysfs, first),
+            tuple(_shared(every, lambda cpu: _siblings(sysfs, cpu))),
+            tuple(_shared(every, lambda cpu: _largest_cache(sysfs, cpu))),
+        )
+
+
+def union(sets: Iterable[RankSet]) -> RankSet:
+    """Return all members of these sets."""
+    found = RankSet()
+    for each in sets:
+        found = found | each
+    return found
+
+
+def groups_text(groups: Iterable[RankSet]) -> list[str]:
+    """Return disjoint sets of CPUs as text, ``<CPUs> x<count> +<step>`` for each run of equally spaced ones.
+
+    ``0,112 x56`` are the cores 0,112 and 1,113 to 55,167: the step is 1 unless it is written.
+    """
+    texts: list[str] = []
+    ordered = sorted((group for group in groups if group), key=lambda group: group[0])
+    index = 0
+    while index < len(ordered):
+        start, count, step = ordered[index], 1, 0
+        while index + count < len(ordered):
+            other = ordered[index + count]
+            step = step or other[0] - start[0]
+            if other != shifted(start, count * step):
+                break
+            count += 1
+        by = f" +{step}" if step > 1 else ""
+        texts.append(str(start) if count == 1 else f"{start} x{count}{by}")
+        index += count
+    return texts
+
+
+def parse_groups(text: str) -> list[RankSet] | None:
+    """Return the sets of one text of `groups_text`, or ``None`` if it is not one, or names CPUs that cannot exist."""
+    found = _GROUPS.fullmatch(text)
+    start = cpu_list(found[1]) if found else None
+    if found is None or not start:
+        return None
+    count, step = int(found[2] or 1), int(found[3] or 1)
+    if start[-1] + (count - 1) * step > MAX_CPU:
+        return None
+    return [shifted(start, index * step) for index in range(count)]
+
+
+def shifted(cpus: RankSet, by: int) -> RankSet:
+    """Return the set with this number added to each member."""
+    return RankSet(",".join(f"{first + by}-{last + by}" for first, last in cpus.ranges)) if cpus else cpus
+
+
+def _allowed(sysfs: Sysfs, key: str, kind: str) -> RankSet | None:
+    """Return the CPUs or NUMA nodes that this process may use: its own mask within those of its cgroup."""
+    allowed = sysfs.status(key)
+    for line in (sysfs.text("proc/self/cgroup") or "").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        folder = "sys/fs/cgroup" if not controllers else "sys/fs/cgroup/cpuset"
+        if controllers in ("", "cpuset") and ".." not in path:
+            for name in (f"cpuset.{kind}.effective", f"cpuset.effective_{kind}"):
+                if limit := sysfs.cpus(f"{folder}/{path.strip('/')}/{name}"):
+                    allowed = limit if allowed is None else allowed & limit
+    return allowed
+
+
+def _numa(sysfs: Sysfs) -> dict[int, RankSet] | None:
+    """Return the CPUs of each NUMA node; a machine without NUMA files is one node. ``None``: unknown."""
+    found = {}
+    for name in sysfs.names(_NODES):
+        number = re.fullmatch(r"node([0-9]{1,5})", name, re.ASCII)
+        cpus = sysfs.cpus(f"{_NODES}/{name}/cpulist") if number else None
+        if number and cpus is not None:
+            found[int(number[1])] = cpus
+    if not any(found.values()):
+        online = sysfs.cpus(f"{_CPUS}/online")
+        return {0: online} if online else None
+    return dict(sorted(found.items()))
+
+
+def _memory(sysfs: Sysfs, nodes: Sequence[int]) -> dict[int, int]:
+    allowed = _allowed(sysfs, "Mems_allowed_list", "mems")
+    sizes = {}
+    for node in nodes:
+        text = sysfs.text(f"{_NODES}/node{node}/meminfo") or ""
+        total = re.search(r"MemTotal:\s+([0-9]{1,15}) kB", text, re.ASCII)
+        if total and int(total[1]) >> 10 and (allowed is None or node in allowed):
+            sizes[node] = int(total[1]) >> 10
+    return sizes
+
+
+def _sockets(sysfs: Sysfs, first_cpus: dict[int, int]) -> tuple[RankSet, ...]:
+    packages: dict[int, list[int]] = {}
+    for node, cpu in first_cpus.items():
+        package = sysfs.number(f"{_CPUS}/cpu{cpu}/topology/physical_package_id")
+        if package is None:
+            return ()
+        packages.setdefault(package, []).append(node)
+    return tuple(map(RankSet, packages.values()))
+
+
+def _shared(cpus: RankSet, sharing_with: Callable[[int], RankSet | None]) -> Iterator[RankSet]:
+    """Yield the groups of these CPUs, looking up only one CPU of each."""
+    left = cpus
+    while left:
+        cpu = left[0]
+        group = sharing_with(cpu)
+        if group is not None and cpu in group:
+            yield group & left | group - cpus
+            left = left - group
+        left = left - RankSet([cpu])
+
+
+def _siblings(sysfs: Sysfs, cpu: int) -> RankSet | None:
+    return sysfs.cpus(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list")
+
+
+def _largest_cache(sysfs: Sysfs, cpu: int) -> RankSet | None:
+    """Return the CPUs that share the cache of the highest level that holds data; the first one of that level."""
+    folder = f"{_CPUS}/cpu{cpu}/cache"
+    best: tuple[int, RankSet] | None = None
+    for name in sysfs.names(folder):
+        if not name.startswith("index") or sysfs.text(f"{folder}/{name}/type") not in ("Data", "Unified"):
+            continue
+        level, shared = sysfs.number(f"{folder}/{name}/level"), sysfs.cpus(f"{folder}/{name}/shared_cpu_list")
+        if level is not None and shared and (best is None or level > best[0]):
+            best = level, shared
+    return best[1] if best else None

@@ -1,0 +1,81 @@
+"""One reader of the kernel's files below a root: what is missing, unreadable or damaged is ``None``, never an error."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from rankplan._core import RankSet
+
+MAX_CPU = 65_535
+"""Far above the largest kernel's limit; a list with a larger number is damaged."""
+
+_LONGEST = 1 << 16
+_LIST = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*", re.ASCII)
+
+
+def cpu_list(text: str) -> RankSet | None:
+    """Return the numbers of a kernel list such as ``0-55,112-167`` (empty: none), or ``None`` for any other text."""
+    text = text.strip()
+    if not text:
+        return RankSet()
+    if _LIST.fullmatch(text) is None:
+        return None
+    found = RankSet()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        ends = int(first), int(last or first)
+        if ends[0] > ends[1] or ends[1] > MAX_CPU:
+            return None
+        found = found | RankSet(f"{ends[0]}-{ends[1]}")
+    return found
+
+
+class Sysfs:
+    """The files below ``root``, addressed from it: ``sys/devices/system/node``."""
+
+    def __init__(self, root: str | os.PathLike[str] = "/") -> None:
+        self.root = Path(root)
+
+    def text(self, path: str) -> str | None:
+        """Return the content of a file without blanks at its ends; only its first 64 KiB are read."""
+        try:
+            with (self.root / path).open("rb") as file:
+                return file.read(_LONGEST).decode("utf-8", "replace").strip()
+        except (OSError, ValueError):
+            return None
+
+    def number(self, path: str) -> int | None:
+        """Return the decimal number in a file; it may be negative."""
+        text = self.text(path)
+        return int(text) if text is not None and re.fullmatch(r"-?[0-9]{1,18}", text, re.ASCII) else None
+
+    def cpus(self, path: str) -> RankSet | None:
+        """Return the list of CPUs or nodes in a file."""
+        text = self.text(path)
+        return None if text is None else cpu_list(text)
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; none if it cannot be read."""
+        try:
+            return sorted(entry.name for entry in (self.root / path).iterdir())
+        except (OSError, ValueError):
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Whether a file, folder or link exists."""
+        return os.path.lexists(self.root / path)
+
+    def real(self, path: str) -> str | None:
+        """Return the path that links lead to, from the root; ``None`` if it does not exist or leaves the root."""
+        try:
+            found = (self.root / path).resolve(strict=True)
+            return "/" + str(found.relative_to(self.root.resolve()))
+        except (OSError, ValueError, RuntimeError):
+            return None
+
+    def status(self, key: str) -> RankSet | None:
+        """Return a list of ``/proc/self/status``, such as ``Cpus_allowed_list``."""
+        found = re.search(rf"^{key}:[ \t]*(.*)$", self.text("proc/self/status") or "", re.MULTILINE)
+        return cpu_list(found[1]) if found else None
