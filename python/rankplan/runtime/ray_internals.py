@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import threading
 from collections.abc import Container, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from logging import CRITICAL, getLogger
@@ -78,6 +79,9 @@ def sigterm_handler_kept() -> Iterator[None]:
         yield
     finally:
         utils.set_sigterm_handler = replace
+        if threading.current_thread() is threading.main_thread():
+            # the C++ part of Ray has put its own before it, which aborts the program 3 s later
+            signal.signal(signal.SIGTERM, handler)
 
 
 def greet(address: str, timeout: float) -> None:
