@@ -120,6 +120,16 @@ class Caller(Worker):
         return self.limit
 
 
+class Plain(Worker):
+    """Has no async method, so that an answer is stored before the next call begins."""
+
+    def echo(self, value: Any) -> Any:
+        return value
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
 class Looper(Worker):
     """Async methods beside plain ones, with the names of the group's own, and an attribute of the worker's."""
 

@@ -15,7 +15,7 @@ import ray
 from rankplan import Cluster, ClusterError, ComponentPlacement, LaunchError, NodePlacementStrategy, WorkerError
 from ray import cluster_utils
 from ray.util.placement_group import placement_group_table
-from runtime_workers import Caller, Reader, Stuck, has_ended, stuck
+from runtime_workers import Plain, Reader, Stuck, has_ended, stuck
 
 SOON = {
     "health_check_initial_delay_ms": 0,
@@ -68,10 +68,10 @@ def who(error: LaunchError | WorkerError) -> tuple[str | None, int | None, int |
 
 
 def test_during_a_call(raylets: Raylets, cluster: Cluster) -> None:
-    group = Caller.create_group().launch(cluster, NodePlacementStrategy([0, 1]), name="actor")
+    group = Plain.create_group().launch(cluster, NodePlacementStrategy([0, 1]), name="actor")
     pid = group.verify()[1].pid
     unfetched = group.echo(bytes(1 << 20))
-    group.second_comes().wait()
+    group.echo(0).wait()
     call = group.sleep(60)
     raylets.kill(1)
     with pytest.raises(WorkerError, match=r"actor rank 1 \(node 1\): sleep\(\) gave no answer, its process ") as caught:
