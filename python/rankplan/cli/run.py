@@ -20,6 +20,7 @@ from rankplan.cli.common import (
     dialect_option,
     faults_end_it,
     print_table,
+    reject_crossings,
     stdout,
     without_option,
 )
@@ -93,13 +94,15 @@ def run(
     with faults_end_it():
         config = load_config(file)
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
+        labelled = not isinstance(simulate, Inventory)  # nodes that are only a number have no labels
         dialect = chosen_dialect(dialect_name, config)
         # Report faults before anything starts.
         reading = dialect.read(config)
         if inventory is None:
             reading.finish()
         else:
-            dialect.plan(reading, inventory.without(without), isolate)
+            planned = dialect.plan(reading, inventory.without(without), isolate)
+            reject_crossings(planned, reading, labelled)
         if not stdout.is_terminal:
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
@@ -124,6 +127,7 @@ def run(
                 # Ray's own handler would end the process without shutting down, and Ray changes an exit code.
                 signal.signal(signal.SIGTERM, signal.default_int_handler)
                 planned = dialect.plan(reading, cluster.inventory.without(without), isolate)
+                reject_crossings(planned, reading, labelled)
                 reports = _run(cluster, planned, spec, method, timeout, report)
         print_table(_table(reports))
         if planned.mode is not None:
