@@ -165,6 +165,17 @@ def test_a_saved_plan_keeps_its_topology_and_levels() -> None:
         plan["actor"].spans("ep", "block")
 
 
+def test_run_starts_nothing_if_a_group_crosses_what_must_be_kept() -> None:
+    keeping("{actor: {ep: nvlink}}")
+    done = run("run", "conf.yaml", "--simulate", "nodes.yaml")
+    assert done.exit_code == 1 and "2 of 2 expert groups span nvlink domains" in done.stderr
+    keeping("{actor: {ep: node}}")
+    done = run("run", "conf.yaml", "--simulate", "4x4")
+    assert done.exit_code == 1 and "2 of 2 expert groups span nodes" in done.stderr
+    done = run("run", "conf.yaml", "--simulate", "4x4", "--without", "node-9")
+    assert done.exit_code == 1 and "unknown node or accelerator 'node-9'" in done.stderr
+
+
 def test_check_keep_has_the_path_of_the_rule() -> None:
     keeping("{actor: {ep: nvlink}}")
     plan = ComponentPlacement("conf.yaml", Inventory.from_yaml("nodes.yaml")).plan()

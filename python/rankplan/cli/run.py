@@ -29,6 +29,7 @@ from rankplan.cli.common import (
     note_warnings,
     planned,
     print_table,
+    reject_crossings,
     stdout,
     without_option,
 )
@@ -146,7 +147,8 @@ def run(
     if verbose:
         _show_log()
     with faults_end_it(), interrupts.raised():
-        job = _job(file, dialect_name, isolate, without)
+        labelled = not isinstance(simulate, Inventory)  # nodes that are only a number have no labels
+        job = _job(file, dialect_name, isolate, without, labelled)
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
         # Report faults before anything starts.
         job.check(inventory)
@@ -206,7 +208,7 @@ class _Job:
             self.plan(inventory)
 
 
-def _job(file: str, dialect_name: str | None, isolate: bool | None, without: tuple[str, ...]) -> _Job:
+def _job(file: str, dialect_name: str | None, isolate: bool | None, without: tuple[str, ...], labelled: bool) -> _Job:
     """Return what a config or a saved plan asks for."""
     if is_saved(file):
         saved = planned(file, InventoryChoice(without=without), dialect_name, isolate)
@@ -215,11 +217,13 @@ def _job(file: str, dialect_name: str | None, isolate: bool | None, without: tup
     dialect = chosen_dialect(dialect_name, config)
     reading = dialect.read(config)
     note_warnings(file, reading)
-    return _Job(
-        lambda inventory: dialect.plan(reading, inventory.without(without), isolate is not False),
-        reading.finish,
-        reading if dialect is rlinf else None,
-    )
+
+    def plan(inventory: Inventory) -> Plan:
+        planned = dialect.plan(reading, inventory.without(without), isolate is not False)
+        reject_crossings(planned, reading, labelled)
+        return planned
+
+    return _Job(plan, reading.finish, reading if dialect is rlinf else None)
 
 
 def _show_log() -> None:
