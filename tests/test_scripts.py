@@ -236,6 +236,25 @@ def test_scripts_are_refused_with_a_place(text: str, expected: str, tmp_path: Pa
     assert found.help and found.file == str(path)
 
 
+def test_no_script_takes_long(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("X=ab\n" + "X=$X$X\n" * 100 + "A=(1 2)\n" + 'A+=("${A[@]}")\n' * 20 + RUN)
+    config = load_config(path)
+    assert config["a"] == {"y": 1} and "a very long text" in config.document.warnings[0].message
+    path.write_text("f() { f; f; }\nf\n" + RUN)
+    with pytest.raises(PlacementError, match="the script has more than 50,000 steps"):
+        load_config(path)
+    path.write_text("X=$((" + "(" * 5000 + "1" + ")" * 5000 + "))\n" + "{ " * 3000 + "\n" + RUN)
+    with pytest.raises(PlacementError, match=r"the script is nested too deeply|without"):
+        load_config(path)
+    with pytest.raises(PlacementError, match="the key has 51 parts"):
+        load_config(Path(__file__).parent.parent / "examples" / "verl.yaml", ["+" + ".".join("a" * 51) + "=1"])
+    toml = tmp_path / "conf.toml"
+    toml.write_text("a = " + "[" * 5000 + "]" * 5000)
+    with pytest.raises(PlacementError, match=r"the file is nested too deeply|invalid TOML"):
+        load_config(toml)
+
+
 @given(st.text(alphabet="aX=1 \n'\"$(){}[];&|<>#\\`-.if then fi", max_size=60))
 def test_no_script_breaks_the_reader(text: str) -> None:
     try:

@@ -21,6 +21,7 @@ OVERRIDE = re.compile(
 )
 _PART = re.compile(r"[^.\[\]]+")
 _ALIKE = 0.9
+_DEEPEST = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,10 @@ def overridden(section: Section, overrides: Iterable[Override], strict: bool = T
 
 def _apply(config: Section, override: Override, places: Places, strict: bool) -> None:
     path = override.path
+    if len(path) > _DEEPEST:
+        raise _fault(
+            override, "invalid-value", f"the key has {len(path)} parts", f"use at most {_DEEPEST}", at_key=True
+        )
     here: Any = config
     for depth, part in enumerate(path[:-1]):
         key = _existing(here, part, path[: depth + 1], override, strict)

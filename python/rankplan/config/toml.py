@@ -33,6 +33,9 @@ def parse_toml(file: str, text: str) -> Section:
             start = sum(len(line) + 1 for line in lines.lines[: int(found[2]) - 1]) + int(found[3]) - 1
         fault = Diagnostic("syntax", f"invalid TOML: {message[:1].lower()}{message[1:]}", "see toml.io for the format")
         raise PlacementError([lines.place(start, start + 1).of(fault)]) from None
+    except RecursionError:
+        fault = Diagnostic("syntax", "the file is nested too deeply", "use fewer levels", file=file)
+        raise PlacementError([fault]) from None
     places = Places(file)
     for path, key, value in _pairs(text):
         places.put(path, lines.place(*key), lines.place(*value))

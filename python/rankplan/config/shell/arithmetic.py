@@ -53,7 +53,7 @@ def calculated(text: str, variable: Callable[[str], int | None]) -> int | None:
         value = calculation.ternary(0)
     except (ValueError, ArithmeticError):
         return None
-    return value if not calculation.tokens else None
+    return value if not calculation.tokens and abs(value) < _LIMIT else None
 
 
 class _Calculation:

@@ -27,8 +27,12 @@ from rankplan.config.shell.tree import (
     Statement,
     Word,
 )
+from rankplan.config.shell.words import ShellSyntaxError
 
 _DEEPEST = 20
+_LONGEST = 10_000
+"""Pieces of a value: a few lines that double a variable would exceed any memory."""
+_MOST_STEPS = 50_000
 _DECLARING = frozenset({"export", "local", "declare", "readonly", "typeset"})
 _SILENT = _DECLARING | {":", "true", "cd", "echo", "printf", "mkdir", "trap", "sleep", "wait", "rm", "cp", "break"}
 """Commands that decide nothing here, and succeed."""
@@ -72,6 +76,7 @@ class _Run:
         self.depth = 0
         self.ended = False
         self.left = False
+        self.steps = [0]
 
     def block(self, block: Block) -> bool | None:
         """Follow commands, and return whether the last one succeeds; ``None`` if that is unknown."""
@@ -83,6 +88,11 @@ class _Run:
         return status
 
     def statement(self, statement: Statement) -> bool | None:
+        """Follow a command, and return whether it succeeds; ``None`` if that is unknown."""
+        self.steps[0] += 1
+        if self.steps[0] > _MOST_STEPS:
+            message = f"the script has more than {_MOST_STEPS:,} steps"
+            raise ShellSyntaxError(message, 0, "write the values without recursion")
         if isinstance(statement, Simple):
             return self._simple(statement)
         if isinstance(statement, Calculation):
@@ -179,7 +189,7 @@ class _Run:
         for name in names:
             self.scope.variables[name] = unknown
         inside = _Run(self.scope.copy())
-        inside.functions, inside.depth = self.functions, self.depth
+        inside.functions, inside.depth, inside.steps = self.functions, self.depth, self.steps
         inside.block(loop.body)
         self.commands += inside.commands
         self.skipped += inside.skipped
@@ -253,12 +263,15 @@ class _Run:
         if isinstance(assignment.value, Word):
             value = self.scope.value(assignment.value)
             old: Value = tuple(piece for piece in before or () if isinstance(piece, Piece))
-            variables[name] = old + value if assignment.append else value
+            value = old + value if assignment.append else value
+            too_long = len(value) > _LONGEST or sum(len(piece.text) for piece in value) > 100 * _LONGEST
+            cause = Cause("a very long text", assignment.start)
+            variables[name] = (Piece("", assignment.start, assignment.start, cause),) if too_long else value
             return
         items = tuple(field for word in assignment.value for field in self.scope.fields(word))
         if assignment.append and before:
             items = (*(_as_field(item) for item in before), *items)
-        variables[name] = items
+        variables[name] = items[:_LONGEST]
 
     def _test(self, name: str, words: Sequence[Word], found: tuple[Field, ...]) -> bool | None:
         if name == "[[":
