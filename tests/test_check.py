@@ -187,7 +187,6 @@ def test_a_conflict_is_found_by_the_placement_classes_and_beside_other_faults() 
         ("cluster: {num_nodes: 2}", "add components: `component_placement: {actor: 0-7}`"),
         ("cluster: {num_nodes: 2, component_placement: {}}", "add components"),
         ("cluster: {num_nodes: 2, resource_pool_spec: {global_pool: [8, 8]}}", "this looks like a config of verl"),
-        ("cluster: {num_nodes: 2, gpus_per_node: 8}\npolicy: {}", "this looks like a config of NeMo-RL"),
         ("cluster: {num_nodes: 1}\nrollout_num_gpus: 8", "this looks like a config of slime; pass --dialect slime"),
     ],
 )

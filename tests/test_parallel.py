@@ -811,12 +811,6 @@ def test_sizes_of_the_sections_of_a_plain_config(sections: dict[str, Any], sizes
     assert {name: component.parallel for name, component in plan.items()} == sizes
 
 
-def test_sizes_of_an_entry_come_first() -> None:
-    entry = {"placement": "0-7", "parallel": "t2"}
-    config = {"cluster": {"num_nodes": 1, "component_placement": {"actor": entry}}, "actor": TRAINING}
-    assert rlinf.plan(config, Inventory.uniform(1, 8))["actor"].parallel == Parallel(tp=2)
-
-
 REFUSED_ELSEWHERE = [
     (
         "cluster: {num_nodes: 1, component_placement: {actor: 0-5}}\nactor:\n  model:\n"

@@ -48,7 +48,7 @@ def inventory(
     without: tuple[str, ...],
     output: Path | None,
 ) -> None:
-    """Show the nodes as a tree of the network, with what is known of their hardware, and save them.
+    """Show the nodes as a tree, with their network and hardware.
 
     Levels are keys of node labels, outermost first: those of the inventory file or of Kueue, or else those that
     Topograph, the GPU operator, NVML, NeMo-RL, Slurm and Kubernetes are known to write.

@@ -135,7 +135,7 @@ def run(
     form: str,
     verbose: bool,
 ) -> None:
-    """Launch a config or saved plan on Ray, call every rank, and verify.
+    """Launch a config or saved plan, call every rank, verify.
 
     Prints where each rank runs and what it sees, then shuts everything down. With json, the output of workers goes to
     stderr. Arguments after -- are passed to the constructor of the worker class; values are read as YAML.
