@@ -142,13 +142,16 @@ class OverridesAfterDashes(click.Group):
 
     without: frozenset[str] = frozenset({"explain", "schema", "diff"})
     """Commands that read no config, or several."""
+    other: frozenset[str] = frozenset({"run"})
+    """Commands with another use for these words."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the words after ``--`` for `loaded`."""
-        if "--" in args[1:] and not ctx.resilient_parsing:
+        name = next((word for word in args if word in self.commands), None)
+        if "--" in args[1:] and name not in self.other and not ctx.resilient_parsing:
             dashes = args.index("--", 1)
             ctx.meta[OVERRIDES] = tuple(args[dashes + 1 :])
-            if (name := next((word for word in args if word in self.commands), None)) in self.without:
+            if name in self.without:
                 raise click.UsageError(f"{name} takes no overrides after --", ctx)
             args = args[:dashes]
         return super().parse_args(ctx, args)

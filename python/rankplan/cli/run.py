@@ -20,7 +20,6 @@ from rankplan.cli.common import (
     dialect_option,
     faults_end_it,
     note_warnings,
-    overrides,
     print_table,
     stdout,
 )
@@ -71,6 +70,9 @@ class _Nodes(Nodes):
     help="Seconds to wait for a component to start.",
 )
 @click.option("--isolate/--no-isolate", default=True, help="Whether a process sees only its own accelerators.")
+@click.option(
+    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a value of the config (may be repeated)."
+)
 def run(
     file: str,
     simulate: Inventory | str | None,
@@ -80,6 +82,7 @@ def run(
     method: str,
     timeout: float,
     isolate: bool,
+    changes: tuple[str, ...],
 ) -> None:
     """Launch a config on Ray, run a method on every rank, and verify.
 
@@ -90,7 +93,7 @@ def run(
     if simulate is not None and ray is not None:
         raise click.UsageError("use only one of --simulate and --ray")
     with faults_end_it():
-        config = load_config(file, overrides())
+        config = load_config(file, changes)
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
         dialect = chosen_dialect(dialect_name, config)
         # Report faults before anything starts.
