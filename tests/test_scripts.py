@@ -189,6 +189,12 @@ def test_flags_become_keys(tmp_path: Path) -> None:
     assert len(slime.plan(config, Inventory.uniform(1, 8))["rollout"]) == 8
 
 
+def test_later_words_of_a_script_win(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("python3 train.py a.b=1 a.c=2 ~a.b +a.c=3 ++a.d=4 a.e=5 ~a.e=5 'a.f=[x, \"y z\"]' a.g=''\n")
+    assert load_config(path).to_dict() == {"a": {"c": 3, "d": 4, "f": ["x", "y z"], "g": None}}
+
+
 def test_a_script_names_its_config_file(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("trainer: {nnodes: x, n_gpus_per_node: 8}\n")
     path = tmp_path / "run.sh"
