@@ -80,6 +80,7 @@ SCRIPTS: list[tuple[str, Any]] = [
     ("cat <<-'EOF' | tee log\n\tX=1\n\tEOF\nX=3\n", 3),
     ("(cd /tmp && ls) > log 2>&1 &\nX=4\n", 4),
     ("diff <(ls) <(ls -a); X=5\n", 5),
+    ("X=1\n(X=2; exit 1)\n", 1),
     ("eval X=6\nX=7\n", 7),
     ("set -- 1 2\nshift\nX=$1\n", 2),
 ]

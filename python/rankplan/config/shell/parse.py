@@ -153,7 +153,7 @@ class _Parser(Words):
         elif self._at("(") or word == "{":
             closing = ")" if self._at("(") else "}"
             self.position += 1
-            found = Group(self.block((closing,)))
+            found = Group(self.block((closing,)), closing == ")")
             self._take(closing, self.text[start], start)
         elif function := _FUNCTION.match(self.text, start):
             self.position = function.end()
