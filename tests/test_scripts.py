@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configs import from_overrides
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 from rankplan import Inventory, PlacementError, load_config
 from rankplan.config.shell.arithmetic import calculated
 from rankplan.config.shell.run import follow
@@ -47,6 +49,8 @@ SCRIPTS: list[tuple[str, Any]] = [
     ("A=2\nX=$((A ** 3 % 5 + (A > 1 ? 10 : 20)))\n", 13),
     ("A=2\nX=$(( ${A} << 2 ))\n", 8),
     ("X=$((NNODES * 8))\n", None),
+    ("X=$(( $(nproc) * `nproc` ))\n", None),
+    ("if (( $(nproc) > 1 )); then X=1; else X=1; fi\n", 1),
     # what only a run reveals
     ("X=$(nproc)\n", None),
     ("X=`nproc`\n", None),
@@ -262,7 +266,7 @@ def test_no_script_takes_long(tmp_path: Path) -> None:
         load_config(toml)
 
 
-@given(st.text(alphabet="aX=1 \n'\"$(){}[];&|<>#\\`-.if then fi", max_size=60))
+@given(st.text(alphabet="aX=1 \n'\"$(){}[];&|<>#\\`-.ifthendo", max_size=60))
 def test_no_script_breaks_the_reader(text: str) -> None:
     try:
         follow(text)
@@ -324,6 +328,26 @@ def test_overrides_change_a_config(words: list[str], expected: Any, tmp_path: Pa
         assert f"{found.line}:{found.column} {found.code}: {found.message}".startswith(expected)
     else:
         assert config.to_dict() == expected
+
+
+KEYS = st.sampled_from(["a", "a.b", "a.b.c", "d", "d.e", "f_1"])
+VALUES = st.sampled_from(
+    ["1", "-2", "1.5", "true", "null", "text", "[1, two, 'x y']", "{k: 1, l: [2]}", "'7'", "a=b", ""]
+)
+
+
+@given(st.lists(st.tuples(KEYS, VALUES).map("=".join), max_size=5))
+def test_overrides_agree_with_omegaconf(words: list[str]) -> None:
+    try:
+        expected = OmegaConf.to_container(OmegaConf.from_dotlist(words))
+    except Exception:  # a key below a value
+        expected = None
+    try:
+        found = from_overrides(words).to_dict()
+    except PlacementError:
+        return
+    if expected is not None:
+        assert found == expected
 
 
 TOML = """\

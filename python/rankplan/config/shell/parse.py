@@ -138,7 +138,7 @@ class _Parser(Words):
             self.position += 4
             return self._command()
         if self._at("((") and (end := self._end_of_arithmetic(start + 2)) is not None:
-            inner = Words(self.text[:end])
+            inner = type(self)(self.text[:end])
             inner.position = start + 2
             found = Calculation(Word(tuple(inner._quoted_parts("\0")), start + 2, end))
             self.position = end + 2
