@@ -139,6 +139,10 @@ REFUSED: list[tuple[list[str], list[str]]] = [
         ["trainer.nnodes invalid-value: `nnodes` is 'two'; it must be a whole number of 1 or more"],
     ),
     (["trainer.nnodes=null"], ["trainer.nnodes invalid-value: `nnodes` is null; it must be a whole number"]),
+    (
+        ["trainer.nnodes=9999999999"],
+        ["trainer.nnodes invalid-value: `nnodes` is 9999999999; it must be 1,048,576 or less"],
+    ),
     (["trainer.nnode=2"], ["trainer.nnode unknown-key: unknown key `nnode`"]),
     (["trainer=4"], ["trainer invalid-value: `trainer` is 4; it must be a mapping"]),
     (["critic.enable=maybe"], ["critic.enable invalid-value: `enable` is 'maybe'; it must be true or false"]),
@@ -235,6 +239,13 @@ def test_an_assumed_inventory_has_every_pool() -> None:
     ]
     assumed = verl.assumed_inventory(from_overrides([*BASE, *words]))
     assert (assumed.num_nodes, assumed.node(0).accelerators) == (3, 8)
+
+
+def test_an_assumed_inventory_is_not_larger_than_memory() -> None:
+    with pytest.raises(
+        PlacementError, match="the config needs 1,000,000,000,000 accelerators; at most 2,097,152 can be"
+    ):
+        verl.assumed_inventory(from_overrides(["trainer.nnodes=1000000", "trainer.n_gpus_per_node=1000000"]))
 
 
 WRITTEN = [

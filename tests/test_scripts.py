@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configs import from_overrides
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 from rankplan import Inventory, PlacementError, load_config
 from rankplan.config.shell.arithmetic import calculated
 from rankplan.config.shell.run import follow
@@ -47,6 +49,8 @@ SCRIPTS: list[tuple[str, Any]] = [
     ("A=2\nX=$((A ** 3 % 5 + (A > 1 ? 10 : 20)))\n", 13),
     ("A=2\nX=$(( ${A} << 2 ))\n", 8),
     ("X=$((NNODES * 8))\n", None),
+    ("X=$(( $(nproc) * `nproc` ))\n", None),
+    ("if (( $(nproc) > 1 )); then X=1; else X=1; fi\n", 1),
     # what only a run reveals
     ("X=$(nproc)\n", None),
     ("X=`nproc`\n", None),
@@ -80,6 +84,7 @@ SCRIPTS: list[tuple[str, Any]] = [
     ("cat <<-'EOF' | tee log\n\tX=1\n\tEOF\nX=3\n", 3),
     ("(cd /tmp && ls) > log 2>&1 &\nX=4\n", 4),
     ("diff <(ls) <(ls -a); X=5\n", 5),
+    ("X=1\n(X=2; exit 1)\n", 1),
     ("eval X=6\nX=7\n", 7),
     ("set -- 1 2\nshift\nX=$1\n", 2),
 ]
@@ -189,6 +194,12 @@ def test_flags_become_keys(tmp_path: Path) -> None:
     assert len(slime.plan(config, Inventory.uniform(1, 8))["rollout"]) == 8
 
 
+def test_later_words_of_a_script_win(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("python3 train.py a.b=1 a.c=2 ~a.b +a.c=3 ++a.d=4 a.e=5 ~a.e=5 'a.f=[x, \"y z\"]' a.g=''\n")
+    assert load_config(path).to_dict() == {"a": {"c": 3, "d": 4, "f": ["x", "y z"], "g": None}}
+
+
 def test_a_script_names_its_config_file(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("trainer: {nnodes: x, n_gpus_per_node: 8}\n")
     path = tmp_path / "run.sh"
@@ -255,7 +266,7 @@ def test_no_script_takes_long(tmp_path: Path) -> None:
         load_config(toml)
 
 
-@given(st.text(alphabet="aX=1 \n'\"$(){}[];&|<>#\\`-.if then fi", max_size=60))
+@given(st.text(alphabet="aX=1 \n'\"$(){}[];&|<>#\\`-.ifthendo", max_size=60))
 def test_no_script_breaks_the_reader(text: str) -> None:
     try:
         follow(text)
@@ -317,6 +328,26 @@ def test_overrides_change_a_config(words: list[str], expected: Any, tmp_path: Pa
         assert f"{found.line}:{found.column} {found.code}: {found.message}".startswith(expected)
     else:
         assert config.to_dict() == expected
+
+
+KEYS = st.sampled_from(["a", "a.b", "a.b.c", "d", "d.e", "f_1"])
+VALUES = st.sampled_from(
+    ["1", "-2", "1.5", "true", "null", "text", "[1, two, 'x y']", "{k: 1, l: [2]}", "'7'", "a=b", ""]
+)
+
+
+@given(st.lists(st.tuples(KEYS, VALUES).map("=".join), max_size=5))
+def test_overrides_agree_with_omegaconf(words: list[str]) -> None:
+    try:
+        expected = OmegaConf.to_container(OmegaConf.from_dotlist(words))
+    except Exception:  # a key below a value
+        expected = None
+    try:
+        found = from_overrides(words).to_dict()
+    except PlacementError:
+        return
+    if expected is not None:
+        assert found == expected
 
 
 TOML = """\

@@ -161,13 +161,13 @@ class OverridesAfterDashes(click.Group):
 
     without: frozenset[str] = frozenset({"explain", "schema", "diff", "inventory"})
     """Commands that read no config, or several."""
-    own: frozenset[str] = frozenset({"run"})
-    """Commands that read the words after ``--`` themselves."""
+    other: frozenset[str] = frozenset({"run"})
+    """Commands with another use for these words."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the words after ``--`` for `loaded`."""
         name = next((word for word in args if word in self.commands), None)
-        if "--" in args[1:] and name not in self.own and not ctx.resilient_parsing:
+        if "--" in args[1:] and name not in self.other and not ctx.resilient_parsing:
             dashes = args.index("--", 1)
             ctx.meta[OVERRIDES] = tuple(args[dashes + 1 :])
             if name in self.without:

@@ -118,6 +118,9 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
     "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Report format."
 )
 @click.option("--verbose", is_flag=True, help="Show the log of the driver and the ranks on stderr.")
+@click.option(
+    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a value of the config (may be repeated)."
+)
 def run(
     file: str,
     arguments: dict[str, Any],
@@ -134,6 +137,7 @@ def run(
     without: tuple[str, ...],
     form: str,
     verbose: bool,
+    changes: tuple[str, ...],
 ) -> None:
     """Launch a config or saved plan, call every rank, verify.
 
@@ -148,7 +152,7 @@ def run(
         _show_log()
     with faults_end_it(), interrupts.raised():
         labelled = not isinstance(simulate, Inventory)  # nodes that are only a number have no labels
-        job = _job(file, dialect_name, isolate, without, labelled)
+        job = _job(file, changes, dialect_name, isolate, without, labelled)
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
         # Report faults before anything starts.
         job.check(inventory)
@@ -211,9 +215,11 @@ class _Job:
 def _job(file: str, dialect_name: str | None, isolate: bool | None, without: tuple[str, ...], labelled: bool) -> _Job:
     """Return what a config or a saved plan asks for."""
     if is_saved(file):
+        if changes:
+            raise click.UsageError(f"{file} is a saved plan, which takes no --set")
         saved = planned(file, InventoryChoice(without=without), dialect_name, isolate)
         return _Job(saved.fitted, lambda: None, num_nodes=saved.inventory.num_nodes)
-    config = load_config(file)
+    config = load_config(file, changes)
     dialect = chosen_dialect(dialect_name, config)
     reading = dialect.read(config)
     note_warnings(file, reading)

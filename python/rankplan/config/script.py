@@ -63,7 +63,7 @@ def parse_script(
     base = _base(command, lines, load, warnings)
     config: Section = relocated(base if base is not None else {}, source if base is None else base.document)
     known = [
-        Override(one.sign, one.key, one.value, one.key_place, one.value_place)
+        Override(one.sign, one.key, one.value or None if one.sign == "~" else one.value, one.key_place, one.value_place)
         for one in tokens
         if one.value is not None
     ]

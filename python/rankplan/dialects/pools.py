@@ -58,6 +58,8 @@ class Free:
     def nodes(self, nodes: int, each: int) -> list[int] | None:
         """Take ``each`` accelerators together, ``nodes`` times; ``None`` if the nodes have too few."""
         taken: list[int] = []
+        if nodes * each > self.left:
+            return None
         for _ in range(nodes):
             if (found := self.together(each)) is None:
                 return None
@@ -184,7 +186,7 @@ def engine_faults(name: str, engine: int, each: int, nodes: Sequence[int], sizes
         message = (
             f"engine {found * each // engine} of the {name} would need {each} accelerators ({sizes}) on nodes {pair}"
         )
-        fitting = [size for size in range(each - 1, 0, -1) if each and torn(nodes, size) is None and total % size == 0]
+        fitting = [size for size in range(each - 1, 0, -1) if total % size == 0 and torn(nodes, size) is None]
         help = f"use {fitting[0]} per engine" if fitting else "use nodes with more accelerators"
         faults.append(Diagnostic("spans-nodes", message, help))
     if idle := total % engine:

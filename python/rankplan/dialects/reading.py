@@ -62,6 +62,8 @@ class KeyReader(Reader):
 
 _SELECTION = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,([^{}]*))?\}")
 _DEEPEST = 20
+_LARGEST = 2**20
+"""The largest size: more is a typo, and would fill the memory before a check could say so."""
 
 
 class SizeReader(KeyReader):
@@ -111,7 +113,21 @@ class SizeReader(KeyReader):
         """Return the number at a path; the default if it is missing or invalid, which is recorded."""
         value = self.at(path)
         number = default if value is None else self.number(value, path, least)
+        if number is not None and number > _LARGEST:
+            message = f"`{path[-1]}` is {shown(value)}; it must be {_LARGEST:,} or less"
+            self.add_in_config(path, Diagnostic("invalid-value", message, f"use {_LARGEST:,} or less"))
+            return default
         return default if number is None else number
+
+    def assumed(self, num_nodes: int, accelerators: int) -> Inventory:
+        """Return an inventory of this size; raises `PlacementError` with every fault if it is too large."""
+        if num_nodes * accelerators > 2 * _LARGEST:
+            message = (
+                f"the config needs {num_nodes * accelerators:,} accelerators; at most {2 * _LARGEST:,} can be planned"
+            )
+            self.add((), Diagnostic("too-many-processes", message, "use fewer nodes, or fewer accelerators per node"))
+            raise self.refusal()
+        return super().assumed(num_nodes, accelerators)
 
     def switch(self, path: KeyPath, default: bool = False) -> bool:
         """Return the boolean at a path; the default if it is missing or invalid, which is recorded."""

@@ -214,6 +214,9 @@ class _Planner(Pools):
         """Place engines that each have nodes of their own."""
         engine, (nodes, per_node) = engine_at(self.reader, sizes), size
         each, total = min(per_node, engine.size), nodes * per_node
+        if total > self.free.left:
+            self.pool(name, (nodes, per_node), path)
+            return
         faults = engine_faults(name, engine.size, each, range(0), engine.keys) if not total else []
         virtual = [rank // per_node for rank in range(total)]
         faults = faults or [

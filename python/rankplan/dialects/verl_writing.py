@@ -58,6 +58,7 @@ def _config(planned: Plan, shapes: dict[str, tuple[int, int]]) -> dict[str, Any]
     roles["rollout"] = _engine(rollout) if rollout is not None else {"tensor_model_parallel_size": 1}
     if rollout is not None and set(_devices(rollout)) != set(_devices(actor)):
         config["rollout"] = dict(zip(("nnodes", "n_gpus_per_node"), shapes["rollout"], strict=True))
+    config["actor_rollout_ref"] = {name: keys for name, keys in roles.items() if keys}
     if "reward" in shapes:
         reward: dict[str, Any] = {"enable": True, "rollout": _engine(planned["reward"])}
         if set(_devices(planned["reward"])) != set(_devices(actor)):

@@ -138,7 +138,7 @@ class _Parser(Words):
             self.position += 4
             return self._command()
         if self._at("((") and (end := self._end_of_arithmetic(start + 2)) is not None:
-            inner = Words(self.text[:end])
+            inner = type(self)(self.text[:end])
             inner.position = start + 2
             found = Calculation(Word(tuple(inner._quoted_parts("\0")), start + 2, end))
             self.position = end + 2
@@ -153,7 +153,7 @@ class _Parser(Words):
         elif self._at("(") or word == "{":
             closing = ")" if self._at("(") else "}"
             self.position += 1
-            found = Group(self.block((closing,)))
+            found = Group(self.block((closing,)), closing == ")")
             self._take(closing, self.text[start], start)
         elif function := _FUNCTION.match(self.text, start):
             self.position = function.end()

@@ -112,7 +112,12 @@ class _Run:
         if isinstance(statement, Function):
             self.functions[statement.name] = statement.body
             return True
-        return self.block(statement.body)
+        if not statement.apart:
+            return self.block(statement.body)
+        before, self.scope = self.scope, self.scope.copy()
+        status = self.block(statement.body)
+        self.scope, self.ended, self.left = before, False, False
+        return status
 
     def _chain(self, chain: Chain) -> bool | None:
         status = self.statement(chain.first)

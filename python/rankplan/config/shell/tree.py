@@ -146,9 +146,10 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Commands between braces or parentheses."""
+    """Commands between braces, or between parentheses: those change nothing outside."""
 
     body: Block
+    apart: bool
 
 
 Statement: TypeAlias = Simple | Calculation | Not | Chain | If | Case | Loop | Function | Group

@@ -128,7 +128,7 @@ class Words:
                 raise ShellSyntaxError("this backquote is not closed", start, "add the closing backquote")
             return Substitution(self.text[start : self.position], start, self.position, quoted)
         if self._at("$((") and (end_of := self._end_of_arithmetic(start + 3)) is not None:
-            inner = Words(self.text[:end_of])
+            inner = type(self)(self.text[:end_of])
             inner.position = start + 3
             expression = Word(tuple(inner._quoted_parts("\0")), start + 3, end_of)
             self.position = end_of + 2
