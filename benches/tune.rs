@@ -27,14 +27,14 @@ const WIDE: [Component; 8] = [
 /// A rollout, a reward, inference, an actor.
 const CHAIN: [Component; 4] = [(4.0, 30_000.0, 0), (1.0, 1300.0, 0b1), (2.0, 9000.0, 0b10), (9.0, 12_900.0, 0b100)];
 const SHAPES: [Shape; 3] = [Shape::Collocated, Shape::Disaggregated, Shape::Hybrid];
-const RUNS: usize = 2;
+const RUNS: usize = 3;
 
 fn main() {
     println!("{:<34}{:>12}{:>12}{:>12}", "", "batches", "shortest", "target");
     for (name, components, units, target) in
         [("8 components, 128 units", &WIDE[..], 128, 50), ("4 components, 4,096 units", &CHAIN[..], 4096, 500)]
     {
-        for batches in [512, 64] {
+        for batches in [512, 64, 1] {
             let problem = problem(units, batches, components);
             let time = (0..RUNS).map(|_| once(&problem)).min().unwrap_or_default();
             println!("{name:<34}{batches:>12}{:>9.1} ms{target:>9} ms", time.as_secs_f64() * 1e3);

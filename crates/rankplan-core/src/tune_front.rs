@@ -50,16 +50,14 @@ pub fn beaten(front: &Front, point: &Point, ready: usize) -> bool {
     front[..shorter].iter().rev().take(NEIGHBORS).any(|other| other.beats(point, ready))
 }
 
-/// Add a point that is not beaten, and drop those that it beats.
+/// Add a point that is not beaten, and drop the next ones if it beats them.
 pub fn add(front: &mut Front, point: Point, ready: usize) {
     let start = front.partition_point(|other| other.period < point.period);
-    let mut near = start;
-    for _ in start..front.len().min(start + NEIGHBORS) {
-        if point.beats(&front[near], ready) {
-            front.remove(near);
-        } else {
-            near += 1;
-        }
+    let beaten = front[start..].iter().take_while(|other| point.beats(other, ready)).count();
+    if beaten > 0 {
+        front[start] = point;
+        front.drain(start + 1..start + beaten);
+        return;
     }
     front.insert(start, point);
 }
