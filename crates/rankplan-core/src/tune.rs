@@ -29,7 +29,7 @@ pub fn solve(problem: &Problem, shape: Shape) -> Option<Schedule> {
     if shape == Shape::Equal {
         return equal_turns(problem);
     }
-    Search::new(problem, shape).best()
+    Search::new(problem, shape, Bounds::new(problem, shape)).best()
 }
 
 /// The fronts of the subsets.
@@ -50,14 +50,14 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(problem: &'a Problem, shape: Shape) -> Self {
+    fn new(problem: &'a Problem, shape: Shape, bounds: Bounds) -> Self {
         let sets = problem.all() + 1;
         let ready = (0..sets).map(|set| Readiness::new(problem, set)).collect();
         let tables = vec![Table::default(); sets];
         Search {
             problem,
             shape,
-            bounds: Bounds::new(problem, shape),
+            bounds,
             steps: Steps::default(),
             blocks: tables.clone(),
             pipes: tables,
@@ -70,7 +70,7 @@ impl<'a> Search<'a> {
     fn best(mut self) -> Option<Schedule> {
         let all = self.problem.all();
         for set in 1..=all {
-            if self.is_closed(set) {
+            if self.is_part(set) {
                 self.visit(set);
             }
         }
@@ -104,6 +104,12 @@ impl<'a> Search<'a> {
         };
         let before = |from: usize| problem.before(from);
         reach(set, &after) & reach(set, &before) & !set == 0
+    }
+
+    /// Whether a set can be a part of a schedule. Without turns, only the beginnings of the whole pipeline and single tasks can.
+    fn is_part(&self, set: usize) -> bool {
+        let begins = self.problem.before(set) & !set == 0;
+        self.is_closed(set) && (self.shape != Shape::Disaggregated || begins || set.is_power_of_two())
     }
 
     fn visit(&mut self, set: usize) {

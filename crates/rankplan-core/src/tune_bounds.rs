@@ -13,6 +13,8 @@ pub struct Bounds {
     related: Vec<usize>,
     /// The share of a task's time that it adds to the warm-up of a pipeline.
     first: f64,
+    /// Whether no two tasks share units.
+    apart: bool,
     units: usize,
 }
 
@@ -22,7 +24,14 @@ impl Bounds {
         let least = least(problem, shape);
         let best = known(problem, shape) * (1.0 + 1e-9);
         let first = problem.factors().0 / f64::from(problem.batches);
-        Bounds { best, least, related: related(problem), first, units: problem.units as usize }
+        Bounds {
+            best,
+            least,
+            related: related(problem),
+            first,
+            apart: shape == Shape::Disaggregated,
+            units: problem.units as usize,
+        }
     }
 
     /// Seconds that a whole iteration may take if these tasks are a child of its root.
@@ -32,24 +41,31 @@ impl Bounds {
 
     /// By units, the seconds that these tasks may take if others run beside them.
     ///
-    /// Each of the others either runs beside them, on the other units and within the time of the iteration, or shares
-    /// their units and adds its time. Those beside them that wait for all of these tasks, or that all of these wait for,
-    /// add their first micro-batch.
+    /// Each of the others either runs beside them, on the other units; or shares their units only and adds its time to
+    /// theirs; or shares all units and adds its time to both. Those beside them that wait for all of these tasks, or that all
+    /// of these wait for, add their first micro-batch.
     pub fn beside(&self, tasks: usize, all: usize) -> Vec<f64> {
         let others = all & !tasks;
         let mut left = vec![f64::NEG_INFINITY; self.units + 1];
         let mut first = left.clone();
         for set in subsets(others) {
-            let most = self.best - self.least[others & !set][self.units];
+            let sharing = others & !set;
+            if sharing != 0 && self.apart {
+                continue;
+            }
             let follows = |task: &usize| (tasks | set) & !(1 << task) & !self.related[*task] == 0;
             first.fill(0.0);
             for task in members(set).filter(follows) {
                 first.iter_mut().zip(&self.least[1 << task]).for_each(|(sum, time)| *sum += time * self.first);
             }
-            // Ascending numbers of units left over, for a descending number of units of these tasks.
-            for ((left, first), time) in left.iter_mut().rev().zip(&first).zip(&self.least[set]) {
-                if *time <= self.best {
-                    *left = left.max(most - first);
+            for with_all in subsets(sharing).chain([0]) {
+                let beside = self.best - self.least[with_all][self.units];
+                let most = beside - self.least[sharing & !with_all][self.units];
+                // Ascending numbers of units left over, for a descending number of units of these tasks.
+                for ((left, first), time) in left.iter_mut().rev().zip(&first).zip(&self.least[set]) {
+                    if *time <= beside {
+                        *left = left.max(most - first);
+                    }
                 }
             }
         }
@@ -147,36 +163,36 @@ fn known(problem: &Problem, shape: Shape) -> f64 {
     let extra: f64 = problem.transfers.iter().map(|one| one.apart.max(one.together)).sum();
     let switching: f64 = problem.capacity.map_or(0.0, |_| problem.tasks.iter().map(|task| task.switch).sum());
     let found = match shape {
-        Shape::Disaggregated => pipeline(problem, &fastest, all),
+        Shape::Disaggregated => pipeline(problem, &of(&fastest, all)),
         Shape::Collocated | Shape::Equal => fastest.iter().map(|times| times[problem.units as usize]).sum(),
-        Shape::Hybrid => turns(problem, &fastest),
+        Shape::Hybrid => turns(problem, &fastest).min(blocks(problem, &fastest)),
     };
     found + extra + switching
 }
 
 /// Seconds of a good pipeline of single tasks: with a period near the least, and the units left over where they shorten the
 /// warm-up most.
-fn pipeline(problem: &Problem, fastest: &[Vec<f64>], set: usize) -> f64 {
-    let needed = |limit: f64, task: usize| fastest[task].partition_point(|&time| time > limit);
+fn pipeline(problem: &Problem, parts: &[&[f64]]) -> f64 {
+    let needed = |limit: f64, part: &[f64]| part.partition_point(|&time| time > limit);
     let units = problem.units as usize;
-    let fits = |limit: f64| members(set).map(|task| needed(limit, task)).sum::<usize>() <= units;
-    let mut limits: Vec<f64> = members(set).flat_map(|task| fastest[task].iter().copied()).collect();
+    let fits = |limit: f64| parts.iter().map(|part| needed(limit, part)).sum::<usize>() <= units;
+    let mut limits: Vec<f64> = parts.iter().flat_map(|part| part.iter().copied()).collect();
     limits.retain(|limit| limit.is_finite());
     limits.sort_by(f64::total_cmp);
     let first = partition(limits.len(), |index| !fits(limits[index]));
     let Some(&least) = limits.get(first) else { return f64::INFINITY };
     let (warmup, period) = problem.factors();
     let seconds = |factor: &f64| {
-        let mut sizes: Vec<(usize, usize)> =
-            members(set).map(|task| (task, needed(least * factor, task).min(units))).collect();
+        let mut sizes: Vec<(&[f64], usize)> =
+            parts.iter().map(|part| (*part, needed(least * factor, part).min(units))).collect();
         let spare = units.saturating_sub(sizes.iter().map(|(_, size)| size).sum());
         for _ in 0..spare {
-            let gain = |&(task, size): &(usize, usize)| fastest[task][size] - fastest[task][(size + 1).min(units)];
+            let gain = |&(part, size): &(&[f64], usize)| part[size] - part[(size + 1).min(units)];
             if let Some(most) = sizes.iter_mut().max_by(|one, other| gain(one).total_cmp(&gain(other))) {
                 most.1 = (most.1 + 1).min(units);
             }
         }
-        let times = sizes.iter().map(|&(task, size)| fastest[task][size]);
+        let times = sizes.iter().map(|&(part, size)| part[size]);
         (period * times.clone().fold(0.0, f64::max) + warmup * times.sum::<f64>()) / f64::from(problem.batches)
     };
     SLOWER.iter().map(seconds).fold(f64::INFINITY, f64::min)
@@ -202,10 +218,56 @@ fn turns(problem: &Problem, fastest: &[Vec<f64>]) -> f64 {
                     *best = best.min(before + seconds);
                 }
             } else if turn != all {
-                let seconds = *pipes[turn].get_or_insert_with(|| pipeline(problem, fastest, turn));
+                let seconds = *pipes[turn].get_or_insert_with(|| pipeline(problem, &of(fastest, turn)));
                 best[set][1] = best[set][1].min(before[0].min(before[1]) + seconds);
             }
         }
     }
     best[all][1]
+}
+
+/// The times of some tasks.
+fn of(fastest: &[Vec<f64>], set: usize) -> Vec<&[f64]> {
+    members(set).map(|task| fastest[task].as_slice()).collect()
+}
+
+/// Tasks in turn, and the sum of their times.
+type Block = (usize, Vec<f64>);
+
+/// Seconds of a good pipeline with tasks in turn: from single tasks, join the two blocks that cost least, again and again.
+fn blocks(problem: &Problem, fastest: &[Vec<f64>]) -> f64 {
+    let mut blocks: Vec<Block> = fastest.iter().enumerate().map(|(task, times)| (1 << task, times.clone())).collect();
+    let mut best = f64::INFINITY;
+    while blocks.len() > 2 {
+        let mut least: Option<(f64, Vec<Block>)> = None;
+        for (one, other) in (0..blocks.len()).flat_map(|one| (0..one).map(move |other| (one, other))) {
+            let mut joined = blocks.clone();
+            let (set, times) = joined.remove(one);
+            joined[other].0 |= set;
+            joined[other].1.iter_mut().zip(times).for_each(|(sum, time)| *sum += time);
+            if !is_ordered(problem, &joined) {
+                continue;
+            }
+            let seconds = pipeline(problem, &joined.iter().map(|(_, times)| times.as_slice()).collect::<Vec<_>>());
+            if least.as_ref().is_none_or(|(known, _)| seconds < *known) {
+                least = Some((seconds, joined));
+            }
+        }
+        let Some((seconds, joined)) = least else { break };
+        best = best.min(seconds);
+        blocks = joined;
+    }
+    best
+}
+
+/// Whether the blocks can run in some order.
+fn is_ordered(problem: &Problem, blocks: &[Block]) -> bool {
+    let mut left: Vec<usize> = blocks.iter().map(|(set, _)| *set).collect();
+    while !left.is_empty() {
+        let waiting = left.iter().fold(0, |found, set| found | set);
+        let free = left.iter().position(|&set| problem.before(set) & waiting & !set == 0);
+        let Some(free) = free else { return false };
+        left.swap_remove(free);
+    }
+    true
 }

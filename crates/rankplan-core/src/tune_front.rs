@@ -40,22 +40,24 @@ impl Point {
 /// Points of which none beats another, by ascending period.
 pub type Front = Vec<Point>;
 
-/// Whether a point of the front is as good. Only those with a period as short can be, and the longest of these is the most
-/// likely to.
+/// How many neighbors of a point are compared with it. With only a period and a warm-up, the next one is enough; otherwise a
+/// front may keep points that a distant one beats, which costs time but changes no result.
+const NEIGHBORS: usize = 24;
+
+/// Whether a point of the front is as good: one with a period as short, and most likely the longest of these.
 pub fn beaten(front: &Front, point: &Point, ready: usize) -> bool {
     let shorter = front.partition_point(|other| other.period <= point.period);
-    front[..shorter].iter().rev().any(|other| other.beats(point, ready))
+    front[..shorter].iter().rev().take(NEIGHBORS).any(|other| other.beats(point, ready))
 }
 
-/// Add a point that is not beaten, and drop those that it beats.
+/// Add a point that is not beaten, and drop the next ones if it beats them.
 pub fn add(front: &mut Front, point: Point, ready: usize) {
     let start = front.partition_point(|other| other.period < point.period);
-    if front[start..].iter().any(|other| point.beats(other, ready)) {
-        let mut index = 0;
-        front.retain(|other| {
-            index += 1;
-            index <= start || !point.beats(other, ready)
-        });
+    let beaten = front[start..].iter().take_while(|other| point.beats(other, ready)).count();
+    if beaten > 0 {
+        front[start] = point;
+        front.drain(start + 1..start + beaten);
+        return;
     }
     front.insert(start, point);
 }
