@@ -180,6 +180,8 @@ class NodeSpec(NodeFacts, Model):
         return *facts, self.ip, self.hostname, labels, self.healthy, self.unhealthy, self.hardware
 
     def _plain_facts(self) -> dict[str, Any]:
+        if not any(getattr(self, name) for name in FIELDS):
+            return {}
         plain = self.model_dump(mode="json", include=set(FIELDS), exclude_defaults=True)
         facts = {key: value for key, value in plain.items() if value}
         for key in ("numa", "memory"):
