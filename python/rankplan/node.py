@@ -142,13 +142,6 @@ class NodeSpec(NodeFacts, Model):
         """Return the same record for other node ranks."""
         return self.model_copy(update={"ranks": ranks})
 
-    def with_hardware(self, other: NodeSpec) -> NodeSpec:
-        """Return the record with the hardware facts of another one."""
-        copy = self.model_copy(update={name: getattr(other, name) for name in (*FIELDS, "devices")})
-        for cached in ("hardware", "machine"):
-            copy.__dict__.pop(cached, None)
-        return copy
-
     def problems(self) -> list[tuple[int, str]]:
         """Return the local index of each accelerator that should not be used, with the reason."""
         return [(index, one.problem) for index, one in enumerate(self.devices) if one.problem is not None]
@@ -191,7 +184,7 @@ class NodeSpec(NodeFacts, Model):
 
     @cached_property
     def hardware(self) -> str:
-        """The hardware facts as text: equal for equal facts, empty without any."""
+        """The hardware facts as JSON: equal for equal facts, empty without any."""
         facts = {**self._plain_facts(), **({"devices": self.plain_devices()} if self.devices else {})}
         return json.dumps(facts, sort_keys=True) if facts else ""
 

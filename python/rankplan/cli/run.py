@@ -84,7 +84,8 @@ def run(
 ) -> None:
     """Launch a config on Ray, run a method on every rank, and verify.
 
-    Prints where each rank runs and what it sees, then shuts everything down.
+    Prints where each rank runs, what it sees, and whether its environment or its driver (devices) confirms that, then
+    shuts everything down.
     """
     if not math.isfinite(timeout):
         raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
@@ -171,14 +172,14 @@ def _table(reports: list[RankReport]) -> Table:
     if len(reports) <= MOST_ROWS:
         for found in reports:
             seen = ",".join(found.accelerators) or "-"
-            result.add_row(found.component, str(found.rank), str(found.node_rank), str(found.pid), seen, "yes")
+            result.add_row(found.component, str(found.rank), str(found.node_rank), str(found.pid), seen, found.proof)
         return result
     nodes: dict[tuple[str, int], list[RankReport]] = {}
     for found in reports:
         nodes.setdefault((found.component, found.node_rank), []).append(found)
     for (component, node), here in nodes.items():
         seen = ",".join(dict.fromkeys(name for found in here for name in found.accelerators)) or "-"
-        result.add_row(
-            component, str(RankSet(found.rank for found in here)), str(node), f"{len(here)} processes", seen, "yes"
-        )
+        proofs = ",".join(sorted({found.proof for found in here}))
+        ranks = str(RankSet(found.rank for found in here))
+        result.add_row(component, ranks, str(node), f"{len(here)} processes", seen, proofs)
     return result
