@@ -341,7 +341,7 @@ def test_run_launches_runs_and_verifies_every_rank(folder: Path) -> None:
         *(["rollout", str(rank), "1"] for rank in range(2)),
     ]
     assert [row[4] for row in table] == [*map(str, range(8)), "0,1", "2,3"]
-    assert {row[5] for row in table} == {"yes"}
+    assert {row[5] for row in table} == {"environment"}
     assert len({row[3] for row in table}) == 10
     assert sum(path.name.startswith(("actor-", "rollout-")) for path in folder.iterdir()) == 10
     for row in table:

@@ -93,6 +93,15 @@ def test_a_driver_mismatch_is_not_fatal(library: Path) -> None:
     assert problem is not None and problem.startswith("NVML does not start: ") and gpus == []
 
 
+def test_a_driver_that_does_not_start_is_a_problem_of_its_devices(library: Path) -> None:
+    program = "import json; from rankplan.hardware.facts import hardware_facts as facts\n"
+    program += "print(json.dumps(facts('NV_GPU', ['4', '5']).get('accelerators')))"
+    broken = json.loads(python(program, library, FAKE_INIT="18"))
+    assert [one["id"] for one in broken] == ["4", "5"]
+    assert all(one["problem"].startswith("NVML does not start") for one in broken)
+    assert json.loads(python(program, library.parent)) is None  # no driver
+
+
 def test_a_machine_without_a_driver_has_no_facts(tmp_path: Path) -> None:
     problem, gpus = asked(tmp_path, ["0"])
     assert problem == "NVML does not start: NVML Shared Library Not Found" and gpus == []

@@ -42,7 +42,7 @@ def test_an_example_is_run_and_verified(example: str, size: str, processes: int)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 1 + processes
-    assert all(line.endswith(" yes") for line in lines[1:])
+    assert all(line.endswith(" environment") for line in lines[1:])
 
 
 def test_a_run_is_reported_as_json_alone(tmp_path: Path) -> None:

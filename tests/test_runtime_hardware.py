@@ -13,7 +13,7 @@ from libraries import compiled
 from rankplan import Cluster, ComponentPlacement, Inventory, LaunchError, PlacementError, RankSet
 from rankplan.binding import Binding
 from rankplan.hardware.machine import Machine
-from rankplan.runtime.probe import _look
+from rankplan.runtime.probe import HARDWARE_VARIABLE, _look
 from rankplan.runtime.settings import rank_settings
 from runtime_placed import Placed
 from test_driver import CUDA, EGL
@@ -122,8 +122,8 @@ def test_a_rank_with_other_devices_ends_the_launch(
 def test_a_binding_that_the_facts_contradict_is_rejected_before_the_launch(cluster: Cluster) -> None:
     plan = ComponentPlacement({"cluster": {"num_nodes": 2, "component_placement": {"a": "0-1"}}}, cluster).plan()
     spec = cluster.inventory.node(0)
-    few = spec.with_hardware(spec.model_copy(update={"cores": (RankSet([CPUS[0]]),)}))
-    nodes = Inventory([few, cluster.inventory.node(1)])
+    one = {**spec.described(), "ranks": 0, "cores": [CPUS[0]]}
+    nodes = Inventory.from_dict({"nodes": [one, {"ranks": 1, "accelerators": 2}]})
     component = replace(plan.on(nodes)["a"], binding=Binding("exclusive"))
     assert [found.code for found in component.binding_faults()] == ["binding-unmet"]
     with pytest.raises(PlacementError, match="1 usable core for 2 accelerators"):
@@ -137,7 +137,13 @@ def test_unknown_words_are_rejected(cluster: Cluster, argument: dict[str, Any]) 
 
 
 def test_a_real_cluster_reports_the_cores_of_its_nodes(cluster: Cluster) -> None:
-    """The probe of a node runs here too; only a simulated cluster replaces what it finds."""
+    """The same probe as on simulated nodes, in a process that is not told which node it stands for."""
     entry = next(entry for entry in ray.nodes() if entry["Alive"])
-    spec, _, _ = ray.get(_look.remote(entry))
+    probe = _look.options(runtime_env={"env_vars": {HARDWARE_VARIABLE: ""}})
+    spec, _, _ = ray.get(probe.remote(entry))
     assert spec.machine == Machine.read()
+
+
+def test_another_connection_finds_the_same_facts(cluster: Cluster) -> None:
+    with Cluster(address=cluster.address) as again:
+        assert again.inventory == cluster.inventory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -86,18 +86,23 @@ class Cores:
         near = cpus or union(found for found in self._answers(row, BY_NODE) if isinstance(found, RankSet))
         return Bound(cpus, self._binding.memory, memory_nodes(machine, near))
 
-    def faults(self, name: str, rows: Sequence[Placement]) -> list[Diagnostic]:
-        """Return why known facts contradict the policies, equal reasons together."""
+    def faults(self, name: str, rows: Iterable[tuple[Placement, Sequence[int]]]) -> list[Diagnostic]:
+        """Return why known facts contradict the policies, equal reasons together.
+
+        Each row comes with the nodes that have an equal row and equal facts, its own first.
+        """
         reasons: dict[tuple[str, str], dict[int, set[int]]] = {}
-        for row in rows:
+        for row, nodes in rows:
             for index, reason in self._unmet(row):
                 where = reasons.setdefault(("accelerators", reason), {})
-                where.setdefault(row.cluster_node_rank, set()).add(index)
+                for node in nodes:
+                    where.setdefault(node, set()).add(index)
             bound = self.bound(row)
             sizes = self._spec(row.cluster_node_rank).memory
             if bound.cpus and self._binding.memory != NO_MEMORY and sizes and not bound.memory_nodes:
                 where = reasons.setdefault(("", "the NUMA nodes of its CPUs have no memory"), {})
-                where.setdefault(row.cluster_node_rank, set())
+                for node in nodes:
+                    where.setdefault(node, set())
         return [self._fault(name, what, reason, where) for (what, reason), where in reasons.items()]
 
     def _fault(self, name: str, what: str, reason: str, where: Mapping[int, set[int]]) -> Diagnostic:

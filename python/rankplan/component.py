@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 from typing import Any, Literal, TypeAlias, cast, overload
 
-from rankplan._core import Chunks, Groups, Layout, Packed, Placement, Placements, RankMap, RankSet, Spans
+from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
 from rankplan.accelerators import Vendor, vendor
 from rankplan.binding import UNBOUND, Binding, Bound, Cores
 from rankplan.config.network import NODE_LEVEL
@@ -195,7 +195,23 @@ class Component(Sequence[Placement]):
 
     def binding_faults(self) -> list[Diagnostic]:
         """Return the bindings that the facts of the nodes do not allow (``binding-unmet``)."""
-        return self._bindings.faults(self.name, self.rows) if self.binding.stated else []
+        if not self.binding.stated:
+            return []
+        facts: list[str] = []
+        for nodes, spec in self.inventory.stretches():
+            facts += repeat(spec.facts, len(nodes))
+        # equal nodes with equal processes are looked at once
+        alike: dict[tuple[str, Pattern], tuple[int, list[int]]] = {}
+        for run in self.rows.runs(at_home=True) if any(facts) else ():
+            for offset in range(run.nodes):
+                first = run.first_rank + offset * run.pattern.processes
+                alike.setdefault((facts[run.node + offset], run.pattern), (first, []))[1].append(run.node + offset)
+        rows = (
+            (self.rows[first + index], nodes)
+            for (known, pattern), (first, nodes) in alike.items()
+            for index in range(pattern.processes if known else 0)
+        )
+        return self._bindings.faults(self.name, rows)
 
     @property
     def _bindings(self) -> Cores:

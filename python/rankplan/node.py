@@ -145,13 +145,6 @@ class NodeSpec(NodeFacts, Model):
         """Return the same record for other node ranks."""
         return self.model_copy(update={"ranks": ranks})
 
-    def with_hardware(self, other: NodeSpec) -> NodeSpec:
-        """Return the record with the hardware facts of another one."""
-        copy = self.model_copy(update={name: getattr(other, name) for name in (*FIELDS, "devices")})
-        for cached in ("hardware", "machine"):
-            copy.__dict__.pop(cached, None)
-        return copy
-
     def problems(self) -> list[tuple[int, str]]:
         """Return the local index of each accelerator that should not be used, with the reason."""
         return [(index, one.problem) for index, one in enumerate(self.devices) if one.problem is not None]
@@ -183,6 +176,8 @@ class NodeSpec(NodeFacts, Model):
         return *facts, self.ip, self.hostname, labels, hardware, self.healthy, self.unhealthy, self.facts
 
     def _plain_facts(self) -> dict[str, Any]:
+        if not any(getattr(self, name) for name in FIELDS):
+            return {}
         plain = self.model_dump(mode="json", include=set(FIELDS), exclude_defaults=True)
         facts = {key: value for key, value in plain.items() if value}
         for key in ("numa", "memory"):
@@ -192,7 +187,7 @@ class NodeSpec(NodeFacts, Model):
 
     @cached_property
     def facts(self) -> str:
-        """The facts of the machine as text: equal for equal facts, empty without any."""
+        """The facts of the machine as JSON: equal for equal facts, empty without any."""
         facts = {**self._plain_facts(), **({"devices": self.plain_devices()} if self.devices else {})}
         return json.dumps(facts, sort_keys=True) if facts else ""
 

@@ -141,8 +141,9 @@ def run(
 ) -> None:
     """Launch a config or saved plan, call every rank, verify.
 
-    Prints where each rank runs and what it sees, then shuts everything down. With json, the output of workers goes to
-    stderr. Arguments after -- are passed to the constructor of the worker class; values are read as YAML.
+    Prints where each rank runs, what it sees, and whether its environment or its driver (devices) confirms that, then
+    shuts everything down. With json, the output of workers goes to stderr. Arguments after -- are passed to the
+    constructor of the worker class; values are read as YAML.
     """
     if not math.isfinite(timeout):
         raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
@@ -212,7 +213,14 @@ class _Job:
             self.plan(inventory)
 
 
-def _job(file: str, dialect_name: str | None, isolate: bool | None, without: tuple[str, ...], labelled: bool) -> _Job:
+def _job(
+    file: str,
+    changes: tuple[str, ...],
+    dialect_name: str | None,
+    isolate: bool | None,
+    without: tuple[str, ...],
+    labelled: bool,
+) -> _Job:
     """Return what a config or a saved plan asks for."""
     if is_saved(file):
         if changes:
@@ -289,14 +297,14 @@ def _table(reports: list[RankReport]) -> Table:
     if len(reports) <= MOST_ROWS:
         for found in reports:
             seen = ",".join(found.accelerators) or "-"
-            result.add_row(found.component, str(found.rank), str(found.node_rank), str(found.pid), seen, "yes")
+            result.add_row(found.component, str(found.rank), str(found.node_rank), str(found.pid), seen, found.proof)
         return result
     nodes: dict[tuple[str, int], list[RankReport]] = {}
     for found in reports:
         nodes.setdefault((found.component, found.node_rank), []).append(found)
     for (component, node), here in nodes.items():
         seen = ",".join(dict.fromkeys(name for found in here for name in found.accelerators)) or "-"
-        result.add_row(
-            component, str(RankSet(found.rank for found in here)), str(node), f"{len(here)} processes", seen, "yes"
-        )
+        proofs = ",".join(sorted({found.proof for found in here}))
+        ranks = str(RankSet(found.rank for found in here))
+        result.add_row(component, ranks, str(node), f"{len(here)} processes", seen, proofs)
     return result

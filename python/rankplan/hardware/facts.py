@@ -52,7 +52,9 @@ def _gpus(accelerator_type: str, ids: Sequence[str], sysfs: Sysfs) -> list[Gpu]:
     """Return what is known of each accelerator."""
     unknown = [Gpu() for _ in ids]
     if accelerator_type == "NV_GPU":
-        return list(nvml.read(ids).gpus) or unknown
+        answer = nvml.read(ids)
+        broken = answer.problem is not None and not answer.missing
+        return list(answer.gpus) or ([Gpu(problem=answer.problem) for _ in ids] if broken else unknown)
     if accelerator_type == "AMD_GPU":
         found = kfd.read(sysfs)
         return [found[int(name)] if name.isdigit() and int(name) < len(found) else Gpu() for name in ids]

@@ -24,10 +24,14 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The devices, in the order of the ids that were asked for; or, in ``problem``, why NVML does not answer."""
+    """The devices, in the order of the ids that were asked for; or, in ``problem``, why NVML does not answer.
+
+    ``missing``: there is no driver or no package, so nothing is wrong.
+    """
 
     gpus: tuple[Gpu, ...] = ()
     problem: str | None = None
+    missing: bool = False
 
 
 def read(ids: Sequence[str]) -> Answer:
@@ -35,11 +39,12 @@ def read(ids: Sequence[str]) -> Answer:
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:
-        return Answer(problem="nvidia-ml-py is not installed")
+        return Answer(problem="nvidia-ml-py is not installed", missing=True)
     try:
         nvml.nvmlInit()
     except (nvml.NVMLError, OSError, AttributeError) as error:
-        return Answer(problem=f"NVML does not start: {_words(error)}")
+        missing = isinstance(error, getattr(nvml, "NVMLError_LibraryNotFound", ()))
+        return Answer(problem=f"NVML does not start: {_words(error)}", missing=missing)
     try:
         devices = _Devices(nvml)
         return Answer(tuple(devices.gpu(name) for name in ids))

@@ -56,8 +56,9 @@ def _cores(spec: NodeSpec) -> str:
     parts = [counted(len(spec.sockets), "socket")] if spec.sockets else []
     cores = [usable for core in spec.cores for here in spec.numa.values() if (usable := core & here)]
     if cores:
-        threads = sorted({len(core) for core in cores})
-        each = "" if threads == [1] else f" with {'-'.join(map(str, sorted({threads[0], threads[-1]})))} threads"
+        sizes = sorted({len(core) for core in cores})
+        span = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
+        each = "" if sizes == [1] else f" with {span} threads"
         parts.append(f"{counted(len(cores), 'core')}{each}")
     if spec.caches:
         parts.append(counted(len(spec.caches), "largest cache"))

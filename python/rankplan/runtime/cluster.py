@@ -108,10 +108,7 @@ class Cluster:
             with self.connection.progress() as report:
                 starting = raylets is None and how != "started"
                 found = find_nodes(num_nodes, timeout, report, starting, _wanted(reading, node_order))
-            specs = [node.spec.at(RankSet([rank])) for rank, node in enumerate(found)]
-            if raylets is not None:  # not the cores of this machine, but those of the nodes that it stands for
-                specs = [spec.with_hardware(raylets.inventory.node(spec.rank)) for spec in specs]
-            inventory = Inventory(specs)
+            inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 inventory = inventory.with_config(reading)
             exports = find_exports(forward_env)

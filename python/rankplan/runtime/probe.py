@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import json
 import logging
 import math
 import os
@@ -49,6 +50,9 @@ HARDWARE_LABEL = "rankplan.io/hardware."
 
 MODEL_LABEL = "ray.io/accelerator-type"
 """The Ray node label with the accelerator model, which Ray sets if it knows it."""
+
+HARDWARE_VARIABLE = "RANKPLAN_HARDWARE"
+"""Set on a simulated node: the hardware facts of the node that it stands for, as JSON."""
 
 _SOURCES = "set before `ray start`, or by the job's runtime_env"
 
@@ -211,7 +215,8 @@ def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str 
     if row and (ids := _ids(row, int(resources[row.resource]), environment)):
         found |= {"accelerator_type": row.accelerator_type, "accelerator_ids": ids}
         found["accelerator_model"] = labels.get(MODEL_LABEL)
-    found |= hardware_facts(row.accelerator_type if row else NO_ACCEL, ids)
+    stated = environment.get(HARDWARE_VARIABLE)
+    found |= json.loads(stated) if stated else hardware_facts(row.accelerator_type if row else NO_ACCEL, ids)
     variable = next((environment[name] for name in NODE_RANK_VARIABLES if name in environment), None)
     return NodeSpec(**found), variable, age(os.getppid())
 

@@ -19,7 +19,7 @@ from rankplan.errors import ClusterError
 from rankplan.inventory import Inventory, NodeSpec
 from rankplan.render.progress import Report
 from rankplan.runtime import session, timeouts
-from rankplan.runtime.probe import HARDWARE_LABEL, MODEL_LABEL, TYPE_LABEL
+from rankplan.runtime.probe import HARDWARE_LABEL, HARDWARE_VARIABLE, MODEL_LABEL, TYPE_LABEL
 from rankplan.runtime.processes import Process, end, family
 from rankplan.runtime.ray_internals import (
     LONGEST_FOLDER,
@@ -44,7 +44,6 @@ class Raylets:
     """
 
     def __init__(self, inventory: Inventory, report: Report) -> None:
-        self.inventory = inventory
         base = tempfile.gettempdir()
         self._folder = tempfile.mkdtemp(prefix="rankplan-", dir=base if len(base) <= LONGEST_FOLDER else "/tmp")
         self._restore_handler = session.keep_handler()
@@ -98,7 +97,7 @@ class Raylets:
 
 
 def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
-    environment = {NODE_RANK_VARIABLES[0]: str(rank)}
+    environment = {NODE_RANK_VARIABLES[0]: str(rank), HARDWARE_VARIABLE: node.facts or "{}"}
     labels = {**node.labels, TYPE_LABEL: node.accelerator_type}
     labels |= {f"{HARDWARE_LABEL}{name}": str(count) for name, count in node.hardware.items()}
     options: dict[str, Any] = {"num_gpus": 0, **(SIMULATED_HEAD if rank == 0 else {})}
