@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from oracle_arrange import Case
 from rankplan import Inventory
-from rankplan._core import Chunks, Hierarchy, Problem, RankSet, pack_segments
+from rankplan._core import Chunks, Hierarchy, Problem
 from rankplan.component import Component
 from rankplan.errors import PlacementError
 from rankplan.parallel import ORDER, Parallel

@@ -6,10 +6,10 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
@@ -17,6 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator, model
 from rankplan import _core
 from rankplan._core import CLUSTER, MAX_LOCAL, MAX_NODES, NODE, RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
+from rankplan.arranging import Part, Rules, Solution, Task
 from rankplan.config.faults import KeyPath, diagnostics, fault
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config
@@ -24,6 +25,7 @@ from rankplan.config.models import ClusterSection, Count, Model, NodeGroup, Rank
 from rankplan.config.reader import Reader, not_a_mapping
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.exclusion import Marks, Names
 from rankplan.files import write_whole
 from rankplan.words import as_int, counted, did_you_mean, nearest, shown
 
@@ -49,6 +51,8 @@ class NodeSpec(Model):
     ip: str | None = None
     hostname: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
+    healthy: bool = True
+    unhealthy: Ranks = RankSet()
 
     @field_validator("accelerator_ids", mode="before")
     @classmethod
@@ -124,14 +128,16 @@ class NodeSpec(Model):
     def described(self) -> dict[str, Any]:
         """Return what was stated as plain values, as in an inventory file."""
         plain = self.model_dump(mode="json", exclude_unset=True)
-        return {key: value for key, value in plain.items() if value not in (None, {}, 0, [])}
+        if self.healthy:
+            plain.pop("healthy", None)
+        return {key: value for key, value in plain.items() if key == "healthy" or value not in (None, {}, 0, [], "")}
 
     @property
     def kind(self) -> tuple[Any, ...]:
         """Everything but the node ranks, as a hashable value."""
         labels = frozenset(self.labels.items())
         facts = (self.accelerator_type, self.accelerator_model, self.accelerator_ids)
-        return *facts, self.ip, self.hostname, labels
+        return *facts, self.ip, self.hostname, labels, self.healthy, self.unhealthy
 
 
 class _Dumper(yaml.SafeDumper):
@@ -149,6 +155,14 @@ _Dumper.add_representer(str, _quoted)
 _NODES = TypeAdapter[list[NodeSpec]](Annotated[list[NodeSpec], Field(min_length=1)])
 
 
+class Planned(Protocol):
+    """A plan: components by name, and the inventory that they are placed on."""
+
+    @property
+    def inventory(self) -> Inventory: ...
+    def items(self) -> Iterable[tuple[str, Part]]: ...
+
+
 class Inventory:
     """The nodes of a cluster and, after `with_config`, its node groups.
 
@@ -156,8 +170,11 @@ class Inventory:
     Raises `PlacementError` (``invalid-inventory``) unless the node ranks of ``nodes`` are 0 to n-1, each once.
     """
 
-    def __init__(self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None) -> None:
+    def __init__(
+        self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
+    ) -> None:
         self._entries = tuple(nodes)
+        self._stated_levels = None if levels is None else tuple(levels)
         self.core = _core.Inventory(self._entries)
         self._section = section
         self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
@@ -220,7 +237,7 @@ class Inventory:
             raise reader.refusal()
         path: KeyPath = ("nodes",)
         try:
-            return cls(_NODES.validate_python(content["nodes"]))
+            return cls(_NODES.validate_python(content["nodes"]), levels=content.get("levels"))
         except ValidationError as error:
             for place, diagnostic in diagnostics(error, {"": NodeSpec}, path):
                 reader.add(place, diagnostic)
@@ -235,7 +252,8 @@ class Inventory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        return {"nodes": [entry.described() for entry in self._entries]}
+        levels = {"levels": list(self.levels)} if self.levels else {}
+        return {**levels, "nodes": [entry.described() for entry in self._entries]}
 
     def to_yaml(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
@@ -264,6 +282,63 @@ class Inventory:
         firsts = [first for first, _ in self._ranges]
         for (first, entry), end in zip(self._ranges, [*firsts[1:], self.num_nodes], strict=True):
             yield range(first, end), entry
+
+    @cached_property
+    def levels(self) -> tuple[str, ...]:
+        """The levels of the network: keys of node labels, outermost first."""
+        return self._stated_levels or ()
+
+    def with_levels(self, levels: Sequence[str]) -> Inventory:
+        """Return the same nodes and groups with these levels, which a cluster section may override."""
+        return Inventory(self._entries, self._section, levels)
+
+    def without(self, names: Iterable[str]) -> Inventory:
+        """Return the inventory without this hardware, for example after a failure. No rank changes.
+
+        A name is that of a node (its hostname, else its address, else ``node-3``), of an accelerator (``node-5/2``, or
+        its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with every unknown name.
+        """
+        marks, faults = Names(self).marks(names)
+        if faults:
+            raise PlacementError([found for _, found in faults])
+        return Inventory(_marked(self._entries, marks), self._section, self._stated_levels)
+
+    def arranged(self, plan: Planned) -> Inventory:
+        """Return the same nodes, numbered to suit a plan and the network; those that the plan does not need come last.
+
+        Every node rank of the plan gets a node with the hardware that it needs. As few parallel groups as possible
+        cross a domain, outermost level first, tensor, context and expert-tensor groups before expert, data and
+        pipeline groups; then the unused nodes stay in whole domains. The rules ``keep`` and ``segment`` of
+        ``cluster.topology`` hold. See `arrangement` for what changes.
+
+        Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
+        """
+        found = self.arrangement(plan)
+        return self.reordered([*found.nodes, *found.spares])
+
+    def arrangement(self, plan: Planned) -> Solution:
+        """Return the nodes that `arranged` finds, and how many groups cross domains before and after."""
+        planned = plan.inventory
+        return Task(self, planned, dict(plan.items()), Rules.of(self, planned)).solve()
+
+    def reordered(self, order: Sequence[int]) -> Inventory:
+        """Return the nodes of these ranks, numbered from 0 in this order, without node groups.
+
+        Raises ``IndexError`` for an unknown rank.
+        """
+        places: dict[int, list[int]] = {}
+        found = [entry for nodes, entry in self.stretches() for _ in nodes]
+        entries = {id(entry): entry for entry in found}
+        for rank, node in enumerate(order):
+            places.setdefault(id(found[node]), []).append(rank)
+        nodes = [entries[key].at(RankSet(ranks)) for key, ranks in places.items()]
+        return Inventory(nodes, levels=self._stated_levels)
+
+    @cached_property
+    def excluded(self) -> list[tuple[RankSet, RankSet | None]]:
+        """Nodes that must not be used, with the local indices of their accelerators, or ``None`` for whole nodes."""
+        broken = [entry for entry in self._entries if entry.unhealthy or not entry.healthy]
+        return [(entry.ranks, entry.unhealthy if entry.healthy else None) for entry in broken]
 
     @property
     def section(self) -> ClusterSection | None:
@@ -300,12 +375,12 @@ class Inventory:
                 kept = RankSet(f"0-{wanted - 1}")
                 cut = [entry.at(entry.ranks & kept) for entry in self._entries]
                 entries = [entry for entry in cut if entry.ranks]
-            self._configured = last = Inventory(entries, section)
+            self._configured = last = Inventory(entries, section, self._stated_levels)
         return last, None
 
     def without_groups(self) -> Inventory:
         """Return the same nodes without node groups."""
-        return self if self._section is None else Inventory(self._entries)
+        return self if self._section is None else Inventory(self._entries, levels=self._stated_levels)
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""
@@ -370,7 +445,8 @@ class Inventory:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventory):
             return NotImplemented
-        return self is other or (self._nodes == other._nodes and self._section == other._section)
+        same = self._section == other._section and self.levels == other.levels
+        return self is other or (same and self._nodes == other._nodes)
 
     @cached_property
     def _nodes(self) -> dict[tuple[Any, ...], RankSet]:
@@ -383,8 +459,8 @@ class Inventory:
     def __hash__(self) -> int:
         return hash(self.num_nodes)
 
-    def __reduce__(self) -> tuple[type[Inventory], tuple[tuple[NodeSpec, ...], ClusterSection | None]]:
-        return type(self), (self._entries, self._section)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._entries, self._section, self._stated_levels)
 
     def __repr__(self) -> str:
         kinds = ", ".join(
@@ -392,6 +468,25 @@ class Inventory:
         )
         more = ", ..." if len(self._entries) > 4 else ""
         return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
+
+
+def _marked(entries: Iterable[NodeSpec], marks: Marks) -> list[NodeSpec]:
+    """Return entries with marked nodes as entries of their own that are not healthy."""
+    if not marks:
+        return list(entries)
+    marked, nodes = [], RankSet(marks)
+    for entry in entries:
+        known = entry.ranks[0] in marks if len(entry.ranks) == 1 else None
+        found = entry.ranks & nodes if known is None else entry.ranks if known else RankSet()
+        if rest := entry.ranks - found if found else entry.ranks:
+            marked.append(entry.at(rest))
+        alike: dict[RankSet | None, list[int]] = {}
+        for node in found:
+            alike.setdefault(marks[node], []).append(node)
+        for local, ranks in alike.items():
+            new = {"healthy": False} if local is None else {"unhealthy": entry.unhealthy | local}
+            marked.append(entry.model_copy(update={"ranks": RankSet(ranks), **new}))
+    return marked
 
 
 def _no_nodes(content: Mapping[str, Any]) -> str:

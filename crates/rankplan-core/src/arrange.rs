@@ -35,11 +35,12 @@ pub struct Arrangement {
     pub broken: Vec<u32>,
 }
 
-/// The most node ranks that the exact search is tried for.
+/// The most node ranks that the exact search is tried for, and those for which it always ends.
 const MOST_EXACT: usize = 24;
+const SURELY_EXACT: usize = 7;
 
-/// The states that the exact search visits at most: more than 7 node ranks on 9 nodes have.
-const BUDGET: u32 = 300_000;
+/// The states that the exact search visits at most: more than 7 node ranks on 9 nodes have, and few.
+const BUDGETS: [u32; 2] = [300_000, 20_000];
 
 /// The states that the search for segments of several sizes visits at most.
 const SEGMENT_BUDGET: u32 = 200_000;
@@ -76,7 +77,8 @@ pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
     }
     let Some(mut best) = best else { return Err(short) };
     let open = problem.needed().filter(|&rank| released[rank as usize].is_none()).count();
-    let optimal = best.0 == problem.bound() || open <= MOST_EXACT && search(problem, &released, &mut best, BUDGET);
+    let budget = BUDGETS[usize::from(open > SURELY_EXACT)];
+    let optimal = best.0 == problem.bound() || open <= MOST_EXACT && search(problem, &released, &mut best, budget);
     let (cost, nodes) = best;
     let broken = broken(problem, &nodes);
     Ok(Arrangement { nodes, cost, optimal, broken })

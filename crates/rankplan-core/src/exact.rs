@@ -86,6 +86,8 @@ impl<'a> Search<'a> {
         self.budget -= 1;
         let Some((&rank, rest)) = open.split_first() else {
             let cost = self.problem.cost(&self.nodes);
+            // The cost of a large plan takes as long as many states.
+            self.budget = self.budget.saturating_sub(self.seen.len() as u32 / 64);
             if cost < best.0 {
                 *best = (cost, self.nodes.clone());
             }

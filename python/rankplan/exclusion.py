@@ -1,0 +1,136 @@
+"""Names of hardware that must not be used: nodes, accelerators, and the domains of a level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Protocol
+
+from rankplan._core import RankSet
+from rankplan.errors import Diagnostic
+from rankplan.words import counted, did_you_mean, shown
+
+Marks = dict[int, RankSet | None]
+"""By node: the local indices of its accelerators that must not be used, ``None`` for the whole node."""
+
+
+class NodeRecord(Protocol):
+    """What names are looked up in."""
+
+    @property
+    def hostname(self) -> str | None: ...
+    @property
+    def ip(self) -> str | None: ...
+    @property
+    def accelerator_ids(self) -> tuple[str, ...]: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+
+class Nodes(Protocol):
+    """Nodes in ranges with equal records, such as an `Inventory`."""
+
+    def stretches(self) -> Iterator[tuple[range, NodeRecord]]: ...
+
+
+class Names:
+    """The names of the nodes, accelerators and domains of an inventory."""
+
+    def __init__(self, inventory: Nodes) -> None:
+        self._inventory = inventory
+
+    def marks(self, names: Iterable[str]) -> tuple[Marks, list[tuple[int, Diagnostic]]]:
+        """Return what these names stand for, and the faults with the index of their name."""
+        marks: Marks = {}
+        faults: list[tuple[int, Diagnostic]] = []
+        for index, name in enumerate(names):
+            found = self.find(name)
+            if isinstance(found, Diagnostic):
+                faults.append((index, found))
+                continue
+            for node, local in found.items():
+                known = marks.get(node, RankSet())
+                marks[node] = None if known is None or local is None else known | local
+        return marks, faults
+
+    def find(self, name: str) -> Marks | Diagnostic:
+        """Return what a name stands for, or the fault of a name that is unknown or stands for several nodes."""
+        if (node := self._node(name)) is not None:
+            return node if isinstance(node, Diagnostic) else {node: None}
+        key, equals, value = name.partition("=")
+        if equals:
+            return self._domain(key, value)
+        if name in self._accelerators:
+            places = self._accelerators[name]
+            if len(places) == 1:
+                return {places[0][0]: RankSet([places[0][1]])}
+            help = f"write the node and the local index, e.g. {self._name(places[0][0])}/{places[0][1]}"
+            return _fault(f"{counted(len(places), 'accelerator')} have the id {name}", help)
+        host, slash, index = name.rpartition("/")
+        if slash and (node := self._node(host)) is not None:
+            return node if isinstance(node, Diagnostic) else self._accelerator(node, host, index)
+        known = [self._name(node) for nodes, _ in self._inventory.stretches() for node in nodes[:20]]
+        return _fault(f"unknown node or accelerator {shown(name)}", did_you_mean(name, known[:2000], "the nodes are"))
+
+    def _node(self, name: str) -> int | Diagnostic | None:
+        """Return the rank of a node by hostname, address, or ``node-3``."""
+        if nodes := self._nodes.get(name):
+            if len(nodes) == 1:
+                return nodes[0]
+            ranks = RankSet(nodes)
+            return _fault(f"nodes {ranks} are all named {name}", f"write their addresses, or node-{nodes[0]}")
+        digits = name.removeprefix("node-")
+        if digits == name or not (digits.isascii() and digits.isdecimal() and len(digits) < 10):
+            return None
+        return rank if str(rank := int(digits)) == digits and rank < self._count else None
+
+    def _accelerator(self, node: int, host: str, index: str) -> Marks | Diagnostic:
+        ids = next(record.accelerator_ids for nodes, record in self._inventory.stretches() if node in nodes)
+        if index.isascii() and index.isdecimal() and len(index) < 10 and int(index) < len(ids):
+            return {node: RankSet([int(index)])}
+        has = f"it has {counted(len(ids), 'accelerator')}" + (f", 0-{len(ids) - 1}" if len(ids) > 1 else "")
+        return _fault(f"unknown accelerator {shown(index)} of {host}: {has}", "write a local index, e.g. node-5/2")
+
+    def _domain(self, key: str, value: str) -> Marks | Diagnostic:
+        values: dict[str, list[range]] = {}
+        for nodes, record in self._inventory.stretches():
+            if key in record.labels:
+                values.setdefault(record.labels[key], []).append(nodes)
+        if value in values:
+            return dict.fromkeys((node for nodes in values[value] for node in nodes), None)
+        if not values:
+            keys = {label for _, record in self._inventory.stretches() for label in record.labels}
+            help = did_you_mean(key, sorted(keys), "the labels are") or "add labels to the nodes of the inventory"
+            return _fault(f"no node has the label `{key}`", help)
+        return _fault(f"no node has the label {key}={value}", did_you_mean(value, sorted(values), f"{key} is one of"))
+
+    def _name(self, node: int) -> str:
+        record = next(record for nodes, record in self._inventory.stretches() if node in nodes)
+        return record.hostname or record.ip or f"node-{node}"
+
+    @cached_property
+    def _count(self) -> int:
+        return sum(len(nodes) for nodes, _ in self._inventory.stretches())
+
+    @cached_property
+    def _nodes(self) -> dict[str, list[int]]:
+        """Nodes by hostname and by address."""
+        found: dict[str, list[int]] = {}
+        for nodes, record in self._inventory.stretches():
+            for name in {record.hostname, record.ip} - {None, ""}:
+                found.setdefault(str(name), []).extend(nodes)
+        return found
+
+    @cached_property
+    def _accelerators(self) -> dict[str, list[tuple[int, int]]]:
+        """The node and the local index of accelerators, by id; ids that only count from 0 name nothing."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for nodes, record in self._inventory.stretches():
+            for index, name in enumerate(record.accelerator_ids):
+                if not name.isdecimal():
+                    found.setdefault(name, []).extend((node, index) for node in nodes)
+        return found
+
+
+def _fault(message: str, help: str) -> Diagnostic:
+    return Diagnostic("invalid-value", message, help)
