@@ -782,6 +782,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {"unknown-component", "invalid-plan", "plan-mismatch", "share-overflow"}  # above; tests of the plan
     raised |= {"mode-unclear", "auto-order", "auto-dp"}  # tests/rlinf_rejected.yaml
     raised |= {"no-weight-sender", *test_parallel.CODES}
+    raised |= {"segment-incomplete", "domain-too-small", "no-spare"}  # test_arrange.py, test_replan.py
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)
 

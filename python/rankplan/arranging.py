@@ -10,12 +10,15 @@ from typing import Any, Protocol
 from rankplan._core import Arrangement, Hierarchy, Layout, Placements, Problem, RankSet
 from rankplan.addresses import natural
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.words import counted, nodes_text
+from rankplan.words import as_int, counted, did_you_mean, nodes_text, shown
 
 KINDS = ("tensor or context", "expert", "data", "pipeline")
 """The groups whose crossings are counted together, those whose crossings cost most first."""
 
 NODE_LEVEL = "node"
+"""The innermost level: a group within a node rank never crosses it, whatever its node."""
+
+_GROUPS = ("tp", "cp", "dp", "fsdp", "replica", "pp", "etp", "ep", "edp")
 
 
 class Record(Protocol):
@@ -76,12 +79,26 @@ class Rules:
     segment: int = 1
 
     @classmethod
-    def of(cls, inventory: Nodes, planned: Nodes) -> Rules:
-        """Return the rules of a plan on an inventory: those of its cluster section, and the levels of its nodes."""
+    def of(
+        cls,
+        inventory: Nodes,
+        planned: Nodes,
+        segment: int | None = None,
+        keep: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Rules:
+        """Return the rules of a plan on an inventory: those of its cluster section, and the levels of its nodes.
+
+        ``segment`` and ``keep`` replace those of the section. Raises `PlacementError` for an invalid segment.
+        """
         topology = getattr(planned.section, "topology", None)
         stated = getattr(topology, "levels", None)
         levels = tuple(stated if stated is not None else inventory.levels or planned.levels)
-        return cls(levels, getattr(topology, "keep", None) or {}, getattr(topology, "segment", None) or 1)
+        keep = keep if keep is not None else getattr(topology, "keep", None)
+        segment = segment if segment is not None else getattr(topology, "segment", None) or 1
+        if (size := as_int(segment)) is None or size < 1:
+            message = f"`segment` is {shown(segment)}; it must be a whole number of 1 or more"
+            raise PlacementError([Diagnostic("invalid-value", message, "use the number of nodes of a segment")])
+        return cls(levels, keep or {}, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,14 +254,22 @@ class Task:
         return [(part.rows, part.layout if part.parallel.stated else None) for part in self.parts.values()]
 
     def _kept(self) -> list[tuple[int, str, int]]:
-        kept = []
-        for index, name in enumerate(self.parts):
-            for kind, level in self.rules.keep.get(name, {}).items():
-                if level in self.rules.levels:
-                    kept.append((index, kind, self.rules.levels.index(level)))
-                elif level != NODE_LEVEL:
-                    help = f"the levels are {', '.join([*self.rules.levels, NODE_LEVEL])}"
-                    raise PlacementError([Diagnostic("invalid-value", f"{name}: unknown level `{level}`", help)])
+        """Return the groups that must be within a domain: index of the component, kind, level."""
+        kept, names, levels = [], list(self.parts), self.rules.levels
+        for key, kinds in self.rules.keep.items():
+            for name in map(str.strip, key.split(",")):
+                if name not in names:
+                    help = did_you_mean(name, names, "the components are")
+                    raise PlacementError([Diagnostic("unknown-component", f"unknown component `{name}` in keep", help)])
+                for kind, level in kinds.items():
+                    if kind not in _GROUPS:
+                        help = did_you_mean(kind, _GROUPS, "the kinds are")
+                        raise PlacementError([Diagnostic("invalid-value", f"unknown kind of group `{kind}`", help)])
+                    if level in levels:
+                        kept.append((names.index(name), kind, levels.index(level)))
+                    elif level != NODE_LEVEL:
+                        help = did_you_mean(level, [*levels, NODE_LEVEL], "the levels are")
+                        raise PlacementError([Diagnostic("invalid-value", f"unknown level `{level}`", help)])
         return kept
 
     def _segments(self) -> Iterator[tuple[int, list[int]]]:

@@ -303,23 +303,30 @@ class Inventory:
             raise PlacementError([found for _, found in faults])
         return Inventory(_marked(self._entries, marks), self._section, self._stated_levels)
 
-    def arranged(self, plan: Planned) -> Inventory:
+    def arranged(
+        self, plan: Planned, segment: int | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
+    ) -> Inventory:
         """Return the same nodes, numbered to suit a plan and the network; those that the plan does not need come last.
 
         Every node rank of the plan gets a node with the hardware that it needs. As few parallel groups as possible
         cross a domain, outermost level first, tensor, context and expert-tensor groups before expert, data and
-        pipeline groups; then the unused nodes stay in whole domains. The rules ``keep`` and ``segment`` of
-        ``cluster.topology`` hold. See `arrangement` for what changes.
+        pipeline groups; then the unused nodes stay in whole domains.
+
+        ``segment`` is a number of nodes that must be in one innermost domain together; ``keep`` has levels that groups
+        must stay within, by component and kind: ``{"actor": {"ep": "nvlink"}}``. The defaults are those of
+        ``cluster.topology``. See `arrangement` for what changes.
 
         Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
         """
-        found = self.arrangement(plan)
+        found = self.arrangement(plan, segment, keep)
         return self.reordered([*found.nodes, *found.spares])
 
-    def arrangement(self, plan: Planned) -> Solution:
+    def arrangement(
+        self, plan: Planned, segment: int | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
+    ) -> Solution:
         """Return the nodes that `arranged` finds, and how many groups cross domains before and after."""
         planned = plan.inventory
-        return Task(self, planned, dict(plan.items()), Rules.of(self, planned)).solve()
+        return Task(self, planned, dict(plan.items()), Rules.of(self, planned, segment, keep)).solve()
 
     def reordered(self, order: Sequence[int]) -> Inventory:
         """Return the nodes of these ranks, numbered from 0 in this order, without node groups.

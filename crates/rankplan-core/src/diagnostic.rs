@@ -69,6 +69,9 @@ codes! {
     ParallelIdle = "parallel-idle", "the parallel sizes leave devices of a process or a component unused";
     NoWeightSender = "no-weight-sender", "no sender has the weights that a receiver needs";
     GroupSpans = "group-spans", "a tensor, context or expert-tensor group spans nodes";
+    SegmentIncomplete = "segment-incomplete", "the nodes of a plan cannot be whole segments within domains";
+    DomainTooSmall = "domain-too-small", "a group must be within a domain, and no domain has as many nodes";
+    NoSpare = "no-spare", "a failed node has no spare with the same hardware";
     RailMismatch = "rail-mismatch", "a data group uses different local indices on equal nodes";
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from rankplan.arranging import Rules
@@ -26,16 +28,33 @@ _MOST_SHOWN = 64
 @click.argument("file", metavar="FILE", type=click.Path())
 @inventory_options
 @dialect_option
+@click.option(
+    "--segment", type=click.IntRange(1), metavar="N", help="Keep each N nodes of the plan in one innermost domain."
+)
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="COMPONENT.KIND=LEVEL",
+    help="Keep these groups within a domain of a level, e.g. actor.ep=nvlink; may be repeated.",
+)
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write the nodes to this inventory file.")
-def arrange(file: str, choice: InventoryChoice, dialect_name: str | None, output: str | None) -> None:
+def arrange(
+    file: str,
+    choice: InventoryChoice,
+    dialect_name: str | None,
+    segment: int | None,
+    keep: tuple[str, ...],
+    output: str | None,
+) -> None:
     """Find node ranks with which as few parallel groups as possible cross a domain of the network.
 
-    FILE is a config or a saved plan; the inventory may have more nodes than it needs. The nodes that are not needed come
-    last, as spares, and stay in whole domains if possible. The levels of the network are labels of the nodes. The rules
-    keep and segment of cluster.topology hold.
+    FILE is a config or a saved plan; the inventory may have more nodes than it needs. The other nodes come last, as
+    spares, and stay in whole domains if possible. The levels of the network are labels of the nodes. --segment and
+    --keep replace those of cluster.topology.
 
     Prints the groups that cross domains before and after. Without -o, prints the nodes in their new order.
     """
+    kept = kept_levels(keep)
     with faults_end_it():
         if is_saved(file):
             plan = Plan.load(file)
@@ -45,7 +64,7 @@ def arrange(file: str, choice: InventoryChoice, dialect_name: str | None, output
         else:
             config, dialect, inventory, _ = loaded(file, choice, dialect_name)
             plan = dialect.plan(config, inventory)
-        solution = inventory.arrangement(plan)
+        solution = inventory.arrangement(plan, segment, kept)
         arranged = inventory.reordered([*solution.nodes, *solution.spares])
         if (crossings := crossings_table(solution, Rules.of(inventory, plan.inventory).levels)) is not None:
             print_table(crossings)
@@ -62,3 +81,17 @@ def arrange(file: str, choice: InventoryChoice, dialect_name: str | None, output
             click.echo(f"{rank:>6}  {inventory.node(old).name}{spare}")
         if arranged.num_nodes > _MOST_SHOWN:
             click.echo(f"and {arranged.num_nodes - _MOST_SHOWN:,} more; write them to a file with -o")
+
+
+def kept_levels(texts: Sequence[str]) -> dict[str, dict[str, str]] | None:
+    """Return levels by component and kind from texts such as ``actor.ep=nvlink``; other texts are wrong usage."""
+    kept: dict[str, dict[str, str]] = {}
+    for text in texts:
+        group, equals, level = text.partition("=")
+        component, dot, kind = group.rpartition(".")
+        if not (equals and dot and component and kind and level):
+            raise click.BadParameter(
+                f"{text!r} is not COMPONENT.KIND=LEVEL; write actor.ep=nvlink", param_hint="--keep"
+            )
+        kept.setdefault(component, {})[kind] = level
+    return kept or None

@@ -219,6 +219,7 @@ def _specs(inventory: Inventory) -> dict[int, _Fields]:
         spec = {name: getattr(node, name) for name in _NODE_FIELDS}
         if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
             spec["accelerator_ids"] = None  # implied by the number of accelerators
+        spec["unhealthy"] = str(node.unhealthy) or None
         specs |= dict.fromkeys(nodes, spec)
     return specs
 
@@ -236,7 +237,11 @@ def _differing(before: Mapping[Any, _Fields], after: Mapping[Any, _Fields]) -> I
         if old and new:
             names = [name for name in old if old[name] != new[name]]
         else:
-            names = [name for name, value in (old or new).items() if value not in (None, {}, [], ())]
+            names = [
+                name
+                for name, value in (old or new).items()
+                if value not in (None, {}, [], ()) and (name, value) != ("healthy", True)
+            ]
         if names:
             yield key, {name: old[name] for name in names if old}, {name: new[name] for name in names if new}
 

@@ -86,9 +86,13 @@ def _crossings(solution: Solution, rules: Rules) -> str:
     if not any(map(any, solution.after)):
         return "no group crosses a domain"
     more = []
+    outer = [0] * len(KINDS)
     for level, before, after in zip(rules.levels, solution.before, solution.after, strict=True):
-        for kind, old, new in zip(KINDS, before, after, strict=True):
-            if new > old:
-                verb = "crosses" if new - old == 1 else "cross"
-                more.append(f"{counted(new - old, f'more {kind} group')} {verb} {level} domains")
+        changes = [new - old for old, new in zip(before, after, strict=True)]
+        # A group that crosses a domain crosses the inner ones too.
+        for kind, change, known in zip(KINDS, changes, outer, strict=True):
+            if change > known:
+                verb = "crosses" if change - known == 1 else "cross"
+                more.append(f"{counted(change - known, f'more {kind} group')} {verb} {level} domains")
+        outer = [max(pair) for pair in zip(changes, outer, strict=True)]
     return ", ".join(more) or "no more groups cross a domain than before"
