@@ -21,6 +21,8 @@ const NODES: [u32; 3] = [2_048, 16_384, 131_072];
 const DOMAIN: u32 = 16;
 const BLOCK: u32 = 512;
 
+type Work<'a> = Box<dyn Fn() -> usize + 'a>;
+
 fn main() {
     println!("{:<34}{:>10}{:>12}", "", "nodes", "shortest");
     let mut all: [Vec<Duration>; 5] = Default::default();
@@ -34,7 +36,7 @@ fn main() {
         let problem = problem(nodes, spares, demand());
         let segments = Problem { bonds: segments(nodes), segment: 8, ..problem.clone() };
         let failed = repaired(nodes, &problem);
-        let cases: [(&str, Box<dyn Fn() -> usize>); 5] = [
+        let cases: [(&str, Work<'_>); 5] = [
             ("sort by labels", Box::new(|| sorted(nodes + spares))),
             ("groups of the plan", Box::new(|| demand().edges.len())),
             ("arrange", Box::new(|| arrange(&problem).expect("enough nodes").nodes.len())),

@@ -109,13 +109,13 @@ def check(case: Case) -> None:
     assert found.cost == best
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(cases())
 def test_small_instances_are_solved_exactly(case: Case) -> None:
     check(case)
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(cases(7, 9))
 def test_seven_node_ranks_on_nine_nodes(case: Case) -> None:
     check(case)

@@ -259,7 +259,7 @@ def failures(draw: st.DrawFn) -> tuple[Plan, Inventory, list[int], Case]:
     return before, full, failed, Case(labels, kinds, [0] * ranks, {"actor": actor}, old=old)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(failures())
 def test_survivors_never_move_and_the_rest_is_the_best_choice(case: tuple[Plan, Inventory, list[int], Case]) -> None:
     before, full, failed, oracle = case

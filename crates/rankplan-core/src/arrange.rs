@@ -4,7 +4,7 @@
 //! [`crate::objective`]. Small instances are solved exactly. Larger ones are packed level by level, and the result says whether
 //! it meets a bound that no arrangement is below.
 
-use crate::bundles::Bundles;
+use crate::bundles::{Bundles, largest_leaf};
 use crate::demand::Bond;
 use crate::exact::search;
 use crate::objective::{Assignment, Cost, Problem};
@@ -158,10 +158,16 @@ fn consider(problem: &Problem, fixed: &Assignment, best: &mut Option<(Cost, Assi
         }
         best.as_ref().is_some_and(|best| best.0[0] > 0)
     };
-    let bundles = Bundles::of(problem, fixed);
+    let bundles = Bundles::of(problem, fixed, None);
     offer(in_order(problem, fixed, (0..problem.domains.nodes()).collect()));
     offer(in_order(problem, fixed, problem.domains.order().to_vec()));
     let torn = offer(packed(problem, fixed, &bundles, &[]));
+    // An outer domain may have room for a group that none of its inner ones has.
+    let largest = largest_leaf(problem);
+    let fitting = problem.demand.edges.iter().find(|edge| edge.ranks.len() <= largest);
+    if let Some(edge) = fitting.filter(|_| problem.domains.levels() > 1) {
+        offer(packed(problem, fixed, &Bundles::of(problem, fixed, Some(edge.class)), &[]));
+    }
     if torn && let Some(allotted) = allotted(problem, fixed, &bundles) {
         offer(packed(problem, fixed, &bundles, &allotted));
     }

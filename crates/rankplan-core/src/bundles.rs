@@ -17,14 +17,17 @@ pub(crate) struct Bundles {
 }
 
 impl Bundles {
-    pub fn of(problem: &Problem, fixed: &Assignment) -> Self {
+    /// The bundles of the innermost bonds and, if it is given, of the edges of a class that fit into an innermost domain.
+    pub fn of(problem: &Problem, fixed: &Assignment, class: Option<usize>) -> Self {
         let ranks = problem.rank_class.len();
         let mut up: Vec<u32> = (0..ranks as u32).collect();
         let inner = problem.domains.levels().checked_sub(1);
-        let bonds = || problem.bonds.iter().filter(|bond| Some(bond.level) == inner);
-        for bond in bonds() {
+        let bonds = problem.bonds.iter().filter(|bond| Some(bond.level) == inner).map(|bond| &bond.ranks);
+        let largest = largest_leaf(problem);
+        let edges = problem.demand.edges.iter().filter(|edge| Some(edge.class) == class && edge.ranks.len() <= largest);
+        for ranks in bonds.chain(edges.map(|edge| &edge.ranks)) {
             let mut first = None;
-            for &rank in &bond.ranks {
+            for &rank in ranks {
                 let top = find(&mut up, rank);
                 let first = *first.get_or_insert(top);
                 // The smaller number stays on top.
@@ -75,6 +78,11 @@ impl Bundles {
         let first = sizes.next().filter(|&first| first > 1 && self.classes == 1)?;
         sizes.all(|size| size == first).then_some(first)
     }
+}
+
+/// The number of nodes of the largest innermost domain.
+pub(crate) fn largest_leaf(problem: &Problem) -> usize {
+    (0..problem.domains.leaves()).map(|leaf| problem.leaf_size(leaf) as usize).max().unwrap_or(0)
 }
 
 fn find(up: &mut [u32], mut at: u32) -> u32 {
