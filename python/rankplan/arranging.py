@@ -154,7 +154,8 @@ class Task:
         filled = [node for node in nodes if node is not None]
         taken = set(filled)
         spares = tuple(usable[node] for node in self._hierarchy.order if usable[node] not in taken)
-        rest = tuple(node for node in range(self.inventory.num_nodes) if node not in taken.union(spares))
+        listed = taken.union(spares)
+        rest = tuple(node for node in range(self.inventory.num_nodes) if node not in listed)
         block = problem.moved_as_block(found) if self.old else None
         return Solution(
             nodes=tuple(filled),

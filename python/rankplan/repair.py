@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain
 from operator import or_
 
 from rankplan._core import ACCELERATOR, CLUSTER, Chunks, RankMap, RankSet
@@ -46,12 +47,14 @@ class Repair:
         others stay; then another node for the whole node rank.
         """
         repair = cls(dict(parts))
+        partly = {rank for rank, accelerators in broken.items() if accelerators is not None}
+        used = {name: _used(component, partly) for name, component in parts.items()}
         leaving: dict[int, list[str]] = {}
         for rank, accelerators in sorted(broken.items()):
             if accelerators is None:
                 repair.lost.add(rank)
                 continue
-            uses = {name: used for name, one in repair.parts.items() if (used := _used(one, rank)) is not None}
+            uses = {name: found[rank] for name, found in used.items() if rank in found}
             affected = [name for name, used in uses.items() if used & accelerators]
             needed = _all(uses[name] & accelerators for name in affected)
             idle = RankSet(range(planned.node(rank).accelerators)) - accelerators - _all(uses.values())
@@ -141,16 +144,14 @@ def _all(sets: Iterable[RankSet]) -> RankSet:
     return reduce(or_, sets, RankSet())
 
 
-def _used(component: Component, node: int) -> RankSet | None:
-    """Return the accelerators of a node that a component uses, ``None`` if it is not on the node."""
-    found: set[int] = set()
-    here = False
-    for run in component.rows.runs():
-        if run.node <= node < run.node + run.nodes:
-            here = True
-            if run.pattern.resource_type == ACCELERATOR:
-                found.update(*run.pattern.devices)
-    return RankSet(found) if here else None
+def _used(component: Component, nodes: set[int]) -> dict[int, RankSet]:
+    """Return the accelerators that a component uses of those of these nodes that it is on."""
+    found: dict[int, RankSet] = {}
+    for run in component.rows.runs() if nodes else ():
+        for node in nodes.intersection(range(run.node, run.node + run.nodes)):
+            devices = chain.from_iterable(run.pattern.devices) if run.pattern.resource_type == ACCELERATOR else ()
+            found[node] = found.get(node, RankSet()) | RankSet(devices)
+    return found
 
 
 def _can_leave(component: Component) -> bool:

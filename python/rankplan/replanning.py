@@ -118,30 +118,30 @@ def _result(
         nodes = nodes.with_config(section)
     components = [replace(one, inventory=nodes, rows=one.rows.on(nodes.core)) for one in shrinking.parts.values()]
     before, after = records(planned), records(inventory)
+    moved = {rank for rank, node in enumerate(solution.nodes) if node != places[rank]}
     moves = []
-    for rank, node in enumerate(solution.nodes):
-        origin = repair.added.get(rank, rank)
-        if node != places[rank] and (ranks := _ranks_on(shrinking.parts, rank)):
-            known = old[origin]
-            record = before[origin] if known is None else after[known]
-            names = _name(record, origin if known is None else known), _name(after[node], node)
-            moves.append(Replacement(origin, ranks, record, after[node], names))
+    for rank, ranks in sorted(_ranks_on(shrinking.parts, moved).items()):
+        node, origin = solution.nodes[rank], repair.added.get(rank, rank)
+        known = old[origin]
+        record = before[origin] if known is None else after[known]
+        names = _name(record, origin if known is None else known), _name(after[node], node)
+        moves.append(Replacement(origin, ranks, record, after[node], names))
     return Replanned(nodes, components, rules, solution, moves, repair.shifts, shrinking.losses)
 
 
-def _ranks_on(parts: Mapping[str, Component], node: int) -> dict[str, RankSet]:
-    """Return the process ranks on a node, by component."""
-    found = {}
+def _ranks_on(parts: Mapping[str, Component], nodes: set[int]) -> dict[int, dict[str, RankSet]]:
+    """Return the process ranks that run on each of these nodes, by node and component."""
+    found: dict[int, dict[str, RankSet]] = {}
     for name, component in parts.items():
-        ranks: list[int] = []
-        for run in component.rows.runs():
-            if run.node <= node < run.node + run.nodes:
-                first = run.first_rank + (node - run.node) * run.pattern.processes
-                ranks += range(first, first + run.pattern.processes)
-        # A process on several nodes has a run on each of them.
-        here = RankSet(rank for rank in ranks if component.rows[rank].cluster_node_rank == node)
-        if here:
-            found[name] = here
+        here: dict[int, list[int]] = {}
+        for run in component.rows.runs() if nodes else ():
+            for node in nodes.intersection(range(run.node, run.node + run.nodes)):
+                start = run.first_rank + (node - run.node) * run.pattern.processes
+                here.setdefault(node, []).extend(range(start, start + run.pattern.processes))
+        for node, ranks in here.items():
+            # A process on several nodes has a run on each of them.
+            if home := RankSet(rank for rank in ranks if component.rows[rank].cluster_node_rank == node):
+                found.setdefault(node, {})[name] = home
     return found
 
 

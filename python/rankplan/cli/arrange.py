@@ -46,7 +46,9 @@ def arrange(
     keep: tuple[str, ...],
     output: str | None,
 ) -> None:
-    """Find node ranks with which as few parallel groups as possible cross a domain of the network.
+    """Order nodes so that few parallel groups cross a domain.
+
+    Finds node ranks with which as few groups as possible cross a domain of the network, outermost level first.
 
     FILE is a config or a saved plan; the inventory may have more nodes than it needs. The other nodes come last, as
     spares, and stay in whole domains if possible. The levels of the network are labels of the nodes. --segment and
