@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from oracle_arrange import Case
 from rankplan import Inventory, Plan
 from rankplan._core import Chunks, RankMap, RankSet
-from rankplan.arranging import Rules, Task
+from rankplan.arranging import Task
 from rankplan.cli import main
 from rankplan.component import Component
 from rankplan.errors import PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
+from rankplan.physical import Rules
 from rankplan.render.network import replan_lines
 from rankplan.replanning import replanned
 

@@ -30,6 +30,7 @@ ROOMS = [
     "parallel",
     "config",
     "exclusion",
+    "physical",
     "arranging",
     "inventory",
     "component",

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator, model
 from rankplan import _core
 from rankplan._core import CLUSTER, MAX_LOCAL, MAX_NODES, NODE, RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
-from rankplan.arranging import Part, Rules, Solution, Task
+from rankplan.arranging import Part, Solution, Task
 from rankplan.config.faults import KeyPath, diagnostics, fault
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config
@@ -27,6 +27,7 @@ from rankplan.config.section import Reading, read_section
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.exclusion import Marks, Names
 from rankplan.files import write_whole
+from rankplan.physical import Rules
 from rankplan.words import as_int, counted, did_you_mean, nearest, shown
 
 if TYPE_CHECKING:
@@ -338,7 +339,9 @@ class Inventory:
         entries = {id(entry): entry for entry in found}
         for rank, node in enumerate(order):
             places.setdefault(id(found[node]), []).append(rank)
-        nodes = [entries[key].at(RankSet(ranks)) for key, ranks in places.items()]
+        placed = [(entries[key], RankSet(ranks)) for key, ranks in places.items()]
+        # A copy takes long: most nodes keep their ranks after a failure.
+        nodes = [entry if entry.ranks == ranks else entry.at(ranks) for entry, ranks in placed]
         return Inventory(nodes, levels=self._stated_levels)
 
     @cached_property

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rankplan._core import RankSet
-from rankplan.arranging import Record, Rules, Solution, Task, records, same_nodes
+from rankplan.arranging import Solution, Task
 from rankplan.component import Component
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
+from rankplan.physical import Record, Rules, records, same_nodes
 from rankplan.repair import Repair, Shift
 from rankplan.shrinking import Loss, Shrinking
 from rankplan.words import did_you_mean
@@ -54,9 +55,13 @@ def replanned(
     renumber: bool = False,
 ) -> Replanned:
     """Return components of one plan on the nodes of an inventory that are not excluded; see ``Plan.replanned``."""
+    if not components:
+        help = "plan a config that has components"
+        raise PlacementError([Diagnostic("plan-mismatch", "the plan has no components", help)])
     planned = components[0].inventory
-    inventory = inventory.without(_present(without, planned, inventory))
     old = same_nodes(planned, inventory)
+    gone = {planned.node(rank).name for rank, node in enumerate(old) if node is None}
+    inventory = inventory.without(name for name in without if name not in gone)
     parts = {component.name: component for component in components}
     for name in shrink:
         if name not in parts:
@@ -84,8 +89,8 @@ def replanned(
         return Task(inventory, extended, parts, rules, places, frozenset(repair.staying))
 
     usable = sum(excluded.get(node, RankSet()) is not None for node in range(inventory.num_nodes))
-    gone = {rank for rank in used if places[rank] is None or excluded.get(places[rank] or 0, RankSet()) is None}
-    shrinking = Shrinking(repair.parts, shrink, renumber, gone)
+    lost = {rank for rank in used if places[rank] is None or excluded.get(places[rank] or 0, RankSet()) is None}
+    shrinking = Shrinking(repair.parts, shrink, renumber, lost)
     solution = None
     while solution is None:
         here = task(shrinking.parts)
@@ -151,12 +156,6 @@ def _known(old: Sequence[int | None], used: Iterable[int]) -> Iterable[tuple[int
 
 def _name(record: Record, rank: int) -> str:
     return record.hostname or record.ip or f"node-{rank}"
-
-
-def _present(names: Iterable[str], planned: Inventory, inventory: Inventory) -> list[str]:
-    """Return the names without those of nodes of the plan that the inventory lacks already."""
-    gone = {planned.node(rank).name for rank, node in enumerate(same_nodes(planned, inventory)) if node is None}
-    return [name for name in names if name not in gone]
 
 
 def _no_spare(fault: Diagnostic, shrink: Sequence[str], shrinking: Shrinking) -> Diagnostic:

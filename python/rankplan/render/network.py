@@ -7,7 +7,8 @@ from itertools import islice
 
 from rich.table import Table
 
-from rankplan.arranging import KINDS, Record, Rules, Solution
+from rankplan.arranging import KINDS, Solution
+from rankplan.physical import Record, Rules
 from rankplan.render.tables import table
 from rankplan.replanning import Replacement, Replanned
 from rankplan.words import counted
