@@ -77,7 +77,8 @@ pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
     }
     let Some(mut best) = best else { return Err(short) };
     let open = problem.needed().filter(|&rank| released[rank as usize].is_none()).count();
-    let budget = BUDGETS[usize::from(open > SURELY_EXACT)];
+    // Every state looks at every node.
+    let budget = BUDGETS[usize::from(open > SURELY_EXACT)] / (1 + problem.domains.nodes() / 256);
     let optimal = best.0 == problem.bound() || open <= MOST_EXACT && search(problem, &released, &mut best, budget);
     let (cost, nodes) = best;
     let broken = broken(problem, &nodes);
