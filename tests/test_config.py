@@ -793,6 +793,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {"no-weight-sender", "parallel-conflict", *test_parallel.CODES, *test_tune.CODES}
     raised |= {"excluded-resource", "unknown-level"}  # tests/test_exclusion.py, tests/test_topology.py
     raised |= {"visibility-order", "binding-unmet"}  # tests/test_visibility.py, tests/test_binding.py
+    raised |= {"segment-incomplete", "domain-too-small", "no-spare"}  # test_arrange.py, test_replan.py
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)
 

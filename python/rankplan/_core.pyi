@@ -14,9 +14,11 @@ __all__ = [
     "MAX_RANK",
     "NODE",
     "WHOLE_NODE",
+    "Arrangement",
     "Chunks",
     "Domains",
     "Groups",
+    "Hierarchy",
     "Inventory",
     "Layout",
     "Packed",
@@ -24,6 +26,7 @@ __all__ = [
     "Placement",
     "Placements",
     "Pool",
+    "Problem",
     "RankMap",
     "RankSet",
     "Run",
@@ -31,6 +34,7 @@ __all__ = [
     "WeightMap",
     "best_schedule",
     "error_codes",
+    "pack_segments",
     "render",
 ]
 
@@ -321,6 +325,53 @@ class WeightMap:
     def receivers_of(self, sender: int) -> list[int]: ...
     def sender_of(self, receiver: int) -> int: ...
 
+@final
+class Hierarchy:
+    UNKNOWN: int
+    def __new__(cls, nodes: int, labels: Sequence[Sequence[int]], segment: int = 1) -> Self: ...
+    @property
+    def order(self) -> list[int]: ...
+    @property
+    def levels(self) -> int: ...
+    def at(self, level: int) -> list[int]: ...
+    def sizes(self, level: int) -> list[int]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class Problem:
+    def __new__(
+        cls,
+        domains: Hierarchy,
+        *,
+        node_classes: Sequence[int],
+        rank_classes: Sequence[int | None],
+        parts: Sequence[tuple[Placements, Layout | None]],
+        kept: Sequence[tuple[int, str, int]],
+        sets: Sequence[tuple[int, Sequence[int]]],
+        pinned: Sequence[int | None],
+        old: Sequence[int | None],
+        segment: int,
+    ) -> Self: ...
+    def solve(self) -> Arrangement: ...
+    def moved_as_block(self, arrangement: Arrangement) -> Arrangement | None: ...
+    def cost(self, nodes: Sequence[int | None]) -> list[int]: ...
+    def crossings(self, nodes: Sequence[int | None]) -> list[list[int]]: ...
+    def broken(self, arrangement: Arrangement) -> list[tuple[int | None, int, list[int]]]: ...
+
+@final
+class Arrangement:
+    @property
+    def nodes(self) -> list[int | None]: ...
+    @property
+    def optimal(self) -> bool: ...
+    @property
+    def cost(self) -> list[int]: ...
+    @property
+    def moved(self) -> int: ...
+
+def pack_segments(
+    domains: Sequence[int], wants: Sequence[tuple[int, int]], budget: int = 200_000
+) -> list[list[int]] | None: ...
 def error_codes() -> list[str]: ...
 def render(diagnostic: Diagnostic, color: bool) -> str: ...
 def best_schedule(

@@ -8,13 +8,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 from rankplan import _core
 from rankplan._core import CLUSTER, MAX_NODES, NODE, RankSet
+from rankplan.arranging import Part, Solution, Task
 from rankplan.config.faults import KeyPath, diagnostics
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config
@@ -27,6 +28,7 @@ from rankplan.exclusion import Marks, Names
 from rankplan.files import write_whole
 from rankplan.node import NodeSpec
 from rankplan.node_facts import NicFacts
+from rankplan.physical import Rules
 from rankplan.topology import Domains, detect, domains
 from rankplan.words import as_int, counted, did_you_mean, nearest, shown
 
@@ -50,6 +52,14 @@ _Dumper.add_representer(str, _quoted)
 
 _NODES = TypeAdapter[list[NodeSpec]](Annotated[list[NodeSpec], Field(min_length=1)])
 _LEVELS = TypeAdapter[tuple[str, ...]](Levels)
+
+
+class Planned(Protocol):
+    """A plan: components by name, and the inventory that they are placed on."""
+
+    @property
+    def inventory(self) -> Inventory: ...
+    def items(self) -> Iterable[tuple[str, Part]]: ...
 
 
 class Inventory:
@@ -256,6 +266,46 @@ class Inventory:
                     unknown.append(node.rank)
                 entries.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
         return Inventory(entries, self._section), RankSet(unknown)
+
+    def arranged(
+        self, plan: Planned, segment: int | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
+    ) -> Inventory:
+        """Return the same nodes, numbered to suit a plan and the network; those that the plan does not need come last.
+
+        Every node rank of the plan gets a node with the hardware that it needs. As few parallel groups as possible
+        cross a domain, outermost level first, tensor, context and expert-tensor groups before expert, data and
+        pipeline groups; then the unused nodes stay in whole domains.
+
+        ``segment`` is a number of nodes that must be in one innermost domain together; ``keep`` has levels that groups
+        must stay within, by component and kind: ``{"actor": {"ep": "nvlink"}}``. The defaults are those of
+        ``cluster.topology``. See `arrangement` for what changes.
+
+        Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
+        """
+        found = self.arrangement(plan, segment, keep)
+        return self.reordered([*found.nodes, *found.spares])
+
+    def arrangement(
+        self, plan: Planned, segment: int | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
+    ) -> Solution:
+        """Return the nodes that `arranged` finds, and how many groups cross domains before and after."""
+        planned = plan.inventory
+        return Task(self, planned, dict(plan.items()), Rules.of(self, planned, segment, keep)).solve()
+
+    def reordered(self, order: Sequence[int]) -> Inventory:
+        """Return the nodes of these ranks, numbered from 0 in this order, without node groups.
+
+        Raises ``IndexError`` for an unknown rank.
+        """
+        places: dict[int, list[int]] = {}
+        found = [entry for nodes, entry in self.stretches() for _ in nodes]
+        entries = {id(entry): entry for entry in found}
+        for rank, node in enumerate(order):
+            places.setdefault(id(found[node]), []).append(rank)
+        placed = [(entries[key], RankSet(ranks)) for key, ranks in places.items()]
+        # A copy takes long: most nodes keep their ranks after a failure.
+        nodes = [entry if entry.ranks == ranks else entry.at(ranks) for entry, ranks in placed]
+        return Inventory(nodes, levels=self._stated_levels)
 
     @property
     def section(self) -> ClusterSection | None:

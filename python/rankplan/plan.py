@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations, islice, zip_longest
@@ -20,6 +20,7 @@ from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.inventory import Inventory
 from rankplan.occupancy import NodeKind, node_kinds
+from rankplan.replanning import replanned
 from rankplan.weights import WeightMap
 from rankplan.words import counted, did_you_mean
 
@@ -202,6 +203,26 @@ class Plan(Mapping[str, Component]):
         components = fitted(list(self.values()), cluster)
         return Plan(components[0].inventory if components else cluster, components, self.mode)
 
+    def replanned(
+        self, inventory: Inventory, without: Iterable[str] = (), *, shrink: Sequence[str] = (), renumber: bool = False
+    ) -> Plan:
+        """Return the plan after a failure, on the nodes of an inventory that has spares.
+
+        ``without`` names hardware that is gone: nodes (hostname, else address, else ``node-3``), accelerators
+        (``node-5/2``, or their ids) or domains (``nvlink=b``). Nodes of the plan that the inventory lacks are gone too.
+        Node ranks keep their nodes if these are left; each lost one gets a spare with the same hardware, in its domain
+        if possible. Of a node with a broken accelerator, the processes use others that are idle; else the components
+        that use it get another node; else all do. Process ranks do not change.
+
+        If the spares do not suffice, the components in ``shrink`` lose whole data groups: the last ones, so that the
+        other ranks keep their numbers, or with ``renumber`` those on the lost nodes. `diff` has what changed.
+
+        Raises `PlacementError`: ``no-spare``, ``plan-mismatch`` if no node of the plan is left in the inventory,
+        ``unknown-component``, and the faults of `Inventory.arranged`.
+        """
+        found = replanned(list(self.values()), inventory, without, shrink, renumber)
+        return Plan(found.inventory, found.components, self.mode)
+
     def with_visibility(self, visibility: Visibility) -> Plan:
         """Return the plan with another visibility of every component."""
         components = [component.with_visibility(visibility) for component in self.values()]
@@ -321,14 +342,27 @@ class Plan(Mapping[str, Component]):
 
     def changes(self, other: Plan) -> Iterator[Move]:
         """Yield the moves of `diff` component by component, in rank order."""
+        replaced = self.replaced(other)
         for name in dict.fromkeys([*self, *other]):
             here, there = self.get(name), other.get(name)
-            if here is not None and there is not None and (here.rows, here.parallel) == (there.rows, there.parallel):
+            same = here is not None and there is not None and (here.rows, here.parallel) == (there.rows, there.parallel)
+            if same and not replaced:
                 continue
             for rank, (old, new) in enumerate(zip_longest(here or (), there or ())):
                 move = Move(name, rank, old, new, _coordinates(here, old), _coordinates(there, new))
-                if not move.in_place or move.was != move.now:
+                if not move.in_place or move.was != move.now or (old is not None and _on(old, replaced)):
                     yield move
+
+    def replaced(self, other: Plan) -> frozenset[int]:
+        """Return the node ranks that are another machine in the other plan, by hostname or else address.
+
+        The plans must have a machine in common; otherwise they are for different clusters, and there are none.
+        """
+        here, there = (_names_of(plan._inventory) for plan in (self, other))
+        if set(here).isdisjoint(set(there) - {None}):
+            return frozenset()
+        pairs = enumerate(zip(here, there, strict=False))
+        return frozenset(rank for rank, (old, new) in pairs if old is not None and new is not None and old != new)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
@@ -345,6 +379,14 @@ class Plan(Mapping[str, Component]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._inventory, list(self.values()), self.mode)
+
+
+def _names_of(inventory: Inventory) -> list[str | None]:
+    return [spec.hostname or spec.ip for nodes, spec in inventory.stretches() for _ in nodes]
+
+
+def _on(row: Placement, nodes: frozenset[int]) -> bool:
+    return bool(nodes) and (row.cluster_node_rank in nodes or any(node in nodes for node, _ in row.devices))
 
 
 def _place(row: Placement) -> tuple[Any, ...]:

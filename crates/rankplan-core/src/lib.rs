@@ -18,6 +18,10 @@
 //! | [`layout`] | sizes and slots to groups and coordinates |
 //! | [`spans`], [`rails`] | where groups cross nodes and domains, and on which local indices |
 //! | [`weights`] | which slots of one component send their weights to which slots of another |
+//! | [`hierarchy`], [`segments`] | levels of the network; whole segments of nodes within domains |
+//! | [`demand`], [`objective`] | what an arrangement keeps together; what it costs |
+//! | `bundles`, `merging`, `packing`, `exact` | node ranks that stay together; sets of them into domains; a few of them exactly |
+//! | [`arrange`] | node ranks to nodes: order, selection and repair |
 //! | [`tune_problem`], `tune_steps` | components with times and sizes; schedules, and how they were put together |
 //! | `tune_front`, `tune_bounds` | costs that no other beats; the time that a part of the best schedule may take |
 //! | `tune_pipeline`, `tune_turns` | components beside each other; components in turn |
@@ -26,19 +30,27 @@
 //! [`place`] runs all of them. Every call reports all faults that one pass can find. No function panics on any text or
 //! number.
 
+pub mod arrange;
 pub mod assign;
 mod builder;
+mod bundles;
 mod check;
 pub mod chunks;
 pub mod columns;
+pub mod demand;
 pub mod diagnostic;
+mod exact;
 mod fault;
+pub mod hierarchy;
 pub mod ids;
 pub mod inventory;
 pub mod layout;
+mod merging;
 mod messages;
 mod node_runs;
+pub mod objective;
 pub mod packed;
+mod packing;
 pub mod parallel;
 pub mod pool;
 pub mod rails;
@@ -46,6 +58,7 @@ pub mod rank_map;
 pub mod rank_set;
 pub mod render;
 pub mod runs;
+pub mod segments;
 pub mod selection;
 pub mod slots;
 pub mod spans;

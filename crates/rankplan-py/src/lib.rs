@@ -1,5 +1,6 @@
 //! `rankplan._core`: converts between Python and `rankplan-core`, and forwards.
 
+mod arrange;
 mod columns;
 mod errors;
 mod inventory;
@@ -19,6 +20,8 @@ use pyo3::prelude::*;
 /// The compiled core of rankplan.
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use super::arrange::{Arrangement, Hierarchy, Problem, pack_segments};
     #[pymodule_export]
     use super::errors::{error_codes, render};
     #[pymodule_export]

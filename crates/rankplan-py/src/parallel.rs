@@ -34,7 +34,7 @@ pub struct Layout {
     inventory: Arc<Inventory>,
 }
 
-fn named(kind: &str) -> PyResult<Kind> {
+pub fn named(kind: &str) -> PyResult<Kind> {
     Kind::named(kind).ok_or_else(|| {
         let names = Kind::ALL.map(Kind::name).join(", ");
         PyValueError::new_err(format!("unknown kind of group '{kind}'; the kinds are {names}"))
@@ -162,6 +162,11 @@ impl Layout {
 }
 
 impl Layout {
+    /// The slots and their groups.
+    pub fn parts(&self) -> (&Slots, &rankplan_core::Layout) {
+        (&self.slots, &self.layout)
+    }
+
     fn known(&self, slot: u32) -> PyResult<u32> {
         let known = (slot < self.slots.len()).then_some(slot);
         known.ok_or_else(|| PyIndexError::new_err(format!("slot {slot} of {}", self.slots.len())))

@@ -8,6 +8,7 @@ import sys
 import click
 
 from rankplan import interrupts
+from rankplan.cli.arrange import arrange
 from rankplan.cli.check import check
 from rankplan.cli.common import OverridesAfterDashes
 from rankplan.cli.convert import convert
@@ -16,6 +17,7 @@ from rankplan.cli.env import env
 from rankplan.cli.explain import explain
 from rankplan.cli.inventory import inventory
 from rankplan.cli.plan import plan
+from rankplan.cli.replan import replan
 from rankplan.cli.run import run
 from rankplan.cli.schema import schema
 from rankplan.cli.show import show
@@ -47,6 +49,8 @@ main.add_command(show)
 main.add_command(run)
 main.add_command(tune)
 main.add_command(convert)
+main.add_command(arrange)
+main.add_command(replan)
 main.add_command(diff)
 main.add_command(env)
 main.add_command(explain)

@@ -15,6 +15,7 @@ import yaml
 from click.shell_completion import CompletionItem
 from rich.table import Table
 
+from rankplan.cli.arrange import kept_levels
 from rankplan.cli.check import empty_warnings, group_warnings, idle_warnings
 from rankplan.cli.common import colored, faults_end_it, print_table, stdout
 from rankplan.config.load import load_config
@@ -31,9 +32,10 @@ HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A file, the cluster, and what is requested of it: a component, or a weight map ``from:to``.
+    """A file, the cluster, and what is requested of it.
 
-    The cluster is a size, or the list of entries of an inventory.
+    The cluster is a size, or the list of entries of an inventory. What is requested is a component, or a weight map
+    ``from:to``; of a plan, a command with an option: ``arrange --segment 4``.
     """
 
     text: str
@@ -65,6 +67,9 @@ class Example:
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
             plan = Plan.load(path)
+            if self.ask is not None:
+                self._ask(plan)
+                return
             plan.check_shares()
             plan.fitted(self._inventory)
         elif self.file == "nodes.yaml":
@@ -87,6 +92,16 @@ class Example:
             yield from group_warnings(placement.plan(), reading)
             yield from idle_warnings(placement.plan(), inventory, self.file)
 
+    def _ask(self, plan: Plan) -> None:
+        """Do what a command with one option does to a plan."""
+        _, option, value = (self.ask or "").split()
+        if option == "--without":
+            plan.replanned(plan.inventory, [value])
+        elif option == "--segment":
+            plan.inventory.arranged(plan, segment=int(value))
+        else:
+            plan.inventory.arranged(plan, keep=kept_levels([value]))
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -105,6 +120,8 @@ class Rule:
 
     def heading(self, name: str, example: Example) -> str:
         """Return the heading of one of its examples."""
+        if example.ask is not None and example.file == "plan.json":
+            return f"{name}, with `rankplan {example.ask}`:"
         if example.ask is not None:
             sender, _, receiver = example.ask.partition(":")
             call = f'weight_map("{sender}", "{receiver}")' if receiver else f'get_strategy("{sender}")'

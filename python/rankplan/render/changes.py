@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 from rich.table import Table
@@ -40,6 +41,8 @@ class Side:
     nodes: dict[int, list[int]] = field(default_factory=dict)
     sees: dict[str, None] = field(default_factory=dict)
     coordinates: dict[str, set[int]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    """Of nodes that are another machine on the other side."""
 
     def add(self, row: Placement, coordinates: Coordinates | list[Coordinates] | None) -> None:
         """Add the next process."""
@@ -55,9 +58,13 @@ class Side:
         """Return the places as text, or their number if the text is long."""
         if self.resource == WHOLE_NODE:
             text = nodes_text(RankSet(self.nodes))
-            return text if len(text) <= _WIDEST else counted(len(self.nodes), "node")
-        text = by_nodes({node: RankSet(indices) for node, indices in self.nodes.items()}, _WIDEST)
+            return self._named(text if len(text) <= _WIDEST else counted(len(self.nodes), "node"))
+        text = self._named(by_nodes({node: RankSet(indices) for node, indices in self.nodes.items()}, _WIDEST))
         return text if self.resource == ACCELERATOR else f"{self.resource}: {text}"
+
+    def _named(self, text: str) -> str:
+        names = ", ".join(islice(self.names.values(), 4)) + (", ..." if len(self.names) > 4 else "")
+        return f"{text} ({names})" if names else text
 
     def sight(self) -> str:
         """Return what the processes see as text."""
@@ -68,11 +75,18 @@ class Side:
         """Return the coordinates as text."""
         return ", ".join(f"{kind} {RankSet(found)}" for kind, found in self.coordinates.items()) or "no groups"
 
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """What tells whether processes are elsewhere on the other side."""
+        return self.resource, self.nodes, self.names
+
     def plain(self) -> dict[str, Any]:
         """Return the side as plain values."""
         nodes = {str(node): str(RankSet(indices)) for node, indices in self.nodes.items()}
         coordinates = {kind: str(RankSet(numbers)) for kind, numbers in self.coordinates.items()}
-        return {**asdict(self), "nodes": nodes, "sees": list(self.sees), "coordinates": coordinates}
+        names = {"names": {str(node): name for node, name in self.names.items()}} if self.names else {}
+        plain = {key: value for key, value in asdict(self).items() if key != "names"}
+        return {**plain, "nodes": nodes, "sees": list(self.sees), "coordinates": coordinates, **names}
 
 
 @dataclass(slots=True)
@@ -98,7 +112,7 @@ class Block:
     def cells(self) -> tuple[str, str]:
         """Return the difference as text, before and after."""
         before, after = self.before, self.after
-        if before is None or after is None or (before.resource, before.nodes) != (after.resource, after.nodes):
+        if before is None or after is None or before.place != after.place:
             return before.where() if before else "-", after.where() if after else "-"
         if self.in_place:
             return before.numbers(), after.numbers()
@@ -240,7 +254,11 @@ def _differing(before: Mapping[Any, _Fields], after: Mapping[Any, _Fields]) -> I
         if old and new:
             names = [name for name in old if old[name] != new[name]]
         else:
-            names = [name for name, value in (old or new).items() if value not in (None, {}, [], ())]
+            names = [
+                name
+                for name, value in (old or new).items()
+                if value not in (None, {}, [], ()) and (name, value) != ("healthy", True)
+            ]
         if names:
             yield key, {name: old[name] for name in names if old}, {name: new[name] for name in names if new}
 
@@ -258,19 +276,24 @@ def _described(inventory: Inventory) -> dict[str, _Fields]:
 def _blocks(before: Plan, after: Plan) -> list[Block]:
     blocks: list[Block] = []
     last: tuple[Any, ...] = ()
+    replaced = before.replaced(after)
+    inventories = before.inventory, after.inventory
     for index, move in enumerate(before.changes(after)):
         (old_kind, old), (new_kind, new) = _kind_and_place(move.before), _kind_and_place(move.after)
         # In a block, ranks are consecutive, and either all processes stay in their places or all move.
-        kind = move.component, move.rank - index, old == new, move.in_place, old_kind, new_kind
+        elsewhere = replaced.intersection([place[0] for place in (old, new) if place])
+        kind = move.component, move.rank - index, old == new, move.in_place, old_kind, new_kind, bool(elsewhere)
         if not last or kind != last[0] or old < last[1] or new < last[2]:
             sides = _side(move.before), _side(move.after)
             blocks.append(Block(move.component, move.rank, move.rank, *sides, move.in_place))
         last = kind, old, new
         block = blocks[-1]
         block.last = move.rank
-        for side, row, numbers in ((block.before, move.before, move.was), (block.after, move.after, move.now)):
+        sides_of_move = ((block.before, move.before, move.was), (block.after, move.after, move.now))
+        for (side, row, numbers), inventory in zip(sides_of_move, inventories, strict=True):
             if side is not None and row is not None:
                 side.add(row, numbers)
+                side.names |= {node: inventory.node(node).name for node in replaced.intersection(side.nodes)}
     return blocks
 
 

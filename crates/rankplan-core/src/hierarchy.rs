@@ -1,0 +1,126 @@
+//! The domains of nodes at every level, and the order of the nodes through them.
+//!
+//! A level is a label key, outermost first. The domain of a node is the tuple of its labels down to a level, so equal labels in
+//! two outer domains are two domains. A node without a label at a level is a domain of its own there and sorts last.
+
+use crate::diagnostic::{Code, Diagnostic};
+
+/// The label of a node that has none at a level.
+pub const UNKNOWN: u32 = u32::MAX;
+
+/// The domains of nodes `0..n`, numbered from 0 at every level in the order of [`Hierarchy::order`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// Nodes, depth first through the levels.
+    order: Vec<u32>,
+    /// By level and node.
+    domains: Vec<Vec<u32>>,
+    /// By level and domain: where it starts in `order`; the last entry is the number of nodes.
+    starts: Vec<Vec<u32>>,
+}
+
+impl Hierarchy {
+    /// The domains of nodes with these labels: by level, outermost first, and by node, the rank of its label in the order of
+    /// labels, or [`UNKNOWN`].
+    ///
+    /// With a `segment` of two or more nodes, of sibling domains those come first whose size is a multiple of it.
+    ///
+    /// # Errors
+    /// `invalid-inventory` if a level does not have one label per node.
+    pub fn new(nodes: u32, labels: &[Vec<u32>], segment: u32) -> Result<Self, Diagnostic> {
+        if let Some(level) = labels.iter().position(|column| column.len() != nodes as usize) {
+            let message = format!("level {level} has {} labels for {nodes} nodes", labels[level].len());
+            return Err(Diagnostic::new(Code::InvalidInventory, message).help("pass one label per node and level"));
+        }
+        let found = Self::sorted(nodes, labels);
+        if segment < 2 {
+            return Ok(found);
+        }
+        let remainder = |level: usize, node: u32| {
+            let known = labels[level][node as usize] != UNKNOWN;
+            let domain = found.of(level, node);
+            let late = u32::from(!found.size(level, domain).is_multiple_of(segment));
+            if known { late * found.count(level) + domain } else { UNKNOWN }
+        };
+        let keys: Vec<Vec<u32>> =
+            (0..labels.len()).map(|level| (0..nodes).map(|node| remainder(level, node)).collect()).collect();
+        Ok(Self::sorted(nodes, &keys))
+    }
+
+    fn sorted(nodes: u32, labels: &[Vec<u32>]) -> Self {
+        let mut order: Vec<u32> = (0..nodes).collect();
+        order.sort_by(|&a, &b| {
+            let keys = |node: u32| labels.iter().map(move |column| column[node as usize]);
+            // A label that is unknown makes a node a domain of its own, whatever its inner labels.
+            for (one, other) in keys(a).zip(keys(b)) {
+                if one != other || one == UNKNOWN {
+                    return one.cmp(&other).then(a.cmp(&b));
+                }
+            }
+            a.cmp(&b)
+        });
+        let mut domains = vec![vec![0; nodes as usize]; labels.len()];
+        let mut starts = vec![Vec::new(); labels.len()];
+        let mut last: Option<u32> = None;
+        for (position, &node) in (0..).zip(&order) {
+            let mut new = last.is_none();
+            for (level, column) in labels.iter().enumerate() {
+                let label = column[node as usize];
+                new |= label == UNKNOWN || last.is_some_and(|last| column[last as usize] != label);
+                if new {
+                    starts[level].push(position);
+                }
+                domains[level][node as usize] = starts[level].len() as u32 - 1;
+            }
+            last = Some(node);
+        }
+        starts.iter_mut().for_each(|starts| starts.push(nodes));
+        Hierarchy { order, domains, starts }
+    }
+
+    /// The number of levels.
+    pub fn levels(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// The number of nodes.
+    pub fn nodes(&self) -> u32 {
+        self.order.len() as u32
+    }
+
+    /// The nodes, depth first through the levels; within an innermost domain by their own numbers.
+    pub fn order(&self) -> &[u32] {
+        &self.order
+    }
+
+    /// The domain of a node at a level.
+    pub fn of(&self, level: usize, node: u32) -> u32 {
+        self.domains[level][node as usize]
+    }
+
+    /// The number of domains at a level.
+    pub fn count(&self, level: usize) -> u32 {
+        self.starts[level].len() as u32 - 1
+    }
+
+    /// The number of nodes of a domain.
+    pub fn size(&self, level: usize, domain: u32) -> u32 {
+        self.nodes_of(level, domain).len() as u32
+    }
+
+    /// The nodes of a domain, in order.
+    pub fn nodes_of(&self, level: usize, domain: u32) -> &[u32] {
+        let starts = &self.starts[level];
+        &self.order[starts[domain as usize] as usize..starts[domain as usize + 1] as usize]
+    }
+
+    /// The number of domains of the innermost level; without levels, all nodes are one domain.
+    pub fn leaves(&self) -> u32 {
+        self.levels().checked_sub(1).map_or(1, |inner| self.count(inner))
+    }
+
+    /// The domain of a node at the innermost level.
+    pub fn leaf(&self, node: u32) -> u32 {
+        self.levels().checked_sub(1).map_or(0, |inner| self.of(inner, node))
+    }
+}

@@ -1,0 +1,322 @@
+"""Node ranks to nodes: what a plan needs and what an inventory has, as a problem that the core solves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+from rankplan._core import Arrangement, Hierarchy, Layout, Placements, Problem, RankSet
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.physical import Nodes, Record, Rules, hierarchy, records, same_nodes
+from rankplan.words import counted, did_you_mean, nodes_text
+
+KINDS = ("tensor or context", "expert", "data", "pipeline")
+"""The groups whose crossings are counted together, those whose crossings cost most first."""
+
+NODE_LEVEL = "node"
+"""The innermost level: a group within a node rank never crosses it, whatever its node."""
+
+_GROUPS = ("tp", "cp", "dp", "fsdp", "replica", "pp", "etp", "ep", "edp")
+
+
+class Part(Protocol):
+    """A component of a plan."""
+
+    @property
+    def rows(self) -> Placements: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def parallel(self) -> Any: ...
+    def used_nodes(self) -> RankSet: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A node for every node rank.
+
+    ``nodes`` has, by node rank, a rank in the inventory; the others are ``spares``, domain after domain. ``before`` and
+    ``after``, shape (levels, 4): the groups of each of `KINDS` that cross a domain. ``optimal``: it is proved that no
+    arrangement costs less. ``as_block`` is the number of processes that would have to move so that the smallest torn
+    group is whole again, if that is possible.
+    """
+
+    nodes: tuple[int, ...]
+    spares: tuple[int, ...]
+    before: list[list[int]]
+    after: list[list[int]]
+    optimal: bool
+    moved: int
+    as_block: int | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A plan and the nodes that it can use.
+
+    ``old`` has, by node rank, the rank in the inventory of its node before, or ``None``; it is empty without an old
+    plan. ``staying`` are node ranks that keep their node, though some of its accelerators are broken.
+    """
+
+    inventory: Nodes
+    planned: Nodes
+    parts: Mapping[str, Part]
+    rules: Rules
+    old: Sequence[int | None] = ()
+    staying: frozenset[int] = frozenset()
+
+    def solve(self) -> Solution:
+        """Find a node for every node rank.
+
+        Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small`` or ``group-spans``.
+        """
+        segments = list(self._segments())
+        problem = self._problem(segments)
+        try:
+            found = problem.solve()
+        except ValueError as error:
+            raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
+        if broken := problem.broken(found):
+            raise PlacementError([self._broken(broken, len(segments), found.optimal)])
+        usable = self._usable
+        nodes = [None if node is None else usable[node] for node in found.nodes]
+        self._fill(nodes)
+        filled = [node for node in nodes if node is not None]
+        taken = set(filled)
+        spares = tuple(usable[node] for node in self._hierarchy.order if usable[node] not in taken)
+        listed = taken.union(spares)
+        rest = tuple(node for node in range(self.inventory.num_nodes) if node not in listed)
+        block = problem.moved_as_block(found) if self.old else None
+        return Solution(
+            nodes=tuple(filled),
+            spares=spares + rest,
+            before=self._before(),
+            after=problem.crossings(found.nodes),
+            optimal=found.optimal,
+            moved=found.moved,
+            as_block=block.moved if block is not None and _tears_less(block, found) else None,
+        )
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """The nodes of the inventory."""
+        return records(self.inventory)
+
+    @cached_property
+    def needed(self) -> RankSet:
+        """The node ranks with processes."""
+        needed = RankSet()
+        for part in self.parts.values():
+            needed = needed | part.used_nodes()
+        return needed
+
+    @cached_property
+    def _usable(self) -> list[int]:
+        """The ranks in the inventory of the nodes that are not excluded."""
+        excluded = RankSet()
+        for ranks, accelerators in self.inventory.excluded:
+            excluded = excluded | ranks if accelerators is None else excluded
+        return list(RankSet(range(self.inventory.num_nodes)) - excluded)
+
+    @cached_property
+    def _hierarchy(self) -> Hierarchy:
+        return hierarchy([self.records[node] for node in self._usable], self.rules)
+
+    def _hardware(self, record: Record) -> tuple[Any, ...]:
+        model = record.accelerator_model if self._by_model else None
+        return record.accelerator_type, len(record.accelerator_ids), model, record.unhealthy
+
+    @cached_property
+    def _by_model(self) -> bool:
+        return any(record.accelerator_model is not None for _, record in self.planned.stretches())
+
+    @cached_property
+    def _needs(self) -> list[tuple[Any, ...]]:
+        """The hardware of each node rank in the plan."""
+        found: list[tuple[Any, ...]] = []
+        for nodes, record in self.planned.stretches():
+            found += [self._hardware(record)] * len(nodes)
+        return found
+
+    @cached_property
+    def _classes(self) -> dict[tuple[Any, ...], int]:
+        return {kind: index for index, kind in enumerate(dict.fromkeys(self._needs))}
+
+    def _problem(self, segments: Sequence[tuple[int, list[int]]]) -> Problem:
+        position = {node: index for index, node in enumerate(self._usable)}
+        classes, other = self._classes, len(self._classes)
+        node_classes = []
+        known: dict[int, int] = {}
+        for node in self._usable:
+            record = self.records[node]
+            if id(record) not in known:
+                known[id(record)] = classes.get(self._hardware(record), other)
+            node_classes.append(known[id(record)])
+        rank_classes: list[int | None] = [None] * self.planned.num_nodes
+        for rank in self.needed:
+            rank_classes[rank] = classes[self._needs[rank]]
+        old = [None if node is None else position.get(node) for node in self.old]
+        pinned: list[int | None] = [None] * self.planned.num_nodes
+        places = self.old or same_nodes(self.planned, self.inventory)
+        for rank in self._fixtures():
+            place = places[rank]
+            if place is not None and rank_classes[rank] is not None:
+                pinned[rank] = position.get(place)
+        for rank, index in enumerate(old):
+            if rank in self.staying and index is not None:
+                # A class of its own: nobody else gets the node, and it gets no other.
+                other += 1
+                node_classes[index] = rank_classes[rank] = other
+            elif index is not None and node_classes[index] != rank_classes[rank]:
+                old[rank] = None
+        return Problem(
+            self._hierarchy,
+            node_classes=node_classes,
+            rank_classes=rank_classes,
+            parts=self._parts(),
+            kept=self._kept(),
+            sets=segments,
+            pinned=pinned,
+            old=old,
+            segment=self.rules.segment,
+        )
+
+    def _parts(self) -> list[tuple[Placements, Layout | None]]:
+        return [(part.rows, part.layout if part.parallel.stated else None) for part in self.parts.values()]
+
+    def _kept(self) -> list[tuple[int, str, int]]:
+        """Return the groups that must be within a domain: index of the component, kind, level."""
+        kept, names, levels = [], list(self.parts), self.rules.levels
+        for key, kinds in self.rules.keep.items():
+            for name in map(str.strip, key.split(",")):
+                if name not in names:
+                    help = did_you_mean(name, names, "the components are")
+                    raise PlacementError([Diagnostic("unknown-component", f"unknown component `{name}` in keep", help)])
+                for kind, level in kinds.items():
+                    if kind not in _GROUPS:
+                        help = did_you_mean(kind, _GROUPS, "the kinds are")
+                        raise PlacementError([Diagnostic("invalid-value", f"unknown kind of group `{kind}`", help)])
+                    if level in levels:
+                        kept.append((names.index(name), kind, levels.index(level)))
+                    elif level != NODE_LEVEL:
+                        help = did_you_mean(level, [*levels, NODE_LEVEL], "the levels are")
+                        raise PlacementError([Diagnostic("invalid-value", f"unknown level `{level}`", help)])
+        return kept
+
+    def _segments(self) -> Iterator[tuple[int, list[int]]]:
+        size, ranks = self.rules.segment, list(self.needed)
+        if size < 2:
+            return
+        if not self.rules.levels:
+            help = "label the nodes of the inventory and state the levels, or remove `segment`"
+            raise PlacementError(
+                [Diagnostic("segment-incomplete", f"segment is {size}, but the nodes have no known domains", help)]
+            )
+        if len(ranks) % size:
+            below = len(ranks) // size * size
+            choices = " or ".join(str(count) for count in (below, below + size) if count)
+            message = f"{counted(len(ranks), 'node')} cannot be divided into segments of {size}"
+            raise PlacementError(
+                [Diagnostic("segment-incomplete", message, f"use {choices} nodes, or another segment")]
+            )
+        for at in range(0, len(ranks), size):
+            yield len(self.rules.levels) - 1, ranks[at : at + size]
+
+    def _fixtures(self) -> Iterator[int]:
+        """Yield the node ranks with configured hardware, such as robots, which stay on their nodes."""
+        for group in self.planned.section.node_groups if self.planned.section else ():
+            if group.hardware is not None:
+                yield from (node for node, _ in group.hardware.counts())
+
+    def _fill(self, nodes: list[int | None]) -> None:
+        """Give node ranks without processes the nodes that they had, else others of the same hardware."""
+        taken = {node for node in nodes if node is not None}
+        places = self.old or same_nodes(self.planned, self.inventory)
+        empty = [rank for rank, node in enumerate(nodes) if node is None]
+        for rank in empty:
+            place = places[rank]
+            if place is not None and place not in taken and self._alike(rank, place):
+                nodes[rank] = place
+                taken.add(place)
+        empty = [rank for rank in empty if nodes[rank] is None]
+        if not empty:
+            return
+        usable = set(self._usable)
+        # Nodes that nobody can use come first, so that spares stay.
+        free = sorted(
+            (node for node in range(len(self.records)) if node not in taken), key=lambda node: (node in usable, -node)
+        )
+        for rank in empty:
+            node = next((node for node in free if self._alike(rank, node)), None)
+            if node is None:
+                kind = self._classes[self._needs[rank]]
+                alike = sum(self._needs[rank] == need for need in self._needs)
+                raise PlacementError([self._shortage(kind, alike, alike - len(empty))])
+            free.remove(node)
+            nodes[rank] = node
+
+    def _alike(self, rank: int, node: int) -> bool:
+        return self._hardware(self.records[node])[:3] == self._needs[rank][:3]
+
+    def _before(self) -> list[list[int]]:
+        """Return the crossings on the nodes before; on those of the plan where the inventory does not have them."""
+        places = self.old or same_nodes(self.planned, self.inventory)
+        planned = records(self.planned)
+        before = [planned[rank] if place is None else self.records[place] for rank, place in enumerate(places)]
+        count = len(before)
+        problem = Problem(
+            hierarchy(before, replace(self.rules, segment=1)),
+            node_classes=[0] * count,
+            rank_classes=[0] * count,
+            parts=self._parts(),
+            kept=[],
+            sets=[],
+            pinned=[None] * count,
+            old=[],
+            segment=1,
+        )
+        return problem.crossings(list(range(count)))
+
+    def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
+        accelerator_type, count, model, unhealthy = next(key for key, index in self._classes.items() if index == kind)
+        what = f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
+        broken = f" (accelerators {unhealthy} excluded)" if unhealthy else ""
+        message = f"the plan needs {counted(needed, 'node')} with {what}{broken}; {found} can be used"
+        return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
+
+    def _broken(self, broken: Sequence[tuple[int | None, int, list[int]]], segments: int, optimal: bool) -> Diagnostic:
+        """Return the fault of the smallest set that must be within a domain and is not."""
+        source, level, ranks = min(broken, key=lambda one: (one[0] is None, len(one[2]), one[2]))
+        name, sizes = self.rules.levels[level], self._hierarchy.sizes(level)
+        unproved = "" if optimal else " (the search ended early)"
+        if source is None:
+            size = self.rules.segment
+            whole = sum(count // size for count in sizes)
+            message = f"the plan needs {counted(segments, 'segment')} of {size} nodes; the {name} domains hold {whole}"
+            help = f"use {whole * size} nodes or less, a smaller segment, or a larger cluster"
+            if whole >= segments:
+                message = f"found no place for {counted(segments, 'segment')} of {size} nodes{unproved}"
+                help = "use a smaller segment, or keep fewer groups together"
+            return Diagnostic("segment-incomplete", message, help)
+        part, kind, _ = self._kept()[source]
+        component = list(self.parts)[part]
+        where = f"on {nodes_text(RankSet(ranks))}"
+        if len(ranks) > max(sizes):
+            message = (
+                f"{component}: {kind} groups need {counted(len(ranks), 'node')} in one {name} domain; "
+                f"the largest has {max(sizes)}"
+            )
+            help = f"use a smaller {kind} size, or keep the groups within an outer level"
+            return Diagnostic("domain-too-small", message, help)
+        message = (
+            f"{component}: no arrangement keeps every {kind} group within a {name} domain{unproved}; "
+            f"the smallest that crosses one is {where}"
+        )
+        help = f"use more nodes, a smaller {kind} size, or remove `{kind}: {name}` from `keep`"
+        return Diagnostic("group-spans", message, help)
+
+
+def _tears_less(block: Arrangement, found: Arrangement) -> bool:
+    return block.cost[3:] < found.cost[3:]

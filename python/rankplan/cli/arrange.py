@@ -1,0 +1,99 @@
+"""``rankplan arrange``: node ranks for the nodes, by the network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from rankplan.cli.common import (
+    InventoryChoice,
+    dialect_option,
+    faults_end_it,
+    inventory_options,
+    is_saved,
+    loaded,
+    print_table,
+)
+from rankplan.dialects import DIALECTS
+from rankplan.physical import Rules
+from rankplan.plan import Plan
+from rankplan.render.network import crossings_table, proof
+from rankplan.words import counted
+
+_MOST_SHOWN = 64
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=click.Path())
+@inventory_options
+@dialect_option
+@click.option(
+    "--segment", type=click.IntRange(1), metavar="N", help="Keep each N nodes of the plan in one innermost domain."
+)
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="COMPONENT.KIND=LEVEL",
+    help="Keep these groups within a domain of a level, e.g. actor.ep=nvlink; may be repeated.",
+)
+@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write the nodes to this inventory file.")
+def arrange(
+    file: str,
+    choice: InventoryChoice,
+    dialect_name: str | None,
+    segment: int | None,
+    keep: tuple[str, ...],
+    output: str | None,
+) -> None:
+    """Order nodes so that few parallel groups cross a domain.
+
+    Finds node ranks with which as few groups as possible cross a domain of the network, outermost level first.
+
+    FILE is a config or a saved plan; the inventory may have more nodes than it needs. The other nodes come last, as
+    spares, and stay in whole domains if possible. The levels of the network are labels of the nodes. --segment and
+    --keep replace those of cluster.topology.
+
+    Prints the groups that cross domains before and after. Without -o, prints the nodes in their new order.
+    """
+    kept = kept_levels(keep)
+    with faults_end_it():
+        if is_saved(file):
+            plan = Plan.load(file)
+            inventory = plan.inventory.without_groups()
+            if choice != InventoryChoice():
+                inventory, _ = choice.load({}, next(iter(DIALECTS.values())))
+        else:
+            config, dialect, inventory, _ = loaded(file, choice, dialect_name)
+            plan = dialect.plan(config, inventory)
+        solution = inventory.arrangement(plan, segment, kept)
+        arranged = inventory.reordered([*solution.nodes, *solution.spares])
+        if (crossings := crossings_table(solution, Rules.of(inventory, plan.inventory).levels)) is not None:
+            print_table(crossings)
+        else:
+            click.echo("no group crosses a domain, before or after")
+        spares = len(solution.spares)
+        spare = f"; {counted(spares, 'spare')}" if spares else ""
+        click.echo(f"{counted(len(solution.nodes), 'node')}{spare}; {proof(solution)}")
+        if output is not None:
+            arranged.to_yaml(output)
+            return
+        for rank, old in enumerate([*solution.nodes, *solution.spares][:_MOST_SHOWN]):
+            spare = "  (spare)" if rank >= len(solution.nodes) else ""
+            click.echo(f"{rank:>6}  {inventory.node(old).name}{spare}")
+        if arranged.num_nodes > _MOST_SHOWN:
+            click.echo(f"and {arranged.num_nodes - _MOST_SHOWN:,} more; write them to a file with -o")
+
+
+def kept_levels(texts: Sequence[str]) -> dict[str, dict[str, str]] | None:
+    """Return levels by component and kind from texts such as ``actor.ep=nvlink``; other texts are wrong usage."""
+    kept: dict[str, dict[str, str]] = {}
+    for text in texts:
+        group, equals, level = text.partition("=")
+        component, dot, kind = group.rpartition(".")
+        if not (equals and dot and component and kind and level):
+            raise click.BadParameter(
+                f"{text!r} is not COMPONENT.KIND=LEVEL; write actor.ep=nvlink", param_hint="--keep"
+            )
+        kept.setdefault(component, {})[kind] = level
+    return kept or None

@@ -1,0 +1,57 @@
+"""``rankplan replan``: a plan after a failure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options
+from rankplan.dialects import DIALECTS
+from rankplan.plan import Plan
+from rankplan.render.network import proof, replan_lines
+from rankplan.replanning import replanned
+
+
+@click.command()
+@click.argument("file", metavar="PLAN", type=click.Path())
+@inventory_options
+@click.option(
+    "--shrink",
+    multiple=True,
+    metavar="COMPONENT",
+    help="Remove whole data groups of this component if the spares do not suffice; may be repeated.",
+)
+@click.option("--renumber", is_flag=True, help="Let --shrink change the ranks of processes that stay.")
+@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Save the new plan to this file.")
+def replan(
+    file: str,
+    choice: InventoryChoice,
+    shrink: tuple[str, ...],
+    renumber: bool,
+    output: str | None,
+) -> None:
+    """Repair a saved plan after hardware failed.
+
+    The inventory has the nodes of the plan and spares; without one, the nodes of the plan are all there are. Processes
+    on nodes that are left stay. Each lost node gets a spare with the same hardware, so that as few parallel groups as
+    possible cross a domain of the network. Of a node with a broken accelerator, the processes use others that are idle;
+    else the components that use it get another node; else all do. Process ranks do not change.
+
+    Prints what moves. rankplan diff PLAN NEW has the details.
+    """
+    if renumber and not shrink:
+        raise click.UsageError("--renumber requires --shrink")
+    with faults_end_it():
+        plan = Plan.load(file)
+        inventory = plan.inventory.without_groups()
+        nodes = replace(choice, without=())  # excluded by name below, with the nodes of the plan
+        if nodes != InventoryChoice():
+            inventory, _ = nodes.load({}, next(iter(DIALECTS.values())))
+        found = replanned(list(plan.values()), inventory, choice.without, shrink, renumber)
+        for line in replan_lines(found):
+            click.echo(line)
+        if not found.solution.optimal:
+            click.echo(proof(found.solution))
+        if output is not None:
+            Plan(found.inventory, found.components, plan.mode).save(output)

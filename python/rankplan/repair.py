@@ -1,0 +1,159 @@
+"""Broken accelerators: other accelerators of the node, another node for some components, or another node for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import chain
+from operator import or_
+
+from rankplan._core import ACCELERATOR, CLUSTER, Chunks, RankMap, RankSet
+from rankplan.component import Component, Rule, merged
+from rankplan.errors import PlacementError
+from rankplan.inventory import Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Processes that use other accelerators of their node: ``local`` has the new index of each old one."""
+
+    component: str
+    node: int
+    ranks: RankSet
+    local: dict[int, int]
+
+
+@dataclass(slots=True)
+class Repair:
+    """What is done about broken hardware before nodes are found.
+
+    ``parts`` are the components after it. Of the node ranks with broken accelerators, ``staying`` keep their node, and
+    ``lost`` get another one. ``added`` are new node ranks for components that leave a staying one, with that one.
+    """
+
+    parts: dict[str, Component]
+    staying: set[int] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)
+    added: dict[int, int] = field(default_factory=dict)
+    shifts: list[Shift] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Component], planned: Inventory, broken: Mapping[int, RankSet | None]) -> Repair:
+        """Choose, for each node rank with broken accelerators, what moves the fewest processes.
+
+        ``broken`` has the local indices of the accelerators by node rank, or ``None`` for the whole node. Other
+        accelerators of the same node come first; then another node for the components that use a broken one, while the
+        others stay; then another node for the whole node rank.
+        """
+        repair = cls(dict(parts))
+        partly = {rank for rank, accelerators in broken.items() if accelerators is not None}
+        used = {name: _used(component, partly) for name, component in parts.items()}
+        leaving: dict[int, list[str]] = {}
+        for rank, accelerators in sorted(broken.items()):
+            if accelerators is None:
+                repair.lost.add(rank)
+                continue
+            uses = {name: found[rank] for name, found in used.items() if rank in found}
+            affected = [name for name, used in uses.items() if used & accelerators]
+            needed = _all(uses[name] & accelerators for name in affected)
+            idle = RankSet(range(planned.node(rank).accelerators)) - accelerators - _all(uses.values())
+            local = dict(zip(needed, idle, strict=False))
+            if len(local) == len(needed) and all(repair._shift(name, rank, local) for name in affected):
+                repair.staying.add(rank)
+            elif len(affected) < len(uses) and all(_can_leave(repair.parts[name]) for name in affected):
+                repair.staying.add(rank)
+                leaving[rank] = affected
+            else:
+                repair.lost.add(rank)
+        if leaving:
+            repair._leave(planned, leaving)
+        return repair
+
+    def _shift(self, name: str, rank: int, local: Mapping[int, int]) -> bool:
+        """Use other accelerators of a node rank; return whether a rule can express that."""
+        component = self.parts[name]
+        lists = _lists(component)
+        moved = []
+        for row, ranks in zip(component.rows, lists, strict=True):
+            for index, (node, device) in enumerate(row.devices):
+                if node == rank and device in local:
+                    ranks[index] += local[device] - device
+                    moved.append(row.rank)
+        rule = rule_of(lists, component.rule)
+        if rule is None:
+            return False
+        try:
+            self.parts[name] = placed(component, component.inventory, rule)
+        except PlacementError:
+            return False
+        self.shifts.append(Shift(name, rank, RankSet(moved), dict(local)))
+        return True
+
+    def _leave(self, planned: Inventory, leaving: Mapping[int, list[str]]) -> None:
+        """Give components a node rank of their own behind the others, with the same accelerators."""
+        first, section = planned.num_nodes, planned.section
+        self.added = {first + index: rank for index, rank in enumerate(leaving)}
+        entries = [entry.at(RankSet(nodes)) for nodes, entry in planned.stretches()]
+        for new, rank in self.added.items():
+            record = planned.node(rank)
+            entries.append(record.model_copy(update={"ranks": RankSet([new]), "hostname": None, "ip": None}))
+        if section is not None:
+            section = section.model_copy(update={"num_nodes": first + len(self.added)})
+        extended = Inventory(entries, section, planned.levels or None)
+        for name, component in self.parts.items():
+            goes = {rank: new for new, rank in self.added.items() if name in leaving[rank]}
+            if not goes:
+                self.parts[name] = replace(component, inventory=extended, rows=component.rows.on(extended.core))
+                continue
+            pool = extended.pool(component.node_groups)
+            ends, end = {}, len(pool)
+            for new in sorted(self.added, reverse=True):
+                end -= extended.node(new).accelerators
+                ends[new] = end
+            lists = _lists(component)
+            for row, ranks in zip(component.rows, lists, strict=True):
+                for index, (node, device) in enumerate(row.devices):
+                    if node in goes:
+                        ranks[index] = ends[goes[node]] + device
+            rule = rule_of(lists, component.rule)
+            self.parts[name] = placed(component, extended, rule or component.rule)
+
+
+def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:
+    """Return a component with another rule on another inventory. Raises `PlacementError`."""
+    pool = inventory.pool(component.node_groups, component.by_node)
+    rows = pool.apply(rule, component.rows.isolate_accelerator)
+    return replace(component, inventory=inventory, rule=rule, rows=rows)
+
+
+def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:
+    """Return the rule of processes with these resource ranks, ``None`` if no rule can express them."""
+    if isinstance(like, RankMap) and lists == sorted(map(sorted, lists)):
+        return RankMap.parse(merged(RankMap.from_lists(lists)))
+    if len({len(ranks) for ranks in lists}) == 1:
+        return Chunks([rank for ranks in lists for rank in ranks], len(lists[0]))
+    return None
+
+
+def _lists(component: Component) -> list[list[int]]:
+    return component.inventory.pool(component.node_groups, component.by_node).ranks_of(component.rows)
+
+
+def _all(sets: Iterable[RankSet]) -> RankSet:
+    return reduce(or_, sets, RankSet())
+
+
+def _used(component: Component, nodes: set[int]) -> dict[int, RankSet]:
+    """Return the accelerators that a component uses of those of these nodes that it is on."""
+    found: dict[int, RankSet] = {}
+    for run in component.rows.runs() if nodes else ():
+        for node in nodes.intersection(range(run.node, run.node + run.nodes)):
+            devices = chain.from_iterable(run.pattern.devices) if run.pattern.resource_type == ACCELERATOR else ()
+            found[node] = found.get(node, RankSet()) | RankSet(devices)
+    return found
+
+
+def _can_leave(component: Component) -> bool:
+    """Whether its node group has every node, so that a new one belongs to it."""
+    return component.node_groups == (CLUSTER,) and not component.by_node
