@@ -27,7 +27,7 @@ def inventory(nodes: list[Any], each: int = 1) -> Inventory:
         {"ranks": rank, "accelerators": each, "hostname": node[0], "labels": label}
         for rank, (node, label) in enumerate(zip(nodes, labels, strict=True))
     ]
-    return Inventory.from_dict({"levels": ["nvlink"], "nodes": entries})
+    return Inventory.from_dict({"nodes": entries}).with_levels(["nvlink"])
 
 
 def plan(count: int, each: int = 1, tp: int = 1) -> Plan:

@@ -33,7 +33,8 @@ class Move:
     """A process that runs elsewhere, sees other devices, or has another node group or coordinates in the other plan.
 
     ``before`` is ``None`` if it appeared, ``after`` is ``None`` if it went. ``was`` and ``now`` are its coordinates
-    (`Component.coordinates`), ``None`` if the component states no parallel sizes.
+    (`Component.coordinates`), ``None`` if the component states no parallel sizes. ``replaced``: one of its nodes is
+    another machine in the other plan.
     """
 
     component: str
@@ -42,11 +43,14 @@ class Move:
     after: Placement | None
     was: Coordinates | list[Coordinates] | None = None
     now: Coordinates | list[Coordinates] | None = None
+    replaced: bool = False
 
     @property
     def in_place(self) -> bool:
         """Whether only the coordinates change."""
-        return self.before is not None and self.after is not None and _place(self.before) == _place(self.after)
+        if self.before is None or self.after is None or self.replaced:
+            return False
+        return _place(self.before) == _place(self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +353,9 @@ class Plan(Mapping[str, Component]):
             if same and not replaced:
                 continue
             for rank, (old, new) in enumerate(zip_longest(here or (), there or ())):
-                move = Move(name, rank, old, new, _coordinates(here, old), _coordinates(there, new))
-                if not move.in_place or move.was != move.now or (old is not None and _on(old, replaced)):
+                elsewhere = old is not None and _on(old, replaced)
+                move = Move(name, rank, old, new, _coordinates(here, old), _coordinates(there, new), elsewhere)
+                if not move.in_place or move.was != move.now:
                     yield move
 
     def replaced(self, other: Plan) -> frozenset[int]:

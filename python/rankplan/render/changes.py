@@ -281,8 +281,7 @@ def _blocks(before: Plan, after: Plan) -> list[Block]:
     for index, move in enumerate(before.changes(after)):
         (old_kind, old), (new_kind, new) = _kind_and_place(move.before), _kind_and_place(move.after)
         # In a block, ranks are consecutive, and either all processes stay in their places or all move.
-        elsewhere = replaced.intersection([place[0] for place in (old, new) if place])
-        kind = move.component, move.rank - index, old == new, move.in_place, old_kind, new_kind, bool(elsewhere)
+        kind = move.component, move.rank - index, old == new, move.in_place, move.replaced, old_kind, new_kind
         if not last or kind != last[0] or old < last[1] or new < last[2]:
             sides = _side(move.before), _side(move.after)
             blocks.append(Block(move.component, move.rank, move.rank, *sides, move.in_place))
