@@ -6,7 +6,7 @@ from typing import Any
 
 import oracle_tune
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle_tune import Component, Problem
 from rankplan._core import best_schedule
@@ -88,6 +88,20 @@ def test_the_search_finds_what_trying_everything_finds(problem: Problem) -> None
             assert found[1] <= expected[1] or found[0] < expected[0]
 
 
+# Switching in a pipeline costs seconds for every micro-batch, which a bound once left out.
+SWITCHED = Problem(
+    [
+        Component({1: (1.5, 6.0)}, 0.0, frozenset()),
+        Component({1: (3.0, 0.0)}, 0.0, frozenset()),
+        Component({2: (1.5, 5.0)}, 1.0, frozenset()),
+    ],
+    accelerators=2,
+    batches=16,
+    capacity=10.0,
+)
+
+
+@example(SWITCHED, 1)
 @given(problems(most=6, most_sizes=6), st.integers(0, 12))
 def test_more_accelerators_never_make_the_optimum_worse(problem: Problem, more: int) -> None:
     larger = Problem(

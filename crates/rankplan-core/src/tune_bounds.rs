@@ -165,7 +165,10 @@ fn known(problem: &Problem, shape: Shape) -> f64 {
     let found = match shape {
         Shape::Disaggregated => pipeline(problem, &of(&fastest, all)),
         Shape::Collocated | Shape::Equal => fastest.iter().map(|times| times[problem.units as usize]).sum(),
-        Shape::Hybrid => turns(problem, &fastest).min(blocks(problem, &fastest)),
+        // In a pipeline, components are switched for every micro-batch.
+        Shape::Hybrid => {
+            turns(problem, &fastest).min(blocks(problem, &fastest) + switching * f64::from(problem.batches))
+        }
     };
     found + extra + switching
 }

@@ -99,8 +99,8 @@ def tune(
     measured size. Of equally fast placements, the one with fewer accelerators wins, then with fewer groups across
     nodes, then with fewer moves from the ``present`` plan.
 
-    The answer is exact under the model, which `docs/tune.md` states. Raises `PlacementError` with every fault of the
-    costs, or (``no-schedule``) if no placement fits.
+    The answer is exact under the model, which the guide "Which placement is fastest?" states. Raises `PlacementError`
+    with every fault of the costs, or (``no-schedule``) if no placement fits.
     """
     read = read_costs(costs)
     total = len(inventory.core.accelerators())
