@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, parse_placement
+from rankplan.binding import UNBOUND
 from rankplan.cli.explain import rules
 from rankplan.dialects import roll, slime
 from rankplan.testing import (
@@ -142,6 +143,7 @@ class Rows(list[Any]):
 
     inventory = PLAN.inventory
     visibility = "own"
+    binding = UNBOUND
 
     def __init__(self, name: str, rows: Iterable[Any] = ()) -> None:
         super().__init__(rows)
