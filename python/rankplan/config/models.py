@@ -36,7 +36,8 @@ from rankplan.config.faults import RANKS, RESOLVE, KeyPath, diagnostics, fault, 
 from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
 from rankplan.config.network import Excluded, Topology
 from rankplan.config.process import DESCRIPTIONS, BindingWord, MemoryWord, NicsWord, VisibilityWord
-from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, RESERVED_VARIABLES
+from rankplan.config.variables import variable_text
+from rankplan.environment import PATH_MODE
 from rankplan.errors import PlacementError, refusal
 from rankplan.parallel import ORDER, Parallel, order_fault
 from rankplan.words import as_int, nodes_text, shown
@@ -273,31 +274,8 @@ class EnvConfig(Model):
             if name in variables:
                 message = f"variable `{name}` is set twice for the same nodes"
                 raise fault("duplicate-env-var", message, "remove one of the two", [*path, name])
-            variables[name] = _variable(name, content, [*path, name])
+            variables[name] = variable_text(name, content, [*path, name])
         return variables
-
-
-def _variable(name: str, content: Any, path: list[str | int]) -> str:
-    """Return the text of a variable, or reject one that a node group cannot set."""
-    if name in RESERVED_VARIABLES:
-        help = "remove it: placements decide ranks and devices"
-        raise fault("reserved-env-var", f"variable `{name}` is set by the plan", help, path)
-    if name in NODE_RANK_VARIABLES:
-        message = f"variable `{name}` orders the nodes and is read before any process starts"
-        raise fault("reserved-env-var", message, "set it on the node before `ray start`", path)
-    if isinstance(content, bool) or not isinstance(content, (str, int, float)):
-        message = f"variable `{name}` is {shown(content)}; it must be text"
-        raise fault("invalid-value", message, 'write its text in quotes, e.g. "1"', path)
-    text = str(content)
-    if name == PATH_MODE and text.lower() not in PATH_MODES:
-        message = f"variable `{name}` is {shown(text)}; it must be {' or '.join(PATH_MODES)}"
-        raise fault("invalid-value", message, "write override to replace PATH and other lists of folders", path)
-    if "\0" in text or text.encode("utf-8", "ignore").decode() != text:
-        message = (
-            f"variable `{name}` is {shown(text)}; environment variables cannot contain NUL bytes or lone surrogates"
-        )
-        raise fault("invalid-value", message, "write plain text", path)
-    return text
 
 
 def _text(value: Any) -> str | list[str] | None:
