@@ -189,7 +189,7 @@ def run(
             add_measurements(Path(timings), measured)
         if form == "json":
             ranks = [asdict(found) | {"verified": True} for found in reports]
-            click.echo(json.dumps({"mode": plan.mode, "ranks": ranks}, indent=2))
+            click.echo(json.dumps({"mode": plan.mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
             return
         print_table(_table(reports))
         if plan.mode is not None:
