@@ -35,6 +35,8 @@ ROOMS = [
     "exclusion",
     "node_facts",
     "node",
+    "entries",
+    "inventory_file",
     "physical",
     "arranging",
     "inventory",

@@ -7,51 +7,29 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import yaml
-from pydantic import Field, TypeAdapter, ValidationError
-
-from rankplan import _core
+from rankplan import _core, inventory_file
 from rankplan._core import CLUSTER, MAX_NODES, NODE, RankSet
 from rankplan.arranging import Part, Solution, Task
-from rankplan.config.faults import KeyPath, diagnostics
+from rankplan.config.faults import KeyPath
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config
 from rankplan.config.models import ClusterSection, NodeGroup
-from rankplan.config.network import NODE_LEVEL, Levels
-from rankplan.config.reader import Reader, not_a_mapping
+from rankplan.config.network import NODE_LEVEL
 from rankplan.config.section import Reading, read_section
+from rankplan.entries import cut, label_keys, marked, unlabelled
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.exclusion import Marks, Names
-from rankplan.files import write_whole
 from rankplan.node import NodeSpec
-from rankplan.node_facts import NicFacts
 from rankplan.physical import Rules
 from rankplan.topology import Domains, detect, domains
-from rankplan.words import as_int, counted, did_you_mean, nearest, shown
+from rankplan.words import as_int, counted, did_you_mean, shown
 
 if TYPE_CHECKING:
     from rankplan._core import Placement
 
 __all__ = ["Inventory", "NodeSpec"]
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes text that some YAML reader could take for a number."""
-
-
-def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", text)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
-
-
-_Dumper.add_representer(str, _quoted)
-
-
-_NODES = TypeAdapter[list[NodeSpec]](Annotated[list[NodeSpec], Field(min_length=1)])
-_LEVELS = TypeAdapter[tuple[str, ...]](Levels)
 
 
 class Planned(Protocol):
@@ -136,31 +114,7 @@ class Inventory:
         keys of labels that tell where a node is in the network, outermost first. Raises `PlacementError` with every
         fault.
         """
-        if not isinstance(content, Mapping):
-            raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
-        reader = Reader(content)
-        if "nodes" not in content:
-            reader.add((), Diagnostic("missing-key", "the inventory has no `nodes`", _no_nodes(content)))
-            raise reader.refusal()
-        path: KeyPath = ("nodes",)
-        levels: tuple[str, ...] | None = None
-        try:
-            levels = _LEVELS.validate_python(content["levels"]) if content.get("levels") is not None else None
-        except ValidationError as error:
-            for place, diagnostic in diagnostics(error, {"": NodeSpec}, ("levels",)):
-                reader.add(place, diagnostic)
-        try:
-            found = cls(_NODES.validate_python(content["nodes"]), levels=levels)
-            for index, unknown in found._unlabelled(levels or ()):
-                reader.add(("levels", index), unknown)
-            if not reader.faults:
-                return found
-        except ValidationError as error:
-            for place, diagnostic in diagnostics(error, {"": NodeSpec, "nics": NicFacts}, path):
-                reader.add(place, diagnostic)
-        except PlacementError as error:
-            reader.add_all(path, error)
-        raise reader.refusal()
+        return inventory_file.read(content, lambda nodes, levels: cls(nodes, levels=levels))
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> Inventory:
@@ -169,12 +123,11 @@ class Inventory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        levels = {"levels": list(self.levels)} if self.levels else {}
-        return {**levels, "nodes": [entry.described() for entry in self._entries]}
+        return inventory_file.described(self._entries, self.levels)
 
     def to_yaml(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
-        write_whole(Path(path), yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False))
+        inventory_file.write(path, self.to_dict())
 
     @property
     def num_nodes(self) -> int:
@@ -216,14 +169,7 @@ class Inventory:
 
     @cached_property
     def _label_keys(self) -> set[str]:
-        return {key for entry in self._entries for key in entry.labels}
-
-    def _unlabelled(self, levels: Sequence[str]) -> Iterator[tuple[int, Diagnostic]]:
-        """Yield the fault of each level without a label on any node."""
-        for index, level in enumerate(levels):
-            if level not in self._label_keys:
-                help = did_you_mean(level, sorted(self._label_keys), "the labels are") or "add labels to the nodes"
-                yield index, Diagnostic("unknown-level", f"no node has the label `{level}`", help)
+        return label_keys(self._entries)
 
     def domain_column(self, level: str) -> _core.Domains | None:
         """Return the domain of each node at a level, for the core; ``None`` for the level ``node``.
@@ -335,7 +281,7 @@ class Inventory:
             help = f"set num_nodes to {present} or less, or use a larger cluster"
             return self, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
         names = section.exclude
-        if self._label_keys and (unknown := list(self._unlabelled(section.topology.levels or ()))):
+        if self._label_keys and (unknown := list(unlabelled(section.topology.levels or (), self._label_keys))):
             return self, [(("topology", "levels", index), found) for index, found in unknown]
         section = section.model_copy(
             update={"component_placement": {}, "exclude": (), "binding": None, "memory": None, "nics": None}
@@ -353,8 +299,8 @@ class Inventory:
                 faults = [(index, found) for index, found in faults if names[index] not in self._applied]
                 if faults:
                     return self, [(("exclude", index), found) for index, found in faults]
-                entries = _marked(entries, marks)
-            self._configured = last = Inventory(_first(entries, wanted), section, self._stated_levels)
+                entries = marked(entries, marks)
+            self._configured = last = Inventory(cut(entries, wanted), section, self._stated_levels)
             last._applied = self._applied.union(names)
         return last, []
 
@@ -379,7 +325,7 @@ class Inventory:
     def _with(self, marks: Marks) -> Inventory:
         if not marks:
             return self
-        return _restored(_marked(self._entries, marks), self._section, self._stated_levels, self._applied)
+        return _restored(marked(self._entries, marks), self._section, self._stated_levels, self._applied)
 
     @cached_property
     def excluded(self) -> list[tuple[RankSet, RankSet | None]]:
@@ -400,7 +346,7 @@ class Inventory:
         section = self._section and self._section.model_copy(
             update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
         )
-        return _restored(_first(self._entries, num_nodes), section, self._stated_levels, self._applied)
+        return _restored(cut(self._entries, num_nodes), section, self._stated_levels, self._applied)
 
     def with_groups_added(self, section: ClusterSection) -> ClusterSection:
         """Return a section with the node groups of this inventory that it does not define, if its nodes suffice."""
@@ -528,39 +474,3 @@ def _restored(
     inventory = Inventory(entries, section, levels)
     inventory._applied = applied
     return inventory
-
-
-def _first(entries: Sequence[NodeSpec], num_nodes: int) -> list[NodeSpec]:
-    """Return the entries of the first nodes."""
-    kept = RankSet(f"0-{num_nodes - 1}")
-    cut = [entry.at(entry.ranks & kept) for entry in entries]
-    return [entry for entry in cut if entry.ranks]
-
-
-def _marked(entries: Iterable[NodeSpec], marks: Marks) -> list[NodeSpec]:
-    """Return entries with marked nodes as entries of their own that are not healthy."""
-    if not marks:
-        return list(entries)
-    marked, nodes = [], RankSet(marks)
-    for entry in entries:
-        known = entry.ranks[0] in marks if len(entry.ranks) == 1 else None
-        found = entry.ranks & nodes if known is None else entry.ranks if known else RankSet()
-        if rest := entry.ranks - found if found else entry.ranks:
-            marked.append(entry.at(rest))
-        alike: dict[RankSet | None, list[int]] = {}
-        for node in found:
-            alike.setdefault(marks[node], []).append(node)
-        for local, ranks in alike.items():
-            new = {"healthy": False} if local is None else {"unhealthy": entry.unhealthy | local}
-            marked.append(entry.model_copy(update={"ranks": RankSet(ranks), **new}))
-    return marked
-
-
-def _no_nodes(content: Mapping[str, Any]) -> str:
-    """Return the help for an inventory without ``nodes``."""
-    help = "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
-    if (near := nearest("nodes", map(str, content))) is not None:
-        return f"rename `{near}` to `nodes`"
-    if "rankplan" in content or "cluster" in content:
-        return f"this is a {'saved plan' if 'rankplan' in content else 'config'}, not an inventory: {help}"
-    return help
