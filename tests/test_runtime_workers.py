@@ -57,7 +57,7 @@ def test_plain_methods_beside_async_ones_run_one_at_a_time(loopers: WorkerGroup)
 
 
 def test_an_async_failure_has_its_traceback(loopers: WorkerGroup) -> None:
-    with pytest.raises(WorkerError, match=r"looper rank 0 \(node 0\): fail\(\) raised KeyError: 'enough'") as caught:
+    with pytest.raises(WorkerError, match=r"looper rank \d \(node \d\): fail\(\) raised KeyError: 'enough'") as caught:
         loopers.fail().wait()
     traceback = caught.value.remote_traceback or ""
     assert traceback.count("  File ") == 1 and "runtime_workers.py" in traceback
