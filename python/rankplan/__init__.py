@@ -6,6 +6,7 @@ Everything up to the plan works without Ray, and importing this package does not
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rankplan import interrupts as interrupts  # first: it handles Ctrl-C during the other imports
@@ -38,8 +39,6 @@ from rankplan.placement import (
     parse_placement,
 )
 from rankplan.plan import Plan
-from rankplan.tuning.costs import ComponentCosts, Costs
-from rankplan.tuning.search import Tuning, tune
 from rankplan.weights import WeightMap
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
     from rankplan.runtime import Cluster as Cluster
     from rankplan.runtime import Worker as Worker
     from rankplan.runtime import WorkerGroup as WorkerGroup
+    from rankplan.tuning.costs import ComponentCosts, Costs
+    from rankplan.tuning.search import Tuning, tune
 
 __all__ = [
     "Chunks",
@@ -107,14 +108,16 @@ for _kind in _in_notebooks:
     _kind._repr_html_ = _html
 
 # Not in __all__: `from rankplan import *` must not import Ray.
-_RUNTIME = {"Cluster", "Worker", "WorkerGroup"}
+_RUNTIME = dict.fromkeys(["Cluster", "Worker", "WorkerGroup"], "rankplan.runtime")
+_TUNING = dict.fromkeys(("ComponentCosts", "Costs"), "rankplan.tuning.costs")
+_TUNING |= dict.fromkeys(("Tuning", "tune"), "rankplan.tuning.search")
+_ON_USE = _RUNTIME | _TUNING
+"""The modules that are imported when a name is used, because they take long."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _RUNTIME:
-        from rankplan import runtime
-
-        return getattr(runtime, name)
+    if name in _ON_USE:
+        return getattr(import_module(_ON_USE[name]), name)
     if name == "__version__":
         from importlib.metadata import version
 

@@ -20,7 +20,6 @@ from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.inventory import Inventory
 from rankplan.occupancy import NodeKind, node_kinds
-from rankplan.replanning import replanned
 from rankplan.weights import WeightMap
 from rankplan.words import counted, did_you_mean
 
@@ -224,6 +223,8 @@ class Plan(Mapping[str, Component]):
         Raises `PlacementError`: ``no-spare``, ``plan-mismatch`` if no node of the plan is left in the inventory,
         ``unknown-component``, and the faults of `Inventory.arranged`.
         """
+        from rankplan.replanning import replanned  # most programs never need it
+
         found = replanned(list(self.values()), inventory, without, shrink, renumber)
         return Plan(found.inventory, found.components, self.mode)
 
