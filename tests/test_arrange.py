@@ -218,7 +218,7 @@ def test_node_ranks_with_robots_keep_their_nodes() -> None:
         ),
         (2, {}, {"keep": {"actr": {"ep": "block"}}}, "unknown-component", "unknown component `actr` in keep"),
         (2, {}, {"keep": {"actor": {"xp": "block"}}}, "invalid-value", "unknown kind of group `xp`"),
-        (2, {}, {"keep": {"actor": {"ep": "rack"}}}, "invalid-value", "unknown level `rack`"),
+        (2, {}, {"keep": {"actor": {"ep": "rack"}}}, "unknown-level", "unknown level `rack`"),
         (11, {}, {}, "too-few-nodes", "the plan needs 11 nodes with 8 NV_GPU; 10 can be used"),
     ],
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 from rankplan._core import Arrangement, Hierarchy, Layout, Placements, Problem, RankSet
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.physical import Nodes, Record, Rules, hierarchy, records, same_nodes
+from rankplan.physical import Nodes, Rules, hierarchy, records, same_nodes
+from rankplan.topology import Domains, Listed, domains
 from rankplan.words import counted, did_you_mean, nodes_text
 
 KINDS = ("tensor or context", "expert", "data", "pipeline")
@@ -100,11 +101,6 @@ class Task:
         )
 
     @cached_property
-    def records(self) -> list[Record]:
-        """The nodes of the inventory."""
-        return records(self.inventory)
-
-    @cached_property
     def needed(self) -> RankSet:
         """The node ranks with processes."""
         needed = RankSet()
@@ -122,11 +118,27 @@ class Task:
 
     @cached_property
     def _hierarchy(self) -> Hierarchy:
-        return hierarchy([self.records[node] for node in self._usable], self.rules)
+        return hierarchy(self._domains, self._usable, self.rules.segment)
 
-    def _hardware(self, record: Record) -> tuple[Any, ...]:
-        model = record.accelerator_model if self._by_model else None
-        return record.accelerator_type, len(record.accelerator_ids), model, record.unhealthy
+    @cached_property
+    def _domains(self) -> tuple[Domains, ...]:
+        """The domains of the inventory at each level of the rules."""
+        same = self.rules.levels == self.inventory.levels
+        return self.inventory.domains if same else domains(self.inventory, self.rules.levels)
+
+    @cached_property
+    def _places(self) -> Sequence[int | None]:
+        """By node rank, the rank in the inventory of its node before."""
+        return self.old or same_nodes(self.planned, self.inventory)
+
+    def _hardware(self, inventory: Nodes) -> list[tuple[Any, ...]]:
+        """Return the hardware of each node; equal hardware is one object."""
+        by_model, known, found = self._by_model, {}, []
+        for nodes, record in inventory.stretches():
+            model = record.accelerator_model if by_model else None
+            kind = record.accelerator_type, len(record.accelerator_ids), model, record.unhealthy
+            found += [known.setdefault(kind, kind)] * len(nodes)
+        return found
 
     @cached_property
     def _by_model(self) -> bool:
@@ -135,10 +147,12 @@ class Task:
     @cached_property
     def _needs(self) -> list[tuple[Any, ...]]:
         """The hardware of each node rank in the plan."""
-        found: list[tuple[Any, ...]] = []
-        for nodes, record in self.planned.stretches():
-            found += [self._hardware(record)] * len(nodes)
-        return found
+        return self._hardware(self.planned)
+
+    @cached_property
+    def _present(self) -> list[tuple[Any, ...]]:
+        """The hardware of each node of the inventory."""
+        return self._hardware(self.inventory)
 
     @cached_property
     def _classes(self) -> dict[tuple[Any, ...], int]:
@@ -147,21 +161,14 @@ class Task:
     def _problem(self, segments: Sequence[tuple[int, list[int]]]) -> Problem:
         position = {node: index for index, node in enumerate(self._usable)}
         classes, other = self._classes, len(self._classes)
-        node_classes = []
-        known: dict[int, int] = {}
-        for node in self._usable:
-            record = self.records[node]
-            if id(record) not in known:
-                known[id(record)] = classes.get(self._hardware(record), other)
-            node_classes.append(known[id(record)])
+        node_classes = [classes.get(self._present[node], other) for node in self._usable]
         rank_classes: list[int | None] = [None] * self.planned.num_nodes
         for rank in self.needed:
             rank_classes[rank] = classes[self._needs[rank]]
         old = [None if node is None else position.get(node) for node in self.old]
         pinned: list[int | None] = [None] * self.planned.num_nodes
-        places = self.old or same_nodes(self.planned, self.inventory)
         for rank in self._fixtures():
-            place = places[rank]
+            place = self._places[rank]
             if place is not None and rank_classes[rank] is not None:
                 pinned[rank] = position.get(place)
         for rank, index in enumerate(old):
@@ -202,7 +209,7 @@ class Task:
                         kept.append((names.index(name), kind, levels.index(level)))
                     elif level != NODE_LEVEL:
                         help = did_you_mean(level, [*levels, NODE_LEVEL], "the levels are")
-                        raise PlacementError([Diagnostic("invalid-value", f"unknown level `{level}`", help)])
+                        raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
         return kept
 
     def _segments(self) -> Iterator[tuple[int, list[int]]]:
@@ -233,10 +240,9 @@ class Task:
     def _fill(self, nodes: list[int | None]) -> None:
         """Give node ranks without processes the nodes that they had, else others of the same hardware."""
         taken = {node for node in nodes if node is not None}
-        places = self.old or same_nodes(self.planned, self.inventory)
         empty = [rank for rank, node in enumerate(nodes) if node is None]
         for rank in empty:
-            place = places[rank]
+            place = self._places[rank]
             if place is not None and place not in taken and self._alike(rank, place):
                 nodes[rank] = place
                 taken.add(place)
@@ -246,7 +252,8 @@ class Task:
         usable = set(self._usable)
         # Nodes that nobody can use come first, so that spares stay.
         free = sorted(
-            (node for node in range(len(self.records)) if node not in taken), key=lambda node: (node in usable, -node)
+            (node for node in range(self.inventory.num_nodes) if node not in taken),
+            key=lambda node: (node in usable, -node),
         )
         for rank in empty:
             node = next((node for node in free if self._alike(rank, node)), None)
@@ -258,16 +265,13 @@ class Task:
             nodes[rank] = node
 
     def _alike(self, rank: int, node: int) -> bool:
-        return self._hardware(self.records[node])[:3] == self._needs[rank][:3]
+        return self._present[node][:3] == self._needs[rank][:3]
 
     def _before(self) -> list[list[int]]:
         """Return the crossings on the nodes before; on those of the plan where the inventory does not have them."""
-        places = self.old or same_nodes(self.planned, self.inventory)
-        planned = records(self.planned)
-        before = [planned[rank] if place is None else self.records[place] for rank, place in enumerate(places)]
-        count = len(before)
+        count = self.planned.num_nodes
         problem = Problem(
-            hierarchy(before, replace(self.rules, segment=1)),
+            self._hierarchy_before(),
             node_classes=[0] * count,
             rank_classes=[0] * count,
             parts=self._parts(),
@@ -278,6 +282,14 @@ class Task:
             segment=1,
         )
         return problem.crossings(list(range(count)))
+
+    def _hierarchy_before(self) -> Hierarchy:
+        known = [place for place in self._places if place is not None]
+        if len(known) == len(self._places):
+            return hierarchy(self._domains, known, 1)
+        planned, present = records(self.planned), records(self.inventory)
+        nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(self._places)]
+        return hierarchy(domains(Listed(nodes), self.rules.levels), range(len(nodes)), 1)
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
         accelerator_type, count, model, unhealthy = next(key for key, index in self._classes.items() if index == kind)

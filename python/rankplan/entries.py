@@ -24,9 +24,11 @@ def marked(entries: Iterable[NodeSpec], marks: Marks) -> list[NodeSpec]:
         return list(entries)
     found, nodes = [], RankSet(marks)
     for entry in entries:
-        known = entry.ranks[0] in marks if len(entry.ranks) == 1 else None
-        here = entry.ranks & nodes if known is None else entry.ranks if known else RankSet()
-        if rest := entry.ranks - here if here else entry.ranks:
+        if len(entry.ranks) == 1 and entry.rank not in marks:
+            found.append(entry)
+            continue
+        here = entry.ranks & nodes
+        if rest := entry.ranks - here:
             found.append(entry.at(rest))
         alike: dict[RankSet | None, list[int]] = {}
         for node in here:
@@ -35,6 +37,20 @@ def marked(entries: Iterable[NodeSpec], marks: Marks) -> list[NodeSpec]:
             new = {"healthy": False} if local is None else {"unhealthy": entry.unhealthy | local}
             found.append(entry.model_copy(update={"ranks": RankSet(ranks), **new}))
     return found
+
+
+def reordered(nodes: Sequence[NodeSpec], order: Iterable[int]) -> list[NodeSpec]:
+    """Return the entries of nodes that are numbered from 0 in this order; ``nodes`` has the entry of each node now."""
+    found: list[NodeSpec] = []
+    shared: dict[int, tuple[NodeSpec, list[int]]] = {}
+    for rank, node in enumerate(order):
+        entry = nodes[node]
+        if len(entry.ranks) == 1:
+            found.append(entry.at(RankSet([rank])))
+        else:
+            shared.setdefault(id(entry), (entry, []))[1].append(rank)
+    found += [entry.at(RankSet(ranks)) for entry, ranks in shared.values()]
+    return sorted(found, key=lambda entry: entry.rank) if shared else found
 
 
 def label_keys(entries: Iterable[NodeSpec]) -> set[str]:

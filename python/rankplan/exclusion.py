@@ -117,8 +117,10 @@ class Names:
         """Nodes by hostname and by address."""
         found: dict[str, list[int]] = {}
         for nodes, record in self._inventory.stretches():
-            for name in {record.hostname, record.ip} - {None, ""}:
-                found.setdefault(str(name), []).extend(nodes)
+            if record.hostname:
+                found.setdefault(record.hostname, []).extend(nodes)
+            if record.ip and record.ip != record.hostname:
+                found.setdefault(record.ip, []).extend(nodes)
         return found
 
     @cached_property

@@ -18,7 +18,7 @@ from rankplan.config.load import load_config
 from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.config.network import NODE_LEVEL
 from rankplan.config.section import Reading, read_section
-from rankplan.entries import cut, label_keys, marked, unlabelled
+from rankplan.entries import cut, label_keys, marked, reordered, unlabelled
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.exclusion import Marks, Names
 from rankplan.node import NodeSpec
@@ -50,9 +50,19 @@ class Inventory:
     def __init__(
         self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
     ) -> None:
-        self._entries = tuple(nodes)
-        self._stated_levels = None if levels is None else tuple(levels)
-        self.core = _core.Inventory(self._entries)
+        entries = tuple(nodes)
+        self._fill(_core.Inventory(entries), entries, section, None if levels is None else tuple(levels))
+
+    def _fill(
+        self,
+        core: _core.Inventory,
+        entries: tuple[NodeSpec, ...],
+        section: ClusterSection | None,
+        levels: tuple[str, ...] | None,
+    ) -> None:
+        self.core = core
+        self._entries = entries
+        self._stated_levels = levels
         self._section = section
         self._applied: frozenset[str] = frozenset()
         """Names in ``exclude`` that its entries are marked with."""
@@ -63,6 +73,13 @@ class Inventory:
         self.node_groups = [self._equipped(group) for group in groups]
         self._groups = {group.label: group for group in reversed(self.node_groups)}
         self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
+
+    def _equipped_alike(self, entries: Sequence[NodeSpec], section: ClusterSection | None) -> Inventory:
+        """Return an inventory with other entries and another section, but the same accelerators on each node."""
+        found = Inventory.__new__(Inventory)
+        found._fill(self.core, tuple(entries), section, self._stated_levels)
+        found._applied = self._applied
+        return found
 
     @classmethod
     def uniform(
@@ -138,20 +155,21 @@ class Inventory:
         """Return the node of this rank. Raises ``IndexError`` for an unknown rank."""
         if rank not in range(self.num_nodes):
             raise IndexError(f"unknown node {rank}; the node ranks are {RankSet(range(self.num_nodes))}")
-        _, entry = self._ranges[bisect_right(self._ranges, rank, key=lambda found: found[0]) - 1]
+        ranges, entries = self._stretches
+        entry = entries[bisect_right(ranges, rank, key=lambda nodes: nodes.start) - 1]
         return entry.at(RankSet([rank]))
 
     @cached_property
-    def _ranges(self) -> list[tuple[int, NodeSpec]]:
-        """The first rank of each range of equal nodes, ascending, and their record."""
-        starts = [(first, entry) for entry in self._entries for first, _ in entry.ranks.ranges]
-        return sorted(starts, key=lambda found: found[0])
+    def _stretches(self) -> tuple[list[range], list[NodeSpec]]:
+        """The ranges of equal nodes, ascending, and the record of each."""
+        ranges = [range(first, last + 1) for entry in self._entries for first, last in entry.ranks.ranges]
+        entries = [entry for entry in self._entries for _ in entry.ranks.ranges]
+        order = sorted(range(len(ranges)), key=[nodes.start for nodes in ranges].__getitem__)
+        return [ranges[index] for index in order], [entries[index] for index in order]
 
     def stretches(self) -> Iterator[tuple[range, NodeSpec]]:
         """Yield each range of equal nodes, ascending, with their record."""
-        firsts = [first for first, _ in self._ranges]
-        for (first, entry), end in zip(self._ranges, [*firsts[1:], self.num_nodes], strict=True):
-            yield range(first, end), entry
+        return zip(*self._stretches, strict=True)
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
@@ -243,15 +261,8 @@ class Inventory:
 
         Raises ``IndexError`` for an unknown rank.
         """
-        places: dict[int, list[int]] = {}
-        found = [entry for nodes, entry in self.stretches() for _ in nodes]
-        entries = {id(entry): entry for entry in found}
-        for rank, node in enumerate(order):
-            places.setdefault(id(found[node]), []).append(rank)
-        placed = [(entries[key], RankSet(ranks)) for key, ranks in places.items()]
-        # A copy takes long: most nodes keep their ranks after a failure.
-        nodes = [entry if entry.ranks == ranks else entry.at(ranks) for entry, ranks in placed]
-        return Inventory(nodes, levels=self._stated_levels)
+        nodes = [entry for nodes, entry in self.stretches() for _ in nodes]
+        return Inventory(reordered(nodes, order), levels=self._stated_levels)
 
     @property
     def section(self) -> ClusterSection | None:
@@ -300,7 +311,11 @@ class Inventory:
                 if faults:
                     return self, [(("exclude", index), found) for index, found in faults]
                 entries = marked(entries, marks)
-            self._configured = last = Inventory(cut(entries, wanted), section, self._stated_levels)
+            if wanted == present:
+                last = self._equipped_alike(entries, section)
+            else:
+                last = Inventory(cut(entries, wanted), section, self._stated_levels)
+            self._configured = last
             last._applied = self._applied.union(names)
         return last, []
 
@@ -325,7 +340,7 @@ class Inventory:
     def _with(self, marks: Marks) -> Inventory:
         if not marks:
             return self
-        return _restored(marked(self._entries, marks), self._section, self._stated_levels, self._applied)
+        return self._equipped_alike(marked(self._entries, marks), self._section)
 
     @cached_property
     def excluded(self) -> list[tuple[RankSet, RankSet | None]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from rankplan._core import Hierarchy, RankSet
-from rankplan.addresses import natural
+from rankplan.config.models import ClusterSection
+from rankplan.config.network import Topology
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.topology import Domains
 from rankplan.words import as_int, shown
 
 
@@ -39,7 +41,9 @@ class Nodes(Protocol):
     @property
     def levels(self) -> tuple[str, ...]: ...
     @property
-    def section(self) -> Any: ...
+    def section(self) -> ClusterSection | None: ...
+    @property
+    def domains(self) -> tuple[Domains, ...]: ...
     @property
     def excluded(self) -> list[tuple[RankSet, RankSet | None]]: ...
     def stretches(self) -> Iterator[tuple[range, Record]]: ...
@@ -69,15 +73,14 @@ class Rules:
 
         ``segment`` and ``keep`` replace those of the section. Raises `PlacementError` for an invalid segment.
         """
-        topology = getattr(planned.section, "topology", None)
-        stated = getattr(topology, "levels", None)
-        levels = tuple(stated if stated is not None else inventory.levels or planned.levels)
-        keep = keep if keep is not None else getattr(topology, "keep", None)
-        segment = segment if segment is not None else getattr(topology, "segment", None) or 1
+        topology = planned.section.topology if planned.section is not None else Topology()
+        levels = topology.levels if topology.levels is not None else inventory.levels or planned.levels
+        keep = keep if keep is not None else topology.keep
+        segment = segment if segment is not None else topology.segment or 1
         if (size := as_int(segment)) is None or size < 1:
             message = f"`segment` is {shown(segment)}; it must be a whole number of 1 or more"
             raise PlacementError([Diagnostic("invalid-value", message, "use the number of nodes of a segment")])
-        return cls(levels, keep or {}, size)
+        return cls(levels, keep, size)
 
 
 def records(nodes: Nodes) -> list[Record]:
@@ -88,18 +91,15 @@ def records(nodes: Nodes) -> list[Record]:
     return found
 
 
-def hierarchy(nodes: Sequence[Record], rules: Rules) -> Hierarchy:
-    """Return the domains of these nodes at the levels of the rules."""
+def hierarchy(levels: Iterable[Domains], nodes: Sequence[int], segment: int) -> Hierarchy:
+    """Return the domains of these nodes, given those of all nodes of an inventory level by level."""
     columns = []
-    for level in rules.levels:
-        labels = [record.labels.get(level) for record in nodes]
-        order = {label: index for index, label in enumerate(sorted({one for one in labels if one}, key=_label_key))}
-        columns.append([order[label] if label else Hierarchy.UNKNOWN for label in labels])
-    return Hierarchy(len(nodes), columns, rules.segment)
-
-
-def _label_key(label: str) -> tuple[Any, str]:
-    return natural(label), label
+    for level in levels:
+        ids = [level.ids[node] for node in nodes]
+        if alone := {index for index, name in enumerate(level.names) if name[-1] is None}:
+            ids = [Hierarchy.UNKNOWN if index in alone else index for index in ids]
+        columns.append(ids)
+    return Hierarchy(len(nodes), columns, segment)
 
 
 def same_nodes(planned: Nodes, inventory: Nodes) -> list[int | None]:
@@ -108,18 +108,18 @@ def same_nodes(planned: Nodes, inventory: Nodes) -> list[int | None]:
     A node is found by its hostname, else by its address; one without either is the one of the same rank. ``None``
     stands for a node that the inventory lacks.
     """
-    by_name: dict[tuple[str, str], int] = {}
+    hosts: dict[str, int] = {}
+    addresses: dict[str, int] = {}
     for nodes, record in inventory.stretches():
-        for key in _names(record):
-            by_name.setdefault(key, nodes.start)
+        if record.hostname:
+            hosts.setdefault(record.hostname, nodes.start)
+        if record.ip:
+            addresses.setdefault(record.ip, nodes.start)
     found: list[int | None] = []
     for nodes, record in planned.stretches():
-        names = list(_names(record))
-        place = next((by_name[key] for key in names if key in by_name), None)
-        for rank in nodes:
-            found.append(place if names else rank if rank < inventory.num_nodes else None)
+        if record.hostname or record.ip:
+            place = hosts.get(record.hostname or "")
+            found += [addresses.get(record.ip or "") if place is None else place] * len(nodes)
+        else:
+            found += (rank if rank < inventory.num_nodes else None for rank in nodes)
     return found
-
-
-def _names(record: Record) -> Iterable[tuple[str, str]]:
-    return [(kind, name) for kind, name in (("hostname", record.hostname), ("ip", record.ip)) if name]

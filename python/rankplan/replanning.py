@@ -88,7 +88,7 @@ def replanned(
         extended = next(iter(parts.values())).inventory
         return Task(inventory, extended, parts, rules, places, frozenset(repair.staying))
 
-    usable = sum(excluded.get(node, RankSet()) is not None for node in range(inventory.num_nodes))
+    usable = inventory.num_nodes - sum(accelerators is None for accelerators in excluded.values())
     lost = {rank for rank in used if places[rank] is None or excluded.get(places[rank] or 0, RankSet()) is None}
     shrinking = Shrinking(repair.parts, shrink, renumber, lost)
     solution = None

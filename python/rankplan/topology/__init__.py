@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.topology.domains import Domains, Name, domains, natural_order
+from rankplan.topology.domains import Domains, Listed, Name, domains, natural_order
 from rankplan.topology.sources import detect
 
-__all__ = ["Domains", "Name", "detect", "domains", "natural_order"]
+__all__ = ["Domains", "Listed", "Name", "detect", "domains", "natural_order"]

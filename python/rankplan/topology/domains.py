@@ -16,6 +16,9 @@ from rankplan.addresses import natural
 RANK_LABELS = ("rankplan.io/topology-rank", "topo_rank")
 """Labels that order domains: a domain has the smallest rank of its nodes. The second one is NeMo-RL's."""
 
+_RANKED = frozenset(RANK_LABELS)
+_Labels: TypeAlias = tuple[tuple[str | None, ...], int]
+
 Name: TypeAlias = tuple[str | None, ...]
 """The labels of a domain, from the outermost level inwards; ``None`` where its only node has no label."""
 
@@ -74,28 +77,40 @@ def domains(inventory: Nodes, levels: Sequence[str]) -> tuple[Domains, ...]:
 
     Takes time in proportion to the ranges of equal nodes, and to the nodes without labels.
     """
-    found: list[Domains] = []
-    parts = [(nodes, record.labels, 0, _rank_of(record.labels)) for nodes, record in inventory.stretches()]
+    if not levels:
+        return ()
+    # Nodes with the same labels are looked at together: there are far fewer domains than nodes.
+    alike: dict[_Labels, int] = {}
+    by_node: list[int] = []
+    ranked: list[tuple[int, int]] = []
+    for nodes, record in inventory.stretches():
+        labels = tuple(map(record.labels.get, levels))
+        if None in labels:
+            # a node without a label is a domain of its own, named by its rank
+            found = [alike.setdefault((labels, node), len(alike)) for node in nodes]
+        else:
+            found = [alike.setdefault((labels, 0), len(alike))] * len(nodes)
+        by_node += found
+        if not _RANKED.isdisjoint(record.labels) and (rank := _rank_of(record.labels)) is not None:
+            ranked += ((index, rank) for index in found)
+    all_levels: list[Domains] = []
+    parents = [0] * len(alike)
     names: tuple[Name, ...] = ((),)
-    for level in levels:
-        lowest: dict[tuple[int, str | None, int], int | None] = {}
-        keyed = []
-        for nodes, labels, parent, rank in parts:
-            label = labels.get(level)
-            # a node without the label is a domain of its own, named by its rank
-            for part in (nodes,) if label is not None else (range(node, node + 1) for node in nodes):
-                key = (parent, label, part.start if label is None else 0)
-                known = lowest.get(key)
-                lowest[key] = rank if known is None else known if rank is None else min(known, rank)
-                keyed.append((part, labels, key, rank))
+    for depth, level in enumerate(levels):
+        keys: list[tuple[int, str | None, int]] = [
+            (parent, labels[depth], node if labels[depth] is None else 0)
+            for parent, (labels, node) in zip(parents, alike, strict=True)
+        ]
+        lowest: dict[tuple[int, str | None, int], int | None] = dict.fromkeys(keys)
+        for index, rank in ranked:
+            known = lowest[keys[index]]
+            lowest[keys[index]] = rank if known is None else min(known, rank)
         order = {key: index for index, key in enumerate(sorted(lowest, key=lambda key: _position(key, lowest[key])))}
-        ids = array("I")
-        for part, _, key, _ in keyed:
-            ids.extend(array("I", (order[key],)) * len(part))
+        parents = [order[key] for key in keys]
         names = tuple((*names[parent], label) for parent, label, _ in order)
-        found.append(Domains(level, ids, names, tuple(parent for parent, _, _ in order)))
-        parts = [(part, labels, order[key], rank) for part, labels, key, rank in keyed]
-    return tuple(found)
+        ids = array("I", [parents[index] for index in by_node])
+        all_levels.append(Domains(level, ids, names, tuple(parent for parent, _, _ in order)))
+    return tuple(all_levels)
 
 
 def _position(key: tuple[int, str | None, int], rank: int | None) -> tuple[object, ...]:
@@ -108,12 +123,12 @@ def _position(key: tuple[int, str | None, int], rank: int | None) -> tuple[objec
 
 def _rank_of(labels: Mapping[str, str]) -> int | None:
     """Return the explicit rank of a node, if it has one."""
-    text = next((labels[key] for key in RANK_LABELS if key in labels), None)
+    text = labels.get(RANK_LABELS[0], labels.get(RANK_LABELS[1]))
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
+class Listed:
     """Nodes in a list, each with its labels."""
 
     nodes: Sequence[Labelled]
@@ -129,6 +144,6 @@ def natural_order(nodes: Iterable[Labelled], levels: Sequence[str]) -> list[int]
     Within a domain, nodes with an explicit rank come first, and equal ones keep their order.
     """
     listed = list(nodes)
-    innermost = domains(_Listed(listed), levels)[-1].ids if levels else array("I", bytes(4 * len(listed)))
+    innermost = domains(Listed(listed), levels)[-1].ids if levels else array("I", bytes(4 * len(listed)))
     ranks = [_rank_of(node.labels) for node in listed]
     return sorted(range(len(listed)), key=lambda index: (innermost[index], ranks[index] is None, ranks[index] or 0))
