@@ -186,7 +186,7 @@ def test_run_accepts_a_saved_plan(plain: Plain) -> None:
     ComponentPlacement(section, inventory).plan(isolate_accelerator=False).save(plain.folder / "plan.json")
     done = plain.run("plan.json")
     ((*_, seen, verified),) = rows(done)
-    assert (seen, verified) == ("0,1", "yes")
+    assert (seen, verified) == ("0,1", "environment")
     assert "INFO" not in done.stderr
 
     done = plain.run("plan.json", "--dialect", "roll")
