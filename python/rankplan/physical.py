@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -105,21 +106,26 @@ def _label_key(label: str) -> tuple[Any, str]:
 def same_nodes(planned: Nodes, inventory: Nodes) -> list[int | None]:
     """Return, by node rank, the rank in an inventory of the node that a plan was made for.
 
-    A node is found by its hostname, else by its address; one without either is the one of the same rank. ``None``
-    stands for a node that the inventory lacks.
+    A node is found by its hostname, else by its address, unless several nodes of either side share that name; one
+    without names is the one of the same rank. ``None`` stands for a node that the inventory lacks.
     """
+    here, there = (
+        Counter(name for ranks, one in nodes.stretches() for name in _names(one) for _ in ranks)
+        for nodes in (planned, inventory)
+    )
     by_name: dict[tuple[str, str], int] = {}
     for nodes, record in inventory.stretches():
-        for key in _names(record):
-            by_name.setdefault(key, nodes.start)
+        for name in _names(record):
+            by_name.setdefault(name, nodes.start)
     found: list[int | None] = []
     for nodes, record in planned.stretches():
-        names = list(_names(record))
-        place = next((by_name[key] for key in names if key in by_name), None)
+        names = _names(record)
+        telling = [name for name in names if here[name] == 1 and there[name] <= 1] or names
+        place = next((by_name[name] for name in telling if name in by_name), None)
         for rank in nodes:
             found.append(place if names else rank if rank < inventory.num_nodes else None)
     return found
 
 
-def _names(record: Record) -> Iterable[tuple[str, str]]:
+def _names(record: Record) -> list[tuple[str, str]]:
     return [(kind, name) for kind, name in (("hostname", record.hostname), ("ip", record.ip)) if name]
