@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 from runtime_raylets import Raylets
 from runtime_workers import Engine, Reader, has_ended
 
+ROOT = Path(__file__).parent.parent
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT", "RANKPLAN_RESTART")
 
 
@@ -203,13 +206,13 @@ def test_the_node_of_rank_0_dies(raylets: Raylets, cluster: Cluster, tmp_path: P
     with pytest.raises(PlacementError, match="resource ranks 2-3 are excluded: node 1"):
         group.restart()
     moved = made.replanned(cluster.inventory)
-    posted = groups()
+    posted, ports = groups(), {machine: set(taken) for machine, taken in group._crew.ports.items()}
     (tmp_path / "obstacle").touch()
     refused = r"rollout rank 0 \(node 1\) did not come up, so the group is not restarted: it raised ValueError: rank 0 "
     with pytest.raises(LaunchError, match=refused):
         group.restart(moved["rollout"])
     assert all(has_ended(int((tmp_path / f"pid-{rank}").read_text())) for rank in (0, 1))
-    assert sorted(groups()) == sorted(posted)
+    assert sorted(groups()) == sorted(posted) and group._crew.ports == ports
     assert group.execute_on(2, 3).pid().wait() == before[2:]
     (tmp_path / "obstacle").unlink()
     assert [report.rank for report in group.restart(moved["rollout"])] == [0, 1]
@@ -242,3 +245,10 @@ def test_nodes_join_and_come_back(raylets: Raylets, cluster: Cluster) -> None:
 def node_id(made: Plan, node: int) -> str:
     """Return Ray's id of the node that has this rank in a plan."""
     return next(one["NodeID"] for one in ray.nodes() if one["NodeManagerAddress"] == made.inventory.node(node).ip)
+
+
+def test_the_example_recovers() -> None:
+    """Its output is that on the page."""
+    done = subprocess.run([sys.executable, str(ROOT / "examples" / "failover.py")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"```text\n{done.stdout}```" in (ROOT / "docs" / "failures.md").read_text()

@@ -6,7 +6,8 @@ import logging
 import pickle
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -141,39 +142,50 @@ def _started(crew: Crew, start: Start) -> Started:
             name, expected = f"{component}:{seat.placement.rank}", replace(seat.expectation(), settings=one)
             newcomers.append(LiveRank(host.remote(name, *threads), expected))
             crew.add(newcomers[-1])
-        choice = crew.choice(machine, 1)
-        port: ray.ObjectRef[int | None]
-        if seats[0].placement.rank == 0:
-            port = newcomers[0].host.free_block.remote(choice, 1)
-        else:  # rank 0 runs, and may be busy
-            port = _free_block.options(scheduling_strategy=pinned(nodes.ids[first])).remote(choice, 1)
-        starts: list[ray.ObjectRef[Any]] = []
-        for seat, rank, held, one in zip(seats, newcomers, hardware, start.settings, strict=True):
-            row, late = seat.placement, seat.late()
-            setup = RankSetup(
-                component,
-                row,
-                seat.coordinates,
-                held,
-                address,
-                *late,
-                import_path,
-                log_level,
-                settings=one,
-                restarts=start.restarts,
-            )
-            starts.append(rank.host.start.remote(setup, port, payload, pickled_nodes))
-        try:
-            master_port, *sightings = collect([port, *starts], start.timeout, tell)
-        except Unanswered as unanswered:
-            missing = {max(0, index - 1) for index in unanswered.pending}
-            raise _not_up(component, newcomers, missing, start) from None
-    crew.keep(machine, choice, range(master_port, master_port + 1))
+        with _choice(crew, machine) as choice:
+            port: ray.ObjectRef[int | None]
+            if seats[0].placement.rank == 0:
+                port = newcomers[0].host.free_block.remote(choice, 1)
+            else:  # rank 0 runs, and may be busy
+                port = _free_block.options(scheduling_strategy=pinned(nodes.ids[first])).remote(choice, 1)
+            starts: list[ray.ObjectRef[Any]] = []
+            for seat, rank, held, one in zip(seats, newcomers, hardware, start.settings, strict=True):
+                row, late = seat.placement, seat.late()
+                setup = RankSetup(
+                    component,
+                    row,
+                    seat.coordinates,
+                    held,
+                    address,
+                    *late,
+                    import_path,
+                    log_level,
+                    settings=one,
+                    restarts=start.restarts,
+                )
+                starts.append(rank.host.start.remote(setup, port, payload, pickled_nodes))
+            try:
+                master_port, *sightings = collect([port, *starts], start.timeout, tell)
+            except Unanswered as unanswered:
+                missing = {max(0, index - 1) for index in unanswered.pending}
+                raise _not_up(component, newcomers, missing, start) from None
+            crew.keep(machine, choice, range(master_port, master_port + 1))
     reports = check(component, [rank.expected for rank in newcomers], sightings)
     if not nodes.simulated and (unbound := unbound_text(reports)):
         _logger.warning("%s: %s", component, unbound)
     up = [rank.in_process(found.pid) for rank, found in zip(newcomers, reports, strict=True)]
     return up, (address, master_port), reports
+
+
+@contextmanager
+def _choice(crew: Crew, machine: str) -> Iterator[range]:
+    """Take ports of a machine in which to find a free one, and return them if that fails."""
+    choice = crew.choice(machine, 1)
+    try:
+        yield choice
+    except BaseException:
+        crew.keep(machine, choice, range(0))
+        raise
 
 
 _free_block = ray.remote(num_cpus=0)(free_block)

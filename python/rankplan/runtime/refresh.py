@@ -13,7 +13,6 @@ from rankplan.inventory import NodeSpec
 from rankplan.runtime.node_order import FoundNode, by_address_key
 from rankplan.runtime.nodes import Nodes
 from rankplan.runtime.probe import probed
-from rankplan.words import nodes_text
 
 _logger = logging.getLogger("rankplan")
 
@@ -46,26 +45,21 @@ class Roster:
                 ids[rank], known[rank] = again.node_id, _updated(self._dead.pop(rank, spec), again)
             elif rank not in self._dead:
                 self._dead[rank] = spec
+                _logger.warning("node %d (%s) has left the cluster; plan again without it", rank, spec.name)
                 known[rank] = spec.model_copy(update={"healthy": False})
-        ids, known = self._extended(ids, known, new)
-        inventory = nodes.inventory.updated(known)
-        return replace(nodes, ids=tuple(ids), inventory=inventory)
+        for node in _spares(new):
+            _logger.info("node %d is new: %s", len(ids), node)
+            known.append(node.spec.at(RankSet([len(ids)])))
+            ids.append(node.node_id)
+        return replace(nodes, ids=tuple(ids), inventory=nodes.inventory.updated(known))
 
-    def _extended(
-        self, ids: list[str], known: list[NodeSpec], new: Sequence[FoundNode]
-    ) -> tuple[list[str], list[NodeSpec]]:
-        for node in new:
-            if node.fault is not None:
-                _logger.warning("a new node cannot run rankplan: %s", node.fault)
-        spares = sorted((node for node in new if node.fault is None), key=by_address_key)
-        first = len(ids)
-        specs = [node.spec.at(RankSet([first + index])) for index, node in enumerate(spares)]
-        if self._dead:
-            _logger.warning("dead: %s", nodes_text(RankSet(self._dead)))
-        if spares:
-            ranks = nodes_text(RankSet(range(first, first + len(spares))))
-            _logger.info("new, as %s: %s", ranks, ", ".join(map(str, spares)))
-        return [*ids, *(node.node_id for node in spares)], [*known, *specs]
+
+def _spares(new: Sequence[FoundNode]) -> list[FoundNode]:
+    """Return the new nodes that can be used, by address."""
+    for node in new:
+        if node.fault is not None:
+            _logger.warning("a new node cannot run rankplan: %s", node.fault)
+    return sorted((node for node in new if node.fault is None), key=by_address_key)
 
 
 def _updated(before: NodeSpec, found: FoundNode) -> NodeSpec:
