@@ -143,6 +143,8 @@ def test_ranks_of_a_reservation_move_while_they_live(cluster: Cluster) -> None:
         assert group.node_id().wait()[3:] == [cluster.node_ids[1], spare, spare]
         assert group.environment("CLUSTER_NODE_RANK").wait()[3:] == [("1",), ("2",), ("2",)]
         assert group.pid().wait()[:4] == before[:4] and all(map(has_ended, before[4:]))
+        os.kill(before[0], signal.SIGKILL)
+        assert set(failure_of(group).ranks) == {0} and [report.rank for report in group.restart()] == [0]
         # the plan is for other nodes than those of the same ranks in the cluster
         with pytest.raises(LaunchError, match="accelerator 0 of node 0 is reserved by this program for actor"):
             cluster.reserve(moved)

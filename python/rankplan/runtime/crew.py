@@ -117,7 +117,9 @@ class Crew:
         _kill([rank])
         self.check_open()
 
-    def settle(self, ranks: Sequence[LiveRank], nodes: Nodes, master: tuple[str, int]) -> None:
+    def settle(
+        self, ranks: Sequence[LiveRank], nodes: Nodes, master: tuple[str, int] | None, restarts: int = 0
+    ) -> None:
         """Make these the ranks of the crew, the newcomers among them; end those that they replace.
 
         Raises ``LaunchError`` if the crew has ended, and its newcomers with it.
@@ -126,12 +128,13 @@ class Crew:
             if not self.ended:
                 hosts = {rank.host for rank in ranks}
                 replaced = [rank for rank in self.ranks if rank.host not in hosts]
-                self.ranks[:], self.nodes, self.master = ranks, nodes, master
+                self.ranks[:], self.nodes, self.master, self.restarts = ranks, nodes, master, restarts
                 self.newcomers.clear()
+                outdated, self._notices = self._notices[:-1], self._notices[-1:]
                 if self.connection.is_current:
                     _kill(replaced)
-                while len(self._notices) > 1:
-                    self._notices.pop(0).withdraw()
+                for notice in outdated:
+                    notice.withdraw()
                 return
         self.check_open()
         raise LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)

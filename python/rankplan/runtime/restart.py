@@ -13,8 +13,7 @@ import ray
 
 from rankplan._core import RankSet
 from rankplan.component import Component, Visibility
-from rankplan.environment import planned_environment, restart_environment
-from rankplan.errors import LaunchError
+from rankplan.environment import MASTER_VARIABLES, planned_environment, restart_environment
 from rankplan.placement import Placement
 from rankplan.runtime import session
 from rankplan.runtime.calls import ranks_text
@@ -82,7 +81,7 @@ def _restart(crew: Crew, terms: Terms, nodes: Nodes, component: Component, timeo
             kept[row.rank] = replace(rank, expected=replace(rank.expected, placement=row))
     moved = RankSet(row.rank for row in component if row.rank not in kept)
     if not moved:
-        crew.settle([kept[row.rank] for row in component], nodes, _master(crew))
+        crew.settle([kept[row.rank] for row in component], nodes, crew.master, crew.restarts)
         terms.component = component
         return []
     settings = rank_settings(component, terms.prove, nodes.simulated)
@@ -96,22 +95,16 @@ def _restart(crew: Crew, terms: Terms, nodes: Nodes, component: Component, timeo
         crew.announce(list(component), nodes)
         newcomers, master, reports = started(crew, start)
         up = dict(zip(moved, newcomers, strict=True))
-        crew.settle([kept.get(row.rank) or up[row.rank] for row in component], nodes, master)
+        crew.settle([kept.get(row.rank) or up[row.rank] for row in component], nodes, master, start.restarts)
     except BaseException:
-        crew.dismiss()
-        if addition is not None:
-            addition.release()
+        if crew.restarts < start.restarts:
+            crew.dismiss()
+            if addition is not None:
+                addition.release()
         raise
-    crew.restarts += 1
     terms.component = component
     _logger.info("%s: restarted %s", crew.component, ranks_text(moved))
     return reports
-
-
-def _master(crew: Crew) -> tuple[str, int]:
-    if crew.master is None:
-        raise LaunchError(f"{crew.component} has not been launched", crew.component)
-    return crew.master
 
 
 def _place(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
@@ -123,8 +116,9 @@ def _place(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
 
 def renewals(crew: Crew, terms: Terms) -> tuple[list[LiveRank], list[ray.ObjectRef[Sighting]]]:
     """Tell every rank what restarts have changed; return the ranks as they are expected to be, and their answers."""
-    address, port = _master(crew)
-    rendezvous = {"MASTER_ADDR": address, "MASTER_PORT": str(port), **restart_environment(crew.restarts)}
+    rendezvous = restart_environment(crew.restarts)
+    if crew.master is not None:
+        rendezvous |= zip(MASTER_VARIABLES, map(str, crew.master), strict=True)
     nodes = ray.put(pickle.dumps(crew.nodes))
     ranks: list[LiveRank] = []
     answers: list[ray.ObjectRef[Sighting]] = []

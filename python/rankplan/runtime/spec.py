@@ -64,11 +64,12 @@ class GroupSpec:
     ) -> WorkerGroup:
         """Start a rank for each process of the strategy, verify them, and return the running group.
 
-        ``placement_strategy`` may also be a component of a plan that fits this cluster (``plan["actor"]``). The default
-        is one process per accelerator of the cluster, or per node of a cluster without accelerators. ``name`` is the
-        component's name (default: that of the component of a plan, else of the class). ``isolate_accelerator`` shows a
-        process only its own accelerators; for a component of a plan this is already decided. ``visibility`` overrides
-        both: ``own``, ``node``, or ``own-first`` for all accelerators of the node with its own first.
+        ``placement_strategy`` may also be a component of a plan that fits this cluster (``plan["actor"]``), whose nodes
+        are found by their names. The default is one process per accelerator of the cluster, or per node of a cluster
+        without accelerators. ``name`` is the component's name (default: that of the component of a plan, else of the
+        class). ``isolate_accelerator`` shows a process only its own accelerators; for a component of a plan this is
+        already decided. ``visibility`` overrides both: ``own``, ``node``, or ``own-first`` for all accelerators of the
+        node with its own first.
 
         ``prove``: with ``devices``, each rank asks the driver in a separate process which devices it has, while it
         loads; a difference from the plan is a ``LaunchError``. With ``environment``, only variables are compared. The
