@@ -245,7 +245,7 @@ def failures(draw: st.DrawFn) -> tuple[Plan, Inventory, list[int], Case]:
         }
         for rank, one in enumerate(labels)
     ]
-    full = Inventory.from_dict({"levels": list(keys), "nodes": entries})
+    full = Inventory.from_dict({"nodes": entries}).with_levels(keys)  # also those without any label
     nodes = first(full, ranks)
     sizes = [Parallel(tp=tp, pp=pp, ep=ep) for tp in (1, 2, 4) for pp in (1, 2) for ep in (1, 2, 4)]
     fitting = [size for size in sizes if 2 * ranks % (size.tp * size.pp) == 0 == 2 * ranks % (size.ep * size.pp)]
