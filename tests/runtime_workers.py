@@ -228,6 +228,32 @@ class Nested(Worker):
                 return group.environment("CUDA_VISIBLE_DEVICES", "CLUSTER_NODE_RANK", "MODE", "EXPORTED").wait()
 
 
+class Engine(Worker):
+    """Serves until it is told to stop; does not start while the file ``obstacle`` exists."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / f"pid-{self.rank}").write_text(str(os.getpid()))
+        if (folder / "obstacle").exists():
+            raise ValueError(f"rank {self.rank} finds an obstacle")
+        self.stopped = asyncio.Event()
+
+    async def serve(self) -> int:
+        await self.stopped.wait()
+        return os.getpid()
+
+    async def stop(self) -> None:
+        self.stopped.set()
+
+    async def pid(self) -> int:
+        return os.getpid()
+
+    async def environment(self, *names: str) -> tuple[str | None, ...]:
+        return read(*names)
+
+    async def size(self) -> tuple[int, int, int]:
+        return self.world_size, self.placement.world_size, self._world_size
+
+
 class Unloadable(Exception):
     """Can be pickled but not unpickled."""
 

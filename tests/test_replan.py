@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_arrange import Case
-from rankplan import Inventory, Plan
+from rankplan import ComponentPlacement, Inventory, Plan
 from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.arranging import Task
 from rankplan.cli import main
@@ -273,6 +273,19 @@ def test_survivors_never_move_and_the_rest_is_the_best_choice(case: tuple[Plan, 
     assert best is not None
     levels = [best[3 + 4 * level : 7 + 4 * level] for level in range(3)]
     assert (found.solution.moved, found.solution.after) == (best[1], levels)
+
+
+def test_nodes_that_share_a_hostname_are_told_apart_by_their_addresses() -> None:
+    """Several raylets on one machine, as in a simulated cluster."""
+    entries = [{"ranks": rank, "accelerators": 8, "hostname": "host", "ip": f"127.0.0.{rank + 2}"} for rank in range(3)]
+    nodes = Inventory.from_dict({"nodes": entries})
+    section = {"num_nodes": 2, "component_placement": {"actor": "0-15"}}
+    before = ComponentPlacement({"cluster": section}, nodes).plan()
+    after = before.replanned(nodes, ["127.0.0.3"])
+    assert [after.inventory.node(rank).ip for rank in range(2)] == ["127.0.0.2", "127.0.0.4"]
+    assert before.replaced(after) == {1}
+    assert {move.rank for move in before.diff(after).moved} == set(range(8, 16))
+    assert not before.diff(before.replanned(nodes))
 
 
 def test_replan_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

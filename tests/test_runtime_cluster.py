@@ -269,10 +269,8 @@ def test_a_node_that_dies(cluster: Cluster) -> None:
     strategy = NodePlacementStrategy(range(4))
     group = Faulty.create_group().launch(cluster, strategy, name="mortal")
     call = group.fail_while_others_wait(-1)
-    raylets = cluster._raylets
-    assert raylets is not None
-    nodes = {node.node_ip_address: node for node in raylets._cluster.worker_nodes}
-    raylets._cluster.remove_node(nodes["127.0.0.5"])
+    cluster.stop_node(3)
+    cluster.stop_node(3)
     with pytest.raises(WorkerError, match=r"mortal rank 3 \(node 3\).*its process is gone: .*node has died") as caught:
         call.wait(30)
     assert (caught.value.rank, caught.value.node) == (3, 3)
@@ -284,3 +282,7 @@ def test_a_node_that_dies(cluster: Cluster) -> None:
     assert (refused.value.rank, refused.value.node) == (3, 3)
     with Reader.create_group().launch(cluster, NodePlacementStrategy(range(3))) as rest:
         assert [report.node_rank for report in rest.verify()] == [0, 1, 2]
+    with pytest.raises(ClusterError, match="node 0 runs the head of the simulated cluster; stop another node"):
+        cluster.stop_node(0)
+    with pytest.raises(IndexError, match="unknown node 4; the nodes are 0-3"):
+        cluster.stop_node(4)

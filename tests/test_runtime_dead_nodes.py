@@ -13,42 +13,14 @@ from pathlib import Path
 import pytest
 import ray
 from rankplan import Cluster, ClusterError, ComponentPlacement, LaunchError, NodePlacementStrategy, WorkerError
-from ray import cluster_utils
 from ray.util.placement_group import placement_group_table
+from runtime_raylets import Raylets
 from runtime_workers import Plain, Reader, Stuck, has_ended, stuck
-
-SOON = {
-    "health_check_initial_delay_ms": 0,
-    "health_check_period_ms": 300,
-    "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 5,
-}
-
-
-class Raylets(cluster_utils.Cluster):
-    """Six nodes, of which all but the first can be killed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        head = {"_system_config": SOON, "include_dashboard": False, "no_monitor": True}
-        for rank in range(6):
-            self.add_node(
-                num_cpus=2,
-                node_ip_address=f"127.0.0.{rank + 2}",
-                object_store_memory=80 << 20,
-                **(head if rank == 0 else {}),
-            )
-
-    def kill(self, rank: int) -> None:
-        (node,) = [node for node in self.worker_nodes if node.node_ip_address == f"127.0.0.{rank + 2}"]
-        raylet = node.all_processes["raylet"][0].process
-        raylet.kill()
-        raylet.wait()
 
 
 @pytest.fixture(scope="module")
 def raylets() -> Iterator[Raylets]:
-    raylets = Raylets()
+    raylets = Raylets(6)
     yield raylets
     raylets.shutdown()
 

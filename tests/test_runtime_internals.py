@@ -24,7 +24,9 @@ from rankplan.runtime import ray_internals, simulate
 from rankplan.runtime.nodes import pinned
 from rankplan.runtime.ray_internals import (
     accelerator_managers,
+    actor_id,
     available_resources,
+    dead_actors,
     death,
     granted,
     greet,
@@ -196,6 +198,14 @@ def test_an_actor_has_a_process_once_it_runs(cluster: Cluster) -> None:
     assert (has_process(pending), has_process(running)) == (False, True)
     ray.kill(pending)
     ray.kill(running)
+    staying = Victim.remote()
+    ray.get(staying.pid.remote())
+    deadline = time.monotonic() + SOON
+    while actor_id(running) not in dead_actors():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert actor_id(staying) not in dead_actors()
+    ray.kill(staying)
 
 
 def test_sigterm_arrives_as_an_exception(cluster: Cluster) -> None:

@@ -174,9 +174,12 @@ def test_a_reserved_group_has_the_same_rows_and_environment(cluster: Cluster) ->
 def test_each_rank_starts_in_the_bundle_of_its_first_accelerator(cluster: Cluster) -> None:
     made = plan(cluster, actor="0-1:0,2-5:1-4", env={"node_group": "node", "placement": "0-1"})
     with cluster.reserve(made) as reserved:
-        indices = [reserved.strategy("actor", row).placement_group_bundle_index for row in made["actor"]]
-        assert indices == [0, 2, 3, 0, 1]
-        assert [reserved.strategy("env", row).placement_group_bundle_index for row in made["env"]] == [4, 2]
+
+        def indices_of(name: str) -> list[int]:
+            return [reserved.strategy(name, row, cluster.nodes).placement_group_bundle_index for row in made[name]]
+
+        assert indices_of("actor") == [0, 2, 3, 0, 1]
+        assert indices_of("env") == [4, 2]
 
 
 def test_components_share_their_accelerators_within_a_reservation(cluster: Cluster) -> None:

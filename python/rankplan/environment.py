@@ -28,16 +28,21 @@ RANK_VARIABLES = {
 }
 """The ranks of a process, each with its attribute of the row."""
 MASTER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
+RESTART_VARIABLE = "RANKPLAN_RESTART"
+"""How often ranks of the component were restarted; not set before the first restart."""
+
+
+_PLANNED = frozenset({*RANK_VARIABLES, *MASTER_VARIABLES, RESTART_VARIABLE})
 
 
 class _Reserved(Set[str]):
     """A view: types of accelerators that are registered later add their variables."""
 
     def __contains__(self, name: object) -> bool:
-        return name in RANK_VARIABLES or name in MASTER_VARIABLES or name in VARIABLES
+        return name in _PLANNED or name in VARIABLES
 
     def __iter__(self) -> Iterator[str]:
-        return iter({*RANK_VARIABLES, *MASTER_VARIABLES, *VARIABLES})
+        return iter({*_PLANNED, *VARIABLES})
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -101,6 +106,11 @@ def rank_environment(
         "MASTER_ADDR": master_addr,
         "MASTER_PORT": str(master_port),
     }
+
+
+def restart_environment(restarts: int) -> dict[str, str]:
+    """Return the variable that counts the restarts of a component; none before the first."""
+    return {RESTART_VARIABLE: str(restarts)} if restarts else {}
 
 
 def added(exports: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:

@@ -337,6 +337,10 @@ class Inventory:
             marks.update(dict.fromkeys(nodes, local))
         return self._with(marks)
 
+    def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:
+        """Return the inventory with these records, one per node, and the same node groups and exclusions."""
+        return _restored(nodes, self._section, self._stated_levels, self._applied)
+
     def _with(self, marks: Marks) -> Inventory:
         if not marks:
             return self

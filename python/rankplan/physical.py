@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,6 +12,8 @@ from rankplan.config.network import Topology
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.topology import Domains
 from rankplan.words import as_int, shown
+
+_NAMES = ("hostname", "ip")
 
 
 class Record(Protocol):
@@ -105,21 +107,30 @@ def hierarchy(levels: Iterable[Domains], nodes: Sequence[int], segment: int) -> 
 def same_nodes(planned: Nodes, inventory: Nodes) -> list[int | None]:
     """Return, by node rank, the rank in an inventory of the node that a plan was made for.
 
-    A node is found by its hostname, else by its address; one without either is the one of the same rank. ``None``
-    stands for a node that the inventory lacks.
+    A node is found by its hostname, else by its address, unless several nodes of either side share that name; one
+    without names is the one of the same rank. ``None`` stands for a node that the inventory lacks.
     """
-    hosts: dict[str, int] = {}
-    addresses: dict[str, int] = {}
-    for nodes, record in inventory.stretches():
-        if record.hostname:
-            hosts.setdefault(record.hostname, nodes.start)
-        if record.ip:
-            addresses.setdefault(record.ip, nodes.start)
+    known = {kind: _first(inventory, kind) for kind in _NAMES}
+    shared = {kind: _first(planned, kind)[1] | known[kind][1] for kind in _NAMES}
     found: list[int | None] = []
     for nodes, record in planned.stretches():
-        if record.hostname or record.ip:
-            place = hosts.get(record.hostname or "")
-            found += [addresses.get(record.ip or "") if place is None else place] * len(nodes)
+        names = [(kind, name) for kind in _NAMES if (name := getattr(record, kind))]
+        if names:
+            telling = [(kind, name) for kind, name in names if name not in shared[kind]] or names
+            places = (known[kind][0].get(name) for kind, name in telling)
+            found += [next((place for place in places if place is not None), None)] * len(nodes)
         else:
             found += (rank if rank < inventory.num_nodes else None for rank in nodes)
     return found
+
+
+def _first(nodes: Nodes, kind: str) -> tuple[dict[str, int], set[str]]:
+    """Return the first node of each name of a kind, and the names that several nodes share."""
+    first: dict[str, int] = {}
+    shared: set[str] = set()
+    for ranks, record in nodes.stretches():
+        if name := getattr(record, kind):
+            if len(ranks) > 1 or name in first:
+                shared.add(name)
+            first.setdefault(name, ranks.start)
+    return first, shared

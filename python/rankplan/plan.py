@@ -20,6 +20,7 @@ from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.inventory import Inventory
 from rankplan.occupancy import NodeKind, node_kinds
+from rankplan.physical import same_nodes
 from rankplan.weights import WeightMap
 from rankplan.words import counted, did_you_mean
 
@@ -364,11 +365,12 @@ class Plan(Mapping[str, Component]):
 
         The plans must have a machine in common; otherwise they are for different clusters, and there are none.
         """
-        here, there = (_names_of(plan._inventory) for plan in (self, other))
-        if set(here).isdisjoint(set(there) - {None}):
+        here, there = (_are_named(plan._inventory) for plan in (self, other))
+        found = same_nodes(self._inventory, other._inventory)
+        if not any(named and node is not None for named, node in zip(here, found, strict=True)):
             return frozenset()
-        pairs = enumerate(zip(here, there, strict=False))
-        return frozenset(rank for rank, (old, new) in pairs if old is not None and new is not None and old != new)
+        named = (all(both) for both in zip(here, there, strict=False))
+        return frozenset(rank for rank, both in enumerate(named) if both and found[rank] != rank)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
@@ -387,8 +389,8 @@ class Plan(Mapping[str, Component]):
         return type(self), (self._inventory, list(self.values()), self.mode)
 
 
-def _names_of(inventory: Inventory) -> list[str | None]:
-    return [spec.hostname or spec.ip for nodes, spec in inventory.stretches() for _ in nodes]
+def _are_named(inventory: Inventory) -> list[bool]:
+    return [bool(spec.hostname or spec.ip) for nodes, spec in inventory.stretches() for _ in nodes]
 
 
 def _on(row: Placement, nodes: frozenset[int]) -> bool:

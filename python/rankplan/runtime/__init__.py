@@ -16,6 +16,7 @@ from rankplan.runtime.group import WorkerGroup
 from rankplan.runtime.reserve import Reservation
 from rankplan.runtime.spec import GroupSpec
 from rankplan.runtime.verify import RankReport
+from rankplan.runtime.watch import Failure
 from rankplan.runtime.worker import Worker
 
-__all__ = ["Call", "Cluster", "GroupSpec", "RankReport", "Reservation", "Worker", "WorkerGroup"]
+__all__ = ["Call", "Cluster", "Failure", "GroupSpec", "RankReport", "Reservation", "Worker", "WorkerGroup"]

@@ -26,6 +26,7 @@ from rankplan.runtime.exports import Selection, as_selection, find_exports, sele
 from rankplan.runtime.node_order import Wanted
 from rankplan.runtime.nodes import Nodes
 from rankplan.runtime.probe import find_nodes
+from rankplan.runtime.refresh import Roster
 from rankplan.runtime.reserve import Reservation, make_reservation
 from rankplan.runtime.simulate import Raylets
 from rankplan.words import as_int, counted, shown
@@ -96,6 +97,7 @@ class Cluster:
             num_nodes = configured
         self._raylets = raylets
         self._closed = False
+        self._roster, self._refreshing = Roster(), threading.Lock()
         self._restore_handler = session.keep_handler()
         how = connect(address, num_nodes)
         self._connected_here = how != "kept"
@@ -189,7 +191,7 @@ class Cluster:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes that are used."""
+        """The number of nodes that are known: those that are used and, after `refresh`, spares and dead ones."""
         return len(self.nodes.ids)
 
     def reserve(self, plan: Plan, components: str | Iterable[str] | None = None) -> Reservation:
@@ -208,9 +210,40 @@ class Cluster:
         """
         self.connection.check_open()
         names = list(plan) if components is None else [components] if isinstance(components, str) else components
-        plan = plan.only(*names).fitted(self.inventory)
+        nodes = self.nodes.of_plan(plan.inventory)
+        plan = plan.only(*names).fitted(nodes.inventory)
         plan.check_shares()
-        return make_reservation(self.connection, self.nodes, plan.values())
+        return make_reservation(self.connection, nodes, plan.values())
+
+    def refresh(self, timeout: float = timeouts.JOIN) -> Inventory:
+        """Look at the nodes again, and return the inventory as it is now. No node rank changes.
+
+        Nodes that have left are not ``healthy`` any more: no plan may use them. A node that was started again, with its
+        hostname and address, has its rank again. Nodes that have joined come last, as spares, also those beyond
+        ``num_nodes``; one that cannot be used is skipped, with a warning. Groups are left alone: see
+        ``Plan.replanned`` and ``WorkerGroup.restart``. Raises ``LaunchError`` if the cluster was closed or Ray has
+        ended, ``ValueError`` for an invalid timeout.
+        """
+        seconds = as_timeout(timeout)
+        self.connection.check_alive()
+        with self._refreshing, session.used(), self.connection.progress() as report:
+            report("looking at the nodes again")
+            self.nodes = self._roster.refreshed(self.nodes, seconds)
+        return self.inventory
+
+    def stop_node(self, rank: int) -> None:
+        """Stop a node of a simulated cluster, with everything that runs there, to try out a failure.
+
+        Raises ``ClusterError`` for a real cluster, and for node 0, where Ray's head runs; ``IndexError`` for an unknown
+        node.
+        """
+        if self._raylets is None:
+            raise ClusterError("only a simulated cluster can stop a node; use `ray stop` on the node")
+        if rank == 0:
+            raise ClusterError("node 0 runs the head of the simulated cluster; stop another node")
+        if rank not in range(self.num_nodes):
+            raise IndexError(f"unknown node {rank}; the nodes are {RankSet(range(self.num_nodes))}")
+        self._raylets.stop(self.node_ids[rank])
 
     def close(self) -> None:
         """End groups and reservations, and what this object started or connected; may be called again."""

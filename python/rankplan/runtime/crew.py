@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from rankplan._core import RankSet
-from rankplan.errors import WorkerError
+from rankplan.errors import LaunchError, WorkerError
 from rankplan.placement import Placement
 from rankplan.runtime import timeouts
 from rankplan.runtime.calls import ranks_text
-from rankplan.runtime.connection import Connection
+from rankplan.runtime.connection import Connection, Named
 from rankplan.runtime.nodes import Nodes
-from rankplan.runtime.notices import Notice
+from rankplan.runtime.notices import Notice, Overlap
 from rankplan.runtime.ports import PORTS
 from rankplan.runtime.reserve import Reservation
 from rankplan.runtime.verify import Expectation
@@ -44,7 +44,8 @@ class LiveRank:
 class Crew:
     """The ranks of a component in rank order; ended by its reservation or its connection, if not before.
 
-    It is owned before its first rank starts, so that closing the cluster at any moment leaves no rank behind.
+    It is owned before its first rank starts, so that closing the cluster at any moment leaves no rank behind. Ranks
+    that are being started are ``newcomers`` until all of them are verified. ``nodes`` are those of its plan.
     ``private``: the reservation is for this crew alone, and ends with it.
     """
 
@@ -53,11 +54,14 @@ class Crew:
     ) -> None:
         self.component, self.connection, self.nodes, self.reservation = component, connection, nodes, reservation
         self.ranks: list[LiveRank] = []
+        self.newcomers: list[LiveRank] = []
+        self.master: tuple[str, int] | None = None
+        self.restarts = 0
         self.ports: dict[str, set[int]] = {}
         self.ended = False
         self._owner = reservation or connection
         self._private = private
-        self._notice: Notice | None = None
+        self._notices: list[Notice] = []
         self._lock = threading.Lock()
         self._owner.own(self)
         connection.has_launched = True
@@ -69,17 +73,22 @@ class Crew:
         nodes = nodes_text(RankSet({row.cluster_node_rank for row in rows}))
         return f"{self.component} with {ranks_text({row.rank for row in rows})} on {nodes}"
 
-    def announce(self, rows: Sequence[Placement]) -> None:
+    def announce(self, rows: Sequence[Placement], nodes: Nodes) -> None:
         """Record what these ranks use, and warn of other jobs and of another group that overlap with them.
 
         A reservation has its own record, and has refused other jobs.
         """
+        namesakes: list[Named] = []
+        overlaps: list[Overlap] = []
         with self._lock:
             self.check_open()
-            namesakes = self.connection.enter(self)
+            if not self.ranks:
+                namesakes = self.connection.enter(self)
             if self.reservation is None:
-                self._notice = Notice(self.connection, self.nodes, {self.component: rows})
-                self._notice.post()
+                notice = Notice(self.connection, nodes, {self.component: rows})
+                self._notices.append(notice)
+                notice.post()
+                overlaps = notice.overlaps()
         for other in namesakes:
             _logger.warning(
                 "%s: this program already runs a group of this name: %s; shut that down first, or pass another name to "
@@ -87,7 +96,7 @@ class Crew:
                 self.component,
                 other,
             )
-        for overlap in self._notice.overlaps() if self._notice is not None else ():
+        for overlap in overlaps:
             _logger.warning(
                 "%s: another job uses the same accelerators: %s; end it, use other accelerators, or pass reserve=True "
                 "(rankplan run --reserve) to make this an error",
@@ -103,10 +112,49 @@ class Crew:
         """Add a rank that was just created; raises ``LaunchError``, and kills it, if the crew has ended."""
         with self._lock:
             if not self.ended:
-                self.ranks.append(rank)
+                self.newcomers.append(rank)
                 return
         _kill([rank])
         self.check_open()
+
+    def settle(
+        self, ranks: Sequence[LiveRank], nodes: Nodes, master: tuple[str, int] | None, restarts: int = 0
+    ) -> None:
+        """Make these the ranks of the crew, the newcomers among them; end those that they replace.
+
+        Raises ``LaunchError`` if the crew has ended, and its newcomers with it.
+        """
+        with self._lock:
+            if not self.ended:
+                hosts = {rank.host for rank in ranks}
+                replaced = [rank for rank in self.ranks if rank.host not in hosts]
+                self.ranks[:], self.nodes, self.master, self.restarts = ranks, nodes, master, restarts
+                self.newcomers.clear()
+                outdated, self._notices = self._notices[:-1], self._notices[-1:]
+                if self.connection.is_current:
+                    _kill(replaced)
+                for notice in outdated:
+                    notice.withdraw()
+                return
+        self.check_open()
+        raise LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)
+
+    def renew(self, ranks: Sequence[LiveRank]) -> None:
+        """Replace what is expected of these ranks, unless they have been replaced themselves."""
+        with self._lock:
+            found = {rank.host: rank for rank in ranks}
+            self.ranks[:] = [found.get(rank.host, rank) for rank in self.ranks]
+
+    def dismiss(self) -> None:
+        """End the newcomers, and forget what was announced for them; the ranks stay."""
+        with self._lock:
+            if self.ended:
+                return
+            newcomers, self.newcomers = self.newcomers, []
+            if self.connection.is_current:
+                _kill(newcomers)
+            while len(self._notices) > 1:
+                self._notices.pop().withdraw()
 
     def end(self) -> None:
         """Kill the ranks and return ports and a private reservation; returns only when all ranks are dead."""
@@ -116,12 +164,12 @@ class Crew:
             self.ended = True
             self.connection.leave(self)
             if self.connection.is_current:
-                _kill(self.ranks)
+                _kill([*self.ranks, *self.newcomers])
             for machine, ports in self.ports.items():
                 PORTS.give_back(machine, ports)
             self.ports.clear()
-            if self._notice is not None:
-                self._notice.withdraw()
+            for notice in self._notices:
+                notice.withdraw()
         self._owner.disown(self)
         if self._private and self.reservation is not None:
             self.reservation.release()

@@ -7,16 +7,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from rankplan.component import Component
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.placement import Placement
-from rankplan.runtime import session
-from rankplan.runtime.calls import Call, new_ticket, ranks_text
+from rankplan.runtime import session, timeouts
+from rankplan.runtime.calls import Call, as_timeout, new_ticket, ranks_text
 from rankplan.runtime.context import OfRank
 from rankplan.runtime.crew import Crew, LiveRank
 from rankplan.runtime.ray_internals import sending_fault
+from rankplan.runtime.restart import Terms, renewals, restart
 from rankplan.runtime.stopwatch import Timing
 from rankplan.runtime.timing import timer
 from rankplan.runtime.verify import RankReport, check
+from rankplan.runtime.watch import Failure, wait_for_failure
 from rankplan.words import as_int, shown
 
 if TYPE_CHECKING:
@@ -26,12 +29,15 @@ if TYPE_CHECKING:
 class RankSelection:
     """Some ranks of a component. Every method of the worker class can be called on it and returns a ``Call``."""
 
-    def __init__(self, crew: Crew, worker_class: type, ranks: Sequence[LiveRank]) -> None:
+    def __init__(self, crew: Crew, worker_class: type, ranks: Sequence[int] | None = None) -> None:
         self._crew, self._worker_class, self._selected = crew, worker_class, ranks
 
     @property
     def _ranks(self) -> Sequence[LiveRank]:
-        return () if self._crew.ended or not self._crew.connection.is_current else self._selected
+        if self._crew.ended or not self._crew.connection.is_current:
+            return ()
+        ranks = list(self._crew.ranks)  # a restart replaces some
+        return ranks if self._selected is None else [ranks[rank] for rank in self._selected if rank < len(ranks)]
 
     def __repr__(self) -> str:
         ranks = [rank.expected.placement.rank for rank in self._ranks]
@@ -66,10 +72,13 @@ class RankSelection:
         return self._call(method, ranks, answers, ticket)
 
     def _running(self, method: str) -> Sequence[LiveRank]:
-        if not self._ranks:
-            component = self._crew.component
+        component, ranks = self._crew.component, self._ranks
+        if self._crew.ended or not self._crew.connection.is_current:
             raise WorkerError(f"{component}.{method}(): the group was shut down; launch it again", component)
-        return self._ranks
+        if self._selected is not None and len(ranks) < len(self._selected):
+            gone = ranks_text(set(self._selected) - {rank.expected.placement.rank for rank in ranks})
+            raise WorkerError(f"{component}.{method}(): a restart has removed {gone}; select other ranks", component)
+        return ranks
 
     def _call(
         self, method: str, ranks: Sequence[LiveRank], answers: Sequence[ObjectRef[Any]], ticket: int | None = None
@@ -91,8 +100,9 @@ class WorkerGroup(RankSelection):
     for the other names of the group.
     """
 
-    def __init__(self, crew: Crew, worker_class: type) -> None:
-        super().__init__(crew, worker_class, crew.ranks)
+    def __init__(self, crew: Crew, terms: Terms) -> None:
+        super().__init__(crew, terms.recipe.worker_class)
+        self._terms = terms
 
     @property
     def component(self) -> str:
@@ -122,7 +132,7 @@ class WorkerGroup(RankSelection):
                 f"{self._crew.component} has {ranks_text(range(len(running)))}; pass some of them to execute_on(), "
                 f"each once, not {given}"
             )
-        return RankSelection(self._crew, self._worker_class, [running[rank] for rank in ranks])
+        return RankSelection(self._crew, self._worker_class, ranks)
 
     def verify(self, timeout: float | None = None) -> list[RankReport]:
         """Ask every rank where it is and what it sees, and return the reports in rank order.
@@ -136,6 +146,48 @@ class WorkerGroup(RankSelection):
             looks = [rank.host.look.remote() for rank in ranks]
         sightings = self._call("verify", ranks, looks).wait(timeout)
         return check(self._crew.component, [rank.expected for rank in ranks], sightings)
+
+    def restart(self, component: Component | None = None, timeout: float = timeouts.LAUNCH) -> list[RankReport]:
+        """Start the ranks that are dead, or whose place another plan has changed, and return their reports.
+
+        ``component`` is that of a new plan: ``plan.replanned(cluster.refresh())["rollout"]``. Without one, dead ranks
+        start again at their places. The other ranks continue what they are doing, in their processes. Ranks that the
+        new plan lacks are ended. Every rank that starts gets ``MASTER_ADDR``, a new ``MASTER_PORT`` and the number of
+        restarts as ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others.
+
+        All or nothing, as in a launch: raises ``LaunchError``, and leaves the group as it was, if a rank does not come
+        up within ``timeout`` seconds or differs from the plan. A rank that is alive but moves ends only then. A group
+        with a reservation reserves the new places in addition; the old ones stay reserved until it is released. Raises
+        ``PlacementError`` if the component does not fit the cluster, ``ValueError`` for that of another group,
+        ``WorkerError`` after the shutdown.
+        """
+        self._running("restart")
+        return restart(self._crew, self._terms, component, as_timeout(timeout))
+
+    def refresh_environment(self, timeout: float | None = None) -> list[RankReport]:
+        """Tell all ranks what restarts have changed, and return their reports.
+
+        Each rank gets the same ``MASTER_ADDR``, ``MASTER_PORT`` and ``RANKPLAN_RESTART`` in its environment, and its
+        row of the new plan. A rank answers once the calls it received before are done, or at once if its class has
+        ``async`` methods. Raises like `verify`.
+        """
+        with session.used():
+            self._running("refresh_environment")
+            ranks, answers = renewals(self._crew, self._terms)
+        sightings = self._call("refresh_environment", ranks, answers).wait(timeout)
+        reports = check(self._crew.component, [rank.expected for rank in ranks], sightings)
+        self._crew.renew(ranks)
+        return reports
+
+    def wait_for_failure(self, timeout: float | None = None) -> Failure | None:
+        """Wait until a rank or its node has died, and return which; ``None`` after ``timeout`` seconds.
+
+        No call needs to be in flight. A dead process is noticed within a second; a node once Ray knows of it: at once
+        if its raylet ends in order, else after 15 s with Ray's default settings. Returns at once while ranks are dead.
+        Raises ``WorkerError`` if the group is shut down meanwhile, ``ValueError`` for an invalid timeout.
+        """
+        self._running("wait_for_failure")
+        return wait_for_failure(self._crew, as_timeout(timeout) if timeout else timeout)
 
     def timings(self, timeout: float | None = None) -> list[Timing]:
         """Return how long the finished calls took on each rank, by rank and then in the order in which they ended.

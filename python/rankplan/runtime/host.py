@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ import ray
 from rankplan.accelerators import Vendor, adopt, registered
 from rankplan.component import Coordinates
 from rankplan.config.hardware import on_node
-from rankplan.environment import added, expanded, rank_environment
+from rankplan.environment import added, expanded, rank_environment, restart_environment
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.runtime import context, timeouts
@@ -54,7 +54,8 @@ class RankSetup:
     ``exports`` and ``env_vars`` are those of the driver and of the node group, without the ones that the process was
     started with. ``hardware`` is pickled, because the modules of its models must be imported after the environment is
     set. ``import_path`` has the driver's own module folders. The worker's log is shown from ``log_level`` on.
-    ``accelerators`` are the types that the driver has registered.
+    ``accelerators`` are the types that the driver has registered. ``restarts`` is how often ranks of the group were
+    restarted.
     """
 
     component: str
@@ -68,6 +69,16 @@ class RankSetup:
     log_level: int
     accelerators: list[Vendor] = field(default_factory=registered)
     settings: RankSettings = field(default_factory=RankSettings)
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What changes for a running rank when others of its group are restarted."""
+
+    placement: Placement
+    coordinates: Coordinates | list[Coordinates]
+    environment: Mapping[str, str]
 
 
 class Rank:
@@ -90,6 +101,16 @@ class Rank:
         """Return where this process runs and what it sees."""
         return Sighting.here()
 
+    def renew(self, renewal: Renewal, nodes: bytes) -> Sighting:
+        """Take over the environment and the row that a restart of other ranks has changed."""
+        before = context.current()
+        if before is not None:
+            row, coordinates = renewal.placement, renewal.coordinates
+            context.enter(replace(before, placement=row, coordinates=coordinates, pickled_nodes=nodes))
+            self._worker._renew(before)
+        os.environ |= renewal.environment
+        return Sighting.here()
+
     def durations(self, ticket: int) -> dict[str, float]:
         """Return the seconds that timed functions took during a call."""
         return self._durations.of(ticket)
@@ -106,6 +127,7 @@ class Rank:
         exports = added(setup.exports, os.environ)
         env_vars = exports | expanded(setup.env_vars, os.environ | exports)
         os.environ |= rank_environment(placement, master_addr=address, master_port=master_port, env_vars=env_vars)
+        os.environ |= restart_environment(setup.restarts)
         # Python reads PYTHONPATH only at its start
         first = setup.exports.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:0] = [folder for folder in first if folder and folder not in sys.path]

@@ -6,26 +6,29 @@ import logging
 import pickle
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import ray
 from ray import cloudpickle
 
 from rankplan._core import RankSet
 from rankplan.errors import LaunchError
+from rankplan.placement import Placement
 from rankplan.runtime import session
 from rankplan.runtime.calls import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.crew import Crew, LiveRank
 from rankplan.runtime.faults import launch_error
 from rankplan.runtime.host import AsyncHostActor, HostActor, RankSetup, has_async_methods
-from rankplan.runtime.nodes import pinned
+from rankplan.runtime.nodes import Nodes, pinned
+from rankplan.runtime.ports import free_block
 from rankplan.runtime.ray_internals import has_process
 from rankplan.runtime.seats import Seat
 from rankplan.runtime.settings import RankSettings
-from rankplan.runtime.verify import check, unbound_text
+from rankplan.runtime.verify import RankReport, check, unbound_text
 from rankplan.words import nodes_text
 
 _logger = logging.getLogger("rankplan")
@@ -44,39 +47,69 @@ class Recipe:
     max_concurrency: int | None = None
 
 
-def bring_up(
-    crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float, settings: Sequence[RankSettings]
-) -> None:
-    """Start a rank of the crew for each seat, and verify them.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Ranks to start together: the seat and the settings of each, on these nodes.
 
-    Raises ``LaunchError`` if a rank does not come up within ``timeout`` seconds, or differs from its plan. No rank is
-    left then, and the crew has ended.
+    ``first`` is the row of rank 0, which may be running already. ``restarts`` is how often ranks of the group were
+    restarted, this time included.
+    """
+
+    recipe: Recipe
+    nodes: Nodes
+    seats: Sequence[Seat]
+    settings: Sequence[RankSettings]
+    first: Placement
+    timeout: float
+    restarts: int = 0
+
+    @property
+    def what(self) -> str:
+        """What is not done if it fails."""
+        return "restarted" if self.restarts else "launched"
+
+
+Started: TypeAlias = tuple[list[LiveRank], tuple[str, int], list[RankReport]]
+
+
+def bring_up(crew: Crew, start: Start) -> None:
+    """Start the ranks of a crew, and verify them.
+
+    Raises ``LaunchError`` if a rank does not come up in time, or differs from its plan. No rank is left then, and the
+    crew has ended.
     """
     with session.used():
         try:
-            _start(crew, recipe, seats, timeout, settings)
-        except BaseException as error:
-            try:
-                if isinstance(error, Failed):
-                    crew.check_open()  # the ranks may have failed because the cluster was closed
-                    _raise_failure(crew.component, seats, error)
-                raise
-            finally:
-                crew.end()
+            crew.announce([seat.placement for seat in start.seats], start.nodes)
+            ranks, master, _ = started(crew, start)
+            crew.settle(ranks, start.nodes, master)
+            crew.check_open()
+        except BaseException:
+            crew.end()
+            raise
 
 
-def _raise_failure(component: str, seats: Sequence[Seat], failed: Failed) -> None:
-    # the first answer is the free port, also from rank 0
-    row, fault, also = failed.culprit([seats[0].placement, *(seat.placement for seat in seats)])
-    what = f" did not come up, so the group is not launched: it {fault.reason}{also}"
-    raise fault.noted(launch_error(component, row, what)) from fault.cause
+def started(crew: Crew, start: Start) -> Started:
+    """Start newcomers of a crew, and verify them; return them, the address and the port of rank 0, and the reports.
+
+    Raises ``LaunchError`` if one does not come up in time, or differs from its plan. The newcomers are left to the
+    caller.
+    """
+    try:
+        return _started(crew, start)
+    except Failed as failed:
+        crew.check_open()  # the ranks may have failed because the cluster was closed
+        # the first answer is the free port, on the node of rank 0
+        row, fault, also = failed.culprit([start.first, *(seat.placement for seat in start.seats)])
+        what = f" did not come up, so the group is not {start.what}: it {fault.reason}{also}"
+        raise fault.noted(launch_error(crew.component, row, what)) from fault.cause
 
 
-def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float, settings: Sequence[RankSettings]) -> None:
+def _started(crew: Crew, start: Start) -> Started:
     """Submit everything at once, wait for it together, and compare it with the plan."""
-    crew.announce([seat.placement for seat in seats])
-    component, first = crew.component, seats[0].placement.cluster_node_rank
-    address, machine = crew.nodes.address(first), crew.nodes.machine(first)
+    component, recipe, nodes, seats = crew.component, start.recipe, start.nodes, start.seats
+    first = start.first.cluster_node_rank
+    address, machine = nodes.address(first), nodes.machine(first)
     name = recipe.worker_class.__name__
     parts = recipe.worker_class, recipe.args, recipe.kwargs
     advice = "open files, locks and connections in the constructor"
@@ -84,10 +117,10 @@ def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float, se
     advice = "define its model at the top level of a module"
     hardware = [_pickled(component, "the hardware of a rank", seat.hardware, advice) for seat in seats]
     strategies = [
-        crew.reservation.strategy(component, seat.placement) if crew.reservation else pinned(seat.node_id)
+        crew.reservation.strategy(component, seat.placement, nodes) if crew.reservation else pinned(seat.node_id)
         for seat in seats
     ]
-    nodes = ray.put(pickle.dumps(crew.nodes))
+    pickled_nodes = ray.put(pickle.dumps(nodes))
     is_async = has_async_methods(recipe.worker_class)
     kind, threads = (AsyncHostActor, [recipe.max_concurrency or 1]) if is_async else (HostActor, [])
     import_path, log_level = _import_path(), logging.getLogger("rankplan").level or logging.INFO
@@ -98,7 +131,8 @@ def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float, se
             crew.check_open()  # another thread may have closed the cluster
             report(f"{component}: {max(0, done - 1)} of {len(seats)} ranks are up")
 
-        for seat, strategy, one in zip(seats, strategies, settings, strict=True):
+        newcomers = []
+        for seat, strategy, one in zip(seats, strategies, start.settings, strict=True):
             options = {
                 "scheduling_strategy": strategy,
                 "runtime_env": seat.runtime_env(),
@@ -106,30 +140,58 @@ def _start(crew: Crew, recipe: Recipe, seats: Sequence[Seat], timeout: float, se
             }
             host = kind.options(**{key: value for key, value in options.items() if value is not None})
             name, expected = f"{component}:{seat.placement.rank}", replace(seat.expectation(), settings=one)
-            crew.add(LiveRank(host.remote(name, *threads), expected))
-        choice = crew.choice(machine, 1)
-        port: ray.ObjectRef[int | None] = crew.ranks[0].host.free_block.remote(choice, 1)
-        starts = []
-        for seat, rank, held, one in zip(seats, crew.ranks, hardware, settings, strict=True):
-            row, late = seat.placement, seat.late()
-            setup = RankSetup(
-                component, row, seat.coordinates, held, address, *late, import_path, log_level, settings=one
-            )
-            starts.append(rank.host.start.remote(setup, port, payload, nodes))
-        try:
-            master_port, *sightings = collect([port, *starts], timeout, tell)
-        except Unanswered as unanswered:
-            late = {max(0, index - 1) for index in unanswered.pending}
-            raise _not_up(component, crew.ranks, late, timeout) from None
-    crew.keep(machine, choice, range(master_port, master_port + 1))
-    reports = check(component, [rank.expected for rank in crew.ranks], sightings)
-    if not crew.nodes.simulated and (unbound := unbound_text(reports)):
+            newcomers.append(LiveRank(host.remote(name, *threads), expected))
+            crew.add(newcomers[-1])
+        with _choice(crew, machine) as choice:
+            port: ray.ObjectRef[int | None]
+            if seats[0].placement.rank == 0:
+                port = newcomers[0].host.free_block.remote(choice, 1)
+            else:  # rank 0 runs, and may be busy
+                port = _free_block.options(scheduling_strategy=pinned(nodes.ids[first])).remote(choice, 1)
+            starts: list[ray.ObjectRef[Any]] = []
+            for seat, rank, held, one in zip(seats, newcomers, hardware, start.settings, strict=True):
+                row, late = seat.placement, seat.late()
+                setup = RankSetup(
+                    component,
+                    row,
+                    seat.coordinates,
+                    held,
+                    address,
+                    *late,
+                    import_path,
+                    log_level,
+                    settings=one,
+                    restarts=start.restarts,
+                )
+                starts.append(rank.host.start.remote(setup, port, payload, pickled_nodes))
+            try:
+                master_port, *sightings = collect([port, *starts], start.timeout, tell)
+            except Unanswered as unanswered:
+                missing = {max(0, index - 1) for index in unanswered.pending}
+                raise _not_up(component, newcomers, missing, start) from None
+            crew.keep(machine, choice, range(master_port, master_port + 1))
+    reports = check(component, [rank.expected for rank in newcomers], sightings)
+    if not nodes.simulated and (unbound := unbound_text(reports)):
         _logger.warning("%s: %s", component, unbound)
-    crew.ranks[:] = [rank.in_process(found.pid) for rank, found in zip(crew.ranks, reports, strict=True)]
-    crew.check_open()
+    up = [rank.in_process(found.pid) for rank, found in zip(newcomers, reports, strict=True)]
+    return up, (address, master_port), reports
 
 
-def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], timeout: float) -> LaunchError:
+@contextmanager
+def _choice(crew: Crew, machine: str) -> Iterator[range]:
+    """Take ports of a machine in which to find a free one, and return them if that fails."""
+    choice = crew.choice(machine, 1)
+    try:
+        yield choice
+    except BaseException:
+        crew.keep(machine, choice, range(0))
+        raise
+
+
+_free_block = ray.remote(num_cpus=0)(free_block)
+
+
+def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], start: Start) -> LaunchError:
     """Return the error that names the late ranks and what they are doing; they must not have been killed yet."""
     bare = {index for index in late if not has_process(ranks[index].host)}
     if 0 in bare:
@@ -142,8 +204,8 @@ def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], timeout: 
             states.append(f"{ranks_text({row.rank for row in rows})} on {nodes}: {what}")
     first = ranks[min(late)].expected.placement
     return LaunchError(
-        f"{component}: {len(late)} of {len(ranks)} ranks did not come up within {timeout:g} s, so the group is not "
-        f"launched ({'; '.join(states)}); check what blocks them, or allow more time (timeout)",
+        f"{component}: {len(late)} of {len(ranks)} ranks did not come up within {start.timeout:g} s, so the group is "
+        f"not {start.what} ({'; '.join(states)}); check what blocks them, or allow more time (timeout)",
         component,
         first.rank,
         first.cluster_node_rank,

@@ -81,7 +81,7 @@ def in_order(
         return ranked + unusable, BY_VARIABLE
     if any(node.rank_label is not None for node in nodes):
         return _by_rank([(node, node.rank_label) for node in nodes], BY_LABEL, num_nodes), BY_LABEL
-    by_address = sorted(nodes, key=_address_key)
+    by_address = sorted(nodes, key=by_address_key)
     if wanted.order == AS_RLINF_ORDER:
         return _as_rlinf(nodes, driver), AS_RLINF
     if wanted.order != BY_TOPOLOGY:
@@ -131,7 +131,8 @@ def _rank(text: str | None) -> int | None:
     return rank if str(rank) == text and rank <= MAX_RANK else None
 
 
-def _address_key(node: FoundNode) -> tuple[Key, Name, str]:
+def by_address_key(node: FoundNode) -> tuple[Key, Name, str]:
+    """Return what orders nodes by address."""
     return (address_key(str(node.spec.ip)), natural(str(node.spec.hostname)), node.node_id)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankplan.inventory import Inventory
+from rankplan.physical import same_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,21 @@ class Nodes:
     def address(self, rank: int) -> str:
         """Return the address of a node."""
         return str(self.inventory.node(rank).ip)
+
+    def of_plan(self, planned: Inventory) -> Nodes:
+        """Return these nodes in the order of a plan that names them: its node 3 may be a spare of this cluster.
+
+        A node that this cluster lacks is represented by that of the same rank, if any; the plan then does not fit.
+        """
+        present = self.inventory.num_nodes
+        ranks = [rank if node is None else node for rank, node in enumerate(same_nodes(planned, self.inventory))]
+        unknown = next((place for place, rank in enumerate(ranks) if rank >= present), len(ranks))
+        if ranks[:unknown] == list(range(unknown)):
+            return self
+        taken = set(ranks)
+        order = [*ranks[:unknown], *(rank for rank in range(present) if rank not in taken)]
+        inventory = self.inventory.reordered(order)
+        return replace(self, ids=tuple(self.ids[rank] for rank in order), inventory=inventory)
 
     def machine(self, rank: int) -> str:
         """Return the name of the machine that a node runs on: simulated nodes share one."""

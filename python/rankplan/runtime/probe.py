@@ -84,7 +84,7 @@ def find_nodes(
         elif new := [entry for node_id, entry in entries.items() if node_id not in known]:
             report(f"probing {counted(len(new), 'node')}")
             left = max(deadline - time.monotonic(), timeouts.ANSWER)
-            known |= {node.node_id: node for node in _probed(new, math.ceil(left))}
+            known |= {node.node_id: node for node in probed(new, math.ceil(left))}
             continue
         else:
             nodes = [known[node_id] for node_id in entries]
@@ -164,7 +164,7 @@ def _describe(entry: Mapping[str, Any]) -> str:
     return "  ".join([entry["NodeManagerAddress"], entry["NodeManagerHostname"], ", ".join(counts)])
 
 
-def _probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]:
+def probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]:
     """Look at each of these nodes from a process there, all at once."""
     rows = registered()
     looks = [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries]

@@ -220,7 +220,18 @@ def granted(group: PlacementGroup) -> bool | None:
 
 def has_process(actor: ActorHandle[Any]) -> bool:
     """Whether an actor has a process that runs its code."""
-    return bool(state.actors(actor._actor_id.hex())["State"] == "ALIVE")
+    return bool(state.actors(actor_id(actor))["State"] == "ALIVE")
+
+
+def dead_actors() -> set[str]:
+    """Return the hexadecimal ids of this program's actors that are dead for good."""
+    job = worker.global_worker.current_job_id
+    return set(state.actors(job_id=job, actor_state_name="DEAD"))
+
+
+def actor_id(actor: ActorHandle[Any]) -> str:
+    """Return the hexadecimal id of an actor."""
+    return str(actor._actor_id.hex())
 
 
 def is_termination(error: BaseException) -> bool:

@@ -6,19 +6,19 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rankplan.accelerators import vendor
-from rankplan.component import Component
 from rankplan.errors import LaunchError
 from rankplan.placement import Placement
 from rankplan.runtime import session, timeouts
-from rankplan.runtime.connection import Connection, Owner
+from rankplan.runtime.connection import Connection, Ends, Owner
 from rankplan.runtime.faults import launch_error
 from rankplan.runtime.nodes import Nodes
 from rankplan.runtime.notices import Notice
@@ -35,6 +35,14 @@ _claimed: dict[tuple[str, int], str] = {}  # accelerators (Ray's node id, local 
 _claiming = threading.Lock()
 
 
+class Reserved(Protocol):
+    """A component, or some of its rows."""
+
+    @property
+    def name(self) -> str: ...
+    def __iter__(self) -> Iterator[Placement]: ...
+
+
 class Reservation(Owner):
     """Whole accelerators, and a CPU per process, that Ray keeps for some components; made by ``Cluster.reserve``.
 
@@ -43,11 +51,18 @@ class Reservation(Owner):
     everything to Ray.
     """
 
-    def __init__(self, connection: Connection, nodes: Nodes, components: Collection[Component]) -> None:
+    def __init__(
+        self, connection: Connection, nodes: Nodes, components: Collection[Reserved], parent: Reservation | None = None
+    ) -> None:
         super().__init__()
         self.connection = connection
         self._nodes = nodes
+        self._parent = parent
+        self._additions: list[Reservation] = []
         self._bundles = _bundles(nodes, components)
+        if parent is not None:
+            self._bundles = _rest(self._bundles, nodes, parent)
+        self._ranks = {nodes.ids[rank]: rank for rank in self._bundles}
         self._groups: dict[int, PlacementGroup] = {}
         self._claims: list[tuple[str, int]] = []
         self._notice = Notice(connection, nodes, {component.name: component for component in components})
@@ -74,7 +89,7 @@ class Reservation(Owner):
     def release(self) -> None:
         """Shut down the groups that run in it and return everything to Ray; may be called again."""
         self.end_owned()
-        self.connection.disown(self)
+        (self._parent or self.connection).disown(self)
         self._notice.withdraw()
         groups, self._groups = self._groups, {}
         if self.connection.is_current:
@@ -92,12 +107,11 @@ class Reservation(Owner):
     def __exit__(self, *error: object) -> None:
         self.release()
 
-    def strategy(self, component: str, row: Placement) -> PlacementGroupSchedulingStrategy:
-        """Return the strategy that starts a rank in the bundle of its first accelerator.
+    def strategy(self, component: str, row: Placement, nodes: Nodes) -> PlacementGroupSchedulingStrategy:
+        """Return the strategy that starts a rank, planned on these nodes, in the bundle of its first accelerator.
 
         Raises ``LaunchError`` if the component or the row is outside of the reservation.
         """
-        groups = self._groups
         self.check_open()
         if component not in self.components:
             raise LaunchError(
@@ -106,16 +120,45 @@ class Reservation(Owner):
                 component,
             )
         home, own = row.cluster_node_rank, _accelerators(row)
-        outside = [f"accelerator {index} of node {node}" for node, index in own if index not in self._on(node)]
-        first = own[0][1] if own else None
-        if outside or first not in self._on(home):
+        outside = [
+            f"accelerator {index} of node {node}" for node, index in own if not self.place(nodes.ids[node], index)
+        ]
+        found = self.place(nodes.ids[home], own[0][1] if own else None)
+        if outside or found is None:
             what = ", ".join(outside) or f"a process of node {home} without an accelerator of its own"
             what += f", which is outside of the reservation for {self._who}; launch the component that was reserved"
             raise launch_error(component, row, f" needs {what}")
-        return PlacementGroupSchedulingStrategy(groups[home], list(self._on(home)).index(first))
+        return PlacementGroupSchedulingStrategy(*found)
 
-    def _on(self, node: int) -> Bundles:
-        return self._bundles.get(node, {})
+    def place(self, node_id: str, index: int | None) -> tuple[PlacementGroup, int] | None:
+        """Return the placement group and the bundle of an accelerator, or of processes without any, if reserved."""
+        rank, groups = self._ranks.get(node_id, -1), self._groups
+        if rank in groups and index in self._bundles[rank]:
+            return groups[rank], list(self._bundles[rank]).index(index)
+        return next((found for one in self._additions if (found := one.place(node_id, index))), None)
+
+    def extend(self, nodes: Nodes, component: str, rows: Collection[Placement]) -> Reservation | None:
+        """Also reserve what these rows need on these nodes and is not reserved yet; ``None`` if that is nothing.
+
+        All or nothing: raises ``LaunchError`` within about a second if it does not fit. The addition ends with this
+        reservation, or when it is released.
+        """
+        addition = Reservation(self.connection, nodes, [_Rows(component, rows)], self)
+        if not addition._bundles:
+            return None
+        self.own(addition)
+        try:
+            addition.fill()
+        except BaseException:
+            addition.release()
+            raise
+        self._additions.append(addition)
+        return addition
+
+    def disown(self, thing: Ends) -> None:
+        """Forget a thing that has ended, such as an addition."""
+        super().disown(thing)
+        self._additions = [one for one in self._additions if one is not thing]
 
     def fill(self) -> None:
         """Ask Ray for everything, node after node; raises ``LaunchError`` if something does not fit.
@@ -198,7 +241,18 @@ class Reservation(Owner):
         return LaunchError(f"cannot reserve {self._who}: {why}", component, node=node)
 
 
-def make_reservation(connection: Connection, nodes: Nodes, components: Collection[Component]) -> Reservation:
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Some rows of a component."""
+
+    name: str
+    rows: Collection[Placement]
+
+    def __iter__(self) -> Iterator[Placement]:
+        return iter(self.rows)
+
+
+def make_reservation(connection: Connection, nodes: Nodes, components: Collection[Reserved]) -> Reservation:
     """Reserve the accelerators of these components, which are placed on these nodes, and a CPU for each process.
 
     All or nothing: raises ``LaunchError`` within about a second if it does not fit.
@@ -216,7 +270,16 @@ def make_reservation(connection: Connection, nodes: Nodes, components: Collectio
     return reservation
 
 
-def _bundles(nodes: Nodes, components: Iterable[Component]) -> dict[int, Bundles]:
+def _rest(bundles: dict[int, Bundles], nodes: Nodes, held: Reservation) -> dict[int, Bundles]:
+    """Return the bundles that another reservation does not hold."""
+    rest = {
+        node: {index: bundle for index, bundle in here.items() if held.place(nodes.ids[node], index) is None}
+        for node, here in bundles.items()
+    }
+    return {node: here for node, here in rest.items() if here}
+
+
+def _bundles(nodes: Nodes, components: Iterable[Iterable[Placement]]) -> dict[int, Bundles]:
     """Return the bundles of each node, in node order; the bundle of processes without accelerators comes last.
 
     An accelerator has a CPU for each process whose first accelerator it is.

@@ -73,8 +73,8 @@ class Seat:
         return exports, env_vars
 
 
-def find_seats(nodes: Nodes, component: Component) -> list[Seat]:
-    """Return the seat of each row of a component on these nodes.
+def find_seats(nodes: Nodes, component: Component, ranks: RankSet | None = None) -> list[Seat]:
+    """Return the seat of each row of a component on these nodes, or of those of some ranks.
 
     Raises ``LaunchError`` if there are no rows, or the interpreter of a node group cannot run a rank.
     """
@@ -83,7 +83,8 @@ def find_seats(nodes: Nodes, component: Component) -> list[Seat]:
         raise LaunchError(f"{name} has no processes to launch: its placement is empty", name)
     settings: dict[tuple[int, str], tuple[dict[str, str], str | None]] = {}
     missing: dict[tuple[str, str], list[int]] = {}
-    for row in component:
+    rows = [row for row in component if ranks is None or row.rank in ranks]
+    for row in rows:
         node, label = row.cluster_node_rank, row.node_group_label
         if (node, label) not in settings:
             env_vars, interpreter = inventory.environment(node, label)
@@ -93,15 +94,15 @@ def find_seats(nodes: Nodes, component: Component) -> list[Seat]:
             settings[node, label] = env_vars, interpreter
     at_start = _at_start(name, nodes, {place: env_vars for place, (env_vars, _) in settings.items()})
     seats = []
-    for row in component:
+    for row in rows:
         place = row.cluster_node_rank, row.node_group_label
         env_vars, interpreter = settings[place]
         robots, coordinates = tuple(inventory.hardware(row)), component.coordinates(row.rank)
         layers = nodes.exports, env_vars, at_start[place]
         seats.append(Seat(row, coordinates, nodes.ids[place[0]], robots, *layers, interpreter))
-    for (label, interpreter), ranks in missing.items():
+    for (label, interpreter), places in missing.items():
         message = "%s: simulated %s of node group %r with %s, because its interpreter %s does not exist on this machine"
-        _logger.warning(message, name, nodes_text(RankSet(ranks)), label, sys.executable, interpreter)
+        _logger.warning(message, name, nodes_text(RankSet(places)), label, sys.executable, interpreter)
     _check_interpreters(name, seats)
     return seats
 

@@ -91,6 +91,12 @@ class Raylets:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._restore_handler()
 
+    def stop(self, node_id: str) -> None:
+        """End a node with this id, in order; does nothing if it has ended."""
+        for node in [node for node in self._cluster.worker_nodes if node.node_id == node_id]:
+            with _environment({"RAY_TMPDIR": self._folder}):
+                self._cluster.remove_node(node)
+
     def processes(self) -> set[Process]:
         """Return the processes of the cluster: Ray's own, the ranks, and their descendants."""
         return family(f"RAY_TMPDIR={self._folder}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from rankplan.component import Component, Visibility
@@ -16,10 +18,12 @@ from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.crew import Crew
 from rankplan.runtime.group import WorkerGroup, is_method
 from rankplan.runtime.host import MOST_CALLS
-from rankplan.runtime.launch import Recipe, bring_up
+from rankplan.runtime.launch import Recipe, Start, bring_up
 from rankplan.runtime.reserve import Reservation, make_reservation
+from rankplan.runtime.restart import Terms
 from rankplan.runtime.seats import find_seats
 from rankplan.runtime.settings import PROOFS, rank_settings
+from rankplan.runtime.watch import Failure, watch
 from rankplan.words import as_int, shown
 
 
@@ -56,14 +60,16 @@ class GroupSpec:
         timeout: float = timeouts.LAUNCH,
         visibility: Visibility | None = None,
         prove: Literal["devices", "environment"] | None = None,
+        on_failure: Callable[[WorkerGroup, Failure], object] | None = None,
     ) -> WorkerGroup:
         """Start a rank for each process of the strategy, verify them, and return the running group.
 
-        ``placement_strategy`` may also be a component of a plan that fits this cluster (``plan["actor"]``). The default
-        is one process per accelerator of the cluster, or per node of a cluster without accelerators. ``name`` is the
-        component's name (default: that of the component of a plan, else of the class). ``isolate_accelerator`` shows a
-        process only its own accelerators; for a component of a plan this is already decided. ``visibility`` overrides
-        both: ``own``, ``node``, or ``own-first`` for all accelerators of the node with its own first.
+        ``placement_strategy`` may also be a component of a plan that fits this cluster (``plan["actor"]``), whose nodes
+        are found by their names. The default is one process per accelerator of the cluster, or per node of a cluster
+        without accelerators. ``name`` is the component's name (default: that of the component of a plan, else of the
+        class). ``isolate_accelerator`` shows a process only its own accelerators; for a component of a plan this is
+        already decided. ``visibility`` overrides both: ``own``, ``node``, or ``own-first`` for all accelerators of the
+        node with its own first.
 
         ``prove``: with ``devices``, each rank asks the driver in a separate process which devices it has, while it
         loads; a difference from the plan is a ``LaunchError``. With ``environment``, only variables are compared. The
@@ -77,6 +83,9 @@ class GroupSpec:
         By default nothing is requested from Ray, and components share accelerators freely. With a ``reservation`` (see
         ``Cluster.reserve``) each rank starts in the bundle of its first accelerator. ``reserve=True`` reserves for this
         component alone, until the group is shut down. Rows and environment are the same in all cases.
+
+        ``on_failure`` is called with the group and a `Failure` whenever ranks have died, without a call in flight; it
+        may restart them. It runs in a thread of its own, one failure at a time, until the group ends.
 
         All ranks must have constructed their worker within ``timeout`` seconds. All or nothing: raises ``LaunchError``
         naming component, rank and node, and leaves no process behind, if a rank does not come up or differs from its
@@ -96,17 +105,20 @@ class GroupSpec:
         if prove not in (None, *PROOFS):
             raise ValueError(f"prove is {shown(prove)}; it must be devices or environment")
         _check_reservation(cluster, reservation, reserve)
+        if on_failure is not None and not callable(on_failure):
+            raise TypeError(f"on_failure is {shown(on_failure)}; pass a function of the group and the failure")
         seconds = as_timeout(timeout)
         if name is not None and not (isinstance(name, str) and name and name.isprintable()):
             raise ValueError(f"name is {shown(name)}; it must be a non-empty printable string")
         if placement_strategy is None:
             placement_strategy = one_process_each(cluster.inventory)
         if isinstance(placement_strategy, Component):
-            component = placement_strategy.fitted(cluster.inventory)
-            component = replace(component, name=name or component.name)
+            planned, nodes = placement_strategy.name, cluster.nodes.of_plan(placement_strategy.inventory)
+            component = placement_strategy.fitted(nodes.inventory)
+            component = replace(component, name=name or planned)
         elif isinstance(placement_strategy, PlacementStrategy):
-            named = name or self._recipe.worker_class.__name__
-            component = placement_strategy.component(named, cluster, isolate_accelerator)
+            planned, nodes = name or self._recipe.worker_class.__name__, cluster.nodes
+            component = placement_strategy.component(planned, cluster, isolate_accelerator)
         else:
             raise TypeError(
                 f"placement_strategy is of type {type(placement_strategy).__name__}; pass a strategy, such as "
@@ -115,12 +127,17 @@ class GroupSpec:
         if visibility is not None:
             component = component.with_visibility(visibility)
         settings = rank_settings(component, prove, cluster.simulated)
-        seats = find_seats(cluster.nodes, component)
+        seats = find_seats(nodes, component)
         if reserve:
-            reservation = make_reservation(cluster.connection, cluster.nodes, [component])
-        crew = Crew(component.name, cluster.connection, cluster.nodes, reservation, private=reserve)
-        bring_up(crew, replace(self._recipe, max_concurrency=as_int(max_concurrency)), seats, seconds, settings)
-        return WorkerGroup(crew, self._recipe.worker_class)
+            reservation = make_reservation(cluster.connection, nodes, [component])
+        recipe = replace(self._recipe, max_concurrency=as_int(max_concurrency))
+        terms = Terms(lambda: cluster.nodes, recipe, component, planned, visibility, prove)
+        crew = Crew(component.name, cluster.connection, nodes, reservation, private=reserve)
+        bring_up(crew, Start(recipe, nodes, seats, settings, component[0], seconds))
+        group = WorkerGroup(crew, terms)
+        if on_failure is not None:
+            watch(crew, partial(on_failure, group))
+        return group
 
 
 def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserve: bool) -> None:

@@ -22,6 +22,9 @@ INTERPRETER_TASK = 2 * INTERPRETER  # the same, plus starting the process that t
 DRIVER = 60.0  # starting a CUDA driver without persistence mode takes seconds per card
 TICK = 0.5  # how often a launch reports progress and notices that the cluster was closed
 
+# Watching.
+WATCH = 0.5  # asking the head which ranks and nodes are dead takes milliseconds
+
 # Ending.
 KILL = 10.0  # Ray confirms a kill in 0.1 s; a node that went down meanwhile never does
 EXIT = 5.0  # a rank whose threads or exit handlers hang is ended after this; Ray already counts it as dead

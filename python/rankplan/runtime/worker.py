@@ -114,6 +114,16 @@ class Worker:
         """
         return list(_here().hardware)
 
+    def _renew(self, before: context.RankContext) -> None:
+        """Forget what was read from the context before, but no attribute that the worker has set itself."""
+        here = _here()
+        self._world_size = here.placement.world_size
+        stale = {name: getattr(before.placement, name) for name in ("world_size", "local_rank")}
+        stale |= {"placement": before.placement, "coordinates": before.coordinates}
+        for name, value in stale.items():
+            if vars(self).get(name) == value:
+                del vars(self)[name]
+
     def log_debug(self, message: object) -> None:
         """Log to the worker's output if the driver's ``rankplan`` logger was at DEBUG when the group was launched."""
         _log(logging.DEBUG, message)
