@@ -133,7 +133,9 @@ class Task:
 
     def _hardware(self, inventory: Nodes) -> list[tuple[Any, ...]]:
         """Return the hardware of each node; equal hardware is one object."""
-        by_model, known, found = self._by_model, {}, []
+        by_model = self._by_model
+        known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        found: list[tuple[Any, ...]] = []
         for nodes, record in inventory.stretches():
             model = record.accelerator_model if by_model else None
             kind = record.accelerator_type, len(record.accelerator_ids), model, record.unhealthy
