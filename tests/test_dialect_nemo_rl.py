@@ -150,3 +150,21 @@ def test_training_comes_before_inference_and_the_reward_model() -> None:
     segmented = nemo_rl.plan(from_overrides([*words, "cluster.segment_size=2"]), Inventory.uniform(5, 8))
     assert segmented.inventory.num_nodes == 4 and segmented.inventory.section is not None
     assert (str(plan["policy"].parallel), str(plan["generation"].parallel)) == ("tp 8", "tp 4")
+
+
+def test_the_segment_size_reaches_the_arrangement() -> None:
+    domains = "abbab"
+    nodes = [{"ranks": rank, "accelerators": 8, "labels": {"nvlink": name}} for rank, name in enumerate(domains)]
+    cluster = Inventory.from_dict({"nodes": nodes}).with_levels(["nvlink"])
+    for segment in (2, 4):
+        content = {"cluster": {"num_nodes": 4, "gpus_per_node": 8, "segment_size": segment}, "policy": {}}
+        plan = nemo_rl.plan(content, cluster)
+        assert plan.inventory.section is not None and plan.inventory.section.topology.segment == segment
+        if segment == 2:
+            arranged = cluster.arranged(plan)
+            found = [arranged.node(rank).labels["nvlink"] for rank in range(4)]
+            assert found[0] == found[1] and found[2] == found[3]
+            assert [cluster.node(rank).labels["nvlink"] for rank in range(4)] == ["a", "b", "b", "a"]
+        else:
+            with pytest.raises(PlacementError, match="1 segment of 4 nodes"):
+                cluster.arranged(plan)

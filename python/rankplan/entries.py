@@ -1,8 +1,10 @@
-"""The entries of an inventory, each the record of one node or of several equal ones: cutting and marking them."""
+"""The entries of an inventory, each the record of one node or of several equal ones: numbering and marking them."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
@@ -11,46 +13,48 @@ from rankplan.node import NodeSpec
 from rankplan.words import did_you_mean
 
 
-def cut(entries: Iterable[NodeSpec], num_nodes: int) -> list[NodeSpec]:
-    """Return the entries of the first nodes."""
-    kept = RankSet(f"0-{num_nodes - 1}")
-    found = [entry.at(entry.ranks & kept) for entry in entries]
-    return [entry for entry in found if entry.ranks]
+def marked(stretches: Iterable[tuple[range, NodeSpec]], marks: Marks) -> tuple[list[range], list[NodeSpec]]:
+    """Return ranges of equal nodes and their records, those of marked nodes not healthy."""
+    ranges: list[range] = []
+    records: list[NodeSpec] = []
+    known: dict[tuple[int, RankSet | None], NodeSpec] = {}
+    ordered = sorted(marks)
+    for nodes, record in stretches:
+        start = nodes.start
+        for node in ordered[bisect_left(ordered, start) : bisect_left(ordered, nodes.stop)]:
+            local = marks[node]
+            key = id(record), local
+            if key not in known:
+                new = {"healthy": False} if local is None else {"unhealthy": record.unhealthy | local}
+                known[key] = record.model_copy(update=new)
+            ranges += [range(start, node)] if start < node else []
+            records += [record] if start < node else []
+            ranges.append(range(node, node + 1))
+            records.append(known[key])
+            start = node + 1
+        if start < nodes.stop:
+            ranges.append(range(start, nodes.stop))
+            records.append(record)
+    return ranges, records
 
 
-def marked(entries: Iterable[NodeSpec], marks: Marks) -> list[NodeSpec]:
-    """Return entries with marked nodes as entries of their own that are not healthy."""
-    if not marks:
-        return list(entries)
-    found, nodes = [], RankSet(marks)
-    for entry in entries:
-        if len(entry.ranks) == 1 and entry.rank not in marks:
-            found.append(entry)
-            continue
-        here = entry.ranks & nodes
-        if rest := entry.ranks - here:
-            found.append(entry.at(rest))
-        alike: dict[RankSet | None, list[int]] = {}
-        for node in here:
-            alike.setdefault(marks[node], []).append(node)
-        for local, ranks in alike.items():
-            new = {"healthy": False} if local is None else {"unhealthy": entry.unhealthy | local}
-            found.append(entry.model_copy(update={"ranks": RankSet(ranks), **new}))
-    return found
+def cut(ranges: list[range], records: list[NodeSpec], num_nodes: int) -> tuple[list[range], list[NodeSpec]]:
+    """Return the ranges and the records of the first nodes."""
+    count = bisect_left(ranges, num_nodes, key=lambda nodes: nodes.start)
+    return [*ranges[: count - 1], range(ranges[count - 1].start, num_nodes)], records[:count]
 
 
-def reordered(nodes: Sequence[NodeSpec], order: Iterable[int]) -> list[NodeSpec]:
-    """Return the entries of nodes that are numbered from 0 in this order; ``nodes`` has the entry of each node now."""
+def numbered(stretches: Iterable[tuple[range, NodeSpec]]) -> list[NodeSpec]:
+    """Return one entry per record, with the ranks of its ranges, in the order of their first ranges."""
+    alike: dict[int, tuple[NodeSpec, list[range]]] = {}
     found: list[NodeSpec] = []
-    shared: dict[int, tuple[NodeSpec, list[int]]] = {}
-    for rank, node in enumerate(order):
-        entry = nodes[node]
-        if len(entry.ranks) == 1:
-            found.append(entry.at(RankSet([rank])))
+    for nodes, record in stretches:
+        if len(record.ranks) == 1 == len(nodes):
+            found.append(record.at(RankSet(nodes)))
         else:
-            shared.setdefault(id(entry), (entry, []))[1].append(rank)
-    found += [entry.at(RankSet(ranks)) for entry, ranks in shared.values()]
-    return sorted(found, key=lambda entry: entry.rank) if shared else found
+            alike.setdefault(id(record), (record, []))[1].append(nodes)
+    found += [record.at(RankSet(chain.from_iterable(ranges))) for record, ranges in alike.values()]
+    return sorted(found, key=lambda entry: entry.rank) if alike else found
 
 
 def label_keys(entries: Iterable[NodeSpec]) -> set[str]:

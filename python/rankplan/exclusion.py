@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -113,14 +113,14 @@ class Names:
         return sum(len(nodes) for nodes, _ in self._inventory.stretches())
 
     @cached_property
-    def _nodes(self) -> dict[str, list[int]]:
+    def _nodes(self) -> dict[str, Sequence[int]]:
         """Nodes by hostname and by address."""
-        found: dict[str, list[int]] = {}
+        found: dict[str, Sequence[int]] = {}
         for nodes, record in self._inventory.stretches():
             if record.hostname:
-                found.setdefault(record.hostname, []).extend(nodes)
+                found[record.hostname] = [*found[record.hostname], *nodes] if record.hostname in found else nodes
             if record.ip and record.ip != record.hostname:
-                found.setdefault(record.ip, []).extend(nodes)
+                found[record.ip] = [*found[record.ip], *nodes] if record.ip in found else nodes
         return found
 
     @cached_property

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankplan import _core, inventory_file
@@ -18,7 +19,7 @@ from rankplan.config.load import load_config
 from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.config.network import NODE_LEVEL
 from rankplan.config.section import Reading, read_section
-from rankplan.entries import cut, label_keys, marked, reordered, unlabelled
+from rankplan.entries import cut, label_keys, marked, numbered, unlabelled
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.exclusion import Marks, Names
 from rankplan.node import NodeSpec
@@ -50,18 +51,12 @@ class Inventory:
     def __init__(
         self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
     ) -> None:
-        entries = tuple(nodes)
-        self._fill(_core.Inventory(entries), entries, section, None if levels is None else tuple(levels))
+        self._entries = tuple(nodes)
+        self._fill(_core.Inventory(self._entries), section, None if levels is None else tuple(levels))
 
-    def _fill(
-        self,
-        core: _core.Inventory,
-        entries: tuple[NodeSpec, ...],
-        section: ClusterSection | None,
-        levels: tuple[str, ...] | None,
-    ) -> None:
+    def _fill(self, core: _core.Inventory, section: ClusterSection | None, levels: tuple[str, ...] | None) -> None:
+        """Set everything but the nodes: `_entries` or `_stretches`, each of which can be made from the other."""
         self.core = core
-        self._entries = entries
         self._stated_levels = levels
         self._section = section
         self._applied: frozenset[str] = frozenset()
@@ -74,12 +69,19 @@ class Inventory:
         self._groups = {group.label: group for group in reversed(self.node_groups)}
         self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
 
-    def _equipped_alike(self, entries: Sequence[NodeSpec], section: ClusterSection | None) -> Inventory:
-        """Return an inventory with other entries and another section, but the same accelerators on each node."""
+    def _derived(
+        self, stretches: tuple[list[range], list[NodeSpec]], section: ClusterSection | None, order: Sequence[int] = ()
+    ) -> Inventory:
+        """Return the inventory of other records, whose accelerators are those of this one's nodes in this order."""
         found = Inventory.__new__(Inventory)
-        found._fill(self.core, tuple(entries), section, self._stated_levels)
-        found._applied = self._applied
+        found._stretches = stretches
+        found._fill(self.core.reordered(order) if order else self.core, section, self._stated_levels)
         return found
+
+    @cached_property
+    def _entries(self) -> tuple[NodeSpec, ...]:
+        """Each record, with the ranks of its nodes."""
+        return tuple(numbered(self.stretches()))
 
     @classmethod
     def uniform(
@@ -161,14 +163,14 @@ class Inventory:
 
     @cached_property
     def _stretches(self) -> tuple[list[range], list[NodeSpec]]:
-        """The ranges of equal nodes, ascending, and the record of each."""
+        """The ranges of equal nodes, ascending, and the record of each, whose own ranks may be others."""
         ranges = [range(first, last + 1) for entry in self._entries for first, last in entry.ranks.ranges]
         entries = [entry for entry in self._entries for _ in entry.ranks.ranges]
         order = sorted(range(len(ranges)), key=[nodes.start for nodes in ranges].__getitem__)
         return [ranges[index] for index in order], [entries[index] for index in order]
 
     def stretches(self) -> Iterator[tuple[range, NodeSpec]]:
-        """Yield each range of equal nodes, ascending, with their record."""
+        """Yield each range of equal nodes, ascending, with their record, whose own ranks may be others."""
         return zip(*self._stretches, strict=True)
 
     @cached_property
@@ -187,7 +189,7 @@ class Inventory:
 
     @cached_property
     def _label_keys(self) -> set[str]:
-        return label_keys(self._entries)
+        return label_keys(record for _, record in self.stretches())
 
     def domain_column(self, level: str) -> _core.Domains | None:
         """Return the domain of each node at a level, for the core; ``None`` for the level ``node``.
@@ -261,8 +263,11 @@ class Inventory:
 
         Raises ``IndexError`` for an unknown rank.
         """
-        nodes = [entry for nodes, entry in self.stretches() for _ in nodes]
-        return Inventory(reordered(nodes, order), levels=self._stated_levels)
+        nodes = [record for nodes, record in self.stretches() for _ in nodes]
+        records = [nodes[rank] for rank in order]
+        starts = [rank for rank, node in enumerate(records) if not rank or node is not records[rank - 1]]
+        ranges = list(map(range, starts, [*starts[1:], len(records)]))
+        return self._derived((ranges, [records[start] for start in starts]), None, order)
 
     @property
     def section(self) -> ClusterSection | None:
@@ -303,19 +308,16 @@ class Inventory:
         # Every strategy of a config asks for the same section.
         last = self._configured
         if last is None or last.section != section or last._applied != self._applied.union(names):
-            entries: Sequence[NodeSpec] = self._entries
+            stretches = self._stretches
             if not applied:
                 # those already applied may name nodes that were cut off
                 marks, faults = Names(self).marks(names)
                 faults = [(index, found) for index, found in faults if names[index] not in self._applied]
                 if faults:
                     return self, [(("exclude", index), found) for index, found in faults]
-                entries = marked(entries, marks)
-            if wanted == present:
-                last = self._equipped_alike(entries, section)
-            else:
-                last = Inventory(cut(entries, wanted), section, self._stated_levels)
-            self._configured = last
+                stretches = marked(self.stretches(), marks)
+            order = range(wanted) if wanted < present else ()
+            self._configured = last = self._derived(cut(*stretches, wanted), section, order)
             last._applied = self._applied.union(names)
         return last, []
 
@@ -344,12 +346,14 @@ class Inventory:
     def _with(self, marks: Marks) -> Inventory:
         if not marks:
             return self
-        return self._equipped_alike(marked(self._entries, marks), self._section)
+        found = self._derived(marked(self.stretches(), marks), self._section)
+        found._applied = self._applied
+        return found
 
     @cached_property
     def excluded(self) -> list[tuple[RankSet, RankSet | None]]:
         """Nodes that must not be used, with the local indices of their accelerators, or ``None`` for whole nodes."""
-        broken = [entry for entry in self._entries if entry.unhealthy or not entry.healthy]
+        broken = numbered(one for one in self.stretches() if one[1].unhealthy or not one[1].healthy)
         return [(entry.ranks, entry.unhealthy if entry.healthy else None) for entry in broken]
 
     @property
@@ -365,7 +369,9 @@ class Inventory:
         section = self._section and self._section.model_copy(
             update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
         )
-        return _restored(cut(self._entries, num_nodes), section, self._stated_levels, self._applied)
+        found = self._derived(cut(*self._stretches, num_nodes), section, range(num_nodes))
+        found._applied = self._applied
+        return found
 
     def with_groups_added(self, section: ClusterSection) -> ClusterSection:
         """Return a section with the node groups of this inventory that it does not define, if its nodes suffice."""
@@ -465,10 +471,10 @@ class Inventory:
     @cached_property
     def _nodes(self) -> dict[tuple[Any, ...], RankSet]:
         """The node ranks of each kind of node, however the entries were split."""
-        nodes: dict[tuple[Any, ...], RankSet] = {}
-        for entry in self._entries:
-            nodes[entry.kind] = nodes.get(entry.kind, RankSet()) | entry.ranks
-        return nodes
+        found: dict[tuple[Any, ...], list[range]] = {}
+        for nodes, record in self.stretches():
+            found.setdefault(record.kind, []).append(nodes)
+        return {kind: RankSet(chain.from_iterable(ranges)) for kind, ranges in found.items()}
 
     def __hash__(self) -> int:
         return hash(self.num_nodes)

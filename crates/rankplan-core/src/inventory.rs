@@ -80,6 +80,27 @@ impl Inventory {
         Ok(Inventory { specs: entries.into_iter().map(|(_, spec)| Arc::new(spec)).collect(), nodes, starts })
     }
 
+    /// The nodes of these ranks, numbered from 0 in this order; `None` for an unknown rank, or for more nodes than there are.
+    pub fn reordered(&self, order: &[u32]) -> Option<Self> {
+        if order.len() > self.nodes.len() {
+            return None;
+        }
+        let mut found = Inventory { specs: Vec::new(), nodes: Vec::with_capacity(order.len()), starts: vec![0] };
+        let mut known = vec![None; self.specs.len()];
+        let mut end = 0;
+        for &node in order {
+            let spec = *self.nodes.get(node as usize)? as usize;
+            let index = *known[spec].get_or_insert_with(|| {
+                found.specs.push(self.specs[spec].clone());
+                found.specs.len() as u32 - 1
+            });
+            found.nodes.push(index);
+            end += self.specs[spec].accelerator_ids.len() as u32;
+            found.starts.push(end);
+        }
+        Some(found)
+    }
+
     /// The number of nodes.
     pub fn num_nodes(&self) -> u32 {
         self.nodes.len() as u32

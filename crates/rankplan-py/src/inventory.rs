@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use rankplan_core::NodeSpec;
 
@@ -55,6 +56,13 @@ impl Inventory {
     #[getter]
     fn num_nodes(&self) -> u32 {
         self.0.num_nodes()
+    }
+
+    /// Return the nodes of these ranks, numbered from 0 in this order. Raises `IndexError` for an unknown rank, and for more
+    /// nodes than there are.
+    fn reordered(&self, py: Python<'_>, order: Vec<u32>) -> PyResult<Self> {
+        let found = py.detach(|| self.0.reordered(&order));
+        found.map(|found| Inventory(Arc::new(found))).ok_or_else(|| PyIndexError::new_err("unknown node rank"))
     }
 
     /// Return all accelerators, counted node by node.
