@@ -231,17 +231,27 @@ def test_the_node_of_rank_0_dies(raylets: Raylets, cluster: Cluster, tmp_path: P
     assert all(map(has_ended, after))
 
 
-def test_nodes_join_and_come_back(raylets: Raylets, cluster: Cluster) -> None:
-    before = cluster.node_ids
+def test_nodes_join_come_back_and_die(raylets: Raylets, cluster: Cluster, tmp_path: Path) -> None:
+    known = cluster.node_ids
     raylets.start(6)
     raylets.start(1)
     nodes = cluster.refresh()
     assert [nodes.node(rank).ip for rank in range(5)] == [f"127.0.0.{last}" for last in (2, 3, 4, 5, 8)]
     assert all(nodes.node(rank).healthy for rank in range(5)) and cluster.num_nodes == 5
-    assert [rank for rank in range(4) if cluster.node_ids[rank] != before[rank]] == [1]
+    assert [rank for rank in range(4) if cluster.node_ids[rank] != known[rank]] == [1]
     made = plan(cluster, num_nodes=5, actor="2-3,8-9")
     with Reader.create_group().launch(cluster, made["actor"]) as group:
         assert group.node_id().wait() == [cluster.node_ids[node] for node in (1, 1, 4, 4)]
+        before = group.pid().wait()
+        busy = group.execute_on(0, 1).wait_for(tmp_path / "go")
+        raylets.kill(6)
+        assert set(failure_of(group).dead_nodes) == {4}
+        moved = made.replanned(cluster.refresh())
+        assert [report.rank for report in group.restart(moved["actor"])] == [2, 3]
+        (tmp_path / "go").touch()
+        assert busy.wait(60) == before[:2] and [report.pid for report in group.verify()][:2] == before[:2]
+        assert group.node_id().wait()[2:] == [node_id(moved, 4)] * 2
+        assert group.execute_on(2, 3).environment("MASTER_ADDR").wait() == [("127.0.0.3",)] * 2
 
 
 def node_id(made: Plan, node: int) -> str:
