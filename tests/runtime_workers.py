@@ -62,6 +62,12 @@ class Reader(Worker):
 
         return ray.get_runtime_context().get_node_id()
 
+    def wait_for(self, path: Path) -> int:
+        """Be busy until a file exists."""
+        while not path.exists():
+            time.sleep(0.02)
+        return os.getpid()
+
     def listen(self) -> int:
         with socket.create_server(("", int(os.environ["MASTER_PORT"]))) as server:
             return int(server.getsockname()[1])
