@@ -137,7 +137,9 @@ fn expected(parts: &[Part], places: &[Place]) -> Result<Vec<Vec<u32>>, BTreeSet<
     for (ranges, processes) in segments {
         let resources: Vec<u32> = ranges.iter().flat_map(|&(first, last)| first..=last).collect();
         let (m, k) = (resources.len(), processes as usize);
-        if m % k != 0 && k % m != 0 {
+        let fits = |m: usize| m % k == 0 || k % m == 0;
+        // Out of bounds, only what the fix of that fault leaves must fit.
+        if !fits(m) && !fits(resources.iter().filter(|&&resource| resource < count).count()) {
             fault(Code::NotMultiple);
         } else if resources.iter().all(|&rank| rank < count) {
             for process in 0..k {
