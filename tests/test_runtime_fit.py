@@ -106,10 +106,17 @@ MISMATCHES: list[tuple[list[dict[str, Any]], list[str]]] = [
     ),
     ([{"ranks": 0, "accelerators": 8}], [f"node 0 ({HERE}): the plan has 8 NV_GPU, the cluster has 4 NV_GPU"]),
     (
+        [{**FOUR, "ip": "127.0.0.8"}, {**TWO, "ip": "127.0.0.9"}],
+        [
+            f"node 0 ({HERE}): the plan has ip 127.0.0.8, the cluster has 127.0.0.2",
+            f"node 1 ({HERE}): the plan has ip 127.0.0.9, the cluster has 127.0.0.3",
+        ],
+    ),
+    (  # found by their names
         [{**FOUR, "ip": "127.0.0.3"}, {**TWO, "ip": "127.0.0.2"}],
         [
-            f"node 0 ({HERE}): the plan has ip 127.0.0.3, the cluster has 127.0.0.2",
-            f"node 1 ({HERE}): the plan has ip 127.0.0.2, the cluster has 127.0.0.3",
+            f"node 0 ({HERE}): the plan has 4 NV_GPU, the cluster has 2 NV_GPU",
+            f"node 1 ({HERE}): the plan has 2 NV_GPU, the cluster has 4 NV_GPU",
         ],
     ),
     (
