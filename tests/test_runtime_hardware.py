@@ -140,7 +140,7 @@ def test_a_real_cluster_reports_the_cores_of_its_nodes(cluster: Cluster) -> None
     """The same probe as on simulated nodes, in a process that is not told which node it stands for."""
     entry = next(entry for entry in ray.nodes() if entry["Alive"])
     probe = _look.options(runtime_env={"env_vars": {HARDWARE_VARIABLE: ""}})
-    spec, _, _ = ray.get(probe.remote(entry))
+    spec, _, _ = ray.get(probe.remote(entry, []))
     assert spec.machine == Machine.read()
 
 

@@ -15,7 +15,7 @@ import pytest
 from rankplan import Cluster, LaunchError, NodePlacementStrategy, WorkerError
 from rankplan.runtime import crew, ports
 from rankplan.runtime.ports import FIRST, LAST, PORTS, Ports, free_block
-from runtime_workers import Caller, Reader
+from runtime_workers import Plain, Reader
 
 
 @pytest.fixture
@@ -167,9 +167,9 @@ def test_ranks_are_asked_in_turns_if_ports_are_few(two_nodes: Cluster, monkeypat
 
 
 def test_a_search_that_times_out_returns_its_ports(two_nodes: Cluster) -> None:
-    with Caller.create_group().launch(two_nodes, NodePlacementStrategy([0, 1])) as group:
+    with Plain.create_group().launch(two_nodes, NodePlacementStrategy([0, 1])) as group:
         before = taken()
-        busy = group.execute_on(1).first_waits()
+        busy = group.execute_on(1).sleep(120)
         for _ in range(3):
             with pytest.raises(TimeoutError, match=r"1 of 2 ranks have not answered after 0\.2 s: rank 1"):
                 group.free_ports(4, timeout=0.2)
