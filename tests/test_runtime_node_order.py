@@ -437,7 +437,7 @@ def test_raylets_in_the_order_of_the_topology() -> None:
             {"nvlink_domain": "5c89", "topo_rank": "4"},
         ]
         assert Inventory.from_dict(inventory.to_dict()) == inventory
-    with pytest.raises(ValueError, match="order is 'rack'; it must be address or topology"):
+    with pytest.raises(ValueError, match="node_order is 'rack'; it must be address, topology or rlinf"):
         Cluster(node_order="rack")
 
 
