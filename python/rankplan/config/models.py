@@ -34,7 +34,7 @@ from rankplan.accelerators import TYPES
 from rankplan.config.base import Model
 from rankplan.config.faults import RANKS, RESOLVE, KeyPath, diagnostics, fault, number, unresolved
 from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
-from rankplan.config.network import Excluded, Topology
+from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.process import DESCRIPTIONS, BindingWord, MemoryWord, NicsWord, VisibilityWord
 from rankplan.config.variables import variable_text
 from rankplan.environment import PATH_MODE
@@ -464,7 +464,9 @@ class ClusterSection(BaseModel):
     node_groups: list[NodeGroup] = Field(
         default_factory=list, description="Labelled sets of nodes.", json_schema_extra=_or_nothing
     )
-    topology: Topology = Field(default=Topology(), description="Levels of the network, and what must stay within them.")
+    topology: Topology = Field(
+        default_factory=lambda: USUAL_TOPOLOGY, description="Levels of the network, and what must stay within them."
+    )
     exclude: Excluded = Field(default=(), description="Nodes, accelerators and domains that no component may use.")
     # for components that do not state them; a saved plan has them with each component
     binding: BindingWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["binding"])
@@ -477,7 +479,7 @@ class ClusterSection(BaseModel):
         plain: dict[str, Any] = handler(self)
         if not self.exclude:
             plain.pop("exclude", None)
-        if self.topology == Topology():
+        if self.topology == USUAL_TOPOLOGY:
             plain.pop("topology", None)
         return plain
 

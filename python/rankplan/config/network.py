@@ -92,6 +92,10 @@ class Topology(Model):
         return value
 
 
+USUAL_TOPOLOGY = Topology()
+"""The network of a section that states nothing about it. Shared: pydantic would copy a default for each section."""
+
+
 def _names(value: Any) -> Any:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, (list, tuple)):

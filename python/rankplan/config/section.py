@@ -24,7 +24,7 @@ from rankplan.config.models import (
     group_faults,
     with_all,
 )
-from rankplan.config.network import Excluded, Topology
+from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.reader import Reader, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import as_int, nearest, shown
@@ -57,6 +57,9 @@ _LACKS = {
     "node_groups": ("no node group is defined", 0.85),
 }
 
+_UNREAD = ClusterSection(num_nodes=1)
+"""The section before anything of it is read."""
+
 
 class Reading(Reader):
     """A cluster section, as far as it is valid, and the faults of the rest.
@@ -72,7 +75,7 @@ class Reading(Reader):
         config: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(content, prefix, config)
-        self.section = section or ClusterSection.model_construct(num_nodes=1)
+        self.section = section or _UNREAD
         self.num_nodes_known = self.groups_known = True
         self.keys: dict[str, bool] = dict.fromkeys(self.section.component_placement, False)
         self._lost_groups: set[str] = set()
@@ -179,11 +182,13 @@ class Reading(Reader):
         return entries
 
     def _topology(self, raw: Any) -> Topology:
+        if raw == {}:
+            return USUAL_TOPOLOGY
         try:
             return Topology.model_validate(raw)
         except ValidationError as error:
             self._add_invalid(error, ("topology",))
-            return Topology()
+            return USUAL_TOPOLOGY
 
     def _excluded(self, raw: Any) -> tuple[str, ...]:
         try:
@@ -194,6 +199,8 @@ class Reading(Reader):
 
     def _default(self, key: str, raw: Mapping[str, Any]) -> str | None:
         """Return what the section states for all components."""
+        if raw.get(key) is None:
+            return None
         try:
             section = ClusterSection.model_validate({"num_nodes": 1, key: raw.get(key)})
         except ValidationError as error:
