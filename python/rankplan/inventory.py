@@ -348,6 +348,8 @@ class Inventory:
             return self
         found = self._derived(marked(self.stretches(), marks), self._section)
         found._applied = self._applied
+        if "domains" in self.__dict__:
+            found.__dict__["domains"] = self.domains  # marks change no labels
         return found
 
     @cached_property
