@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -32,6 +32,14 @@ class Part(Protocol):
     @property
     def parallel(self) -> Any: ...
     def used_nodes(self) -> RankSet: ...
+
+
+class Planned(Protocol):
+    """A plan: components by name, and the inventory that they are placed on."""
+
+    @property
+    def inventory(self) -> Nodes: ...
+    def items(self) -> Iterable[tuple[str, Part]]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rankplan import _core, inventory_file
 from rankplan._core import CLUSTER, MAX_NODES, NODE, RankSet
-from rankplan.arranging import Part, Solution, Task
+from rankplan.arranging import Planned, Solution, Task
 from rankplan.config.faults import KeyPath
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config
@@ -31,14 +31,6 @@ if TYPE_CHECKING:
     from rankplan._core import Placement
 
 __all__ = ["Inventory", "NodeSpec"]
-
-
-class Planned(Protocol):
-    """A plan: components by name, and the inventory that they are placed on."""
-
-    @property
-    def inventory(self) -> Inventory: ...
-    def items(self) -> Iterable[tuple[str, Part]]: ...
 
 
 class Inventory:

@@ -20,7 +20,8 @@ from rankplan.binding import Binding
 from rankplan.component import Component, Rule, Visibility, merged
 from rankplan.config.base import Model
 from rankplan.config.faults import KeyPath, diagnostics, fault
-from rankplan.config.models import Count, ParallelEntry
+from rankplan.config.models import Count
+from rankplan.config.parallel import ParallelEntry
 from rankplan.config.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole

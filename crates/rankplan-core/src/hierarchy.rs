@@ -5,7 +5,7 @@
 
 use crate::diagnostic::{Code, Diagnostic};
 
-/// The label of a node that has none at a level.
+/// Stands for a missing label of a node at a level.
 pub const UNKNOWN: u32 = u32::MAX;
 
 /// The domains of nodes `0..n`, numbered from 0 at every level in the order of [`Hierarchy::order`].

@@ -64,7 +64,7 @@ impl InPipeline {
         InPipeline { parts: tables.clone(), turns: [tables.clone(), tables] }
     }
 
-    /// Take note of the ways to run a set as one child, and return those to run it in turns. `limits` are seconds by units.
+    /// Record the ways to run a set as one child, and return those to run it in turns. `limits` are seconds by units.
     pub fn visit(
         &mut self,
         problem: &Problem,
@@ -159,7 +159,7 @@ impl AtRoot {
         AtRoot { parts: ways.clone(), turns: [ways.clone(), ways] }
     }
 
-    /// Take note of the ways to run a set as one child, and find those to run it in turns within `limit` seconds.
+    /// Record the ways to run a set as one child, and find those to run it in turns within `limit` seconds.
     pub fn visit(&mut self, problem: &Problem, set: usize, parts: Vec<Whole>, limit: f64, steps: &mut Steps) {
         let mut kept = Vec::new();
         parts.into_iter().for_each(|way| keep(&mut kept, way));

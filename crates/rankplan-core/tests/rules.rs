@@ -87,7 +87,7 @@ proptest! {
         let pool = pool(&accelerators);
         prop_assume!(!pool.by_node());
         let devices: Vec<_> = accelerators.iter().zip(0..).flat_map(|(&n, node)| (0..n as u16).map(move |local| (node, local))).collect();
-        // Most lists fit; some name what is not there, or leave a rest.
+        // Most lists fit; some name unknown resources, or have a remainder.
         let whole = written.len() / per_process.max(1) * per_process;
         let written = if cut { written[..whole].iter().map(|rank| rank % pool.len()).collect() } else { written };
         let chunks: Vec<_> = written.chunks(per_process.max(1)).collect();

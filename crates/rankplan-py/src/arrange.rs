@@ -19,7 +19,7 @@ pub struct Hierarchy(rankplan_core::hierarchy::Hierarchy);
 
 #[pymethods]
 impl Hierarchy {
-    /// The label of a node that has none at a level.
+    /// Stands for a missing label of a node at a level.
     #[classattr]
     const UNKNOWN: u32 = rankplan_core::hierarchy::UNKNOWN;
 

@@ -75,7 +75,7 @@ class Franka(HardwareConfig):
         return value
 
     def on_node(self, environment: Mapping[str, str], index: int) -> HardwareConfig:
-        """Return the robot with its address. Raises `PlacementError` (``missing-key``) if it has none."""
+        """Return the robot with its address. Raises `PlacementError` (``missing-key``) if its address is unknown."""
         if self.robot_ip is not None:
             return self
         addresses = [text.strip() for text in environment.get(ROBOT_IP, "").split(",") if text.strip()]

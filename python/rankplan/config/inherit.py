@@ -15,7 +15,7 @@ _DEEPEST = 20
 
 
 class _Layered:
-    """Values of a file, and of the files that it extends where it has none."""
+    """Values of a file; those that it lacks come from the file that it extends."""
 
     def __init__(self, own: Section, base: Section) -> None:
         self._own, self._base = own, base

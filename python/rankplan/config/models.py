@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -29,17 +28,17 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, MAX_PROCESSES, MAX_RANK, NODE, WHOLE_NODE, RankSet
+from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, MAX_RANK, NODE, WHOLE_NODE, RankSet
 from rankplan.accelerators import TYPES
 from rankplan.config.base import Model
-from rankplan.config.faults import RANKS, RESOLVE, KeyPath, diagnostics, fault, number, unresolved
+from rankplan.config.faults import RANKS, KeyPath, diagnostics, fault, number
 from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
+from rankplan.config.parallel import ParallelEntry
 from rankplan.config.process import DESCRIPTIONS, BindingWord, MemoryWord, NicsWord, VisibilityWord
 from rankplan.config.variables import variable_text
 from rankplan.environment import PATH_MODE
 from rankplan.errors import PlacementError, refusal
-from rankplan.parallel import ORDER, Parallel, order_fault
 from rankplan.words import as_int, nodes_text, shown
 
 RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
@@ -90,7 +89,6 @@ _FILLED_IN = {"type": "string", "pattern": r"^[0-9]+$|\$\{"}
 """For editors: a number as text, or an interpolation."""
 
 Count = Annotated[int, BeforeValidator(number)]
-Size = Annotated[int, Field(ge=1, le=MAX_PROCESSES), BeforeValidator(number)]
 Label = Annotated[str, BeforeValidator(_label), WithJsonSchema(_TEXT_OR_NUMBER)]
 Ranks = Annotated[
     RankSet,
@@ -111,57 +109,6 @@ def _or_filled_in(schema: JsonSchemaValue) -> None:
     """Allow a number written as text, or an interpolation."""
     number = {key: schema.pop(key) for key in ("type", "minimum", "maximum")}
     schema["anyOf"] = [number, _FILLED_IN]
-
-
-class ParallelEntry(Model):
-    """Sizes of parallel groups, as a mapping or as text such as d4t2p1."""
-
-    tp: Size = Field(default=1, description="Slots that divide the tensors of a layer.")
-    cp: Size = Field(default=1, description="Slots that divide the tokens of a sequence.")
-    ep: Size = Field(default=1, description="Slots that divide the experts of a layer.")
-    etp: Size = Field(default=1, description="Slots that divide the tensors of an expert.")
-    pp: Size = Field(default=1, description="Slots that divide the layers of a model.")
-    dp: Size | None = Field(default=None, description="Slots that divide the samples; follows from the other sizes.")
-    fsdp: Size = Field(default=1, description="Consecutive slots of a data group that shard the parameters.")
-    order: str = Field(default=ORDER, description="The order in which slots are numbered, fastest first.")
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Allow the compact text."""
-        described = handler.resolve_ref_schema(handler(schema))
-        return {
-            "anyOf": [
-                {"type": "string", "pattern": r"^\s*([dtpce]\s*[1-9][0-9]*\s*)+$", "examples": ["d4t2p1"]},
-                described,
-            ]
-        }
-
-    @model_validator(mode="before")
-    @classmethod
-    def _compact(cls, value: Any) -> Any:
-        if isinstance(value, str) and not unresolved(value):
-            sizes = Parallel.parse(value)
-            return {name: size for name in cls.model_fields if (size := getattr(sizes, name)) is not None}
-        if not isinstance(value, (Mapping, ParallelEntry)):
-            help = RESOLVE if unresolved(value) else "write {tp: 4, pp: 2}, or text such as d4t2p1"
-            raise fault("invalid-value", f"`parallel` is {shown(value)}; it must be a mapping of sizes", help)
-        return value
-
-    @field_validator("order", mode="before")
-    @classmethod
-    def _permutation(cls, value: Any) -> Any:
-        if (found := order_fault(value)) is not None:
-            raise fault(found.code, found.message, found.help)
-        return value
-
-    @classmethod
-    def of(cls, parallel: Parallel) -> ParallelEntry:
-        """Return the entry of these sizes."""
-        return cls(**asdict(parallel))
-
-    def value(self) -> Parallel:
-        """Return the sizes."""
-        return Parallel(**self.model_dump())
 
 
 class ComponentEntry(Model):

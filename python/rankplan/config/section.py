@@ -20,11 +20,11 @@ from rankplan.config.models import (
     Hardware,
     Label,
     NodeGroup,
-    ParallelEntry,
     group_faults,
     with_all,
 )
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
+from rankplan.config.parallel import ParallelEntry
 from rankplan.config.reader import Reader, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import as_int, nearest, shown

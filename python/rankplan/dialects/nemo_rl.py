@@ -141,7 +141,7 @@ def read(config: Config | KeyReader) -> _Reading:
 
     Raises `PlacementError` if it is not a mapping, or a file cannot be read.
     """
-    return config if isinstance(config, _Reading) else _Reading(config)  # type: ignore[arg-type]
+    return _Reading.of(config)
 
 
 def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
@@ -149,9 +149,7 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
 
     Training has the first nodes, then inference, then the reward model. Raises `PlacementError` with every fault.
     """
-    reading = read(config).fork()
-    if reading.faults or reading.lacks_accelerators(inventory, ()):
-        raise reading.refusal()
+    reading = read(config).for_inventory(inventory)
     if (segment := reading.at((*_CLUSTER, "segment_size"))) is not None and reading.nodes <= inventory.num_nodes:
         section = {"num_nodes": reading.nodes, "component_placement": {}, "topology": {"segment": segment}}
         inventory = inventory.with_config(section)

@@ -91,7 +91,7 @@ def recognised(config: Mapping[Any, Any]) -> bool:
 
 def read(config: Config | KeyReader) -> _Reading:
     """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    return config if isinstance(config, _Reading) else _Reading(config)  # type: ignore[arg-type]
+    return _Reading.of(config)
 
 
 def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
@@ -99,9 +99,7 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
 
     Raises `PlacementError` with every fault.
     """
-    reading = read(config).fork()
-    if reading.faults or reading.lacks_accelerators(inventory, ()):
-        raise reading.refusal()
+    reading = read(config).for_inventory(inventory)
     pools = Pools(reading, inventory, isolate_accelerator)
     sizes = Parallel(tp=reading.size(("ds", "tensor_parallel_size"), 1), cp=reading.size(("ds", "ring_attn_size"), 1))
     second = {later: earlier for earlier, later in reading.together}

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
 from rankplan.component import Component
@@ -35,6 +35,18 @@ class KeyReader(Reader):
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the config", content, "write keys and values")])
         super().__init__(content)
+
+    @classmethod
+    def of(cls, config: Config | KeyReader) -> Self:
+        """Return a config that is already read, else read it."""
+        return config if isinstance(config, cls) else cls(config)  # type: ignore[arg-type]  # of no other dialect
+
+    def for_inventory(self, inventory: Inventory) -> Self:
+        """Return a reader for one plan. Raises `PlacementError` for a faulty config, or nodes without accelerators."""
+        reading = self.fork()
+        if reading.faults or reading.lacks_accelerators(inventory, ()):
+            raise reading.refusal()
+        return reading
 
     def reject_misspelt(self, key: str, known: Collection[str], path: KeyPath) -> bool:
         """Record a fault if a key looks like a typo of one of these, and return whether it does."""

@@ -8,7 +8,7 @@ from typing import Any
 from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
 from rankplan.component import merged
 from rankplan.config.faults import KeyPath
-from rankplan.config.models import ParallelEntry
+from rankplan.config.parallel import ParallelEntry
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.dialects.reading import ASSUMED, resource_lists, with_sizes
 from rankplan.inventory import Inventory

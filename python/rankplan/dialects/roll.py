@@ -75,7 +75,7 @@ def recognised(config: Mapping[Any, Any]) -> bool:
 
 def read(config: Config | KeyReader) -> _Reading:
     """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    return config if isinstance(config, _Reading) else _Reading(config)  # type: ignore[arg-type]
+    return _Reading.of(config)
 
 
 def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:

@@ -120,7 +120,7 @@ def recognised(config: Mapping[Any, Any]) -> bool:
 
 def read(config: Config | KeyReader) -> _Reading:
     """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    return config if isinstance(config, _Reading) else _Reading(config)  # type: ignore[arg-type]
+    return _Reading.of(config)
 
 
 def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
@@ -131,9 +131,7 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
     `PlacementError` with every fault, among them ``resource-out-of-range`` for pools that do not fit, ``spans-nodes``
     and ``parallel-idle`` for engines that verl would start on a wrong node, or not at all.
     """
-    reading = read(config).fork()
-    if reading.faults or reading.lacks_accelerators(inventory, ()):
-        raise reading.refusal()
+    reading = read(config).for_inventory(inventory)
     planner = _Planner(reading, inventory, isolate_accelerator)
     trainer = planner.pool("trainer", reading.trainer)
     reward = planner.pool("reward", reading.reward, _REWARD) if reading.reward_pool and not reading.apart else trainer

@@ -17,7 +17,7 @@ _GROUPS = re.compile(r"([0-9,-]+)(?: x([1-9][0-9]{0,4})(?: \+([1-9][0-9]{0,4}))?
 class Machine:
     """The facts of one node. A fact that its source lacks is empty.
 
-    ``numa`` has the CPUs that processes may use, by NUMA node; a node with memory only has none. ``memory`` is the
+    ``numa`` has the CPUs that processes may use, by NUMA node; empty for memory-only nodes. ``memory`` is the
     size of each node that memory may come from, in MiB. ``sockets`` are the NUMA nodes of each package. ``cores`` are
     the threads of each physical core, and ``caches`` the CPUs that share each largest cache; both may contain CPUs that
     processes may not use.

@@ -216,7 +216,7 @@ class Cluster:
         return make_reservation(self.connection, nodes, plan.values())
 
     def refresh(self, timeout: float = timeouts.JOIN) -> Inventory:
-        """Look at the nodes again, and return the inventory as it is now. No node rank changes.
+        """Probe the nodes again, and return the current inventory. No node rank changes.
 
         Nodes that have left are not ``healthy`` any more: no plan may use them. A node that was started again, with its
         hostname and address, has its rank again. Nodes that have joined come last, as spares, also those beyond

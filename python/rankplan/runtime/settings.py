@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from rankplan.accelerators import vendor
@@ -17,6 +18,8 @@ from rankplan.hardware.driver import Question, Shown
 from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
 from rankplan.nearby import near_cards, network_variables, own_devices, visible_uuids
 from rankplan.runtime import timeouts
+
+_logger = logging.getLogger("rankplan")
 
 DEVICES, ENVIRONMENT = PROOFS = ("devices", "environment")
 _CUDA = "NV_GPU"
@@ -139,9 +142,6 @@ def rank_settings(component: Component, prove: str | None, simulated: bool) -> l
                 masks=frozenset({maker.visibility}) if maker else frozenset(),
             )
         settings.append(one)
+    if component.nics == "set" and not any(one.variables for one in settings):
+        _logger.warning("%s: network cards are not set: they are not one to one with its accelerators", component.name)
     return settings
-
-
-def not_set(component: Component, settings: Sequence[RankSettings]) -> bool:
-    """Whether cards were requested but are not one to one with the accelerators."""
-    return component.nics == "set" and not any(one.variables for one in settings)

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from rankplan.config.load import load_config
-from rankplan.config.models import ParallelEntry
+from rankplan.config.parallel import ParallelEntry
 from rankplan.files import write_whole
 from rankplan.parallel import Parallel
 from rankplan.tuning.reading import read_costs

@@ -74,7 +74,7 @@ def _planned(
 
 
 def _stated(sizes: Any) -> dict[str, Any]:
-    from rankplan.config.models import ParallelEntry
+    from rankplan.config.parallel import ParallelEntry
 
     return ParallelEntry.of(sizes).model_dump(exclude_defaults=True)
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.config.faults import KeyPath, diagnostics
-from rankplan.config.models import ParallelEntry
+from rankplan.config.parallel import ParallelEntry
 from rankplan.dialects.reading import KeyReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from rankplan.config.shell.tree import Arithmetic, Expansion, Literal, Part, Substitution, Word
@@ -23,7 +24,7 @@ class ShellSyntaxError(Exception):
         self.message, self.start, self.help = message, start, help
 
 
-class Words:
+class Words(ABC):
     """A position in a script, and the words from there on. The parser of commands continues this class."""
 
     def __init__(self, text: str) -> None:
@@ -144,9 +145,9 @@ class Words:
             return Expansion(name[0], start, self.position, elements=name[0] in "@*", quoted=quoted)
         return None
 
+    @abstractmethod
     def _skip_commands(self, start: int) -> None:
         """Move past the commands of a substitution that starts at ``start``, and past its closing parenthesis."""
-        raise NotImplementedError  # the parser of commands does this
 
     def _end_of_arithmetic(self, position: int) -> int | None:
         depth = 0
