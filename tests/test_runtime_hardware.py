@@ -130,6 +130,14 @@ def test_a_binding_that_the_facts_contradict_is_rejected_before_the_launch(clust
         rank_settings(component, None, simulated=True)
 
 
+def test_cards_that_cannot_be_set_are_pointed_out(caplog: pytest.LogCaptureFixture) -> None:
+    entry = {"placement": "0-1", "nics": "set"}
+    section = {"cluster": {"num_nodes": 1, "component_placement": {"a": entry}}}
+    component = ComponentPlacement(section, Inventory.uniform(1, 2)).plan()["a"]
+    rank_settings(component, None, simulated=True)
+    assert "a: network cards are not set: they are not one to one with its accelerators" in caplog.text
+
+
 @pytest.mark.parametrize("argument", [{"prove": "driver"}, {"visibility": "all"}])
 def test_unknown_words_are_rejected(cluster: Cluster, argument: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="it must be"):
