@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 import pytest
 import ray
 from rankplan import Cluster, ClusterError, Inventory, NodeSpec, RankSet
+from rankplan.hardware.nvml import Fabric, fabrics
 from rankplan.runtime import ray_internals, simulate, timeouts
 from rankplan.runtime.node_order import AS_RLINF, FoundNode, MissingRanks, Wanted, in_order
-from rankplan.runtime.probe import fabric_here
-from rankplan.topology.sources import Fabric
 
 
 def node(
@@ -102,7 +101,7 @@ def test_levels_are_detected_from_the_labels_of_the_nodes() -> None:
 
 def test_without_nvml_there_is_no_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert fabric_here() == []
+    assert fabrics() == []
 
 
 def test_the_fabric_is_read_from_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,13 +137,13 @@ def test_the_fabric_is_read_from_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
         nvmlDeviceGetGpuFabricInfoV=fill,
     )
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert fabric_here() == [Fabric(3, uuid, 7), Fabric(3, uuid, 8)]
+    assert fabrics() == [Fabric(3, uuid, 7), Fabric(3, uuid, 8)]
 
     def refuse(handle: int, reference: Any) -> None:
         raise OSError("not supported")
 
     nvml.nvmlDeviceGetGpuFabricInfoV = refuse
-    assert fabric_here() == []
+    assert fabrics() == []
 
 
 def test_rlinfs_order_starts_with_the_driver_and_compares_text() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,25 +35,77 @@ class Answer:
     missing: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """The fabric of one GPU; ``state`` 3 means that the GPU has joined it."""
+
+    state: int
+    cluster_uuid: bytes
+    clique_id: int
+
+
 def read(ids: Sequence[str]) -> Answer:
     """Return what NVML reports of these devices: indices, UUIDs or their beginnings, or MIG UUIDs."""
     try:
+        with _started() as nvml:
+            devices = _Devices(nvml)
+            return Answer(tuple(devices.gpu(name) for name in ids))
+    except _Unavailable as why:
+        return Answer(problem=why.problem, missing=why.missing)
+
+
+def fabrics() -> list[Fabric]:
+    """Return the fabric of each GPU of this machine; nothing without NVML, or if one of them has none."""
+    try:
+        with _started() as nvml:
+            return [_fabric(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    except _Unavailable:
+        return []
+
+
+class _Unavailable(Exception):
+    """NVML does not answer; ``missing`` as in `Answer`."""
+
+    def __init__(self, problem: str, missing: bool = False) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.missing = missing
+
+
+@contextmanager
+def _started() -> Iterator[Any]:
+    """Yield the module of NVML while it is started; raise `_Unavailable` if it fails at any point."""
+    try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:
-        return Answer(problem="nvidia-ml-py is not installed", missing=True)
+        raise _Unavailable("nvidia-ml-py is not installed", missing=True) from None
     try:
         nvml.nvmlInit()
     except (nvml.NVMLError, OSError, AttributeError) as error:
         missing = isinstance(error, getattr(nvml, "NVMLError_LibraryNotFound", ()))
-        return Answer(problem=f"NVML does not start: {_words(error)}", missing=missing)
+        raise _Unavailable(f"NVML does not start: {_words(error)}", missing) from None
     try:
-        devices = _Devices(nvml)
-        return Answer(tuple(devices.gpu(name) for name in ids))
+        yield nvml
     except (nvml.NVMLError, OSError, AttributeError) as error:
-        return Answer(problem=f"NVML does not answer: {_words(error)}")
+        raise _Unavailable(f"NVML does not answer: {_words(error)}") from None
     finally:
         with suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
+
+
+def _fabric(nvml: Any, index: int) -> Fabric:
+    info = nvml.c_nvmlGpuFabricInfoV_t()
+    info.version = _version(nvml, ctypes.sizeof(info))
+    nvml.nvmlDeviceGetGpuFabricInfoV(nvml.nvmlDeviceGetHandleByIndex(index), ctypes.byref(info))
+    field = type(info).clusterUuid  # as a C string, it would end at its first zero
+    uuid = ctypes.string_at(ctypes.addressof(info) + field.offset, field.size)
+    return Fabric(int(info.state), uuid, int(info.cliqueId))
+
+
+def _version(nvml: Any, size: int) -> int:
+    """Return the version of the structure of this size: NVML writes the size into the lower 24 bits."""
+    known = (getattr(nvml, f"nvmlGpuFabricInfo_v{number}", 0) for number in (2, 3, 4))
+    return next((version for version in known if version & 0xFFFFFF == size), int(nvml.nvmlGpuFabricInfo_v2))
 
 
 class _Devices:

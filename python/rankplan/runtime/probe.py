@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 import json
 import logging
 import math
@@ -19,6 +17,7 @@ from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, adopt, registered, 
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.hardware.facts import hardware_facts
+from rankplan.hardware.nvml import fabrics
 from rankplan.inventory import NodeSpec
 from rankplan.render.progress import Report
 from rankplan.runtime import timeouts
@@ -39,7 +38,7 @@ from rankplan.runtime.nodes import pinned
 from rankplan.runtime.processes import age, inherited
 from rankplan.runtime.ray_internals import accelerator_managers
 from rankplan.topology.domains import RANK_LABELS
-from rankplan.topology.sources import Fabric, fabric_labels, known_key, nemo_rl_labels, slurm_labels
+from rankplan.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
 from rankplan.words import counted
 
 TYPE_LABEL = "rankplan.io/accelerator-type"
@@ -200,7 +199,7 @@ def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str 
     adopt(rows)
     resources, labels, environment = entry["Resources"], entry["Labels"], inherited()
     row = _vendor_here(resources, labels)
-    fabric = fabric_here() if row is not None else []
+    fabric = fabrics() if row is not None and row.accelerator_type == "NV_GPU" else []
     try:
         known = slurm_labels(environment) | nemo_rl_labels(resources) | fabric_labels(fabric) | _kept(labels)
     except ValueError as contradiction:
@@ -233,38 +232,6 @@ def _kept(labels: Mapping[str, str]) -> dict[str, str]:
         for name, value in labels.items()
         if not name.startswith(own) or known_key(name) or name in RANK_LABELS
     }
-
-
-def fabric_here() -> list[Fabric]:
-    """Return what NVML reports of the fabric of each GPU of this node; nothing without NVML or a fabric."""
-    try:
-        nvml = importlib.import_module("pynvml")
-    except ImportError:
-        return []
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return []
-    found = []
-    try:
-        for index in range(nvml.nvmlDeviceGetCount()):
-            info = nvml.c_nvmlGpuFabricInfoV_t()
-            info.version = _version(nvml, ctypes.sizeof(info))
-            nvml.nvmlDeviceGetGpuFabricInfoV(nvml.nvmlDeviceGetHandleByIndex(index), ctypes.byref(info))
-            field = type(info).clusterUuid  # as a C string, it would end at its first zero
-            uuid = ctypes.string_at(ctypes.addressof(info) + field.offset, field.size)
-            found.append(Fabric(int(info.state), uuid, int(info.cliqueId)))
-    except (nvml.NVMLError, AttributeError):  # no fabric, or a driver or a binding that does not know of one
-        return []
-    finally:
-        nvml.nvmlShutdown()
-    return found
-
-
-def _version(nvml: Any, size: int) -> int:
-    """Return the version of the structure of this size: NVML writes the size into the lower 24 bits."""
-    known = (getattr(nvml, f"nvmlGpuFabricInfo_v{number}", 0) for number in (2, 3, 4))
-    return next((version for version in known if version & 0xFFFFFF == size), int(nvml.nvmlGpuFabricInfo_v2))
 
 
 def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> Vendor | None:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rankplan.hardware.nvml import Fabric
+
 CLIQUE = "nvidia.com/gpu.clique"
 """The label of the GPU operator: ``<ClusterUUID>.<CliqueId>``. rankplan writes what NVML reports under the same key."""
 
@@ -116,15 +118,6 @@ def slurm_labels(environment: Mapping[str, str]) -> dict[str, str]:
             labels[f"{prefixes[kind]}{counts[kind]}"] = name
             counts[kind] += 1
     return labels
-
-
-@dataclass(frozen=True, slots=True)
-class Fabric:
-    """What NVML reports of the fabric of one GPU; ``state`` 3 means that the GPU has joined it."""
-
-    state: int
-    cluster_uuid: bytes
-    clique_id: int
 
 
 FABRIC_COMPLETED = 3
