@@ -34,6 +34,20 @@ settings.register_profile("deep", deadline=None, max_examples=4000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+@pytest.fixture(autouse=True)
+def environment_stays() -> Iterator[None]:
+    """Check that a test leaves the environment of this process as it was: the next test starts raylets from it."""
+    before = _environment()
+    yield
+    after = _environment()
+    assert after == before, f"changed: {sorted(name for name, _ in before.items() ^ after.items())}"
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without what pytest itself sets."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+
 @pytest.fixture(scope="module")
 def two_nodes() -> Iterator[Cluster]:
     """Yield a cluster of two nodes with four accelerators each, shared by a module."""

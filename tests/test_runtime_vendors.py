@@ -93,7 +93,8 @@ def test_a_process_sees_what_ray_would_show_it(row: Vendor, ids: list[str], monk
     assert row.hands_off is not None
     manager = MANAGERS[row.manager]
     for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that it is unset again after the test
+        monkeypatch.delenv(name)
     planned = row.showing(ids)
     manager.set_current_process_visible_accelerator_ids(ids)
     assert {name: os.environ[name] for name in VARIABLES if name in os.environ} == {
@@ -103,8 +104,6 @@ def test_a_process_sees_what_ray_would_show_it(row: Vendor, ids: list[str], monk
     monkeypatch.setenv(row.hands_off, planned[row.hands_off])
     manager.set_current_process_visible_accelerator_ids(["9"])
     assert {name: os.environ.get(name) for name in planned} == planned
-    for name in planned:
-        monkeypatch.delenv(name)
 
 
 # ------------------------------------------------------------------------------------ masks that were there before
