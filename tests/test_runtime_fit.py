@@ -155,6 +155,21 @@ def test_a_plan_for_a_larger_cluster_starts_nothing(cluster: Cluster) -> None:
     assert started() == before
 
 
+def test_a_group_that_must_stay_together_starts_nothing_elsewhere(cluster: Cluster) -> None:
+    keep = {name: {"tp": "node"} for name in ("actor", "a component that is launched elsewhere")}
+    made = plan_on(UNIFORM, {"placement": "0-5", "parallel": {"tp": 3}}, topology={"keep": keep})
+    before = started()
+    for launch in (
+        lambda: Reader.create_group().launch(cluster, made["actor"], name="another name"),
+        lambda: cluster.reserve(made),
+    ):
+        with pytest.raises(PlacementError) as caught:
+            launch()
+        assert (caught.value.code, caught.value.path) == ("group-spans", "cluster.topology.keep.actor.tp")
+        assert "actor: tensor group 1 (ranks 3-5) spans nodes 0-1" in str(caught.value)
+    assert started() == before
+
+
 def started() -> tuple[int, int]:
     """The numbers of actors and placement groups that were ever started."""
     return len(actors()), len(placement_group_table())

@@ -19,6 +19,7 @@ import ray
 from rankplan import Cluster, ClusterError, Inventory, LaunchError, NodePlacementStrategy, PlacementError, RankSet
 from rankplan.runtime import simulate
 from rankplan.runtime.processes import Process, end, family, left_after
+from rankplan.runtime.spec import one_process_each
 from runtime_workers import Reader
 
 SIMULATING = """
@@ -152,6 +153,14 @@ def test_a_section_takes_the_first_nodes() -> None:
         assert cluster.num_nodes == 1
         assert len(ray.nodes()) == 1
         assert cluster.inventory.excluded == [(RankSet("0"), RankSet("0"))]
+
+
+def test_a_launch_without_a_strategy_leaves_out_what_is_excluded() -> None:
+    nodes = Inventory.uniform(3, 2).without(["node-0/0", "node-2"])
+    with Cluster.simulate(nodes) as cluster, Reader.create_group().launch(cluster) as group:
+        assert [row.devices for row in group.placements] == [[(0, 1)], [(1, 0)], [(1, 1)]]
+    nodes = Inventory.uniform(3, 0).without(["node-1"])
+    assert [row.cluster_node_rank for row in one_process_each(nodes).get_placement(nodes)] == [0, 2]
 
 
 @pytest.mark.parametrize("how", [None, signal.SIGINT, signal.SIGTERM])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import Arrangement, Hierarchy, Layout, Placements, Problem, RankSet
 from rankplan.errors import Diagnostic, PlacementError
@@ -18,6 +18,8 @@ KINDS = ("tensor or context", "expert", "data", "pipeline")
 
 NODE_LEVEL = "node"
 """The innermost level: a group within a node rank never crosses it, whatever its node."""
+
+_Kind: TypeAlias = tuple[str, int, str | None, RankSet]  # type, number and model of accelerators; the broken ones
 
 _GROUPS = ("tp", "cp", "dp", "fsdp", "replica", "pp", "etp", "ep", "edp")
 
@@ -65,8 +67,9 @@ class Solution:
 class Task:
     """A plan and the nodes that it can use.
 
-    ``old`` has, by node rank, the rank in the inventory of its node before, or ``None``; it is empty without an old
-    plan. ``staying`` are node ranks that keep their node, though some of its accelerators are broken.
+    ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
+    an old plan. ``staying`` are node ranks that keep their node, though some of its accelerators are broken. ``before``
+    has the node that each had, lost or not.
     """
 
     inventory: Nodes
@@ -75,6 +78,7 @@ class Task:
     rules: Rules
     old: Sequence[int | None] = ()
     staying: frozenset[int] = frozenset()
+    before: Sequence[int | None] = ()
 
     def solve(self) -> Solution:
         """Find a node for every node rank.
@@ -139,42 +143,42 @@ class Task:
         """By node rank, the rank in the inventory of its node before."""
         return self.old or same_nodes(self.planned, self.inventory)
 
-    def _hardware(self, inventory: Nodes) -> list[tuple[Any, ...]]:
-        """Return the hardware of each node; equal hardware is one object."""
-        by_model = self._by_model
-        known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        found: list[tuple[Any, ...]] = []
+    @cached_property
+    def _needs(self) -> list[int]:
+        """The hardware of each node rank in the plan, as an index of `_kinds`."""
+        return self._hardware(self.planned)
+
+    @cached_property
+    def _present(self) -> list[int]:
+        """The hardware of each node of the inventory, as an index of `_kinds`."""
+        return self._hardware(self.inventory)
+
+    @cached_property
+    def _kinds(self) -> dict[_Kind, int]:
+        """The index of each kind of hardware."""
+        return {}
+
+    def _hardware(self, inventory: Nodes) -> list[int]:
+        by_model, kinds = self._by_model, self._kinds
+        found: list[int] = []
         for nodes, record in inventory.stretches():
             model = record.accelerator_model if by_model else None
             kind = record.accelerator_type, len(record.accelerator_ids), model, record.unhealthy
-            found += [known.setdefault(kind, kind)] * len(nodes)
+            found += [kinds.setdefault(kind, len(kinds))] * len(nodes)
         return found
 
     @cached_property
     def _by_model(self) -> bool:
         return any(record.accelerator_model is not None for _, record in self.planned.stretches())
 
-    @cached_property
-    def _needs(self) -> list[tuple[Any, ...]]:
-        """The hardware of each node rank in the plan."""
-        return self._hardware(self.planned)
-
-    @cached_property
-    def _present(self) -> list[tuple[Any, ...]]:
-        """The hardware of each node of the inventory."""
-        return self._hardware(self.inventory)
-
-    @cached_property
-    def _classes(self) -> dict[tuple[Any, ...], int]:
-        return {kind: index for index, kind in enumerate(dict.fromkeys(self._needs))}
-
     def _problem(self, segments: Sequence[tuple[int, list[int]]]) -> Problem:
         position = {node: index for index, node in enumerate(self._usable)}
-        classes, other = self._classes, len(self._classes)
-        node_classes = [classes.get(self._present[node], other) for node in self._usable]
+        needs, present = self._needs, self._present
+        node_classes = [present[node] for node in self._usable]
         rank_classes: list[int | None] = [None] * self.planned.num_nodes
         for rank in self.needed:
-            rank_classes[rank] = classes[self._needs[rank]]
+            rank_classes[rank] = needs[rank]
+        own = len(self._kinds)
         old = [None if node is None else position.get(node) for node in self.old]
         pinned: list[int | None] = [None] * self.planned.num_nodes
         for rank in self._fixtures():
@@ -184,8 +188,8 @@ class Task:
         for rank, index in enumerate(old):
             if rank in self.staying and index is not None:
                 # A class of its own: nobody else gets the node, and it gets no other.
-                other += 1
-                node_classes[index] = rank_classes[rank] = other
+                node_classes[index] = rank_classes[rank] = own
+                own += 1
             elif index is not None and node_classes[index] != rank_classes[rank]:
                 old[rank] = None
         return Problem(
@@ -249,33 +253,29 @@ class Task:
 
     def _fill(self, nodes: list[int | None]) -> None:
         """Give node ranks without processes the nodes that they had, else others of the same hardware."""
+        needs, present = self._needs, self._present
+        whole = [kind[:3] for kind in self._kinds]  # a broken accelerator does not matter here
         taken = {node for node in nodes if node is not None}
-        empty = [rank for rank, node in enumerate(nodes) if node is None]
-        for rank in empty:
+        for rank in [rank for rank, node in enumerate(nodes) if node is None]:
             place = self._places[rank]
-            if place is not None and place not in taken and self._alike(rank, place):
+            if place is not None and place not in taken and whole[present[place]] == whole[needs[rank]]:
                 nodes[rank] = place
                 taken.add(place)
-        empty = [rank for rank in empty if nodes[rank] is None]
-        if not empty:
+        if None not in nodes:
             return
         usable = set(self._usable)
-        # Nodes that nobody can use come first, so that spares stay.
-        free = sorted(
-            (node for node in range(self.inventory.num_nodes) if node not in taken),
-            key=lambda node: (node in usable, -node),
-        )
+        # Nodes that nobody can use are taken first, so that spares stay.
+        free: dict[tuple[Any, ...], list[int]] = {}
+        unused = (node for node in range(self.inventory.num_nodes) if node not in taken)
+        for node in sorted(unused, key=lambda node: (node not in usable, node)):
+            free.setdefault(whole[present[node]], []).append(node)
+        empty = [rank for rank, node in enumerate(nodes) if node is None]
         for rank in empty:
-            node = next((node for node in free if self._alike(rank, node)), None)
-            if node is None:
-                kind = self._classes[self._needs[rank]]
-                alike = sum(self._needs[rank] == need for need in self._needs)
-                raise PlacementError([self._shortage(kind, alike, alike - len(empty))])
-            free.remove(node)
-            nodes[rank] = node
-
-    def _alike(self, rank: int, node: int) -> bool:
-        return self._present[node][:3] == self._needs[rank][:3]
+            same = free.get(whole[needs[rank]])
+            if not same:
+                alike = needs.count(needs[rank])
+                raise PlacementError([self._shortage(needs[rank], alike, alike - len(empty))])
+            nodes[rank] = same.pop()
 
     def _before(self) -> list[list[int]]:
         """Return the crossings on the nodes before; on those of the plan where the inventory does not have them."""
@@ -294,15 +294,16 @@ class Task:
         return problem.crossings(list(range(count)))
 
     def _hierarchy_before(self) -> Hierarchy:
-        known = [place for place in self._places if place is not None]
-        if len(known) == len(self._places):
+        places = self.before or self._places
+        known = [place for place in places if place is not None]
+        if len(known) == len(places):
             return hierarchy(self._domains, known, 1)
         planned, present = records(self.planned), records(self.inventory)
-        nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(self._places)]
+        nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
         return hierarchy(domains(Listed(nodes), self.rules.levels), range(len(nodes)), 1)
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
-        accelerator_type, count, model, unhealthy = next(key for key, index in self._classes.items() if index == kind)
+        accelerator_type, count, model, unhealthy = list(self._kinds)[kind]
         what = f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
         broken = f" (accelerators {unhealthy} excluded)" if unhealthy else ""
         message = f"the plan needs {counted(needed, 'node')} with {what}{broken}; {found} can be used"

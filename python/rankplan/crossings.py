@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from rankplan._core import Layout, RankSet, Spans
 from rankplan.config.network import NODE_LEVEL
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.topology import Domains
 from rankplan.words import did_you_mean, nodes_text
@@ -45,14 +46,15 @@ def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[
 
 
 def keep_faults(
-    components: Mapping[str, Layout], inventory: Inventory, labelled: bool = True
+    components: Mapping[str, Layout], inventory: Inventory, labelled: bool = True, complete: bool = True
 ) -> Iterator[tuple[tuple[str, str], Diagnostic]]:
     """Yield the faults of ``cluster.topology.keep``, each with its component and kind.
 
-    ``labelled``: whether the labels of the nodes are known; otherwise only the level ``node`` is checked.
+    ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked. ``complete``:
+    whether these are all components; otherwise the rules may name others.
     """
     keep = inventory.section.topology.keep if inventory.section is not None else {}
-    by_level = {domains.level: domains for domains in inventory.domains}
+    by_level = {domains.level: domains for domains in inventory.domains} if keep else {}
     for key, kinds in keep.items():
         for kind, level in kinds.items():
             if level != NODE_LEVEL and level not in by_level:
@@ -62,10 +64,21 @@ def keep_faults(
                 continue
             for name in map(str.strip, key.split(",")):
                 if name not in components:
+                    if not complete:
+                        continue
                     help = did_you_mean(name, components, "the components are")
                     yield (key, kind), Diagnostic("unknown-component", f"unknown component `{name}`", help)
                 elif found := crossing(name, components[name], inventory, kind, by_level.get(level)):
                     yield (key, kind), Diagnostic("group-spans", *found)
+
+
+def check_keep(
+    components: Mapping[str, Layout], inventory: Inventory, labelled: bool = True, complete: bool = True
+) -> None:
+    """Raise `PlacementError` with the faults of `keep_faults`, each with the path of its rule."""
+    found = keep_faults(components, inventory, labelled, complete)
+    if faults := [replace(one, path=f"cluster.topology.keep.{name}.{kind}") for (name, kind), one in found]:
+        raise PlacementError(faults)
 
 
 def crossing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Protocol
 
 from rankplan._core import Hierarchy, RankSet
@@ -112,10 +113,12 @@ def same_nodes(planned: Nodes, inventory: Nodes) -> list[int | None]:
     """
     known = {kind: _first(inventory, kind) for kind in _NAMES}
     shared = {kind: _first(planned, kind)[1] | known[kind][1] for kind in _NAMES}
+    hosts, shared_hosts = known["hostname"][0], shared["hostname"]
     found: list[int | None] = []
     for nodes, record in planned.stretches():
-        names = [(kind, name) for kind in _NAMES if (name := getattr(record, kind))]
-        if names:
+        if (host := record.hostname) in hosts and host not in shared_hosts:
+            found += [hosts[host]] * len(nodes)
+        elif names := [(kind, name) for kind in _NAMES if (name := getattr(record, kind))]:
             telling = [(kind, name) for kind, name in names if name not in shared[kind]] or names
             places = (known[kind][0].get(name) for kind, name in telling)
             found += [next((place for place in places if place is not None), None)] * len(nodes)
@@ -128,8 +131,9 @@ def _first(nodes: Nodes, kind: str) -> tuple[dict[str, int], set[str]]:
     """Return the first node of each name of a kind, and the names that several nodes share."""
     first: dict[str, int] = {}
     shared: set[str] = set()
+    name_of = attrgetter(kind)
     for ranks, record in nodes.stretches():
-        if name := getattr(record, kind):
+        if name := name_of(record):
             if len(ranks) > 1 or name in first:
                 shared.add(name)
             first.setdefault(name, ranks.start)

@@ -15,7 +15,7 @@ from rankplan import plan_file
 from rankplan._core import ACCELERATOR, Placement, RankSet
 from rankplan.component import Component, Coordinates, Visibility, fitted
 from rankplan.config.models import ClusterSection
-from rankplan.crossings import keep_faults
+from rankplan.crossings import check_keep, keep_faults
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.inventory import Inventory
@@ -318,9 +318,7 @@ class Plan(Mapping[str, Component]):
 
     def check_keep(self) -> None:
         """Raise `PlacementError` (``group-spans``) if a group crosses what ``cluster.topology.keep`` forbids."""
-        if found := self.keep_faults():
-            path = "cluster.topology.keep"
-            raise PlacementError([replace(one, path=f"{path}.{name}.{kind}") for (name, kind), one in found])
+        check_keep({name: component.layout for name, component in self.items()}, self._inventory)
 
     @cached_property
     def node_kinds(self) -> list[NodeKind]:

@@ -10,7 +10,8 @@ from rankplan.arranging import Solution, Task
 from rankplan.component import Component
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
-from rankplan.physical import Record, Rules, records, same_nodes
+from rankplan.node import NodeSpec
+from rankplan.physical import Rules, same_nodes
 from rankplan.repair import Repair, Shift
 from rankplan.shrinking import Loss, Shrinking
 from rankplan.words import did_you_mean
@@ -25,9 +26,8 @@ class Replacement:
 
     rank: int
     ranks: dict[str, RankSet]
-    before: Record
-    after: Record
-    names: tuple[str, str]
+    before: NodeSpec
+    after: NodeSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ def replanned(
     repair = Repair.of(
         parts, planned, {rank: excluded.get(node) for rank, node in _known(old, used) if node in excluded}
     )
+    before = [*old, *(old[rank] for rank in repair.added.values())]
     places: list[int | None] = [*old, *([None] * len(repair.added))]
     for rank in repair.lost:
         places[rank] = None
@@ -86,7 +87,7 @@ def replanned(
 
     def task(parts: Mapping[str, Component]) -> Task:
         extended = next(iter(parts.values())).inventory
-        return Task(inventory, extended, parts, rules, places, frozenset(repair.staying))
+        return Task(inventory, extended, parts, rules, places, frozenset(repair.staying), before)
 
     usable = inventory.num_nodes - sum(accelerators is None for accelerators in excluded.values())
     lost = {rank for rank in used if places[rank] is None or excluded.get(places[rank] or 0, RankSet()) is None}
@@ -122,15 +123,13 @@ def _result(
     if section is not None:
         nodes = nodes.with_config(section)
     components = [replace(one, inventory=nodes, rows=one.rows.on(nodes.core)) for one in shrinking.parts.values()]
-    before, after = records(planned), records(inventory)
     moved = {rank for rank, node in enumerate(solution.nodes) if node != places[rank]}
     moves = []
     for rank, ranks in sorted(_ranks_on(shrinking.parts, moved).items()):
         node, origin = solution.nodes[rank], repair.added.get(rank, rank)
         known = old[origin]
-        record = before[origin] if known is None else after[known]
-        names = _name(record, origin if known is None else known), _name(after[node], node)
-        moves.append(Replacement(origin, ranks, record, after[node], names))
+        had = planned.node(origin) if known is None else inventory.node(known)
+        moves.append(Replacement(origin, ranks, had, inventory.node(node)))
     return Replanned(nodes, components, rules, solution, moves, repair.shifts, shrinking.losses)
 
 
@@ -152,10 +151,6 @@ def _ranks_on(parts: Mapping[str, Component], nodes: set[int]) -> dict[int, dict
 
 def _known(old: Sequence[int | None], used: Iterable[int]) -> Iterable[tuple[int, int]]:
     return ((rank, node) for rank in used if (node := old[rank]) is not None)
-
-
-def _name(record: Record, rank: int) -> str:
-    return record.hostname or record.ip or f"node-{rank}"
 
 
 def _no_spare(fault: Diagnostic, shrink: Sequence[str], shrinking: Shrinking) -> Diagnostic:

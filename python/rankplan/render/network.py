@@ -62,7 +62,7 @@ def replan_lines(found: Replanned) -> list[str]:
 def _move(move: Replacement, rules: Rules) -> str:
     who = ", ".join(f"{component} {ranks}" for component, ranks in move.ranks.items())
     where = _distance(move.before, move.after, rules.levels)
-    return f"{who}, {move.names[0]} -> {move.names[1]} (spare{where})"
+    return f"{who}, {move.before.name} -> {move.after.name} (spare{where})"
 
 
 def _distance(before: Record, after: Record, levels: Sequence[str]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from rankplan.component import Component, fitted
+from rankplan.crossings import check_keep
 from rankplan.inventory import Inventory
 from rankplan.physical import same_nodes
 
@@ -41,6 +43,19 @@ class Nodes:
         order = [*ranks[:unknown], *(rank for rank in range(present) if rank not in taken)]
         inventory = self.inventory.reordered(order)
         return replace(self, ids=tuple(self.ids[rank] for rank in order), inventory=inventory)
+
+    def fitting(self, planned: Inventory, components: Sequence[Component]) -> tuple[Nodes, list[Component]]:
+        """Return these nodes in the order of a plan, and components of it in their places on them.
+
+        Raises `PlacementError`: ``plan-mismatch`` node by node, or ``group-spans`` for a group that crosses what
+        ``cluster.topology.keep`` forbids.
+        """
+        nodes = self.of_plan(planned)
+        found = fitted(components, nodes.inventory)
+        if found:
+            layouts = {component.name: component.layout for component in found}
+            check_keep(layouts, found[0].inventory, labelled=not self.simulated, complete=False)
+        return nodes, found
 
     def machine(self, rank: int) -> str:
         """Return the name of the machine that a node runs on: simulated nodes share one."""

@@ -6,12 +6,19 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
+from rankplan._core import RankSet
 from rankplan.component import Component, Visibility
 from rankplan.config.process import VISIBILITIES
 from rankplan.inventory import Inventory
-from rankplan.placement import NodePlacementStrategy, PackedPlacementStrategy, PlacementStrategy
+from rankplan.placement import (
+    FlexiblePlacementStrategy,
+    NodePlacementStrategy,
+    PackedPlacementStrategy,
+    PlacementStrategy,
+)
 from rankplan.runtime import timeouts
 from rankplan.runtime.calls import as_timeout
 from rankplan.runtime.cluster import Cluster
@@ -65,11 +72,11 @@ class GroupSpec:
         """Start a rank for each process of the strategy, verify them, and return the running group.
 
         ``placement_strategy`` may also be a component of a plan that fits this cluster (``plan["actor"]``), whose nodes
-        are found by their names. The default is one process per accelerator of the cluster, or per node of a cluster
-        without accelerators. ``name`` is the component's name (default: that of the component of a plan, else of the
-        class). ``isolate_accelerator`` shows a process only its own accelerators; for a component of a plan this is
-        already decided. ``visibility`` overrides both: ``own``, ``node``, or ``own-first`` for all accelerators of the
-        node with its own first.
+        are found by their names. The default is one process per accelerator of the cluster that is not excluded, or per
+        node of a cluster without accelerators. ``name`` is the component's name (default: that of the component of a
+        plan, else of the class). ``isolate_accelerator`` shows a process only its own accelerators; for a component of
+        a plan this is already decided. ``visibility`` overrides both: ``own``, ``node``, or ``own-first`` for all
+        accelerators of the node with its own first.
 
         ``prove``: with ``devices``, each rank asks the driver in a separate process which devices it has, while it
         loads; a difference from the plan is a ``LaunchError``. With ``environment``, only variables are compared. The
@@ -90,7 +97,8 @@ class GroupSpec:
         All ranks must have constructed their worker within ``timeout`` seconds. All or nothing: raises ``LaunchError``
         naming component, rank and node, and leaves no process behind, if a rank does not come up or differs from its
         plan, or, within about a second, if the reservation does not fit. Raises ``PlacementError`` if the strategy does
-        not fit the cluster (``plan-mismatch`` for a plan), ``ValueError`` and ``TypeError`` for an invalid argument.
+        not fit the cluster (for a plan, ``plan-mismatch`` or, by ``cluster.topology.keep``, ``group-spans``),
+        ``ValueError`` and ``TypeError`` for an invalid argument.
         """
         if not isinstance(cluster, Cluster):
             raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
@@ -113,8 +121,8 @@ class GroupSpec:
         if placement_strategy is None:
             placement_strategy = one_process_each(cluster.inventory)
         if isinstance(placement_strategy, Component):
-            planned, nodes = placement_strategy.name, cluster.nodes.of_plan(placement_strategy.inventory)
-            component = placement_strategy.fitted(nodes.inventory)
+            planned = placement_strategy.name
+            nodes, (component,) = cluster.nodes.fitting(placement_strategy.inventory, [placement_strategy])
             component = replace(component, name=name or planned)
         elif isinstance(placement_strategy, PlacementStrategy):
             planned, nodes = name or self._recipe.worker_class.__name__, cluster.nodes
@@ -158,9 +166,14 @@ def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserv
 def one_process_each(inventory: Inventory) -> PlacementStrategy:
     """Return the strategy of a launch without one: a process per accelerator, or per node if there are none.
 
-    RLinf starts one process in all if there are no accelerators. Nodes are then the resources that ``all`` counts, so a
-    job that is tried without accelerators keeps a process on every node.
+    Excluded ones are left out. RLinf starts one process in all if there are no accelerators. Nodes are then the
+    resources that ``all`` counts, so a job that is tried without accelerators keeps a process on every node.
     """
-    if accelerators := len(inventory.core.accelerators()):
-        return PackedPlacementStrategy(0, accelerators - 1)
-    return NodePlacementStrategy(range(inventory.num_nodes))
+    if accelerators := inventory.core.accelerators():
+        usable = accelerators - inventory.excluded_accelerators
+        if usable in (accelerators, RankSet()):
+            return PackedPlacementStrategy(0, len(accelerators) - 1)
+        return FlexiblePlacementStrategy([[index] for index in usable])
+    nodes = RankSet(range(inventory.num_nodes))
+    excluded = RankSet(chain.from_iterable(ranks for ranks, local in inventory.excluded if local is None))
+    return NodePlacementStrategy(list(nodes - excluded or nodes))
