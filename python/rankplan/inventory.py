@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan import _core, inventory_file
 from rankplan._core import CLUSTER, MAX_NODES, NODE, RankSet
-from rankplan.arranging import Planned, Solution, Task
 from rankplan.config.faults import KeyPath
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.load import load_config
@@ -29,6 +28,7 @@ from rankplan.words import as_int, counted, did_you_mean, shown
 
 if TYPE_CHECKING:
     from rankplan._core import Placement
+    from rankplan.arranging import Planned, Solution
 
 __all__ = ["Inventory", "NodeSpec"]
 
@@ -247,6 +247,8 @@ class Inventory:
         self, plan: Planned, segment: int | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
     ) -> Solution:
         """Return the nodes that `arranged` finds, and how many groups cross domains before and after."""
+        from rankplan.arranging import Task  # most programs never need it
+
         planned = plan.inventory
         return Task(self, planned, dict(plan.items()), Rules.of(self, planned, segment, keep)).solve()
 

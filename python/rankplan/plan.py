@@ -11,7 +11,6 @@ from itertools import chain, combinations, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from rankplan import plan_file
 from rankplan._core import ACCELERATOR, Placement, RankSet
 from rankplan.component import Component, Coordinates, Visibility, fitted
 from rankplan.config.models import ClusterSection
@@ -372,6 +371,8 @@ class Plan(Mapping[str, Component]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
+        from rankplan import plan_file  # as below, not needed to make a plan
+
         plan_file.save(Path(path), self._inventory, self.values(), self.mode)
 
     @classmethod
@@ -381,6 +382,8 @@ class Plan(Mapping[str, Component]):
         Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason, ``OSError`` if the file cannot be
         read.
         """
+        from rankplan import plan_file
+
         return cls(*plan_file.load(os.fspath(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:

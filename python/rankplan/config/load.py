@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankplan.config.document import Document, Section
-from rankplan.config.overrides import overridden, parse_overrides
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
 
@@ -27,9 +26,12 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
     it; ``OSError`` if it cannot be read.
     """
+    if not overrides:
+        return _load(os.fspath(path))
+    from rankplan.config.overrides import overridden, parse_overrides  # as the readers below
+
     changes = parse_overrides(overrides)
-    section = _load(os.fspath(path))
-    return overridden(section, changes) if changes else section
+    return overridden(_load(os.fspath(path)), changes)
 
 
 def _load(file: str) -> Section:

@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from rankplan.hardware.nvml import Fabric
+if TYPE_CHECKING:
+    from rankplan.hardware.nvml import Fabric
 
 CLIQUE = "nvidia.com/gpu.clique"
 """The label of the GPU operator: ``<ClusterUUID>.<CliqueId>``. rankplan writes what NVML reports under the same key."""
