@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,34 @@ def test_what_is_refused(count: int, sizes: dict[str, int], more: dict[str, Any]
     with pytest.raises(PlacementError) as refused:
         MIXED.arranged(plan(count, **sizes), **more)
     assert (refused.value.code, refused.value.message) == (code, message)
+
+
+def test_components_have_segments_of_their_own() -> None:
+    nodes = cluster([node(rank, "b", "aaabbbbbb"[rank]) for rank in range(9)])
+    uniform = Inventory.uniform(7, 8)
+    roles = {"train": range(32), "serve": range(32, 56)}
+    parts = [Component.place(name, uniform, ("cluster",), Chunks(list(ranks), 1)) for name, ranks in roles.items()]
+    both = Plan(uniform, parts)
+    found = nodes.arranged(both, {"train": 4, "serve": 3})
+    assert [found.node(rank).labels["nvlink"] for rank in range(7)] == [*"bbbbaaa"]
+    for sizes, message in (
+        ({"train": 4, "serve": 2}, "serve: 3 nodes cannot be divided into segments of 2"),
+        ({"trains": 4}, "unknown component `trains` in segment"),
+        ({"train": 0}, "`train` is 0; it must be a whole number of 1 or more"),
+    ):
+        with pytest.raises(PlacementError) as refused:
+            nodes.arranged(both, sizes)
+        assert refused.value.message == message
+    small = cluster([node(rank, "b", "aaabbbcde"[rank]) for rank in range(9)])
+    with pytest.raises(PlacementError) as refused:
+        small.arranged(both, {"train": 2, "serve": 3})
+    assert refused.value.code == "segment-incomplete" and refused.value.message == (
+        "the plan needs 1 segment of 3 nodes and 2 segments of 2 nodes; the nvlink domains cannot hold all of them"
+    )
+    # Components on the same nodes may have segments of different sizes.
+    shared = Plan(uniform, [parts[0], replace(parts[0], name="serve")])
+    found = nodes.arranged(shared, {"train, serve": 4, "serve": 2})
+    assert len({found.node(rank).labels["nvlink"] for rank in range(4)}) == 1
 
 
 def test_segments_need_known_domains() -> None:

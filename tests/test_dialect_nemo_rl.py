@@ -149,7 +149,22 @@ def test_training_comes_before_inference_and_the_reward_model() -> None:
     assert plan.inventory.section is None
     segmented = nemo_rl.plan(from_overrides([*words, "cluster.segment_size=2"]), Inventory.uniform(5, 8))
     assert segmented.inventory.num_nodes == 4 and segmented.inventory.section is not None
+    assert segmented.inventory.section.topology.segment == {"policy": 2}
     assert (str(plan["policy"].parallel), str(plan["generation"].parallel)) == ("tp 8", "tp 4")
+
+
+def test_an_engine_on_several_nodes_is_a_segment() -> None:
+    words = ["cluster.num_nodes=7", *APART[1:], f"{RESOURCES}.num_nodes=4", f"{RESOURCES}.gpus_per_node=8"]
+    words += [
+        "policy.generation.vllm_cfg.tensor_parallel_size=8",
+        "policy.generation.vllm_cfg.pipeline_parallel_size=2",
+    ]
+    plan = nemo_rl.plan(from_overrides([*words, "cluster.segment_size=3"]), Inventory.uniform(7, 8))
+    assert plan.inventory.section is not None
+    assert plan.inventory.section.topology.segment == {"policy": 3, "generation": 2}
+    nodes = [{"ranks": rank, "accelerators": 8, "labels": {"nvlink": name}} for rank, name in enumerate("bbbbaaabb")]
+    arranged = Inventory.from_dict({"nodes": nodes, "levels": ["nvlink"]}).arranged(plan)
+    assert [arranged.node(rank).labels["nvlink"] for rank in range(7)] == [*"aaabbbb"]
 
 
 def test_the_segment_size_reaches_the_arrangement() -> None:
@@ -159,7 +174,7 @@ def test_the_segment_size_reaches_the_arrangement() -> None:
     for segment in (2, 4):
         content = {"cluster": {"num_nodes": 4, "gpus_per_node": 8, "segment_size": segment}, "policy": {}}
         plan = nemo_rl.plan(content, cluster)
-        assert plan.inventory.section is not None and plan.inventory.section.topology.segment == segment
+        assert plan.inventory.section is not None and plan.inventory.section.topology.segment == {"policy": segment}
         if segment == 2:
             arranged = cluster.arranged(plan)
             found = [arranged.node(rank).labels["nvlink"] for rank in range(4)]

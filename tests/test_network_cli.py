@@ -140,8 +140,10 @@ def test_levels_are_not_checked_on_nodes_whose_labels_are_unknown() -> None:
     ("key", "message"),
     [
         ("order: rack", "`order` is 'rack'; it must be address or topology"),
-        ("segment: 0", "`segment` is 0; it must be 1 or more"),
-        ("segment: x", "'x' is not a whole number"),
+        ("segment: 0", "`segment` is 0; it must be a whole number of 1 or more"),
+        ("segment: {actor: 1.5}", "`actor` is 1.5; it must be a whole number of 1 or more"),
+        ("segment: {actr: 2}", "unknown component `actr`"),
+        ("segment: x", "`segment` is 'x'; it must be a whole number of 1 or more"),
         ("levels: [blok]", "no node has the label `blok`\n"),
         ("level: [block]", "unknown key `level`"),
     ],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
-from rankplan._core import Arrangement, Hierarchy, Layout, Placements, Problem, RankSet
+from rankplan._core import Arrangement, Hierarchy, Layout, Placements, Problem, RankSet, pack_segments
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.physical import Nodes, Rules, hierarchy, records, same_nodes
 from rankplan.topology import Domains, Listed, domains
@@ -20,6 +21,9 @@ NODE_LEVEL = "node"
 """The innermost level: a group within a node rank never crosses it, whatever its node."""
 
 _Kind: TypeAlias = tuple[str, int, str | None, RankSet]  # type, number and model of accelerators; the broken ones
+
+Segment: TypeAlias = tuple[int, list[int]]
+"""A level, and node ranks that must be in one domain of it."""
 
 _GROUPS = ("tp", "cp", "dp", "fsdp", "replica", "pp", "etp", "ep", "edp")
 
@@ -85,14 +89,14 @@ class Task:
 
         Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small`` or ``group-spans``.
         """
-        segments = list(self._segments())
+        segments = [(level, list(ranks)) for level, ranks in dict.fromkeys(self._segments())]
         problem = self._problem(segments)
         try:
             found = problem.solve()
         except ValueError as error:
             raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
         if broken := problem.broken(found):
-            raise PlacementError([self._broken(broken, len(segments), found.optimal)])
+            raise PlacementError([self._broken(broken, segments, found.optimal)])
         usable = self._usable
         nodes = [None if node is None else usable[node] for node in found.nodes]
         self._fill(nodes)
@@ -130,7 +134,7 @@ class Task:
 
     @cached_property
     def _hierarchy(self) -> Hierarchy:
-        return hierarchy(self._domains, self._usable, self.rules.segment)
+        return hierarchy(self._domains, self._usable, self.rules.largest_segment)
 
     @cached_property
     def _domains(self) -> tuple[Domains, ...]:
@@ -171,7 +175,7 @@ class Task:
     def _by_model(self) -> bool:
         return any(record.accelerator_model is not None for _, record in self.planned.stretches())
 
-    def _problem(self, segments: Sequence[tuple[int, list[int]]]) -> Problem:
+    def _problem(self, segments: Sequence[Segment]) -> Problem:
         position = {node: index for index, node in enumerate(self._usable)}
         needs, present = self._needs, self._present
         node_classes = [present[node] for node in self._usable]
@@ -201,7 +205,7 @@ class Task:
             sets=segments,
             pinned=pinned,
             old=old,
-            segment=self.rules.segment,
+            segment=self.rules.largest_segment,
         )
 
     def _parts(self) -> list[tuple[Placements, Layout | None]]:
@@ -226,24 +230,39 @@ class Task:
                         raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
         return kept
 
-    def _segments(self) -> Iterator[tuple[int, list[int]]]:
-        size, ranks = self.rules.segment, list(self.needed)
-        if size < 2:
+    def _segments(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield the node ranks of each segment, with the innermost level; components may have the same ones."""
+        for name, size, nodes in self._sized():
+            if size < 2:
+                continue
+            if not self.rules.levels:
+                help = "label the nodes of the inventory and state the levels, or remove `segment`"
+                message = f"segment is {size}, but the nodes have no known domains"
+                raise PlacementError([Diagnostic("segment-incomplete", message, help)])
+            ranks = tuple(nodes)
+            if len(ranks) % size:
+                below = len(ranks) // size * size
+                choices = " or ".join(str(count) for count in (below, below + size) if count)
+                who = f"{name}: " if name else ""
+                message = f"{who}{counted(len(ranks), 'node')} cannot be divided into segments of {size}"
+                raise PlacementError(
+                    [Diagnostic("segment-incomplete", message, f"use {choices} nodes, or another segment")]
+                )
+            for at in range(0, len(ranks), size):
+                yield len(self.rules.levels) - 1, ranks[at : at + size]
+
+    def _sized(self) -> Iterator[tuple[str | None, int, RankSet]]:
+        """Yield the components whose node ranks are divided into segments, ``None`` for all together, and the size."""
+        if isinstance(self.rules.segment, int):
+            yield None, self.rules.segment, self.needed
             return
-        if not self.rules.levels:
-            help = "label the nodes of the inventory and state the levels, or remove `segment`"
-            raise PlacementError(
-                [Diagnostic("segment-incomplete", f"segment is {size}, but the nodes have no known domains", help)]
-            )
-        if len(ranks) % size:
-            below = len(ranks) // size * size
-            choices = " or ".join(str(count) for count in (below, below + size) if count)
-            message = f"{counted(len(ranks), 'node')} cannot be divided into segments of {size}"
-            raise PlacementError(
-                [Diagnostic("segment-incomplete", message, f"use {choices} nodes, or another segment")]
-            )
-        for at in range(0, len(ranks), size):
-            yield len(self.rules.levels) - 1, ranks[at : at + size]
+        for key, size in self.rules.segment.items():
+            for name in map(str.strip, key.split(",")):
+                if name not in self.parts:
+                    help = did_you_mean(name, self.parts, "the components are")
+                    message = f"unknown component `{name}` in segment"
+                    raise PlacementError([Diagnostic("unknown-component", message, help)])
+                yield name, size, self.parts[name].used_nodes()
 
     def _fixtures(self) -> Iterator[int]:
         """Yield the node ranks with configured hardware, such as robots, which stay on their nodes."""
@@ -309,20 +328,15 @@ class Task:
         message = f"the plan needs {counted(needed, 'node')} with {what}{broken}; {found} can be used"
         return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
 
-    def _broken(self, broken: Sequence[tuple[int | None, int, list[int]]], segments: int, optimal: bool) -> Diagnostic:
+    def _broken(
+        self, broken: Sequence[tuple[int | None, int, list[int]]], segments: Sequence[Segment], optimal: bool
+    ) -> Diagnostic:
         """Return the fault of the smallest set that must be within a domain and is not."""
         source, level, ranks = min(broken, key=lambda one: (one[0] is None, len(one[2]), one[2]))
         name, sizes = self.rules.levels[level], self._hierarchy.sizes(level)
         unproved = "" if optimal else " (the search ended early)"
         if source is None:
-            size = self.rules.segment
-            whole = sum(count // size for count in sizes)
-            message = f"the plan needs {counted(segments, 'segment')} of {size} nodes; the {name} domains hold {whole}"
-            help = f"use {whole * size} nodes or less, a smaller segment, or a larger cluster"
-            if whole >= segments:
-                message = f"found no place for {counted(segments, 'segment')} of {size} nodes{unproved}"
-                help = "use a smaller segment, or keep fewer groups together"
-            return Diagnostic("segment-incomplete", message, help)
+            return self._incomplete(segments, name, sizes, unproved)
         part, kind, _ = self._kept()[source]
         component = list(self.parts)[part]
         where = f"on {nodes_text(RankSet(ranks))}"
@@ -339,6 +353,37 @@ class Task:
         )
         help = f"use more nodes, a smaller {kind} size, or remove `{kind}: {name}` from `keep`"
         return Diagnostic("group-spans", message, help)
+
+    def _incomplete(self, segments: Sequence[Segment], name: str, sizes: list[int], unproved: str) -> Diagnostic:
+        """Return the fault of segments of which not all are within domains of these sizes."""
+        wants = _counted(ranks for _, ranks in segments)
+        texts = [f"{counted(count, 'segment')} of {counted(size, 'node')}" for size, count in wants]
+        taken: set[int] = set()
+        apart = []
+        for _, ranks in sorted(segments, key=lambda one: -len(one[1])):
+            if taken.isdisjoint(ranks):  # others share nodes with larger ones
+                taken.update(ranks)
+                apart.append(ranks)
+        try:
+            fits = pack_segments(sizes, _counted(apart)) is not None
+        except ValueError:  # the search ended early
+            fits = True
+        if fits:
+            message = f"found no place for {' and '.join(texts)}{unproved}"
+            help = "use smaller segments, or keep fewer groups together"
+        elif len(wants) == 1:
+            whole = sum(count // wants[0][0] for count in sizes)
+            message = f"the plan needs {texts[0]}; the {name} domains hold {whole}"
+            help = f"use {whole * wants[0][0]} nodes or less, a smaller segment, or a larger cluster"
+        else:
+            message = f"the plan needs {' and '.join(texts)}; the {name} domains cannot hold all of them"
+            help = "use fewer nodes, smaller segments, or a larger cluster"
+        return Diagnostic("segment-incomplete", message, help)
+
+
+def _counted(segments: Iterable[list[int]]) -> list[tuple[int, int]]:
+    """Return the sizes of segments, the largest first, and how many there are of each."""
+    return sorted(Counter(map(len, segments)).items(), reverse=True)
 
 
 def _tears_less(block: Arrangement, found: Arrangement) -> bool:

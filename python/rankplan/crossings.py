@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rankplan._core import Layout, RankSet, Spans
-from rankplan.config.network import NODE_LEVEL
+from rankplan.config.network import NODE_LEVEL, USUAL_TOPOLOGY
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.topology import Domains
@@ -45,39 +45,46 @@ def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[
                 yield Diagnostic("group-spans", *found, warning=True)
 
 
-def keep_faults(
+def topology_faults(
     components: Mapping[str, Layout], inventory: Inventory, labelled: bool = True, complete: bool = True
-) -> Iterator[tuple[tuple[str, str], Diagnostic]]:
-    """Yield the faults of ``cluster.topology.keep``, each with its component and kind.
+) -> Iterator[tuple[tuple[str, ...], Diagnostic]]:
+    """Yield the faults of ``keep`` and ``segment`` in ``cluster.topology``, each with its path there.
 
     ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked. ``complete``:
     whether these are all components; otherwise the rules may name others.
     """
-    keep = inventory.section.topology.keep if inventory.section is not None else {}
+    topology = inventory.section.topology if inventory.section is not None else USUAL_TOPOLOGY
+    keep = topology.keep
+
+    def unknown(key: str) -> Iterator[Diagnostic]:
+        for name in map(str.strip, key.split(",")):
+            if complete and name not in components:
+                help = did_you_mean(name, components, "the components are")
+                yield Diagnostic("unknown-component", f"unknown component `{name}`", help)
+
+    for key in topology.segment if isinstance(topology.segment, Mapping) else ():
+        yield from ((("segment", key), found) for found in unknown(key))
     by_level = {domains.level: domains for domains in inventory.domains} if keep else {}
     for key, kinds in keep.items():
         for kind, level in kinds.items():
             if level != NODE_LEVEL and level not in by_level:
                 if labelled:
                     help = did_you_mean(level, [*by_level, NODE_LEVEL], "the levels are")
-                    yield (key, kind), Diagnostic("unknown-level", f"unknown level `{level}`", help)
+                    yield ("keep", key, kind), Diagnostic("unknown-level", f"unknown level `{level}`", help)
                 continue
-            for name in map(str.strip, key.split(",")):
-                if name not in components:
-                    if not complete:
-                        continue
-                    help = did_you_mean(name, components, "the components are")
-                    yield (key, kind), Diagnostic("unknown-component", f"unknown component `{name}`", help)
-                elif found := crossing(name, components[name], inventory, kind, by_level.get(level)):
-                    yield (key, kind), Diagnostic("group-spans", *found)
+            yield from ((("keep", key, kind), fault) for fault in unknown(key))
+            names = {name.strip() for name in key.split(",")}
+            for name, layout in components.items():
+                if name in names and (found := crossing(name, layout, inventory, kind, by_level.get(level))):
+                    yield ("keep", key, kind), Diagnostic("group-spans", *found)
 
 
 def check_keep(
     components: Mapping[str, Layout], inventory: Inventory, labelled: bool = True, complete: bool = True
 ) -> None:
-    """Raise `PlacementError` with the faults of `keep_faults`, each with the path of its rule."""
-    found = keep_faults(components, inventory, labelled, complete)
-    if faults := [replace(one, path=f"cluster.topology.keep.{name}.{kind}") for (name, kind), one in found]:
+    """Raise `PlacementError` with the faults of `topology_faults`, each with the path of its rule."""
+    found = topology_faults(components, inventory, labelled, complete)
+    if faults := [replace(one, path=".".join(("cluster.topology", *keys))) for keys, one in found]:
         raise PlacementError(faults)
 
 

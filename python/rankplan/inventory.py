@@ -22,7 +22,7 @@ from rankplan.entries import cut, label_keys, marked, numbered, unlabelled
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.exclusion import Marks, Names
 from rankplan.node import NodeSpec
-from rankplan.physical import Rules
+from rankplan.physical import Rules, Segments
 from rankplan.topology import Domains, detect, domains
 from rankplan.words import as_int, counted, did_you_mean, shown
 
@@ -226,7 +226,7 @@ class Inventory:
         return Inventory(entries, self._section), RankSet(unknown)
 
     def arranged(
-        self, plan: Planned, segment: int | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
+        self, plan: Planned, segment: Segments | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
     ) -> Inventory:
         """Return the same nodes, numbered to suit a plan and the network; those that the plan does not need come last.
 
@@ -234,9 +234,10 @@ class Inventory:
         cross a domain, outermost level first, tensor, context and expert-tensor groups before expert, data and
         pipeline groups; then the unused nodes stay in whole domains.
 
-        ``segment`` is a number of nodes that must be in one innermost domain together; ``keep`` has levels that groups
-        must stay within, by component and kind: ``{"actor": {"ep": "nvlink"}}``. The defaults are those of
-        ``cluster.topology``. See `arrangement` for what changes.
+        ``segment`` is a number of nodes that must be in one innermost domain together, or has such numbers by
+        component: ``{"policy": 4, "generation": 2}``. ``keep`` has levels that groups must stay within, by component
+        and kind: ``{"actor": {"ep": "nvlink"}}``. The defaults are those of ``cluster.topology``. See `arrangement` for
+        what changes.
 
         Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
         """
@@ -244,7 +245,7 @@ class Inventory:
         return self.reordered([*found.nodes, *found.spares])
 
     def arrangement(
-        self, plan: Planned, segment: int | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
+        self, plan: Planned, segment: Segments | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
     ) -> Solution:
         """Return the nodes that `arranged` finds, and how many groups cross domains before and after."""
         from rankplan.arranging import Task  # most programs never need it

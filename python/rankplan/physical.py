@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+from pydantic_core import PydanticCustomError
 
 from rankplan._core import Hierarchy, RankSet
 from rankplan.config.models import ClusterSection
-from rankplan.config.network import Topology
+from rankplan.config.network import Topology, segment_sizes
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.topology import Domains
-from rankplan.words import as_int, shown
+
+Segments: TypeAlias = int | Mapping[str, int]
+"""A number of nodes, or numbers by component."""
 
 _NAMES = ("hostname", "ip")
 
@@ -57,19 +61,25 @@ class Rules:
     """What an arrangement has to keep.
 
     ``levels`` are keys of labels, outermost first. ``keep`` are levels that groups must stay within, by component and
-    kind of group. ``segment`` is the number of nodes that must be in one innermost domain together.
+    kind of group. ``segment`` is the number of nodes that must be in one innermost domain together: of all node ranks,
+    or of those of each component.
     """
 
     levels: tuple[str, ...] = ()
     keep: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    segment: int = 1
+    segment: Segments = 1
+
+    @property
+    def largest_segment(self) -> int:
+        """The largest number of nodes that must be together."""
+        return self.segment if isinstance(self.segment, int) else max(self.segment.values(), default=1)
 
     @classmethod
     def of(
         cls,
         inventory: Nodes,
         planned: Nodes,
-        segment: int | None = None,
+        segment: Segments | None = None,
         keep: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Rules:
         """Return the rules of a plan on an inventory: those of its cluster section, and the levels of its nodes.
@@ -79,11 +89,12 @@ class Rules:
         topology = planned.section.topology if planned.section is not None else Topology()
         levels = topology.levels if topology.levels is not None else inventory.levels or planned.levels
         keep = keep if keep is not None else topology.keep
-        segment = segment if segment is not None else topology.segment or 1
-        if (size := as_int(segment)) is None or size < 1:
-            message = f"`segment` is {shown(segment)}; it must be a whole number of 1 or more"
-            raise PlacementError([Diagnostic("invalid-value", message, "use the number of nodes of a segment")])
-        return cls(levels, keep, size)
+        try:
+            sizes = segment_sizes(segment if segment is not None else topology.segment or 1)
+        except PydanticCustomError as error:
+            found = error.context or {}
+            raise PlacementError([Diagnostic(error.type, found["text"], found["help"])]) from None
+        return cls(levels, keep, sizes)
 
 
 def records(nodes: Nodes) -> list[Record]:

@@ -14,7 +14,7 @@ from typing import Any
 from rankplan._core import ACCELERATOR, Placement, RankSet
 from rankplan.component import Component, Coordinates, Visibility, fitted
 from rankplan.config.models import ClusterSection
-from rankplan.crossings import check_keep, keep_faults
+from rankplan.crossings import check_keep, topology_faults
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.inventory import Inventory
@@ -307,13 +307,13 @@ class Plan(Mapping[str, Component]):
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
-    def keep_faults(self, labelled: bool = True) -> list[tuple[tuple[str, str], Diagnostic]]:
-        """Return the groups that cross what ``cluster.topology.keep`` forbids, each with its component and kind.
+    def topology_faults(self, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
+        """Return the groups that cross what ``keep`` forbids, and unknown names, each with its path in the topology.
 
-        ``labelled``: whether the labels of the nodes are known; otherwise only the level ``node`` is checked.
+        ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked.
         """
         layouts = {name: component.layout for name, component in self.items()}
-        return list(keep_faults(layouts, self._inventory, labelled))
+        return list(topology_faults(layouts, self._inventory, labelled))
 
     def check_keep(self) -> None:
         """Raise `PlacementError` (``group-spans``) if a group crosses what ``cluster.topology.keep`` forbids."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import click
@@ -29,7 +30,10 @@ _MOST_SHOWN = 64
 @inventory_options
 @dialect_option
 @click.option(
-    "--segment", type=click.IntRange(1), metavar="N", help="Keep each N nodes of the plan in one innermost domain."
+    "--segment",
+    multiple=True,
+    metavar="[COMPONENT=]N",
+    help="Keep each N nodes of the plan, or of a component, in one innermost domain; may be repeated.",
 )
 @click.option(
     "--keep",
@@ -42,7 +46,7 @@ def arrange(
     file: str,
     choice: InventoryChoice,
     dialect_name: str | None,
-    segment: int | None,
+    segment: tuple[str, ...],
     keep: tuple[str, ...],
     output: str | None,
 ) -> None:
@@ -56,7 +60,7 @@ def arrange(
 
     Prints the groups that cross domains before and after. Without -o, prints the nodes in their new order.
     """
-    kept = kept_levels(keep)
+    kept, sizes = kept_levels(keep), segment_sizes(segment)
     with faults_end_it():
         if is_saved(file):
             plan = Plan.load(file)
@@ -66,7 +70,7 @@ def arrange(
         else:
             config, dialect, inventory, _ = loaded(file, choice, dialect_name)
             plan = dialect.plan(config, inventory)
-        solution = inventory.arrangement(plan, segment, kept)
+        solution = inventory.arrangement(plan, sizes, kept)
         arranged = inventory.reordered([*solution.nodes, *solution.spares])
         if (crossings := crossings_table(solution, Rules.of(inventory, plan.inventory).levels)) is not None:
             print_table(crossings)
@@ -83,6 +87,20 @@ def arrange(
             click.echo(f"{rank:>6}  {inventory.node(old).name}{spare}")
         if arranged.num_nodes > _MOST_SHOWN:
             click.echo(f"and {arranged.num_nodes - _MOST_SHOWN:,} more; write them to a file with -o")
+
+
+def segment_sizes(texts: Sequence[str]) -> int | dict[str, int] | None:
+    """Return the size of segments, or sizes by component, from texts such as ``policy=4``."""
+    sizes: dict[str, int] = {}
+    for text in texts:
+        component, equals, size = text.rpartition("=")
+        if (equals and not component) or re.fullmatch("0*[1-9][0-9]{0,8}", size) is None:
+            raise click.BadParameter(f"{text!r} is not [COMPONENT=]N; write 4 or policy=4", param_hint="--segment")
+        sizes[component] = int(size)
+    if "" in sizes and len(texts) > 1:
+        help = "state one size for all nodes, or a size for each component"
+        raise click.BadParameter(f"{' and '.join(texts)} do not go together; {help}", param_hint="--segment")
+    return sizes.get("", sizes or None)
 
 
 def kept_levels(texts: Sequence[str]) -> dict[str, dict[str, str]] | None:

@@ -205,8 +205,8 @@ def reject_crossings(plan: Plan, config: Reader, labelled: bool) -> None:
     Unless the nodes are real ones, whose labels are known, only the level ``node`` is checked.
     """
     reader = config.fork()
-    for keys, found in plan.keep_faults(labelled):
-        reader.add_in_config(("cluster", "topology", "keep", *keys), found)
+    for keys, found in plan.topology_faults(labelled):
+        reader.add_in_config(("cluster", "topology", *keys), found)
     reader.finish()
 
 

@@ -15,7 +15,7 @@ import yaml
 from click.shell_completion import CompletionItem
 from rich.table import Table
 
-from rankplan.cli.arrange import kept_levels
+from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.check import empty_warnings, group_warnings, idle_warnings
 from rankplan.cli.common import colored, faults_end_it, print_table, stdout
 from rankplan.config.load import load_config
@@ -98,7 +98,7 @@ class Example:
         if option == "--without":
             plan.replanned(plan.inventory, [value])
         elif option == "--segment":
-            plan.inventory.arranged(plan, segment=int(value))
+            plan.inventory.arranged(plan, segment=segment_sizes([value]))
         else:
             plan.inventory.arranged(plan, keep=kept_levels([value]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -10,8 +11,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from rankplan._core import MAX_NODES
 from rankplan.config.base import Model
-from rankplan.config.faults import RESOLVE, fault, number, unresolved
-from rankplan.words import did_you_mean, shown
+from rankplan.config.faults import RESOLVE, fault, unresolved
+from rankplan.words import as_int, did_you_mean, shown
 
 NODE_LEVEL = "node"
 """The innermost level of every cluster; it needs no label."""
@@ -49,6 +50,30 @@ Levels = Annotated[
 ]
 
 
+def segment_sizes(value: Any) -> Any:
+    """Return a number of nodes, or numbers by component. Raises for anything else."""
+    if isinstance(value, Mapping):
+        return {str(name): _segment_size(size, (str(name),)) for name, size in value.items()}
+    return _segment_size(value, ())
+
+
+def _segment_size(value: Any, path: tuple[str, ...]) -> int:
+    size = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value) else as_int(value)
+    if size is None or not 1 <= size <= MAX_NODES:
+        message = f"`{path[0] if path else 'segment'}` is {shown(value)}; it must be a whole number of 1 or more"
+        help = RESOLVE if unresolved(value) else "write the number of nodes of a segment, or one for each component"
+        raise fault("invalid-value", message, help, path)
+    return size
+
+
+_SIZE = {"type": "integer", "minimum": 1, "maximum": MAX_NODES}
+Segment = Annotated[
+    int | dict[str, int],
+    BeforeValidator(segment_sizes),
+    WithJsonSchema({"anyOf": [_SIZE, {"type": "object", "additionalProperties": _SIZE}]}),
+]
+
+
 class Topology(Model):
     """The network of a cluster, as far as a config decides about it."""
 
@@ -64,8 +89,9 @@ class Topology(Model):
         default_factory=dict,
         description="Levels that groups must stay within, by component and kind: {actor: {tp: node, ep: nvlink}}.",
     )
-    segment: Annotated[int, Field(ge=1, le=MAX_NODES), BeforeValidator(number)] | None = Field(
-        default=None, description="Number of nodes that must be in one domain together."
+    segment: Segment | None = Field(
+        default=None,
+        description="Number of nodes that must be in one domain together; by component: {policy: 4, generation: 2}.",
     )
 
     @field_validator("order", mode="before")

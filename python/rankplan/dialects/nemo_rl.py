@@ -8,6 +8,7 @@ have ``resources.gpus_per_node`` of its GPUs, and the training has the first one
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import prod
 from typing import Any, ClassVar
 
 from rankplan.config.document import Section
@@ -102,6 +103,23 @@ class _Reading(SizeReader):
         value = self.at((*_RESOURCES, key))
         self.add((*_RESOURCES, key), Diagnostic("invalid-value", f"`{key}` is {value}; it {message}", help))
 
+    @property
+    def engine(self) -> tuple[KeyPath, str]:
+        """The section with the sizes of an engine, and what their keys end in."""
+        return (_MCORE, "model_parallel_size") if self.megatron else (_ENGINE, "parallel_size")
+
+    def segments(self) -> dict[str, int]:
+        """Return the nodes that must be in one domain, by component; an engine on several nodes is a segment too."""
+        if self.faults or self.at((*_CLUSTER, "segment_size")) is None:
+            return {}
+        sizes = {"policy": self.size((*_CLUSTER, "segment_size"), 1)}
+        if self.inference[0] and self.generating:
+            section, middle = self.engine
+            size = prod(self.size((*section, f"{kind}_{middle}"), 1) for kind in ("tensor", "pipeline"))
+            nodes = -(-size // self.inference[1])
+            sizes |= {"generation": nodes} if nodes > 1 and self.inference[0] % nodes == 0 else {}
+        return sizes
+
     def _check(self) -> None:
         if self.faults:
             return
@@ -150,8 +168,8 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
     Training has the first nodes, then inference, then the reward model. Raises `PlacementError` with every fault.
     """
     reading = read(config).for_inventory(inventory)
-    if (segment := reading.at((*_CLUSTER, "segment_size"))) is not None and reading.nodes <= inventory.num_nodes:
-        section = {"num_nodes": reading.nodes, "component_placement": {}, "topology": {"segment": segment}}
+    if (segments := reading.segments()) and reading.nodes <= inventory.num_nodes:
+        section = {"num_nodes": reading.nodes, "component_placement": {}, "topology": {"segment": segments}}
         inventory = inventory.with_config(section)
     pools = Pools(reading, inventory, isolate_accelerator)
     training = pools.nodes(*reading.training, "training", (*_CLUSTER, "num_nodes"))
@@ -175,7 +193,7 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
 
 
 def _engines(reading: _Reading, pools: Pools, taken: list[int], share: float) -> None:
-    section, middle = (_MCORE, "model_parallel_size") if reading.megatron else (_ENGINE, "parallel_size")
+    section, middle = reading.engine
     tp, pp, experts = (reading.size((*section, f"{kind}_{middle}"), 1) for kind in ("tensor", "pipeline", "expert"))
     per_node = (reading.training if reading.colocated else reading.inference)[1]
     each = min(per_node, tp * pp)
