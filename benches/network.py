@@ -1,0 +1,71 @@
+"""Time `Inventory.arranged` and `Plan.replanned` on named nodes in three levels, from Python.
+
+``python benches/network.py`` prints one table. Nodes are shuffled, four pipeline stages of 8 accelerators form a
+replica, 64 nodes are spares, and two nodes are lost. A first call, in a new process, finds the domains of the nodes.
+``cargo bench -p rankplan-core --bench arrange`` times the solver alone, beside NeMo-RL's order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from rankplan import Component, Inventory, Parallel, Plan, RankMap
+from timing import best, first
+
+SPARES = 64
+LOST = ["node-3", "node-5000"]
+
+
+def inventory(count: int, shuffled: bool) -> Inventory:
+    """Return nodes with 8 accelerators in NVLink domains of 8, blocks of 256 and spines of 4,096 nodes."""
+    order = list(range(count))
+    if shuffled:
+        random.Random(0).shuffle(order)
+    sizes = {"spine": 4096, "block": 256, "nvlink": 8}
+    nodes = [
+        {
+            "ranks": rank,
+            "accelerators": 8,
+            "hostname": f"node-{node}",
+            "labels": {level: f"{level[0]}{node // size}" for level, size in sizes.items()},
+        }
+        for rank, node in enumerate(order)
+    ]
+    return Inventory.from_dict({"levels": list(sizes), "nodes": nodes})
+
+
+def prepared(count: int, task: str) -> Callable[[], Any]:
+    """Return the call for a number of nodes."""
+    nodes = inventory(count, task == "arrange")
+    used = nodes.first(count - SPARES)
+    rule = RankMap.parse(f"0-{8 * used.num_nodes - 1}")
+    plan = Plan(used, [Component.place("actor", used, ("cluster",), rule, parallel=Parallel(tp=8, pp=4))])
+    if task == "arrange":
+        return lambda: nodes.arranged(plan)
+    return lambda: plan.replanned(nodes, LOST)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="8192,131072", help="numbers of nodes, ascending")
+    sizes = [int(size) for size in parser.parse_args().sizes.split(",")]
+    print(f"{'':>8}" + "".join(f"{size:>12,}" for size in sizes) + f"{'growth':>9}{'first call':>13}")
+    for task in ("arrange", "replan"):
+        times = [best(prepared(size, task)) for size in sizes]
+        growth = math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0]) if len(sizes) > 1 else math.nan
+        fresh = first(prepared, sizes[-1], task)
+        cells = "".join(f"{1000 * seconds:>9.1f} ms" for seconds in times)
+        print(f"{task:>8}{cells}{growth:>9.2f}{1000 * fresh:>10.1f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()
