@@ -17,6 +17,27 @@ def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
     return folded[near[0]] if near else None
 
 
+_SHORTEST = 5
+"""A shorter word has too many others one edit away."""
+
+
+def one_edit(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that this one differs from in a letter: inserted, left out, replaced or swapped."""
+    if len(word) < _SHORTEST:
+        return None
+    folded = word.lower()
+    return next((name for name in known if len(name) >= _SHORTEST and _differ_once(folded, name.lower())), None)
+
+
+def _differ_once(one: str, other: str) -> bool:
+    same = next((index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+    if same is None:
+        return abs(len(one) - len(other)) == 1
+    one, other = one[same:], other[same:]
+    swapped = one[:2] == other[1::-1] and one[2:] == other[2:]
+    return one[1:] == other[1:] or one[1:] == other or one == other[1:] or swapped
+
+
 def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
     """Return ``did you mean ...?``, or list the known words after ``what`` if none is near."""
     names = list(known)

@@ -44,6 +44,9 @@ class _Reading(SizeReader):
         _CLUSTER: (*_SIZE, "segment_size"),
         _COLOCATED: ("enabled", "resources"),
         _RESOURCES: _SIZE,
+        _ENGINE: ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size"),
+        ("policy", "megatron_cfg"): ("enabled", *(key for keys in MEGATRON.values() for key in keys)),
+        ("policy", "dtensor_cfg"): ("enabled", *(key for keys in _DTENSOR.values() for key in keys)),
         (*_REWARD, "resources"): _SIZE,
     }
 
