@@ -49,13 +49,14 @@ def test_every_single_edit_is_found(pair: tuple[str, str]) -> None:
     assert one_edit(typo, ["another_key", word]) == word
 
 
-@given(st.text("ab_", min_size=5, max_size=8), st.text("ab_", min_size=5, max_size=8))
+@given(st.text("ab_", min_size=4, max_size=7), st.text("ab_", min_size=4, max_size=7))
 def test_nothing_else_is_found(one: str, other: str) -> None:
     assert (one_edit(one, [other]) == other) == (distance(one, other) == 1)
 
 
 def test_short_words_have_too_many_neighbours() -> None:
-    assert one_edit("top", ["tp"]) is None
+    assert one_edit("dpp", ["pp"]) is None
+    assert one_edit("tpye", ["type"]) == "type"
     assert one_edit("dp_size", ["tp_size"]) == "tp_size"
 
 
@@ -66,6 +67,7 @@ BASES: dict[str, str] = {
     "areal": "cluster: {n_nodes: 2, n_gpus_per_node: 8}\nrollout: {backend: 'sglang:d4t2'}\n",
     "openrlhf": "vllm: {num_engines: 4, tensor_parallel_size: 2}\nactor: {num_nodes: 1, num_gpus_per_node: 8}\n",
     "slime": "actor_num_gpus_per_node: 8\nrollout_num_gpus: 8\n",
+    "roll": "actor_train: {device_mapping: '[0, 1]'}\n",
     "skyrl": "trainer: {placement: {policy_num_nodes: 1, policy_num_gpus_per_node: 8},"
     " algorithm: {use_kl_loss: false}}\n"
     "generator: {inference_engine: {num_engines: 8}}\n",
@@ -79,9 +81,13 @@ TYPOS = [
     ("verl", "actor_rollout_ref.actor.fsdp_confg.fsdp_size=2", "fsdp_confg", "fsdp_config"),
     ("verl", "reward.reward_model.enabled=true", "enabled", "enable"),
     ("nemo_rl", "policy.generation.colocated.enable=false", "enable", "enabled"),
+    ("nemo_rl", "policy.generation.colocated.resource.num_nodes=1", "resource", "resources"),
     ("nemo_rl", "policy.megatron_cgf.enabled=true", "megatron_cgf", "megatron_cfg"),
     ("areal", "cluster.n_nods=3", "n_nods", "n_nodes"),
     ("areal", "actor.backed='fsdp:d8'", "backed", "backend"),
+    ("areal", "rollout.scheduling_strategy.tpye=colocation", "tpye", "type"),
+    ("roll", "actor_infre.world_size=2", "actor_infre", "actor_infer"),
+    ("roll", "actor_train.strategy_args.strategy_nmae=vllm", "strategy_nmae", "strategy_name"),
     ("openrlhf", "vllm.num_engine=2", "num_engine", "num_engines"),
     ("openrlhf", "ds.ring_attn_sise=2", "ring_attn_sise", "ring_attn_size"),
     ("slime", "actor_num_node=2", "actor_num_node", "actor_num_nodes"),
@@ -98,6 +104,13 @@ def test_an_override_with_a_typo_is_a_fault(dialect: str, word: str, found: str,
     assert (fault.code, fault.message) == ("unknown-key", f"unknown key `{found}`")
     assert fault.help.startswith(f"did you mean `{wanted}`?")
     assert (fault.file, fault.line) == ("command line", 1)
+
+
+def test_one_typo_is_one_fault(tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    for resources in ("resource: {num_nodes: 1, gpus_per_node: 8}", "resources: {num_node: 1, gpus_per_node: 8}"):
+        path.write_text(BASES["nemo_rl"].replace("enabled: true", f"enabled: false, {resources}"))
+        assert [fault.code for fault in faults(path, "nemo_rl", [])] == ["unknown-key"]
 
 
 def test_a_script_with_a_typo_is_a_fault_at_its_line(tmp_path: Path) -> None:

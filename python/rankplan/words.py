@@ -17,7 +17,7 @@ def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
     return folded[near[0]] if near else None
 
 
-_SHORTEST = 5
+_SHORTEST = 4
 """A shorter word has too many others one edit away."""
 
 

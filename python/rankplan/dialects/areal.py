@@ -33,6 +33,7 @@ class _Reading(SizeReader):
     known: ClassVar[Mapping[KeyPath, Collection[str]]] = {
         _CLUSTER: ("n_nodes", "n_gpus_per_node"),
         **{(name,): ("backend",) for name in _ENGINES},
+        **{(name, "scheduling_strategy"): ("type", "target") for name in _ENGINES},
     }
 
     def __init__(self, config: Config) -> None:
