@@ -9,8 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rankplan.config.load import load_config
-from rankplan.dialects import DIALECTS, dialect_of
+from rankplan.dialects import DIALECTS, dialect_of, rlinf
 from rankplan.errors import PlacementError
+from rankplan.inventory import Inventory
 from rankplan.words import one_edit
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz_"
@@ -61,6 +62,8 @@ def test_short_words_have_too_many_neighbours() -> None:
 
 
 BASES: dict[str, str] = {
+    "rlinf": "cluster: {num_nodes: 1, component_placement: {'actor,rollout': 0-7}}\n"
+    "actor: {model: {tensor_model_parallel_size: 4}}\nrollout: {tensor_parallel_size: 2}\nalgorithm: {}\n",
     "verl": "trainer: {nnodes: 2, n_gpus_per_node: 8}\n"
     "actor_rollout_ref:\n  rollout: {tensor_model_parallel_size: 2}\n",
     "nemo_rl": "cluster: {num_nodes: 2, gpus_per_node: 8}\npolicy: {generation: {colocated: {enabled: true}}}\n",
@@ -73,6 +76,15 @@ BASES: dict[str, str] = {
     "generator: {inference_engine: {num_engines: 8}}\n",
 }
 TYPOS = [
+    ("rlinf", "cluster.num_nodez=2", "num_nodez", "num_nodes"),
+    ("rlinf", "cluster.exclud=[]", "exclud", "exclude"),
+    ("rlinf", "cluster.auto_schedular=true", "auto_schedular", "auto_scheduler"),
+    (
+        "rlinf",
+        "actor.model.pipeline_model_paralell_size=2",
+        "pipeline_model_paralell_size",
+        "pipeline_model_parallel_size",
+    ),
     ("verl", "trainer.nnodez=2", "nnodez", "nnodes"),
     ("verl", "trainer.nnoeds=2", "nnoeds", "nnodes"),
     ("verl", "+trainer.nnodez=2", "nnodez", "nnodes"),
@@ -125,6 +137,9 @@ def test_a_script_with_a_typo_is_a_fault_at_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dialect", "word"),
     [
+        ("rlinf", "cluster.distributed_log_dir=logs"),
+        ("rlinf", "actor.model.virtual_pipeline_model_parallel_size=2"),
+        ("rlinf", "rollout.data_parallel_size=2"),
         ("verl", "trainer.total_epochs=3"),
         ("verl", "actor_rollout_ref.rollout.n=4"),
         ("verl", "actor_rollout_ref.actor.megatron.virtual_pipeline_model_parallel_size=2"),
@@ -145,6 +160,9 @@ def faults(path: Path, dialect: str, words: list[str]) -> list[Any]:
     try:
         config = load_config(path, overrides=words)
         assert dialect_of(config) is DIALECTS[dialect]
-        return list(DIALECTS[dialect].read(config).faults)  # type: ignore[attr-defined]
+        reading = DIALECTS[dialect].read(config)
+        if dialect == "rlinf":
+            rlinf.placement(config, Inventory.uniform(1, 8))
+        return list(reading.faults)  # type: ignore[attr-defined]
     except PlacementError as error:
         return list(error.diagnostics)

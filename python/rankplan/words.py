@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from rankplan._core import RankSet
@@ -36,6 +36,15 @@ def _differ_once(one: str, other: str) -> bool:
     one, other = one[same:], other[same:]
     swapped = one[:2] == other[1::-1] and one[2:] == other[2:]
     return one[1:] == other[1:] or one[1:] == other or one == other[1:] or swapped
+
+
+def misspelt(key: str, known: Collection[str]) -> str | None:
+    """Return the known key that this is a typo of; a less similar key may be the trainer's own."""
+    if (near := one_edit(key, known)) is not None:
+        return near
+    # Compare lengths first, in a tenth of the time: most keys of a config are unrelated.
+    alike = [name for name in known if min(len(key), len(name)) > 0.8 * max(len(key), len(name))]
+    return nearest(key, alike, 0.9) if alike else None
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:

@@ -18,7 +18,7 @@ from rankplan.config.section import Config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
-from rankplan.words import nearest, one_edit, shown
+from rankplan.words import misspelt, shown
 
 ASSUMED = 8
 """Accelerators per node if neither the config nor an inventory says how many."""
@@ -204,15 +204,6 @@ def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: K
             if reader.located(path, one) not in reader.faults:  # two components may have the same sizes
                 reader.add_in_config(path, one)
         return component
-
-
-def misspelt(key: str, known: Collection[str]) -> str | None:
-    """Return the known key that this is a typo of; a less similar key may be the trainer's own."""
-    if (near := one_edit(key, known)) is not None:
-        return near
-    # Compare lengths first, in a tenth of the time: most keys of a config are unrelated.
-    alike = [name for name in known if min(len(key), len(name)) > 0.8 * max(len(key), len(name))]
-    return nearest(key, alike, 0.9) if alike else None
 
 
 def resource_lists(component: Component, cluster: Inventory) -> list[list[int]]:
