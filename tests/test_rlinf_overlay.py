@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from rankplan import ComponentPlacement, Inventory, NodePlacementStrategy, PackedPlacementStrategy, PlacementError
+from rankplan import ComponentPlacement, NodePlacementStrategy, PackedPlacementStrategy, PlacementError
 
 OVERLAY = Path(__file__).parent.parent / "examples/rlinf/overlay/rlinf"
 
@@ -69,8 +69,6 @@ class NodeGroupInfo:
 class Cluster:
     """As much of RLinf's cluster as its placement code uses."""
 
-    inventory: Inventory
-
     def __init__(self, nodes: list[NodeInfo], groups: list[NodeGroupInfo]) -> None:
         self._nodes = nodes
         reserved = NodeGroupInfo("cluster", nodes, "Accelerator"), NodeGroupInfo("node", nodes, None, True)
@@ -86,9 +84,8 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def placement() -> Iterator[ModuleType]:
-    """The overlay's `rlinf.scheduler.placement`, beside a cluster module of the test."""
-    parents = [ModuleType("rlinf"), ModuleType("rlinf.scheduler"), ModuleType("rlinf.scheduler.cluster")]
-    parents[2].Cluster = Cluster  # type: ignore[attr-defined]
+    """The overlay's `rlinf.scheduler.placement`."""
+    parents = [ModuleType("rlinf"), ModuleType("rlinf.scheduler")]
     name = "rlinf.scheduler.placement"
     path = OVERLAY / "scheduler/placement/__init__.py"
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[str(path.parent)])
@@ -135,7 +132,6 @@ def test_strategies_take_the_cluster(mixed: Cluster) -> None:
     ]
     assert rows[0].accelerator_type == AcceleratorType.NV_GPU
     assert [row.cluster_node_rank for row in NodePlacementStrategy([3, 0]).get_placement(mixed)] == [0, 3]
-    assert mixed.inventory is mixed.inventory
 
 
 def test_node_groups_are_those_of_the_cluster(mixed: Cluster) -> None:
@@ -148,6 +144,14 @@ def test_node_groups_are_those_of_the_cluster(mixed: Cluster) -> None:
     assert (quiet.cluster_node_rank, quiet.local_hardware_ranks) == (3, [])
     with pytest.raises(PlacementError, match="unknown node group `h100`"):
         PackedPlacementStrategy(0, 1, node_group="h100").get_placement(mixed)
+
+
+def test_node_groups_may_be_a_mapping_as_in_the_clusters_of_rlinfs_tests(mixed: Cluster) -> None:
+    strategy = PackedPlacementStrategy(0, 17, node_group=["a800", "robots"])
+    rows = list(strategy.get_placement(mixed))
+    assert rows[-1].node_group_label == "robots"
+    mixed._node_groups = {group.label: group for group in mixed._node_groups}  # type: ignore[assignment]
+    assert list(strategy.get_placement(mixed)) == rows
 
 
 def test_component_placements_take_the_cluster(mixed: Cluster) -> None:

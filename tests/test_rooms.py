@@ -40,6 +40,7 @@ ROOMS = [
     "physical",
     "arranging",
     "inventory",
+    "clusters",
     "crossings",
     "binding",
     "component",

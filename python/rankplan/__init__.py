@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rankplan import interrupts as interrupts  # first: it handles Ctrl-C during the other imports
 from rankplan._core import Chunks, Groups, Packed, RankMap, RankSet, error_codes
 from rankplan.accelerators import register_accelerator
+from rankplan.clusters import HasInventory
 from rankplan.component import Component
 from rankplan.config.hardware import Franka, HardwareConfig, register_hardware
 from rankplan.config.load import load_config
@@ -30,7 +31,6 @@ from rankplan.parallel import Parallel
 from rankplan.placement import (
     ComponentPlacement,
     FlexiblePlacementStrategy,
-    HasInventory,
     NodePlacementStrategy,
     PackedPlacementStrategy,
     Placement,

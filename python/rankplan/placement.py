@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placement, Placements, RankMap
 from rankplan.binding import Binding
+from rankplan.clusters import AnyCluster, inventory_of
 from rankplan.component import DECISIONS, Component, Rule, Visibility
 from rankplan.config.faults import KeyPath
 from rankplan.config.models import ClusterSection, ComponentEntry, component_names
@@ -22,7 +23,6 @@ from rankplan.words import as_int, counted, did_you_mean, shown
 __all__ = [
     "ComponentPlacement",
     "FlexiblePlacementStrategy",
-    "HasInventory",
     "NodePlacementStrategy",
     "PackedPlacementStrategy",
     "Placement",
@@ -30,33 +30,6 @@ __all__ = [
     "Placements",
     "parse_placement",
 ]
-
-
-class HasInventory(Protocol):
-    """Any object with an ``inventory``: a live `Cluster`, or your own class.
-
-    Strategies, `ComponentPlacement` and `rankplan.rlinf` take one wherever they take an `Inventory`. A class of yours
-    need not inherit from this one::
-
-        class Allocation:
-            def __init__(self, num_nodes):
-                self.inventory = Inventory.uniform(num_nodes, 8)
-
-        strategy.get_placement(Allocation(2))
-    """
-
-    @property
-    def inventory(self) -> Inventory:
-        """The nodes to place on."""
-
-
-def inventory_of(cluster: Inventory | HasInventory) -> Inventory:
-    """Return an inventory itself, or that of an object that has one. Raises ``TypeError`` for anything else."""
-    inventory = cluster if isinstance(cluster, Inventory) else getattr(cluster, "inventory", None)
-    if not isinstance(inventory, Inventory):
-        found = "" if inventory is None else f": its inventory is a {type(inventory).__name__}"
-        raise TypeError(f"{type(cluster).__name__} is neither a rankplan.Inventory nor has one{found}")
-    return inventory
 
 
 class PlacementStrategy:
@@ -89,7 +62,7 @@ class PlacementStrategy:
         """Resource ranks that any process uses, ascending."""
         return list(self._rule.resources)
 
-    def get_placement(self, cluster: Inventory | HasInventory, isolate_accelerator: bool = True) -> Placements:
+    def get_placement(self, cluster: AnyCluster, isolate_accelerator: bool = True) -> Placements:
         """Return the rows on this cluster, one per process in rank order.
 
         With ``isolate_accelerator`` each process sees its own accelerators only, else all of its node. Raises
@@ -98,7 +71,7 @@ class PlacementStrategy:
         """
         return self.component("", cluster, isolate_accelerator).rows
 
-    def component(self, name: str, cluster: Inventory | HasInventory, isolate_accelerator: bool = True) -> Component:
+    def component(self, name: str, cluster: AnyCluster, isolate_accelerator: bool = True) -> Component:
         """Return a component with the strategy's rule, under this name; see `get_placement`."""
         inventory, placed = self.inventory_on(cluster), self._component
         if placed is not None and placed.inventory == inventory:
@@ -114,7 +87,7 @@ class PlacementStrategy:
         stated = "own" if self._component is None else self._component.visibility
         return stated if stated != "own" else "own" if isolate else "node"
 
-    def inventory_on(self, cluster: Inventory | HasInventory) -> Inventory:
+    def inventory_on(self, cluster: AnyCluster) -> Inventory:
         """Return the inventory of a cluster, with the node groups of the strategy's config, if it comes from one.
 
         The config's groups override same-named groups of the cluster. Raises `PlacementError` if the cluster is too
@@ -282,7 +255,7 @@ class ComponentPlacement:
     order of the file; ``OSError`` if the file cannot be read; ``TypeError`` for any other cluster.
     """
 
-    def __init__(self, config: Config | Reading, cluster: Inventory | HasInventory) -> None:
+    def __init__(self, config: Config | Reading, cluster: AnyCluster) -> None:
         reading = read_config(config).fork()
         present = inventory_of(cluster)
         self._inventory, unfit = present.configured(present.with_groups_added(reading.section))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from rankplan._core import RankSet
@@ -15,6 +15,36 @@ def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
     folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=likeness)
     return folded[near[0]] if near else None
+
+
+_SHORTEST = 4
+"""A shorter word has too many others one edit away."""
+
+
+def one_edit(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that this one differs from in a letter: inserted, left out, replaced or swapped."""
+    if len(word) < _SHORTEST:
+        return None
+    folded = word.lower()
+    return next((name for name in known if len(name) >= _SHORTEST and _differ_once(folded, name.lower())), None)
+
+
+def _differ_once(one: str, other: str) -> bool:
+    same = next((index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+    if same is None:
+        return abs(len(one) - len(other)) == 1
+    one, other = one[same:], other[same:]
+    swapped = one[:2] == other[1::-1] and one[2:] == other[2:]
+    return one[1:] == other[1:] or one[1:] == other or one == other[1:] or swapped
+
+
+def misspelt(key: str, known: Collection[str]) -> str | None:
+    """Return the known key that this is a typo of; a less similar key may be the trainer's own."""
+    if (near := one_edit(key, known)) is not None:
+        return near
+    # Compare lengths first, in a tenth of the time: most keys of a config are unrelated.
+    alike = [name for name in known if min(len(key), len(name)) > 0.8 * max(len(key), len(name))]
+    return nearest(key, alike, 0.9) if alike else None
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:

@@ -27,7 +27,7 @@ from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.reader import Reader, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.words import as_int, nearest, shown
+from rankplan.words import as_int, misspelt, nearest, shown
 
 Config = Mapping[str, Any] | str | os.PathLike[str]
 """A mapping (a dict, an OmegaConf object) or the path of a YAML file."""
@@ -108,6 +108,11 @@ class Reading(Reader):
                 message, help = f"unknown key `{written}`, and {lack}", f"rename it to `{key}`"
                 self.add((written,), Diagnostic("unknown-key", message, help))
                 self.groups_known = self.groups_known and key != "node_groups"
+        lacking = [key for key in ("num_nodes", *_LACKS) if key not in raw]  # one of these may be any similar key
+        known = [key for key in ClusterSection.model_fields if key not in lacking]
+        for other in others:
+            if (near := misspelt(other, known)) is not None:
+                self.add((other,), Diagnostic("unknown-key", f"unknown key `{other}`", f"did you mean `{near}`?"))
         if others and "component_placement" in own and "component_placement" not in raw and not self.faults:
             nothing = not_a_mapping("`component_placement`", None, f"{_INDENTED} {', '.join(others[:3])}")
             self.add(("component_placement",), nothing)

@@ -30,7 +30,11 @@ _MODE = "allocation_mode"
 class _Reading(SizeReader):
     """An AReaL config: the allocation of each engine, and the one whose GPUs it shares."""
 
-    known: ClassVar[Mapping[KeyPath, Collection[str]]] = {_CLUSTER: ("n_nodes", "n_gpus_per_node")}
+    known: ClassVar[Mapping[KeyPath, Collection[str]]] = {
+        _CLUSTER: ("n_nodes", "n_gpus_per_node"),
+        **{(name,): ("backend",) for name in _ENGINES},
+        **{(name, "scheduling_strategy"): ("type", "target") for name in _ENGINES},
+    }
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)

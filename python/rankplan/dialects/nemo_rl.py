@@ -22,12 +22,13 @@ from rankplan.errors import Diagnostic
 from rankplan.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plan import Plan
-from rankplan.words import counted
+from rankplan.words import counted, path_text
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised"]
 
 _CLUSTER: KeyPath = ("cluster",)
 _COLOCATED: KeyPath = ("policy", "generation", "colocated")
+_PREFIX = path_text(_COLOCATED)
 _RESOURCES: KeyPath = (*_COLOCATED, "resources")
 _ENGINE: KeyPath = ("policy", "generation", "vllm_cfg")
 _MCORE: KeyPath = ("policy", "generation", "mcore_generation_config")
@@ -45,6 +46,9 @@ class _Reading(SizeReader):
         _CLUSTER: (*_SIZE, "segment_size"),
         _COLOCATED: ("enabled", "resources"),
         _RESOURCES: _SIZE,
+        _ENGINE: ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size"),
+        ("policy", "megatron_cfg"): ("enabled", *(key for keys in MEGATRON.values() for key in keys)),
+        ("policy", "dtensor_cfg"): ("enabled", *(key for keys in _DTENSOR.values() for key in keys)),
         (*_REWARD, "resources"): _SIZE,
     }
 
@@ -92,6 +96,8 @@ class _Reading(SizeReader):
 
     def _required(self, key: str, what: str) -> int:
         if self.at((*_RESOURCES, key)) is None:
+            if any(fault.code == "unknown-key" and str(fault.path).startswith(_PREFIX) for fault in self.faults):
+                return 0  # it, or its section, is misspelt
             fault = Diagnostic(
                 "missing-key", f"`{key}` is missing: {what}", f"add policy.generation.colocated.resources.{key}"
             )

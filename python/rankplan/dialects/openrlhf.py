@@ -33,7 +33,8 @@ class _Reading(SizeReader):
     known: ClassVar[Mapping[KeyPath, Collection[str]]] = {
         **{(name,): _SIZE for name in _MODELS},
         ("vllm",): ("num_engines", "tensor_parallel_size"),
-        ("train",): ("colocate_all", "colocate_actor_ref", "colocate_critic_reward"),
+        ("train",): ("colocate_all", "colocate_actor_ref", "colocate_critic_reward", "async_enable"),
+        ("ds",): ("tensor_parallel_size", "ring_attn_size"),
     }
 
     def __init__(self, config: Config) -> None:

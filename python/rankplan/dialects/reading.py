@@ -18,7 +18,7 @@ from rankplan.config.section import Config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
-from rankplan.words import nearest, shown
+from rankplan.words import misspelt, shown
 
 ASSUMED = 8
 """Accelerators per node if neither the config nor an inventory says how many."""
@@ -81,19 +81,23 @@ _LARGEST = 2**20
 class SizeReader(KeyReader):
     """A config of nested sections, with sizes at paths in it.
 
-    ``known`` has the keys of each section that matter; a typo of one is a fault. An interpolation of another value of
-    the config (``${trainer.nnodes}``, ``${oc.select:trainer.nnodes,1}``) is resolved.
+    ``known`` has the keys of each section that matter; a typo of one, or of the name of such a section, is a fault. An
+    interpolation of another value of the config (``${trainer.nnodes}``, ``${oc.select:trainer.nnodes,1}``) is resolved.
     """
 
     known: ClassVar[Mapping[KeyPath, Collection[str]]] = {}
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
+        known: dict[KeyPath, set[str]] = {}
         for path, keys in self.known.items():
-            section = self.section(path)
-            for key in section:
-                if key not in keys:
-                    self.reject_misspelt(str(key), keys, (*path, str(key)))
+            known.setdefault(path, set()).update(keys)
+            for depth, name in enumerate(path):
+                known.setdefault(path[:depth], set()).add(str(name))
+        for path, names in known.items():
+            for key in self.section(path):
+                if key not in names:
+                    self.reject_misspelt(str(key), sorted(names), (*path, str(key)))
 
     def section(self, path: KeyPath) -> Mapping[Any, Any]:
         """Return the mapping at a path, empty if it is missing; a value of another type is a fault, recorded once."""
@@ -200,13 +204,6 @@ def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: K
             if reader.located(path, one) not in reader.faults:  # two components may have the same sizes
                 reader.add_in_config(path, one)
         return component
-
-
-def misspelt(key: str, known: Collection[str]) -> str | None:
-    """Return the known key that this is a typo of; a less similar key may be the trainer's own."""
-    # Compare lengths first, in a tenth of the time: most keys of a config are unrelated.
-    alike = [name for name in known if min(len(key), len(name)) > 0.8 * max(len(key), len(name))]
-    return nearest(key, alike, 0.9) if alike else None
 
 
 def resource_lists(component: Component, cluster: Inventory) -> list[list[int]]:

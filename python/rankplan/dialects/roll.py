@@ -18,13 +18,13 @@ from rankplan.component import Component
 from rankplan.config.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.section import Config
 from rankplan.dialects.device_mapping import parse_device_mapping
-from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, misspelt, resource_lists, sizes_in, with_sizes
+from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, resource_lists, sizes_in, with_sizes
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.occupancy import node_kinds
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
 from rankplan.plan import SHARE_UNIT, Plan
-from rankplan.words import counted, shown
+from rankplan.words import counted, misspelt, shown
 
 __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "recognised", "written"]
 
@@ -34,6 +34,7 @@ _AS_WRITTEN = frozenset({"hf_infer", "sglang"})
 
 _CONFIG = ("strategy_args", "strategy_config")
 _CLUSTER = ("num_gpus_per_node", "num_nodes")
+_COMMON = ("actor_train", "actor_infer", "reference", "critic")
 _ROLE = ("device_mapping", "num_gpus_per_worker", "strategy_args", "world_size")
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
 _ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -223,7 +224,7 @@ def _is_role(mapping: Mapping[Any, Any]) -> bool:
 
 def _roles(reader: KeyReader) -> Iterator[_Role]:
     names: set[str] = set()
-    _reject_misspelt(reader, reader.content, _CLUSTER, ())
+    _reject_misspelt(reader, reader.content, (*_CLUSTER, *_COMMON), ())
     for path, values in _candidates(reader.content, ()):
         name = ".".join(map(str, path))
         mapping = reader.value(values, "device_mapping", path)
@@ -294,6 +295,7 @@ def _strategy(reader: KeyReader, values: Mapping[Any, Any], path: KeyPath) -> tu
     """Return the number of accelerators per worker, by ROLL's rules for the role's strategy, and its parallel sizes."""
     inner = (*path, "strategy_args")
     strategy = reader.mapping(values, "strategy_args", path)
+    _reject_misspelt(reader, strategy, ("strategy_name", "strategy_config"), inner)
     name = reader.value(strategy, "strategy_name", inner)
     if not isinstance(name, (str, type(None))) or unresolved(name):
         message = f"`strategy_name` is {shown(name)}; it must be text"

@@ -58,6 +58,8 @@ class _Reading(SizeReader):
         ("rollout",): _POOL,
         _ACTOR: ("actor", "rollout", "ref", "model"),
         _ROLLOUT: (*_POOL, *_ENGINE),
+        (*_ACTOR, "actor"): ("ulysses_sequence_parallel_size",),
+        (*_ACTOR, "actor", "fsdp_config"): ("fsdp_size", "ulysses_sequence_parallel_size"),
         (*_ACTOR, "actor", "megatron"): _MEGATRON,
         (*_ACTOR, "ref", "megatron"): _MEGATRON,
         ("critic", "megatron"): _MEGATRON,

@@ -14,7 +14,7 @@ from rankplan.rlinf.modes import PlacementMode, RolloutSyncMode, out_of_order, o
 from rankplan.rlinf.roles import HybridComponentPlacement, Ranks, RolePlacement, Size
 from rankplan.rlinf.rules import engines
 from rankplan.rlinf.sizes import FORWARD, TRAINING, Sizes, section
-from rankplan.words import shown
+from rankplan.words import misspelt, shown
 
 __all__ = ["HybridComponentPlacement", "ModelParallelComponentPlacement", "ModelParallelEvalComponentPlacement"]
 
@@ -168,6 +168,10 @@ class ModelParallelComponentPlacement(RolePlacement):
         """Return a boolean of the config: false if it is missing or null, ``None`` if it is invalid."""
         mapping: Mapping[Any, Any] = reading.content if path[0] == "cluster" else section(reading, path[:1]) or {}
         value = reading.value(mapping, path[1], path[:1])
+        for key in mapping if value is None else ():
+            if misspelt(str(key), path[1:]) is not None:
+                fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"did you mean `{path[1]}`?")
+                reading.add_in_config((path[0], str(key)), fault)
         if value is None or isinstance(value, bool):
             return bool(value)
         message = f"`{path[1]}` is {shown(value)}; it must be true or false"

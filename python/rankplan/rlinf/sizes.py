@@ -12,7 +12,7 @@ from rankplan.config.reader import Reader
 from rankplan.config.section import Reading
 from rankplan.errors import Diagnostic
 from rankplan.parallel import ENGINE_ORDER, ORDER, Parallel
-from rankplan.words import counted, path_text
+from rankplan.words import counted, misspelt, path_text
 
 TRAINING = {
     "tp": "tensor_model_parallel_size",
@@ -28,6 +28,8 @@ FORWARD = {"tp": TRAINING["tp"], "pp": TRAINING["pp"]}
 
 ENGINE = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size"}
 """Keys of an inference engine."""
+
+_KEYS = {*TRAINING.values(), *ENGINE.values()}
 
 _WORDS = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert", "etp": "expert-tensor"}
 
@@ -123,6 +125,11 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
             value = reader.value(mapping, key, path)
             if len(reader.faults) == before:
                 found[name] = reader.number(value, paths[name], 1) or 1
+    for key in map(str, mapping):
+        if key not in _KEYS and (near := misspelt(key, keys.values())) is not None:
+            fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"did you mean `{near}`?")
+            if reader.located((*path, key), fault) not in reader.faults:  # two roles may have one section
+                reader.add_in_config((*path, key), fault)
     if "ep" in paths:
         found.setdefault("etp", found.get("tp", 1))
     return Sizes(Parallel(**found, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
