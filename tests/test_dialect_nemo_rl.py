@@ -123,6 +123,11 @@ REFUSED: list[tuple[list[str], str]] = [
         [f"{RESOURCES}.num_nodes=1", f"{RESOURCES}.gpus_per_node=8", "cluster.segment_size=2"],
         "cluster.segment_size not-multiple: training has 3 nodes, which cannot be divided into segments of 2",
     ),
+    (
+        [f"on_policy_distillation.{key}=true" for key in ("enabled", "non_colocated_teachers.enabled")],
+        "on_policy_distillation.non_colocated_teachers.enabled invalid-value: teachers of on-policy distillation have "
+        "nodes of their own, which rankplan does not plan",
+    ),
     (["cluster.num_node=4"], "cluster.num_node unknown-key: unknown key `num_node`"),
 ]
 

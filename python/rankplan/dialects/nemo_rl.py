@@ -33,6 +33,7 @@ _RESOURCES: KeyPath = (*_COLOCATED, "resources")
 _ENGINE: KeyPath = ("policy", "generation", "vllm_cfg")
 _MCORE: KeyPath = ("policy", "generation", "mcore_generation_config")
 _REWARD: KeyPath = ("env", "reward_model")
+_TEACHERS: KeyPath = ("on_policy_distillation", "non_colocated_teachers")
 _SIZE = ("num_nodes", "gpus_per_node")
 _DTENSOR = {"tp": ("tensor_parallel_size",), "cp": ("context_parallel_size",)}
 _GROUPS = {"ppo": 3, "distillation": 3}
@@ -69,6 +70,10 @@ class _Reading(SizeReader):
             self.training = (1, self.each - self.reward[1])
         if not self.colocated:
             self._divide()
+        if self.switch((*_TEACHERS[:1], "enabled")) and self.switch((*_TEACHERS, "enabled")):
+            message = "teachers of on-policy distillation have nodes of their own, which rankplan does not plan"
+            help = "set `enabled: false` here and leave their nodes out of `cluster.num_nodes` to plan the other roles"
+            self.add((*_TEACHERS, "enabled"), Diagnostic("invalid-value", message, help))
         self._check()
 
     def _resources(self, path: KeyPath, nodes: int, each: int) -> tuple[int, int]:
