@@ -13,6 +13,7 @@ from click.shell_completion import BashComplete
 from click.testing import CliRunner
 from rankplan import Inventory, error_codes
 from rankplan.cli import main
+from rankplan.cli.common import Commands
 from rankplan.dialects import DIALECTS, roll
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,13 +34,13 @@ def test_generated_files_are_up_to_date(path: Path) -> None:
 
 
 def test_every_help_text_belongs_to_a_command() -> None:
-    names = {"rankplan.txt", *(f"rankplan-{name}.txt" for name in main.commands)}
+    names = {"rankplan.txt", *(f"rankplan-{name}.txt" for name in Commands.names)}
     assert names == {path.name for path in (ROOT / "tests" / "help").iterdir()}
 
 
 def test_every_summary_fits_on_its_line() -> None:
     shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands:\n")[2]
-    assert len(shown.splitlines()) == len(main.commands) and "..." not in shown
+    assert len(shown.splitlines()) == len(Commands.names) and "..." not in shown
 
 
 def completed(*words: str) -> list[str]:
@@ -51,7 +52,7 @@ def completed(*words: str) -> list[str]:
 
 
 def test_a_shell_completes_commands_options_and_values() -> None:
-    assert completed("") == sorted(main.commands)
+    assert completed("") == sorted(Commands.names)
     assert completed("plan", "--form") == ["--format"]
     assert completed("plan", "conf.yaml", "--format", "r") == ["rankfile"]
     assert completed("check", "--dialect", "") == list(DIALECTS)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -156,17 +157,33 @@ OVERRIDES = "rankplan.overrides"
 """The key, in the context of click, of the words after ``--``."""
 
 
-class OverridesAfterDashes(click.Group):
-    """A group whose commands take overrides of their config after ``--``."""
+class Commands(click.Group):
+    """The commands, each imported when it is used. They take overrides of their config after ``--``."""
 
+    names: tuple[str, ...] = (
+        *("arrange", "check", "convert", "diff", "env", "explain"),
+        *("inventory", "plan", "replan", "run", "schema", "show", "tune"),
+    )
     without: frozenset[str] = frozenset({"explain", "schema", "diff", "inventory"})
     """Commands that read no config, or several."""
     other: frozenset[str] = frozenset({"run"})
     """Commands with another use for these words."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, sorted."""
+        return list(self.names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in self.names:
+            return None
+        with interrupts.at_once():
+            command: click.Command = getattr(import_module(f"rankplan.cli.{cmd_name}"), cmd_name)
+        return command
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the words after ``--`` for `loaded`."""
-        name = next((word for word in args if word in self.commands), None)
+        name = next((word for word in args if word in self.names), None)
         if "--" in args[1:] and name not in self.other and not ctx.resilient_parsing:
             dashes = args.index("--", 1)
             ctx.meta[OVERRIDES] = tuple(args[dashes + 1 :])
