@@ -20,14 +20,18 @@ pub struct Bounds {
 
 impl Bounds {
     /// The bounds of a problem for schedules of a shape.
-    pub fn new(problem: &Problem, shape: Shape) -> Self {
-        let least = least(problem, shape);
-        let best = known(problem, shape) * (1.0 + 1e-9);
+    pub fn new(problem: &Problem, shape: Shape, found: f64) -> Self {
+        let earlier = earlier(problem);
+        let mut least = least(problem, shape);
+        if !matches!(shape, Shape::Collocated | Shape::Equal) {
+            add_warmups(problem, &earlier, &mut least);
+        }
+        let best = known(problem, shape).min(found) * (1.0 + 1e-9);
         let first = problem.factors().0 / f64::from(problem.batches);
         Bounds {
             best,
             least,
-            related: related(problem),
+            related: related(&earlier),
             first,
             apart: shape == Shape::Disaggregated,
             units: problem.units as usize,
@@ -73,18 +77,44 @@ impl Bounds {
     }
 }
 
-/// By task, the tasks that run before or after it, directly or through others.
-fn related(problem: &Problem) -> Vec<usize> {
-    let tasks = 0..problem.tasks.len();
+/// By task, the tasks that run before it, directly or through others.
+fn earlier(problem: &Problem) -> Vec<usize> {
     let mut before: Vec<usize> = problem.tasks.iter().map(|task| task.after as usize).collect();
-    for _ in tasks.clone() {
-        for task in tasks.clone() {
+    for _ in 0..before.len() {
+        for task in 0..before.len() {
             before[task] = members(before[task]).fold(before[task], |found, one| found | before[one]);
         }
     }
-    let after =
-        |task: usize| tasks.clone().filter(|&one| before[one] >> task & 1 == 1).fold(0, |set, one| set | 1 << one);
-    tasks.clone().map(|task| before[task] | after(task)).collect()
+    before
+}
+
+/// By task, the tasks that run before or after it.
+fn related(earlier: &[usize]) -> Vec<usize> {
+    let later = |task: usize| {
+        (0..earlier.len()).filter(|&one| earlier[one] >> task & 1 == 1).fold(0, |set, one| set | 1 << one)
+    };
+    earlier.iter().enumerate().map(|(task, before)| before | later(task)).collect()
+}
+
+/// Count the first micro-batch apart from the others: it passes the tasks of a set one after the other, as far as they wait
+/// for each other, each at best on all units.
+fn add_warmups(problem: &Problem, earlier: &[usize], least: &mut [Vec<f64>]) {
+    let batches = f64::from(problem.batches);
+    let (first, others) = problem.factors();
+    let single: Vec<Vec<f64>> = (0..earlier.len()).map(|task| least[1 << task].clone()).collect();
+    let mut longest = vec![vec![0.0; problem.units as usize + 1]];
+    for (set, least) in least.iter_mut().enumerate().skip(1) {
+        let mut times = vec![0.0_f64; least.len()];
+        for task in members(set) {
+            for (time, (before, own)) in times.iter_mut().zip(longest[set & earlier[task]].iter().zip(&single[task])) {
+                *time = time.max(before + own);
+            }
+        }
+        for (least, time) in least.iter_mut().zip(&times).filter(|(least, _)| least.is_finite()) {
+            *least = (*least * others + time * first) / batches;
+        }
+        longest.push(times);
+    }
 }
 
 /// The least time of all micro-batches of each set on up to each number of units, whatever the order.

@@ -84,7 +84,10 @@ impl InPipeline {
                 for (several, other) in [(false, &self.parts[rest]), (true, &self.turns[usize::from(switching)][rest])]
                 {
                     let (warmup, period) = problem.factors();
-                    pairs(&self.parts[first], other, |units, one, other| {
+                    let fits = |units: u32, one: &Point, other: &Point| {
+                        warmup * one.warmup + period * (one.period + other.period) <= limits[units as usize]
+                    };
+                    pairs(&self.parts[first], other, fits, |units, one, other| {
                         let turns = [(one, false), (other, several)].map(|(point, several)| Turn { point, several });
                         let Some(mut point) = both(problem, turns[0], turns[1], switching, together) else { return };
                         point.mixed = true;
@@ -104,8 +107,14 @@ impl InPipeline {
     }
 }
 
-/// Visit pairs of points of two tables with the larger number of units, leaving out points that fewer units beat.
-fn pairs(one: &Table, other: &Table, mut visit: impl FnMut(u32, &Point, &Point)) {
+/// Visit pairs of points of two tables with the larger number of units, leaving out points that fewer units beat, and those
+/// that do not fit. A point does not fit if one with a shorter period does not fit either.
+fn pairs(
+    one: &Table,
+    other: &Table,
+    fits: impl Fn(u32, &Point, &Point) -> bool,
+    mut visit: impl FnMut(u32, &Point, &Point),
+) {
     let (mut ones, mut others) = (one.iter().peekable(), other.iter().peekable());
     let (mut below_one, mut below_other) = (Front::new(), Front::new());
     loop {
@@ -114,10 +123,12 @@ fn pairs(one: &Table, other: &Table, mut visit: impl FnMut(u32, &Point, &Point))
         let new_one = ones.next_if(|(size, _)| *size == units).map_or(&[][..], |(_, front)| front);
         let new_other = others.next_if(|(size, _)| *size == units).map_or(&[][..], |(_, front)| front);
         for first in new_one {
-            below_other.iter().chain(new_other).for_each(|second| visit(units, first, second));
+            for second in [&below_other[..], new_other] {
+                second.iter().take_while(|one| fits(units, first, one)).for_each(|one| visit(units, first, one));
+            }
         }
         for second in new_other {
-            below_one.iter().for_each(|first| visit(units, first, second));
+            below_one.iter().take_while(|one| fits(units, second, one)).for_each(|one| visit(units, one, second));
         }
         new_one.iter().for_each(|&point| add(&mut below_one, point, 0));
         new_other.iter().for_each(|&point| add(&mut below_other, point, 0));
