@@ -14,7 +14,7 @@
 //! The search builds the fronts of all subsets of the components, from small to large, and for each number of
 //! accelerators. [`Bounds`] leave out what cannot be part of the best schedule.
 
-use crate::tune_bounds::Bounds;
+use crate::tune_bounds::{Bounds, Limit, NOTHING};
 use crate::tune_front::{MOST_READY, Point, Table, add, beaten};
 use crate::tune_pipeline::{Extension, Readiness};
 use crate::tune_problem::{Problem, Schedule, Shape, members, subsets};
@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
     fn visit(&mut self, set: usize) {
         let units = self.problem.units;
         let limits = match self.shape {
-            Shape::Collocated | Shape::Equal => vec![f64::NEG_INFINITY; units as usize + 1],
+            Shape::Collocated | Shape::Equal => vec![NOTHING; units as usize + 1],
             _ => self.bounds.beside(set, self.problem.all()),
         };
         let at_root = self.bounds.at_root(set, self.problem.all());
@@ -164,7 +164,7 @@ impl<'a> Search<'a> {
         self.root.visit(self.problem, set, parts, at_root, &mut self.steps);
     }
 
-    fn leaf(&mut self, task: usize, limits: &[f64], block: &mut Table, parts: &mut Vec<Whole>) {
+    fn leaf(&mut self, task: usize, limits: &[Limit], block: &mut Table, parts: &mut Vec<Whole>) {
         let batches = f64::from(self.problem.batches);
         let (warmup, period) = self.problem.factors();
         for choice in &self.problem.tasks[task].choices {
@@ -184,7 +184,7 @@ impl<'a> Search<'a> {
                 step: self.steps.push(Step::Leaf { task, units: choice.units }),
             };
             parts.push((Point { warmup: 0.0, period: choice.seconds, ..point }, choice.units));
-            if choice.seconds <= limit {
+            if choice.seconds <= limit.seconds {
                 let front = block.at(choice.units);
                 if !beaten(front, &point, 0) {
                     add(front, point, 0);
@@ -198,7 +198,7 @@ impl<'a> Search<'a> {
         &mut self,
         before: usize,
         last: usize,
-        limits: &[f64],
+        limits: &[Limit],
         at_root: f64,
         pipe: &mut Table,
         parts: &mut Vec<Whole>,
@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
                 for (other, blocks) in self.blocks[last].iter().take_while(|(other, _)| *other <= room) {
                     let units = one + other;
                     let limit = limits[units as usize];
-                    let most = limit.max(least);
+                    let most = limit.seconds.max(least);
                     for first in points.iter().take_while(|first| period * first.period <= most) {
                         let soonest = warmup * first.warmup;
                         let fits = |second: &&Point| period * first.period.max(second.period) + soonest <= most;
@@ -242,7 +242,9 @@ impl<'a> Search<'a> {
                                 step: 0,
                             };
                             let step = Step::Pipe { before: first.step, last: second.step };
-                            let counts = seconds <= limit && !beaten(pipe.at(units), &point, count);
+                            let counts = seconds <= limit.seconds
+                                && warmup * until <= limit.warmup
+                                && !beaten(pipe.at(units), &point, count);
                             let whole = seconds <= least && (point.mixed || !must_mix);
                             if counts || whole {
                                 point.step = self.steps.push(step);

@@ -2,6 +2,18 @@
 
 use crate::tune_problem::{Problem, Shape, members, subsets};
 
+/// What a schedule of some tasks may take beside others.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// Seconds of all micro-batches.
+    pub seconds: f64,
+    /// Seconds of the first micro-batch: the period of the others is at least that of the tasks beside them.
+    pub warmup: f64,
+}
+
+/// The limit where nothing fits.
+pub const NOTHING: Limit = Limit { seconds: f64::NEG_INFINITY, warmup: f64::NEG_INFINITY };
+
 /// For each set of tasks and number of units, how much time a schedule of them may take.
 #[derive(Debug)]
 pub struct Bounds {
@@ -9,6 +21,8 @@ pub struct Bounds {
     best: f64,
     /// By set of tasks and units: the least time of all micro-batches, whatever the order of the tasks.
     least: Vec<Vec<f64>>,
+    /// The same without the first micro-batch.
+    others: Vec<Vec<f64>>,
     /// By task: those that run before or after it, in this order or through others.
     related: Vec<usize>,
     /// The share of a task's time that it adds to the warm-up of a pipeline.
@@ -23,6 +37,8 @@ impl Bounds {
     pub fn new(problem: &Problem, shape: Shape, found: f64) -> Self {
         let earlier = earlier(problem);
         let mut least = least(problem, shape);
+        let share = problem.factors().1 / f64::from(problem.batches);
+        let others = least.iter().map(|times| times.iter().map(|time| time * share).collect()).collect();
         if !matches!(shape, Shape::Collocated | Shape::Equal) {
             add_warmups(problem, &earlier, &mut least);
         }
@@ -31,6 +47,7 @@ impl Bounds {
         Bounds {
             best,
             least,
+            others,
             related: related(&earlier),
             first,
             apart: shape == Shape::Disaggregated,
@@ -48,10 +65,10 @@ impl Bounds {
     /// Each of the others either runs beside them, on the other units; or shares their units only and adds its time to
     /// theirs; or shares all units and adds its time to both. Those beside them that wait for all of these tasks, or that all
     /// of these wait for, add their first micro-batch.
-    pub fn beside(&self, tasks: usize, all: usize) -> Vec<f64> {
+    pub fn beside(&self, tasks: usize, all: usize) -> Vec<Limit> {
         let others = all & !tasks;
-        let mut left = vec![f64::NEG_INFINITY; self.units + 1];
-        let mut first = left.clone();
+        let mut left = vec![NOTHING; self.units + 1];
+        let mut first = vec![0.0; self.units + 1];
         for set in subsets(others) {
             let sharing = others & !set;
             if sharing != 0 && self.apart {
@@ -66,9 +83,11 @@ impl Bounds {
                 let beside = self.best - self.least[with_all][self.units];
                 let most = beside - self.least[sharing & !with_all][self.units];
                 // Ascending numbers of units left over, for a descending number of units of these tasks.
-                for ((left, first), time) in left.iter_mut().rev().zip(&first).zip(&self.least[set]) {
+                let times = self.least[set].iter().zip(&self.others[set]);
+                for ((left, first), (time, others)) in left.iter_mut().rev().zip(&first).zip(times) {
                     if *time <= beside {
-                        *left = left.max(most - first);
+                        left.seconds = left.seconds.max(most - first);
+                        left.warmup = left.warmup.max(beside - first - others);
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! Components in turn on the same accelerators, in a pipeline or at the root of a schedule.
 
+use crate::tune_bounds::Limit;
 use crate::tune_front::{Front, MOST_READY, Point, Table, add, beaten};
 use crate::tune_problem::{Problem, Schedule, Tree, subsets};
 use crate::tune_steps::{Step, Steps};
@@ -70,7 +71,7 @@ impl InPipeline {
         problem: &Problem,
         set: usize,
         [leaf, pipe]: [&Table; 2],
-        limits: &[f64],
+        limits: &[Limit],
         steps: &mut Steps,
     ) -> Table {
         let mut part = leaf.clone();
@@ -85,14 +86,16 @@ impl InPipeline {
                 {
                     let (warmup, period) = problem.factors();
                     let fits = |units: u32, one: &Point, other: &Point| {
-                        warmup * one.warmup + period * (one.period + other.period) <= limits[units as usize]
+                        warmup * one.warmup + period * (one.period + other.period) <= limits[units as usize].seconds
                     };
                     pairs(&self.parts[first], other, fits, |units, one, other| {
                         let turns = [(one, false), (other, several)].map(|(point, several)| Turn { point, several });
                         let Some(mut point) = both(problem, turns[0], turns[1], switching, together) else { return };
                         point.mixed = true;
                         let seconds = warmup * point.warmup + period * point.period + point.once;
-                        if seconds <= limits[units as usize] && !beaten(table.at(units), &point, 0) {
+                        let limit = limits[units as usize];
+                        let fits = seconds <= limit.seconds && warmup * point.warmup <= limit.warmup;
+                        if fits && !beaten(table.at(units), &point, 0) {
                             point.step = steps.push(Step::Turn { first: one.step, rest: other.step, switching });
                             add(table.at(units), point, 0);
                         }
