@@ -34,7 +34,7 @@ fn main() {
     for (name, components, units, target) in
         [("8 components, 128 units", &WIDE[..], 128, 50), ("4 components, 4,096 units", &CHAIN[..], 4096, 500)]
     {
-        for batches in [512, 64, 1] {
+        for batches in [512, 64, 8, 4, 2, 1] {
             let problem = problem(units, batches, components);
             let time = (0..RUNS).map(|_| once(&problem)).min().unwrap_or_default();
             println!("{name:<34}{batches:>12}{:>9.1} ms{target:>9} ms", time.as_secs_f64() * 1e3);

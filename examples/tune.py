@@ -25,22 +25,30 @@ class Part(Worker):
 
 
 def launched(cluster, placement):
-    """Launch the components of a placement and return their groups by name."""
+    """Launch the components of a placement and return their groups by name, each after a first, empty call."""
     config = {"cluster": {"num_nodes": cluster.inventory.num_nodes, "component_placement": placement}}
     strategies = ComponentPlacement(config, cluster)
-    return {
+    groups = {
         name: Part.create_group(*SECONDS[name]).launch(cluster, strategies.get_strategy(name), name=name)
         for name in placement
     }
+    for group in groups.values():
+        group.run(0).wait()
+    return groups
 
 
 def measured(cluster, sizes):
-    """Return the seconds of an iteration of each component by number of accelerators, measured one after the other."""
+    """Return the seconds of an iteration of each component by number of accelerators, measured one after the other.
+
+    An iteration is the calls of all its micro-batches, so it includes the way to the ranks and back, as in a placement.
+    """
     seconds = {name: {} for name in SECONDS}
     for size in sizes:
         for name, group in launched(cluster, dict.fromkeys(SECONDS, f"0-{size - 1}")).items():
-            group.run().wait()
-            seconds[name][size] = max(timing.seconds for timing in group.timings())
+            for _ in range(BATCHES):
+                group.run(1).wait()
+            calls = sorted(group.timings(), key=lambda call: call.started)[size:]  # without the first call of each rank
+            seconds[name][size] = max(call.started + call.seconds for call in calls) - calls[0].started
             group.shutdown()
     return seconds
 

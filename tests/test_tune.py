@@ -317,7 +317,7 @@ def test_the_order_of_a_pipeline_crosses_few_nodes_then_moves_little_then_follow
     ends = [8, 16]
     assert Cluster(ends, {}).place(pipe)[1] == {"a": 0, "b": 2, "c": 10}
     assert Cluster(ends, {"b": 8}).place(pipe)[1] == {"b": 0, "a": 8, "c": 10}
-    assert Cluster(ends, {}, {"c": [0, 1, 2, 3]}).place(pipe) == ((0, 0, 2), {"c": 0, "a": 4, "b": 6})
+    assert Cluster(ends, {}, {"c": [0, 1, 2, 3]}).place(pipe) == ((0.0, 0, 0, 2), {"c": 0, "a": 4, "b": 6})
     assert Cluster(ends, {"b": 8}, {"c": [0, 1, 2, 3]}).place(pipe)[1]["b"] == 0
 
 

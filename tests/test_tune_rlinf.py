@@ -16,7 +16,8 @@ from oracle_tune import Component, Problem
 from rankplan import ComponentCosts, Costs, Inventory, PlacementError, tune
 from rankplan.cli import main
 from rankplan.tuning import profile
-from rankplan.tuning.search import best_of_shape
+from rankplan.tuning.layout import Cluster
+from rankplan.tuning.shapes import best_of_shape
 from rankplan.tuning.sizes import possible
 from rankplan.tuning.times import Computed
 
@@ -104,8 +105,8 @@ def best_seconds(line: dict[str, Any]) -> float | None:
         sizes = possible(given, line["profile"]["accelerators"], True)
     except PlacementError:
         return None
-    found = [best_of_shape(given, sizes, nodes, shape) for shape in given.shapes]
-    return min((seconds for seconds, _ in filter(None, found)), default=None)
+    found = [best_of_shape(given, sizes, Cluster.of(given, nodes), shape) for shape in given.shapes]
+    return min((seconds for seconds, *_ in filter(None, found)), default=None)
 
 
 @pytest.mark.parametrize("line", REASONING, ids=ids)

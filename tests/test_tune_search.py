@@ -63,7 +63,7 @@ def problems(draw: st.DrawFn, most: int = 4, most_sizes: int = 4) -> Problem:
     return Problem(
         components,
         accelerators,
-        draw(st.sampled_from([1, 2, 3, 16, 512])),
+        draw(st.sampled_from([1, 2, 3, 4, 8, 16, 512])),
         draw(st.booleans()),
         10.0 if limited else None,
         transfers,

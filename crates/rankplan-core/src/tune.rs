@@ -14,7 +14,7 @@
 //! The search builds the fronts of all subsets of the components, from small to large, and for each number of
 //! accelerators. [`Bounds`] leave out what cannot be part of the best schedule.
 
-use crate::tune_bounds::Bounds;
+use crate::tune_bounds::{Bounds, Limit, NOTHING};
 use crate::tune_front::{MOST_READY, Point, Table, add, beaten};
 use crate::tune_pipeline::{Extension, Readiness};
 use crate::tune_problem::{Problem, Schedule, Shape, members, subsets};
@@ -29,7 +29,10 @@ pub fn solve(problem: &Problem, shape: Shape) -> Option<Schedule> {
     if shape == Shape::Equal {
         return equal_turns(problem);
     }
-    Search::new(problem, shape, Bounds::new(problem, shape)).best()
+    // A schedule on fewer, larger units is quickly found, and often almost as good.
+    let coarse =
+        problem.coarser().and_then(|coarse| solve(&coarse, shape)).map_or(f64::INFINITY, |found| found.seconds);
+    Search::new(problem, shape, Bounds::new(problem, shape, coarse)).best()
 }
 
 /// The fronts of the subsets.
@@ -112,10 +115,21 @@ impl<'a> Search<'a> {
         self.is_closed(set) && (self.shape != Shape::Disaggregated || begins || set.is_power_of_two())
     }
 
+    /// A task that the last block of a pipeline of this set always has, as a set; 0 if it is unknown.
+    ///
+    /// The order of blocks that do not wait for each other is free. A block with the last task can be the last block if no
+    /// other block waits for it: if none of its tasks can have one after it.
+    fn end(&self, set: usize) -> usize {
+        let ends = set & !self.problem.before(set);
+        let end = 1 << ends.ilog2();
+        let others = self.problem.before(set & !end);
+        if self.shape == Shape::Disaggregated || others & set == 0 { end } else { 0 }
+    }
+
     fn visit(&mut self, set: usize) {
         let units = self.problem.units;
         let limits = match self.shape {
-            Shape::Collocated | Shape::Equal => vec![f64::NEG_INFINITY; units as usize + 1],
+            Shape::Collocated | Shape::Equal => vec![NOTHING; units as usize + 1],
             _ => self.bounds.beside(set, self.problem.all()),
         };
         let at_root = self.bounds.at_root(set, self.problem.all());
@@ -126,7 +140,8 @@ impl<'a> Search<'a> {
         }
         let mut pipe = Table::new(units);
         if self.shape != Shape::Collocated {
-            for last in subsets(set).filter(|&last| last != set) {
+            let end = self.end(set);
+            for last in subsets(set).filter(|&last| last != set && last & end == end) {
                 if self.problem.before(set & !last) & last == 0 {
                     self.extend(set & !last, last, &limits, at_root, &mut pipe, &mut parts);
                 }
@@ -149,7 +164,7 @@ impl<'a> Search<'a> {
         self.root.visit(self.problem, set, parts, at_root, &mut self.steps);
     }
 
-    fn leaf(&mut self, task: usize, limits: &[f64], block: &mut Table, parts: &mut Vec<Whole>) {
+    fn leaf(&mut self, task: usize, limits: &[Limit], block: &mut Table, parts: &mut Vec<Whole>) {
         let batches = f64::from(self.problem.batches);
         let (warmup, period) = self.problem.factors();
         for choice in &self.problem.tasks[task].choices {
@@ -169,7 +184,7 @@ impl<'a> Search<'a> {
                 step: self.steps.push(Step::Leaf { task, units: choice.units }),
             };
             parts.push((Point { warmup: 0.0, period: choice.seconds, ..point }, choice.units));
-            if choice.seconds <= limit {
+            if choice.seconds <= limit.seconds {
                 let front = block.at(choice.units);
                 if !beaten(front, &point, 0) {
                     add(front, point, 0);
@@ -183,7 +198,7 @@ impl<'a> Search<'a> {
         &mut self,
         before: usize,
         last: usize,
-        limits: &[f64],
+        limits: &[Limit],
         at_root: f64,
         pipe: &mut Table,
         parts: &mut Vec<Whole>,
@@ -201,13 +216,15 @@ impl<'a> Search<'a> {
                 for (other, blocks) in self.blocks[last].iter().take_while(|(other, _)| *other <= room) {
                     let units = one + other;
                     let limit = limits[units as usize];
-                    for first in points {
-                        for second in blocks {
+                    let most = limit.seconds.max(least);
+                    for first in points.iter().take_while(|first| period * first.period <= most) {
+                        let soonest = warmup * first.warmup;
+                        let fits = |second: &&Point| period * first.period.max(second.period) + soonest <= most;
+                        for second in blocks.iter().take_while(fits) {
                             let slower = first.period.max(second.period);
                             let once = first.once + second.once + apart;
                             let base = period * slower + once;
-                            let soonest = base + warmup * first.warmup.max(second.warmup);
-                            if soonest > limit && soonest > least {
+                            if base + warmup * first.warmup.max(second.warmup) > most {
                                 continue;
                             }
                             let first =
@@ -225,7 +242,9 @@ impl<'a> Search<'a> {
                                 step: 0,
                             };
                             let step = Step::Pipe { before: first.step, last: second.step };
-                            let counts = seconds <= limit && !beaten(pipe.at(units), &point, count);
+                            let counts = seconds <= limit.seconds
+                                && warmup * until <= limit.warmup
+                                && !beaten(pipe.at(units), &point, count);
                             let whole = seconds <= least && (point.mixed || !must_mix);
                             if counts || whole {
                                 point.step = self.steps.push(step);

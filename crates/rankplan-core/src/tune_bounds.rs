@@ -2,6 +2,18 @@
 
 use crate::tune_problem::{Problem, Shape, members, subsets};
 
+/// What a schedule of some tasks may take beside others.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// Seconds of all micro-batches.
+    pub seconds: f64,
+    /// Seconds of the first micro-batch: the period of the others is at least that of the tasks beside them.
+    pub warmup: f64,
+}
+
+/// The limit where nothing fits.
+pub const NOTHING: Limit = Limit { seconds: f64::NEG_INFINITY, warmup: f64::NEG_INFINITY };
+
 /// For each set of tasks and number of units, how much time a schedule of them may take.
 #[derive(Debug)]
 pub struct Bounds {
@@ -9,6 +21,8 @@ pub struct Bounds {
     best: f64,
     /// By set of tasks and units: the least time of all micro-batches, whatever the order of the tasks.
     least: Vec<Vec<f64>>,
+    /// The same without the first micro-batch.
+    others: Vec<Vec<f64>>,
     /// By task: those that run before or after it, in this order or through others.
     related: Vec<usize>,
     /// The share of a task's time that it adds to the warm-up of a pipeline.
@@ -20,14 +34,21 @@ pub struct Bounds {
 
 impl Bounds {
     /// The bounds of a problem for schedules of a shape.
-    pub fn new(problem: &Problem, shape: Shape) -> Self {
-        let least = least(problem, shape);
-        let best = known(problem, shape) * (1.0 + 1e-9);
+    pub fn new(problem: &Problem, shape: Shape, found: f64) -> Self {
+        let earlier = earlier(problem);
+        let mut least = least(problem, shape);
+        let share = problem.factors().1 / f64::from(problem.batches);
+        let others = least.iter().map(|times| times.iter().map(|time| time * share).collect()).collect();
+        if !matches!(shape, Shape::Collocated | Shape::Equal) {
+            add_warmups(problem, &earlier, &mut least);
+        }
+        let best = known(problem, shape).min(found) * (1.0 + 1e-9);
         let first = problem.factors().0 / f64::from(problem.batches);
         Bounds {
             best,
             least,
-            related: related(problem),
+            others,
+            related: related(&earlier),
             first,
             apart: shape == Shape::Disaggregated,
             units: problem.units as usize,
@@ -44,10 +65,10 @@ impl Bounds {
     /// Each of the others either runs beside them, on the other units; or shares their units only and adds its time to
     /// theirs; or shares all units and adds its time to both. Those beside them that wait for all of these tasks, or that all
     /// of these wait for, add their first micro-batch.
-    pub fn beside(&self, tasks: usize, all: usize) -> Vec<f64> {
+    pub fn beside(&self, tasks: usize, all: usize) -> Vec<Limit> {
         let others = all & !tasks;
-        let mut left = vec![f64::NEG_INFINITY; self.units + 1];
-        let mut first = left.clone();
+        let mut left = vec![NOTHING; self.units + 1];
+        let mut first = vec![0.0; self.units + 1];
         for set in subsets(others) {
             let sharing = others & !set;
             if sharing != 0 && self.apart {
@@ -62,9 +83,11 @@ impl Bounds {
                 let beside = self.best - self.least[with_all][self.units];
                 let most = beside - self.least[sharing & !with_all][self.units];
                 // Ascending numbers of units left over, for a descending number of units of these tasks.
-                for ((left, first), time) in left.iter_mut().rev().zip(&first).zip(&self.least[set]) {
+                let times = self.least[set].iter().zip(&self.others[set]);
+                for ((left, first), (time, others)) in left.iter_mut().rev().zip(&first).zip(times) {
                     if *time <= beside {
-                        *left = left.max(most - first);
+                        left.seconds = left.seconds.max(most - first);
+                        left.warmup = left.warmup.max(beside - first - others);
                     }
                 }
             }
@@ -73,18 +96,44 @@ impl Bounds {
     }
 }
 
-/// By task, the tasks that run before or after it, directly or through others.
-fn related(problem: &Problem) -> Vec<usize> {
-    let tasks = 0..problem.tasks.len();
+/// By task, the tasks that run before it, directly or through others.
+fn earlier(problem: &Problem) -> Vec<usize> {
     let mut before: Vec<usize> = problem.tasks.iter().map(|task| task.after as usize).collect();
-    for _ in tasks.clone() {
-        for task in tasks.clone() {
+    for _ in 0..before.len() {
+        for task in 0..before.len() {
             before[task] = members(before[task]).fold(before[task], |found, one| found | before[one]);
         }
     }
-    let after =
-        |task: usize| tasks.clone().filter(|&one| before[one] >> task & 1 == 1).fold(0, |set, one| set | 1 << one);
-    tasks.clone().map(|task| before[task] | after(task)).collect()
+    before
+}
+
+/// By task, the tasks that run before or after it.
+fn related(earlier: &[usize]) -> Vec<usize> {
+    let later = |task: usize| {
+        (0..earlier.len()).filter(|&one| earlier[one] >> task & 1 == 1).fold(0, |set, one| set | 1 << one)
+    };
+    earlier.iter().enumerate().map(|(task, before)| before | later(task)).collect()
+}
+
+/// Count the first micro-batch apart from the others: it passes the tasks of a set one after the other, as far as they wait
+/// for each other, each at best on all units.
+fn add_warmups(problem: &Problem, earlier: &[usize], least: &mut [Vec<f64>]) {
+    let batches = f64::from(problem.batches);
+    let (first, others) = problem.factors();
+    let single: Vec<Vec<f64>> = (0..earlier.len()).map(|task| least[1 << task].clone()).collect();
+    let mut longest = vec![vec![0.0; problem.units as usize + 1]];
+    for (set, least) in least.iter_mut().enumerate().skip(1) {
+        let mut times = vec![0.0_f64; least.len()];
+        for task in members(set) {
+            for (time, (before, own)) in times.iter_mut().zip(longest[set & earlier[task]].iter().zip(&single[task])) {
+                *time = time.max(before + own);
+            }
+        }
+        for (least, time) in least.iter_mut().zip(&times).filter(|(least, _)| least.is_finite()) {
+            *least = (*least * others + time * first) / batches;
+        }
+        longest.push(times);
+    }
 }
 
 /// The least time of all micro-batches of each set on up to each number of units, whatever the order.

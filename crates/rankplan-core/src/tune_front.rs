@@ -1,5 +1,7 @@
 //! Costs of partial schedules, and the sets of those that no other one beats.
 
+use std::cmp::Ordering;
+
 /// Most readiness times of a pipeline: one for each task outside it.
 pub const MOST_READY: usize = 7;
 
@@ -25,6 +27,10 @@ pub struct Point {
 }
 
 impl Point {
+    fn order(&self, other: &Point) -> Ordering {
+        self.period.total_cmp(&other.period).then(self.warmup.total_cmp(&other.warmup))
+    }
+
     /// Whether this cost is as good in each number; `ready` of them are readiness times.
     fn beats(&self, other: &Point, ready: usize) -> bool {
         self.period <= other.period
@@ -46,13 +52,13 @@ const NEIGHBORS: usize = 24;
 
 /// Whether a point of the front is as good: one with a period as short, and most likely the longest of these.
 pub fn beaten(front: &Front, point: &Point, ready: usize) -> bool {
-    let shorter = front.partition_point(|other| other.period <= point.period);
+    let shorter = front.partition_point(|other| other.order(point).is_le());
     front[..shorter].iter().rev().take(NEIGHBORS).any(|other| other.beats(point, ready))
 }
 
 /// Add a point that is not beaten, and drop the next ones if it beats them.
 pub fn add(front: &mut Front, point: Point, ready: usize) {
-    let start = front.partition_point(|other| other.period < point.period);
+    let start = front.partition_point(|other| other.order(&point).is_lt());
     let beaten = front[start..].iter().take_while(|other| point.beats(other, ready)).count();
     if beaten > 0 {
         front[start] = point;

@@ -3,6 +3,11 @@
 /// Most components of a problem: the search visits subsets of them.
 pub const MOST_TASKS: usize = 8;
 
+/// Units of a problem in one unit of the coarser problem.
+const COARSER: u32 = 8;
+/// Fewest units of a coarser problem.
+const LEAST_COARSE: u32 = 16;
+
 /// A number of units that a component may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
@@ -116,6 +121,29 @@ impl Problem {
             && self.batches > 0
             && self.tasks.iter().enumerate().all(sound)
             && self.transfers.iter().all(|one| known(one) && counts(one.apart) && counts(one.together))
+    }
+
+    /// The problem with fewer, larger units, whose schedules all fit this one too; `None` if it has too few units.
+    pub fn coarser(&self) -> Option<Problem> {
+        let units = self.units / COARSER;
+        let coarse = |task: &Task| {
+            let fitting = task.choices.iter().filter(|choice| self.holds(choice.memory));
+            let mut choices: Vec<Choice> = Vec::new();
+            for choice in fitting {
+                let larger = Choice { units: choice.units.div_ceil(COARSER), ..*choice };
+                match choices.last_mut() {
+                    Some(last) if choice.seconds >= last.seconds => {}
+                    Some(last) if last.units == larger.units => *last = larger,
+                    _ => choices.push(larger),
+                }
+            }
+            Task { choices, ..task.clone() }
+        };
+        (units >= LEAST_COARSE).then(|| Problem {
+            tasks: self.tasks.iter().map(coarse).collect(),
+            units,
+            ..self.clone()
+        })
     }
 
     /// All tasks, as a bit set.

@@ -1,5 +1,6 @@
 //! Components in turn on the same accelerators, in a pipeline or at the root of a schedule.
 
+use crate::tune_bounds::Limit;
 use crate::tune_front::{Front, MOST_READY, Point, Table, add, beaten};
 use crate::tune_problem::{Problem, Schedule, Tree, subsets};
 use crate::tune_steps::{Step, Steps};
@@ -70,7 +71,7 @@ impl InPipeline {
         problem: &Problem,
         set: usize,
         [leaf, pipe]: [&Table; 2],
-        limits: &[f64],
+        limits: &[Limit],
         steps: &mut Steps,
     ) -> Table {
         let mut part = leaf.clone();
@@ -84,12 +85,17 @@ impl InPipeline {
                 for (several, other) in [(false, &self.parts[rest]), (true, &self.turns[usize::from(switching)][rest])]
                 {
                     let (warmup, period) = problem.factors();
-                    pairs(&self.parts[first], other, |units, one, other| {
+                    let fits = |units: u32, one: &Point, other: &Point| {
+                        warmup * one.warmup + period * (one.period + other.period) <= limits[units as usize].seconds
+                    };
+                    pairs(&self.parts[first], other, fits, |units, one, other| {
                         let turns = [(one, false), (other, several)].map(|(point, several)| Turn { point, several });
                         let Some(mut point) = both(problem, turns[0], turns[1], switching, together) else { return };
                         point.mixed = true;
                         let seconds = warmup * point.warmup + period * point.period + point.once;
-                        if seconds <= limits[units as usize] && !beaten(table.at(units), &point, 0) {
+                        let limit = limits[units as usize];
+                        let fits = seconds <= limit.seconds && warmup * point.warmup <= limit.warmup;
+                        if fits && !beaten(table.at(units), &point, 0) {
                             point.step = steps.push(Step::Turn { first: one.step, rest: other.step, switching });
                             add(table.at(units), point, 0);
                         }
@@ -104,8 +110,14 @@ impl InPipeline {
     }
 }
 
-/// Visit pairs of points of two tables with the larger number of units, leaving out points that fewer units beat.
-fn pairs(one: &Table, other: &Table, mut visit: impl FnMut(u32, &Point, &Point)) {
+/// Visit pairs of points of two tables with the larger number of units, leaving out points that fewer units beat, and those
+/// that do not fit. A point does not fit if one with a shorter period does not fit either.
+fn pairs(
+    one: &Table,
+    other: &Table,
+    fits: impl Fn(u32, &Point, &Point) -> bool,
+    mut visit: impl FnMut(u32, &Point, &Point),
+) {
     let (mut ones, mut others) = (one.iter().peekable(), other.iter().peekable());
     let (mut below_one, mut below_other) = (Front::new(), Front::new());
     loop {
@@ -114,10 +126,12 @@ fn pairs(one: &Table, other: &Table, mut visit: impl FnMut(u32, &Point, &Point))
         let new_one = ones.next_if(|(size, _)| *size == units).map_or(&[][..], |(_, front)| front);
         let new_other = others.next_if(|(size, _)| *size == units).map_or(&[][..], |(_, front)| front);
         for first in new_one {
-            below_other.iter().chain(new_other).for_each(|second| visit(units, first, second));
+            for second in [&below_other[..], new_other] {
+                second.iter().take_while(|one| fits(units, first, one)).for_each(|one| visit(units, first, one));
+            }
         }
         for second in new_other {
-            below_one.iter().for_each(|first| visit(units, first, second));
+            below_one.iter().take_while(|one| fits(units, second, one)).for_each(|one| visit(units, one, second));
         }
         new_one.iter().for_each(|&point| add(&mut below_one, point, 0));
         new_other.iter().for_each(|&point| add(&mut below_other, point, 0));

@@ -11,7 +11,7 @@ from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.tuning.times import Times
 
 LEVELS = ("device", "node", "network")
-"""Levels that weights cross, the fastest first."""
+"""Levels of every cluster that weights cross, the fastest first. Those of an inventory are between node and network."""
 
 SHAPES = ("disaggregated", "collocated", "hybrid")
 """Which components share accelerators: none, all, or some."""
@@ -69,8 +69,9 @@ class Costs:
 
     ``batches`` are the micro-batches of an iteration. ``stale`` iterations overlap, so that only the period of the
     slowest part counts. ``after`` names the components that each one needs results of. ``capacity`` is the memory of an
-    accelerator. ``bandwidth`` is in bytes per second by level. ``unit`` divides every number of accelerators. ``like``
-    maps components without times of their own to those that they run with.
+    accelerator. ``bandwidth`` is in bytes per second by level: one of `LEVELS`, or a level of the inventory. ``unit``
+    divides every number of accelerators. ``like`` maps components without times of their own to those that they run
+    with.
     """
 
     components: Mapping[str, ComponentCosts]
@@ -85,16 +86,6 @@ class Costs:
     like: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
     reader: Reader | None = field(default=None, repr=False, compare=False)
-
-    def seconds_of(self, sync: WeightSync, level: str) -> float:
-        """Return the seconds of a transfer whose slowest level is this one; without its bandwidth, of the next level.
-
-        On one device, weights need not move unless the bandwidth of a device is stated.
-        """
-        known = [name for name in LEVELS[LEVELS.index(level) :] if name in self.bandwidth]
-        if not known or (level == "device" and known[0] != "device"):
-            return 0.0
-        return sync.bytes / self.bandwidth[known[0]]
 
 
 def cycle(after: Mapping[str, Sequence[str]], names: Iterable[str]) -> list[str]:

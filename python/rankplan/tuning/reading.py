@@ -18,7 +18,7 @@ from rankplan.config.parallel import ParallelEntry
 from rankplan.dialects.reading import KeyReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel
-from rankplan.tuning.costs import LEVELS, SHAPES, ComponentCosts, Costs, WeightSync, cycle
+from rankplan.tuning.costs import SHAPES, ComponentCosts, Costs, WeightSync, cycle
 from rankplan.tuning.times import ByEnvironments, Computed, Measured, Times
 from rankplan.words import as_int, did_you_mean, nearest, shown
 
@@ -253,8 +253,7 @@ class _Costs(KeyReader):
 
     def _bandwidth(self, content: Mapping[str, Any]) -> dict[str, float]:
         mapping = self.mapping(content, "bandwidth", ())
-        self._known_keys(mapping, LEVELS, ("bandwidth",))
-        found = {level: self._number(mapping, level, ("bandwidth",), more_than_0=True) for level in LEVELS}
+        found = {str(level): self._number(mapping, level, ("bandwidth",), more_than_0=True) for level in mapping}
         return {level: number for level, number in found.items() if number is not None}
 
     def _syncs(

@@ -8,10 +8,14 @@ from rankplan.tuning.schedule import Node, pace
 
 def reason(costs: Costs, node: Node, seconds: float) -> str:
     """Return what the seconds of a schedule consist of."""
-    times = times_of(costs, node)
-    transfers = seconds - pace(node, times, costs).iteration
-    text = _part(node, times, costs)
+    transfers = transfers_of(costs, node, seconds)
+    text = _part(node, times_of(costs, node), costs)
     return text + (f"; weights take {transfers:.3g} s" if transfers > 1e-6 * seconds else "")
+
+
+def transfers_of(costs: Costs, node: Node, seconds: float) -> float:
+    """Return the seconds that weights take, out of those of an iteration."""
+    return seconds - pace(node, times_of(costs, node), costs).iteration
 
 
 def times_of(costs: Costs, node: Node) -> dict[str, float]:

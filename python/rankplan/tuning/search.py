@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
-from rankplan._core import RankSet, best_schedule
+from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
 from rankplan.plan import Plan, PlanDiff
@@ -17,10 +15,11 @@ from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.placing import Placed, placed, plain
 from rankplan.tuning.reading import read_costs
-from rankplan.tuning.reasons import reason
+from rankplan.tuning.reasons import reason, transfers_of
 from rankplan.tuning.schedule import Node
 from rankplan.tuning.sensitivity import Sensitivity, sensitivity
-from rankplan.tuning.sizes import MOST_UNITS, Size, possible
+from rankplan.tuning.shapes import best_of_shape
+from rankplan.tuning.sizes import Size, possible
 from rankplan.words import counted
 
 
@@ -106,18 +105,13 @@ def tune(
     total = len(inventory.core.accelerators())
     sizes = possible(read, total, extrapolate)
     whole = plain(config) if config is not None else None
-    cluster = Cluster(
-        list(accumulate(spec.accelerators for nodes, spec in inventory.stretches() for _ in nodes)),
-        {name: component.group for name, component in read.components.items()},
-        _slots(present),
-    )
+    cluster = Cluster.of(read, inventory, present)
     ranking: list[Ranked] = []
     rejected: list[Rejected] = []
     for shape in read.shapes if len(read.components) > 1 else ("collocated",):
-        if (found := best_of_shape(read, sizes, inventory, shape)) is None:
+        if (found := best_of_shape(read, sizes, cluster, shape)) is None:
             continue
-        seconds, node = found
-        _, starts = cluster.place(node)
+        seconds, node, starts = found
         ranks = {name: RankSet(f"{starts[name]}-{starts[name] + size - 1}") for name, size in node.sizes.items()}
         sharing = "collocated" if shape == "equal" else shape
         try:
@@ -133,50 +127,12 @@ def tune(
     return Tuning(
         tuple(ranking),
         tuple(rejected),
-        sensitivity(read, ranking[0].schedule, ranking[1].schedule) if len(ranking) > 1 else None,
+        _decides(read, *ranking[:2]) if len(ranking) > 1 else None,
         read.warnings,
         read,
         sizes,
         total,
     )
-
-
-def best_of_shape(
-    costs: Costs, sizes: Mapping[str, list[Size]], inventory: Inventory, shape: str
-) -> tuple[float, Node] | None:
-    """Return the seconds and the schedule with the lowest cost among those of a shape, ``None`` if none fits."""
-    names = list(costs.components)
-    total = len(inventory.core.accelerators())
-    unit = math.gcd(*(size.accelerators for of in sizes.values() for size in of))
-    if total // unit > MOST_UNITS:
-        message = f"{counted(total, 'accelerator')} in units of {unit} are too many to search"
-        help = f"set `unit` to {-(-total // MOST_UNITS)} or more, such as the accelerators of a node"
-        raise PlacementError([Diagnostic("invalid-value", message, help)])
-    apart = "network" if inventory.num_nodes > 1 else "node"
-    found = best_schedule(
-        components=[
-            (
-                [(size.accelerators // unit, size.seconds, size.memory) for size in sizes[name]],
-                component.switch,
-                sum(1 << names.index(before) for before in costs.after.get(name, ()) if before in names),
-            )
-            for name, component in costs.components.items()
-        ],
-        units=total // unit,
-        batches=costs.batches,
-        stale=costs.stale,
-        capacity=costs.capacity,
-        transfers=[
-            (
-                (names.index(sync.sender), names.index(sync.receiver)),
-                costs.seconds_of(sync, apart),
-                costs.seconds_of(sync, "device"),
-            )
-            for sync in costs.syncs
-        ],
-        shape=shape,
-    )
-    return None if found is None else (found[0], Node.of(found[2], names, unit).filled(sizes))
 
 
 def _ranked(
@@ -208,17 +164,9 @@ def _ranked(
     )
 
 
-def _slots(present: Plan | None) -> dict[str, list[int]]:
-    """Return the accelerator of each slot of the components of a plan, counted over the cluster."""
-    if present is None:
-        return {}
-    starts = [0]
-    for nodes, spec in present.inventory.stretches():
-        starts += [starts[-1] + spec.accelerators * count for count in range(1, len(nodes) + 1)]
-    return {
-        name: [starts[node] + index for row in component for node, index in row.devices]
-        for name, component in present.items()
-    }
+def _decides(costs: Costs, first: Ranked, second: Ranked) -> Sensitivity | None:
+    weights = [transfers_of(costs, one.schedule, one.seconds) for one in (first, second)]
+    return sensitivity(costs, first.schedule, second.schedule, (weights[0], weights[1]))
 
 
 def _nothing(costs: Costs, total: int, rejected: list[Rejected]) -> PlacementError:

@@ -26,26 +26,28 @@ class Sensitivity:
     limit: float
 
 
-def sensitivity(costs: Costs, first: Node, second: Node) -> Sensitivity | None:
+def sensitivity(costs: Costs, first: Node, second: Node, weights: tuple[float, float]) -> Sensitivity | None:
     """Return the measured time of the first schedule that has to grow the least until the second is as fast.
 
-    ``None`` if none makes the second as fast; both schedules keep their sizes.
+    ``weights`` are the seconds that both schedules take for their transfers. ``None`` if no time makes the second as
+    fast; both schedules keep their sizes.
     """
+    more = weights[0] - weights[1]
     found = []
     for name, size in first.sizes.items():
         if costs.components[name].times.measured(size):
             seconds = costs.components[name].times.seconds(size) or 0.0
-            limit = _limit(costs, first, second, name, size, seconds)
+            limit = _limit(costs, first, second, more, name, size, seconds)
             if limit is not None and seconds > 0:
                 found.append(Sensitivity(name, size, seconds, limit))
     return min(found, key=lambda one: one.limit / one.seconds, default=None)
 
 
-def _limit(costs: Costs, first: Node, second: Node, name: str, size: int, seconds: float) -> float | None:
+def _limit(costs: Costs, first: Node, second: Node, more: float, name: str, size: int, seconds: float) -> float | None:
     def wins(value: float) -> bool:
         changed = _changed(costs, name, size, value)
         one, other = (pace(node, times_of(changed, node), changed).iteration for node in (first, second))
-        return one <= other
+        return one + more <= other
 
     low, high = seconds, seconds * _MOST
     if not wins(low) or wins(high):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankplan.inventory import Inventory
-from rankplan.tuning.search import Tuning, best_of_shape
+from rankplan.tuning.layout import Cluster
+from rankplan.tuning.search import Tuning
+from rankplan.tuning.shapes import best_of_shape
 
 _MOST_POINTS = 64
 
@@ -28,12 +30,13 @@ def sweep(tuning: Tuning, inventory: Inventory, component: str | None = None) ->
     sizes = tuning.sizes[name]
     step = -(-len(sizes) // _MOST_POINTS)
     chosen = [size for index, size in enumerate(sizes) if index % step == 0 or size.accelerators == best[name]]
+    cluster = Cluster.of(tuning.costs, inventory)
     curves: dict[str, list[tuple[int, float]]] = {}
     for one in tuning.ranking:
         shape = "equal" if one.sharing == "collocated" and "equal" in tuning.costs.shapes else one.sharing
         points = []
         for size in chosen:
-            found = best_of_shape(tuning.costs, {**tuning.sizes, name: [size]}, inventory, shape)
+            found = best_of_shape(tuning.costs, {**tuning.sizes, name: [size]}, cluster, shape)
             if found is not None:
                 points.append((size.accelerators, found[0]))
         curves[one.sharing] = points

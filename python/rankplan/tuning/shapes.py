@@ -1,0 +1,117 @@
+"""The best schedule of each way to share accelerators, with the weights that cross the levels of the network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+from rankplan._core import best_schedule
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.tuning.costs import Costs
+from rankplan.tuning.layout import Cluster, Starts, apart
+from rankplan.tuning.schedule import Node
+from rankplan.tuning.sizes import MOST_UNITS, Size
+from rankplan.tuning.weights import Network
+from rankplan.words import counted
+
+Sizes = Mapping[str, Sequence[Size]]
+Found = tuple[float, Node, Starts]
+
+
+def best_of_shape(costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> Found | None:
+    """Return the seconds, the schedule and the starts of a shape with the lowest cost, ``None`` if no schedule fits.
+
+    The search knows sizes, not places. It takes a level that weights cross at most, and the layout tells whether the
+    schedule keeps to it. If its sizes exceed a domain of the level, the search goes on with smaller ones.
+    """
+    network = cluster.network or Network(cluster.ends, (), {})
+    last = len(network.levels) - 1
+    # The slowest level first: it limits no size, and what it finds limits the others.
+    levels = range(last, -1, -1) if shape in ("disaggregated", "hybrid") else [last]
+    best: Found | None = None
+    for chosen in product(levels, repeat=len(costs.syncs)):
+        left = [_within(costs, sizes, network, chosen)]
+        while left:
+            limited = left.pop()
+            found = _solved(costs, limited, network, shape, chosen)
+            if found is None or (best is not None and found[0] >= best[0] * (1 - 1e-12)):
+                continue
+            supposed, node = found
+            far, starts, whole = min(
+                ((*cluster.lay_out(one), one) for one in (node.filled(sizes), node)), key=lambda laid: laid[0]
+            )
+            pairs = dict(zip(costs.syncs, chosen, strict=True))
+            over = [sync for part in _parts(node) for sync in apart(part, costs.syncs)]
+            seconds = supposed - sum(network.seconds(sync, pairs[sync]) for sync in over) + far
+            if best is None or (seconds, node.accelerators) < (best[0], best[1].accelerators):
+                best = seconds, whole, starts
+            if seconds > supposed * (1 + 1e-12):
+                for sync in over:
+                    most, size = network.levels[pairs[sync]].most, node.sizes[sync.sender]
+                    if size + node.sizes[sync.receiver] > most:
+                        left.append(_kept(limited, sync.sender, most=size - 1))
+                        fewer = _kept(limited, sync.receiver, most=most - size)
+                        left.append(_kept(fewer, sync.sender, least=size))
+                        break
+    return best
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    yield node
+    for child in node.children:
+        yield from _parts(child)
+
+
+def _within(costs: Costs, sizes: Sizes, network: Network, levels: Sequence[int]) -> Sizes:
+    """Return the sizes that fit into a domain of the level of each transfer, beside the other end."""
+    for sync, level in zip(costs.syncs, levels, strict=True):
+        if level < len(network.levels) - 1:
+            most = network.levels[level].most
+            for name, other in ((sync.sender, sync.receiver), (sync.receiver, sync.sender)):
+                least = min((size.accelerators for size in sizes[other]), default=most)
+                sizes = _kept(sizes, name, most=most - least)
+    return sizes
+
+
+def _kept(sizes: Sizes, name: str, *, least: int = 0, most: float = math.inf) -> Sizes:
+    """Return the sizes with those of a component between two limits."""
+    return {**sizes, name: [size for size in sizes[name] if least <= size.accelerators <= most]}
+
+
+def _solved(
+    costs: Costs, sizes: Sizes, network: Network, shape: str, levels: Sequence[int]
+) -> tuple[float, Node] | None:
+    """Return the best schedule of a shape if each transfer crosses this level, with the sizes that the core found."""
+    if not all(sizes.values()):
+        return None
+    names, total = list(costs.components), network.ends[-1]
+    unit = math.gcd(*(size.accelerators for of in sizes.values() for size in of))
+    if total // unit > MOST_UNITS:
+        message = f"{counted(total, 'accelerator')} in units of {unit} are too many to search"
+        help = f"set `unit` to {-(-total // MOST_UNITS)} or more, such as the accelerators of a node"
+        raise PlacementError([Diagnostic("invalid-value", message, help)])
+    found = best_schedule(
+        components=[
+            (
+                [(size.accelerators // unit, size.seconds, size.memory) for size in sizes[name]],
+                component.switch,
+                sum(1 << names.index(before) for before in costs.after.get(name, ()) if before in names),
+            )
+            for name, component in costs.components.items()
+        ],
+        units=total // unit,
+        batches=costs.batches,
+        stale=costs.stale,
+        capacity=costs.capacity,
+        transfers=[
+            (
+                (names.index(sync.sender), names.index(sync.receiver)),
+                network.seconds(sync, level),
+                network.seconds_together(sync),
+            )
+            for sync, level in zip(costs.syncs, levels, strict=True)
+        ],
+        shape=shape,
+    )
+    return None if found is None else (found[0], Node.of(found[2], names, unit))
