@@ -89,6 +89,8 @@ def test_the_devices_of_a_process_in_order(libraries: Path, variables: dict[str,
 def test_a_driver_that_does_not_answer(libraries: Path, tmp_path: Path) -> None:
     assert shown(libraries, FAKE_INIT="999").problem == "cuInit fails with error 999"
     assert shown(tmp_path).problem == "libcuda.so.1 cannot be loaded"
+    compiled(tmp_path, "libcuda.so.1", '#include <stdio.h>\nint cuInit(unsigned f) { puts("loud"); return 100; }')
+    assert shown(tmp_path) == Shown()
     compiled(tmp_path, "libcuda.so.1", "int cuIni(void) { return 0; }")
     assert "libcuda.so.1 is not a CUDA driver" in str(shown(tmp_path).problem)
     compiled(tmp_path, "libcuda.so.1", "#include <stdlib.h>\nint cuInit(unsigned f) { abort(); }")

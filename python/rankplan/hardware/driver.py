@@ -1,19 +1,16 @@
-"""The devices that CUDA shows to a process, in order. Run as a program, so that no context stays in the process.
-
-It uses the standard library only: as a child, it starts in a fraction of the time that importing rankplan takes.
-"""
+"""The devices that CUDA shows to a process, in order. A child process asks, so that no context stays in this one."""
 
 from __future__ import annotations
 
-import ctypes
-import json
 import re
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE: an answer, not a fault
+_ASKING = Path(__file__).with_name("ask_driver.py")
+_UUID = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,7 @@ class Question:
     """A child process that asks the driver, with this environment; it runs until `answer` is called."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        command = [sys.executable, "-I", "-S", __file__]
+        command = [sys.executable, "-I", "-S", str(_ASKING)]
         self._child: subprocess.Popen[str] | None = None
         self._problem = ""
         try:
@@ -70,49 +67,10 @@ def written(uuid: str, known: Mapping[str, str]) -> str:
 
 
 def _read(text: str, status: int) -> Shown:
-    try:
-        found = json.loads(text)
-        problem, uuids = found["problem"], found["uuids"]
-    except (ValueError, KeyError, TypeError):
+    last = next(reversed(text.splitlines()), "")  # a library may have printed lines of its own
+    answer, _, found = last.partition(" ")
+    if answer == "problem":
+        return Shown(problem=found)
+    if answer != "devices":
         return Shown(problem=f"the process that asked it ended with status {status}")
-    if problem is not None:
-        return Shown(problem=str(problem))
-    return Shown(tuple(str(uuid) for uuid in uuids if re.fullmatch("[0-9a-f]{32}", str(uuid))))
-
-
-def _ask() -> tuple[list[str], str | None]:
-    """Return the uuids of the devices of this process, and why the driver does not answer."""
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return [], "libcuda.so.1 cannot be loaded"
-    status = cuda.cuInit(0)
-    if status == _NO_DEVICE:
-        return [], None
-    if status:
-        return [], f"cuInit fails with error {status}"
-    count = ctypes.c_int()
-    if status := cuda.cuDeviceGetCount(ctypes.byref(count)):
-        return [], f"cuDeviceGetCount fails with error {status}"
-    # version 2 tells MIG devices apart
-    uuid_of = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
-    uuids = []
-    for ordinal in range(count.value):
-        device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
-        status = cuda.cuDeviceGet(ctypes.byref(device), ordinal) or uuid_of(ctypes.byref(uuid), device)
-        if status:
-            return [], f"device {ordinal} cannot be queried: error {status}"
-        uuids.append(bytes(uuid).hex())
-    return uuids, None
-
-
-def _main() -> None:
-    try:
-        uuids, problem = _ask()
-    except AttributeError as missing:
-        uuids, problem = [], f"libcuda.so.1 is not a CUDA driver: {missing}"
-    print(json.dumps({"uuids": uuids, "problem": problem}))
-
-
-if __name__ == "__main__":
-    _main()
+    return Shown(tuple(uuid for uuid in found.split() if _UUID.fullmatch(uuid)))
