@@ -1,6 +1,6 @@
 """Print the uuids of the devices that CUDA shows to this process, or why the driver does not answer.
 
-`driver.py` runs this file as a program, once for each rank. It imports only ctypes, and so starts in a third of the time.
+`driver.py` runs this file as a program, once for each rank. It imports only ctypes: that takes a third of the time.
 """
 
 from __future__ import annotations

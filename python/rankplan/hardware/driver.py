@@ -67,8 +67,9 @@ def written(uuid: str, known: Mapping[str, str]) -> str:
 
 
 def _read(text: str, status: int) -> Shown:
-    last = next(reversed(text.splitlines()), "")  # a library may have printed lines of its own
-    answer, _, found = last.partition(" ")
+    # a library may print lines of its own
+    answers = [line.partition(" ") for line in text.splitlines() if line.startswith(("devices", "problem "))]
+    answer, _, found = answers[0] if len(answers) == 1 else ("", "", "")
     if answer == "problem":
         return Shown(problem=found)
     if answer != "devices":
