@@ -76,8 +76,7 @@ FRANKA = ARMS.replace("Arm", "Franka")
 
 # help lines of several rows
 SECTION = (
-    "add `cluster:` with num_nodes and component_placement; ROLL configs are recognised by roles with a "
-    "device_mapping, slime configs by flags such as actor_num_nodes"
+    "add `cluster:` with num_nodes and component_placement, or name the system that the config is for with --dialect"
 )
 NUMBER = "write a number such as 1"
 TEXT = "write text such as 0-7, 0-1:0-3 or all"
@@ -132,7 +131,8 @@ REFUSED = [
     (
         placements("a: 0-1 : 0-3"),
         "4:12 invalid-yaml: invalid YAML: mapping values are not allowed in this context",
-        'quote text that contains `: `, e.g. "0-1 : 0-3"; align the keys of a mapping',
+        'quote text that contains `: `, e.g. "0-1 : 0-3"; align the keys of a mapping; add the `:` that the line above '
+        "lacks",
     ),
     (
         "cluster:\n  a: 0\n b: 1\n",

@@ -136,9 +136,10 @@ def test_a_group_with_excluded_hardware_only_has_no_resources() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("node-9", "unknown node or accelerator 'node-9'\nhelp: did you mean `node-2`?"),
+        ("node-9", "unknown node or accelerator 'node-9'\nhelp: the nodes are: node-0, node-1, node-2, h3, h4"),
         ("node-01", "unknown node or accelerator 'node-01'"),
-        ("h33", "unknown node or accelerator 'h33'\nhelp: did you mean `h3`?"),
+        ("h33", "unknown node or accelerator 'h33'\nhelp: the nodes are: node-0, "),
+        ("hh", "unknown node or accelerator 'hh'\nhelp: the nodes are: node-0"),
         ("h3/2", "unknown accelerator '2' of h3: it has 2 accelerators, 0-1\nhelp: write a local index, e.g. node-5/2"),
         ("h3/x", "unknown accelerator 'x' of h3"),
         ("rack=b", "no node has the label `rack`\nhelp: the labels are: nvlink"),

@@ -537,7 +537,7 @@ REFUSED = [
         "all",
         "d4x2",
         "6:19",
-        "invalid-value: 'x2' is not a letter and a size",
+        "invalid-value: unknown size `x`",
         "write sizes such as d4t2p1: d (data), t (tensor), p (pipeline), c (context), e (expert)",
     ),
     (

@@ -47,8 +47,8 @@ def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[
 
 def keep_faults(
     components: Mapping[str, Layout], inventory: Inventory, labelled: bool = True, complete: bool = True
-) -> Iterator[tuple[tuple[str, str], Diagnostic]]:
-    """Yield the faults of ``cluster.topology.keep``, each with its component and kind.
+) -> Iterator[tuple[tuple[str, ...], Diagnostic]]:
+    """Yield the faults of ``cluster.topology.keep``, each with its component and, unless that is unknown, its kind.
 
     ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked. ``complete``:
     whether these are all components; otherwise the rules may name others.
@@ -56,19 +56,20 @@ def keep_faults(
     keep = inventory.section.topology.keep if inventory.section is not None else {}
     by_level = {domains.level: domains for domains in inventory.domains} if keep else {}
     for key, kinds in keep.items():
+        names = [name.strip() for name in key.split(",")]
+        for name in names if complete else ():
+            if name not in components:
+                help = did_you_mean(name, components, "the components are")
+                yield (key,), Diagnostic("unknown-component", f"unknown component `{name}`", help)
         for kind, level in kinds.items():
             if level != NODE_LEVEL and level not in by_level:
                 if labelled:
                     help = did_you_mean(level, [*by_level, NODE_LEVEL], "the levels are")
                     yield (key, kind), Diagnostic("unknown-level", f"unknown level `{level}`", help)
                 continue
-            for name in map(str.strip, key.split(",")):
-                if name not in components:
-                    if not complete:
-                        continue
-                    help = did_you_mean(name, components, "the components are")
-                    yield (key, kind), Diagnostic("unknown-component", f"unknown component `{name}`", help)
-                elif found := crossing(name, components[name], inventory, kind, by_level.get(level)):
+            for name in names:
+                layout = components.get(name)
+                if layout is not None and (found := crossing(name, layout, inventory, kind, by_level.get(level))):
                     yield (key, kind), Diagnostic("group-spans", *found)
 
 
@@ -77,7 +78,7 @@ def check_keep(
 ) -> None:
     """Raise `PlacementError` with the faults of `keep_faults`, each with the path of its rule."""
     found = keep_faults(components, inventory, labelled, complete)
-    if faults := [replace(one, path=f"cluster.topology.keep.{name}.{kind}") for (name, kind), one in found]:
+    if faults := [replace(one, path=".".join(("cluster.topology.keep", *keys))) for keys, one in found]:
         raise PlacementError(faults)
 
 

@@ -110,7 +110,8 @@ def _sizes(text: str) -> tuple[dict[str, int], list[Diagnostic]]:
         letters, digits = token["letters"], token["digits"]
         name = _LETTERS.get(letters)
         if name is None:
-            fault(*token.span(), f"{shown(token[0])} is not a letter and a size")
+            found = f"unknown size `{letters}`" if letters else f"{shown(token[0])} is not a letter and a size"
+            fault(*token.span(), found)
         elif not digits:
             fault(*token.span("letters"), f"`{letters}` has no size", f"write {letters}1, or remove it")
         elif digits.startswith("0") or int(digits[:9]) > MAX_PROCESSES:

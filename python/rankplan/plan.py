@@ -307,7 +307,7 @@ class Plan(Mapping[str, Component]):
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
-    def keep_faults(self, labelled: bool = True) -> list[tuple[tuple[str, str], Diagnostic]]:
+    def keep_faults(self, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
         """Return the groups that cross what ``cluster.topology.keep`` forbids, each with its component and kind.
 
         ``labelled``: whether the labels of the nodes are known; otherwise only the level ``node`` is checked.

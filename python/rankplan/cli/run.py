@@ -59,13 +59,17 @@ class _Nodes(Nodes):
         return value if isinstance(value, str) and Path(value).is_file() else super().convert(value, param, ctx)
 
 
+_OVERRIDE = "to override the config, use --set KEY=VALUE"
+
+
 def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
     """Return the keyword arguments for the worker class."""
     found: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.isidentifier():
-            raise click.BadParameter(f"{text!r} does not have the form key=value", param_hint="KEY=VALUE")
+            message = f"{key!r} is not the name of an argument" if equals else f"{text!r} is not key=value"
+            raise click.BadParameter(f"{message}; {_OVERRIDE}", param_hint="KEY=VALUE")
         if key in found:
             raise click.BadParameter(f"{key!r} is given twice", param_hint="KEY=VALUE")
         try:
@@ -73,6 +77,12 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
         except PlacementError as error:
             raise click.BadParameter(f"{text!r}: {error.message}", param_hint="KEY=VALUE") from None
     return found
+
+
+def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Reject the options by which the other commands name nodes."""
+    if value is not None:
+        raise click.UsageError(f"run has no --nodes or --inventory; to simulate these nodes, use --simulate {value}")
 
 
 @click.command()
@@ -84,6 +94,7 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
     metavar="NxM",
     help="Simulate N nodes with M accelerators each on this machine, or the nodes of an inventory file.",
 )
+@click.option("--nodes", "--inventory", hidden=True, expose_value=False, callback=_no_nodes)
 @click.option("--ray", metavar="ADDRESS", help="Address of the Ray cluster (default: found by Ray).")
 @dialect_option
 @click.option(
@@ -147,6 +158,8 @@ def run(
     """
     if not math.isfinite(timeout):
         raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
+    if arguments and worker_name is None:
+        raise click.UsageError(f"the built-in worker class takes no arguments: use --worker; {_OVERRIDE}")
     if simulate is not None and ray is not None:
         raise click.UsageError("use only one of --simulate and --ray")
     if verbose:

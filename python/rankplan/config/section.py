@@ -312,8 +312,8 @@ def _no_section(config: Mapping[str, Any]) -> str:
     if "nodes" in config:
         return "this is an inventory: pass a config, and this file with --inventory"
     return (
-        "add `cluster:` with num_nodes and component_placement; ROLL configs are recognised by roles with a "
-        "device_mapping, slime configs by flags such as actor_num_nodes"
+        "add `cluster:` with num_nodes and component_placement, or name the system that the config is for with "
+        "--dialect"
     )
 
 
