@@ -660,6 +660,7 @@ SENDERLESS = [
     ((8, 2), (8, 4), "use rollout tensor size 1 or 2, or actor tensor size 4"),
     ((8, 4), (6, 3), "use rollout tensor size 1 or 2"),
     ((24, 4), (6, 3), "use rollout tensor size 1 or 2, or actor tensor size 6"),
+    ((8, 4), (8, 8), "use rollout tensor size 1, 2 or 4, or actor tensor size 8"),
 ]
 
 

@@ -42,6 +42,7 @@ class Names:
 
     def marks(self, names: Iterable[str]) -> tuple[Marks, list[tuple[int, Diagnostic]]]:
         """Return what these names stand for, and the faults with the index of their name."""
+        names = [names] if isinstance(names, str) else names
         marks: Marks = {}
         faults: list[tuple[int, Diagnostic]] = []
         for index, name in enumerate(names):

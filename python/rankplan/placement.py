@@ -54,8 +54,9 @@ def inventory_of(cluster: Inventory | HasInventory) -> Inventory:
     """Return an inventory itself, or that of an object that has one. Raises ``TypeError`` for anything else."""
     inventory = cluster if isinstance(cluster, Inventory) else getattr(cluster, "inventory", None)
     if not isinstance(inventory, Inventory):
-        found = "" if inventory is None else f": its inventory is a {type(inventory).__name__}"
-        raise TypeError(f"{type(cluster).__name__} is neither a rankplan.Inventory nor has one{found}")
+        kind = type(cluster).__name__
+        found = kind if inventory is None else f"{kind}, whose inventory is a {type(inventory).__name__}"
+        raise TypeError(f"expected a rankplan.Inventory or an object that has one, such as a Cluster, found {found}")
     return inventory
 
 

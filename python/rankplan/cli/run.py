@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import logging
@@ -44,6 +45,7 @@ from rankplan.plan import Plan
 from rankplan.render.progress import Report, told
 from rankplan.render.tables import MOST_ROWS, table
 from rankplan.tuning.measure import Measurement, add_measurements
+from rankplan.tuning.reading import read_costs
 
 if TYPE_CHECKING:
     from rankplan.runtime import Cluster, GroupSpec, RankReport, Worker, WorkerGroup
@@ -165,6 +167,8 @@ def run(
     if verbose:
         _show_log()
     with faults_end_it(), interrupts.raised():
+        if timings is not None:
+            _check_costs(Path(timings))
         labelled = not isinstance(simulate, Inventory)  # nodes that are only a number have no labels
         job = _job(file, changes, dialect_name, isolate, without, labelled)
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
@@ -207,6 +211,14 @@ def run(
         print_table(_table(reports))
         if plan.mode is not None:
             click.echo(f"mode: {plan.mode}")
+
+
+def _check_costs(path: Path) -> None:
+    """Raise ``OSError`` or `PlacementError` now, not after the job, if measured times cannot be added to this file."""
+    if path.exists():
+        read_costs(path)
+    elif not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
 
 
 @dataclass(frozen=True, slots=True)
