@@ -540,6 +540,7 @@ REFUSED = [
         "invalid-value: unknown size `x`",
         "write sizes such as d4t2p1: d (data), t (tensor), p (pipeline), c (context), e (expert)",
     ),
+    ("all", "d4tp2", "6:19", "invalid-value: unknown size `tp`", "write t2"),
     (
         "all",
         "'4d'",
