@@ -87,7 +87,7 @@ RANKS = "write a range such as 0-7, an int, or a list of ints"
 LIST = "write a list: one `- ...` per line, or [a, b]"
 VARIABLE = 'write one-key entries: - NAME: "value"'
 QUOTED = 'write its text in quotes, e.g. "1"'
-BRACKET = "close the bracket that opens here, or separate the values by commas"
+BRACKET = "close the bracket, or separate the values by commas"
 TOKEN = "invalid YAML: while scanning for the next token found character that cannot start any token"
 TABS = "use spaces to indent; YAML forbids tabs"
 UNINDENTED = "indent these keys under it: num_nodes and component_placement"
@@ -247,6 +247,15 @@ REFUSED = [
         section("  node_group: [{label: g, node_ranks: 0}]\n"),
         "3:3 unknown-key: unknown key `node_group`, and no node group is defined",
         "rename it to `node_groups`",
+    ),
+    *(
+        (section(f"  {typo}: x\n"), f"3:3 unknown-key: unknown key `{typo}`, and {lack}", f"rename it to `{key}`")
+        for typo, lack, key in [
+            ("exclud", "nothing is excluded", "exclude"),
+            ("toplogy", "no topology is set", "topology"),
+            ("bindng", "no binding is set", "binding"),
+            ("memry", "no memory policy is set", "memory"),
+        ]
     ),
     (section("  node_groups: {}\n"), "3:3 invalid-value: `node_groups` is {}; it must be a list", LIST),
     (

@@ -39,7 +39,7 @@ _CURES = {
     "`:` that the line above lacks",
     "did not find expected key": "align the keys of a mapping; a value ends at its closing quote",
     "expected '-' indicator": "start each item of a list with `- `, in the same column",
-    "did not find expected ','": "close the bracket that opens here, or separate the values by commas",
+    "did not find expected ','": "close the bracket, or separate the values by commas",
     "unexpected end of stream": "close the quote",
     "undefined alias": "define the anchor (`&name`) above, or quote the text",
     "alphabetic or numeric": "quote the text: `*` and `&` start the name of an anchor",

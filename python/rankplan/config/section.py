@@ -55,6 +55,10 @@ _EXCLUDED = TypeAdapter[tuple[str, ...]](Excluded)
 _LACKS = {
     "component_placement": ("no component is placed", 0.6),
     "node_groups": ("no node group is defined", 0.85),
+    "exclude": ("nothing is excluded", 0.85),
+    "topology": ("no topology is set", 0.85),
+    "binding": ("no binding is set", 0.85),
+    "memory": ("no memory policy is set", 0.85),
 }
 
 _UNREAD = ClusterSection(num_nodes=1)
