@@ -178,6 +178,11 @@ REFUSED = [
         "this is an inventory: pass a config, and this file with --inventory",
     ),
     (
+        "components: {a: {seconds: {8: 1}}}\n",
+        "1:1 missing-key: the config has no `cluster` section",
+        "these look like costs: pass them to `rankplan tune` with --costs",
+    ),
+    (
         "defaults: [two_nodes]\n",
         "1:1 missing-key: the config has no `cluster` section",
         "pass the config that Hydra has composed: `defaults` are not read",
