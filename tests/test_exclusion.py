@@ -226,3 +226,7 @@ def test_excluding_is_the_same_as_omitting_the_ranks(known: Inventory, data: st.
         if rank not in left:
             with pytest.raises(PlacementError, match=f"resource rank {rank} is excluded"):
                 placed(marked, str(rank))
+
+
+def test_one_name_may_be_a_text() -> None:
+    assert NODES.without("h3") == NODES.without(["h3"])
