@@ -315,7 +315,12 @@ WORDS = [
     (
         "0-7:0",
         ["spans-nodes: process 0 would need 8 accelerators on nodes 0 and 1; a process runs on one node"],
-        "choose ranks so that each block of 8 is on one node, or give each process fewer accelerators",
+        "use more processes: no node has more than 4 accelerators",
+    ),
+    (
+        "2-5:0",
+        ["spans-nodes: process 0 would need 4 accelerators on nodes 0 and 1; a process runs on one node"],
+        "choose ranks so that each block of 4 is on one node, or give each process fewer accelerators",
     ),
     (
         {"node_group": "node", "placement": "0-1:0"},

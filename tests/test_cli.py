@@ -108,7 +108,7 @@ def test_check_uses_an_inventory_file(folder: Path) -> None:
             b"a: !!python/object:os.system {}\n",
             "the tag `tag:yaml.org,2002:python/object:os.system` is unknown, or does not match the value",
         ),
-        (b"", "the file contains null; it must be a mapping"),
+        (b"", "the file is empty; it must be a mapping"),
         (b"- 1\n", "the file contains [1]; it must be a mapping"),
         (b"0x1F\n", "the file contains 31; it must be a mapping"),
         (b"cluster: 3\n", "`cluster` is 3; it must be a mapping"),

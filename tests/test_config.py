@@ -76,8 +76,7 @@ FRANKA = ARMS.replace("Arm", "Franka")
 
 # help lines of several rows
 SECTION = (
-    "add `cluster:` with num_nodes and component_placement; ROLL configs are recognised by roles with a "
-    "device_mapping, slime configs by flags such as actor_num_nodes"
+    "add `cluster:` with num_nodes and component_placement, or name the system that the config is for with --dialect"
 )
 NUMBER = "write a number such as 1"
 TEXT = "write text such as 0-7, 0-1:0-3 or all"
@@ -88,7 +87,7 @@ RANKS = "write a range such as 0-7, an int, or a list of ints"
 LIST = "write a list: one `- ...` per line, or [a, b]"
 VARIABLE = 'write one-key entries: - NAME: "value"'
 QUOTED = 'write its text in quotes, e.g. "1"'
-BRACKET = "close the bracket that opens here, or separate the values by commas"
+BRACKET = "close the bracket, or separate the values by commas"
 TOKEN = "invalid YAML: while scanning for the next token found character that cannot start any token"
 TABS = "use spaces to indent; YAML forbids tabs"
 UNINDENTED = "indent these keys under it: num_nodes and component_placement"
@@ -132,7 +131,8 @@ REFUSED = [
     (
         placements("a: 0-1 : 0-3"),
         "4:12 invalid-yaml: invalid YAML: mapping values are not allowed in this context",
-        'quote text that contains `: `, e.g. "0-1 : 0-3"; align the keys of a mapping',
+        'quote text that contains `: `, e.g. "0-1 : 0-3"; align the keys of a mapping; add the `:` that the line above '
+        "lacks",
     ),
     (
         "cluster:\n  a: 0\n b: 1\n",
@@ -176,6 +176,11 @@ REFUSED = [
         "nodes: [{ranks: 0}]\n",
         "1:1 missing-key: the config has no `cluster` section",
         "this is an inventory: pass a config, and this file with --inventory",
+    ),
+    (
+        "components: {a: {seconds: {8: 1}}}\n",
+        "1:1 missing-key: the config has no `cluster` section",
+        "these look like costs: pass them to `rankplan tune` with --costs",
     ),
     (
         "defaults: [two_nodes]\n",
@@ -247,6 +252,10 @@ REFUSED = [
         section("  node_group: [{label: g, node_ranks: 0}]\n"),
         "3:3 unknown-key: unknown key `node_group`, and no node group is defined",
         "rename it to `node_groups`",
+    ),
+    *(
+        (section(f"  {typo}: x\n"), f"3:3 unknown-key: unknown key `{typo}`", f"did you mean `{key}`?")
+        for typo, key in [("exclud", "exclude"), ("toplogy", "topology"), ("bindng", "binding"), ("memry", "memory")]
     ),
     (section("  node_groups: {}\n"), "3:3 invalid-value: `node_groups` is {}; it must be a list", LIST),
     (

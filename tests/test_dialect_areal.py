@@ -91,7 +91,7 @@ def test_an_allocation_mode_names_all_engines() -> None:
 
 # The text of the actor's backend, and the fault with its columns.
 REFUSED = [
-    ("fsdp:d4x2", "invalid-value 20-22: 'x2' is not a letter and a size"),
+    ("fsdp:d4x2", "invalid-value 20-22: unknown size `x`"),
     ("fspd:d4", "invalid-value 13-17: unknown backend `fspd`"),
     ("fsdp:d4p2", "invalid-value 18-22: fsdp has no dimension `p`"),
     ("megatron:d4p2e16", "invalid-value 22-29: expert size 16 x pipeline size 2 does not divide the 8 GPUs"),

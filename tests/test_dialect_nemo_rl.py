@@ -117,7 +117,7 @@ REFUSED: list[tuple[list[str], str]] = [
     ),
     (
         [f"{RESOURCES}.num_nodes=4", f"{RESOURCES}.gpus_per_node=8"],
-        "cluster.num_nodes empty-placement: no nodes are left for training: inference 4 of 4",
+        "cluster.num_nodes empty-placement: no nodes are left for training: inference takes 4 of 4",
     ),
     (
         [f"{RESOURCES}.num_nodes=1", f"{RESOURCES}.gpus_per_node=8", "cluster.segment_size=2"],

@@ -107,9 +107,30 @@ def test_completion_works_in_bash() -> None:
         ),
         ("plan one.yaml two.yaml", "Got unexpected extra argument (two.yaml)"),
         ("diff conf.yaml", "Missing argument 'B'"),
+        ("plan conf.yaml -o map.svg", "rankplan show writes pictures"),
+        ("run conf.yaml --nodes 2x8", "to simulate these nodes, use --simulate 2x8"),
+        ("run conf.yaml --inventory nodes.yaml", "to simulate these nodes, use --simulate nodes.yaml"),
+        ("run conf.yaml -- lr=1", "takes no arguments: use --worker; to override the config, use --set KEY=VALUE"),
+        ("run conf.yaml -- cluster.num_nodes=2", "not the name of an argument; to override the config, use --set"),
     ],
 )
 def test_wrong_usage_suggests_the_right_one(line: str, message: str) -> None:
     done = CliRunner().invoke(main, line.split())
     assert done.exit_code == 2 and done.stdout == ""
     assert message.replace("'", "").lower() in done.stderr.replace("'", "").lower()
+
+
+def test_a_missing_file_that_looks_like_an_override_gets_the_dashes() -> None:
+    done = CliRunner().invoke(main, ["check", "cluster.num_nodes=2"])
+    assert (done.exit_code, done.stderr) == (
+        1,
+        "error: cluster.num_nodes=2: No such file or directory; write overrides after --\n",
+    )
+
+
+def test_run_rejects_a_costs_file_before_the_job() -> None:
+    run = ["run", "conf.yaml", "--simulate", "2x8", "--timings"]
+    done = CliRunner().invoke(main, [*run, "missing/costs.yaml"])
+    assert (done.exit_code, done.stderr) == (1, "error: missing: No such directory\n")
+    done = CliRunner().invoke(main, [*run, "conf.yaml"])
+    assert done.exit_code == 1 and "unknown key `cluster`" in done.stderr

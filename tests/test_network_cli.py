@@ -96,7 +96,7 @@ def test_keep_turns_crossings_into_errors() -> None:
             " --> conf.yaml:3:55  cluster.topology.keep.actor.pp",
             "  = help: the levels are: block, nvlink, node",
             "error[unknown-component]: unknown component `critic`",
-            " --> conf.yaml:3:75  cluster.topology.keep.critic.tp",
+            " --> conf.yaml:3:62  cluster.topology.keep.critic",
             "  = help: the components are: actor",
         ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -13,6 +14,8 @@ from test_documents import blocks
 from test_rooms import ROOMS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+_VARIABLE = r"""\.\.\.|[:;,'"()]|\S*\d\S*|\b(?:step|actor|it|raised|failed|nodes have)\b"""
+"""What a quoted message has from elsewhere: names, numbers, and punctuation between its parts."""
 
 
 def documented() -> set[str]:
@@ -62,3 +65,18 @@ def test_the_slurm_script_is_valid_shell_and_the_manifest_matches_its_text() -> 
     assert worker["image"] == head["image"] and worker["resources"]["limits"]["nvidia.com/gpu"] == "8"
     names = {volume["name"] for volume in workers["template"]["spec"]["volumes"]}
     assert {mount["name"] for mount in worker["volumeMounts"]} <= names
+
+
+def test_the_failure_guide_quotes_messages_that_exist() -> None:
+    """Every part of a quoted message that is not a name or a number is in a string of the code."""
+    texts = []
+    for file in (DOCS.parent / "python" / "rankplan" / "runtime").glob("*.py"):
+        for found in ast.walk(ast.parse(file.read_text())):
+            if isinstance(found, ast.Constant) and isinstance(found.value, str):
+                texts.append(found.value)
+    code = "\n".join(texts)
+    page = (DOCS / "when-a-launch-fails.md").read_text()
+    quoted = re.findall("`([^`]+)`", "".join(re.findall(r"^\| (`[^|]*) \| [^|]* \| [^|]* \|$", page, re.MULTILINE)))
+    parts = {part.strip() for quote in quoted for part in re.split(_VARIABLE, quote)}
+    assert len(quoted) > 20
+    assert [part for part in parts if " " in part and part not in code] == []

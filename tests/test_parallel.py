@@ -537,9 +537,10 @@ REFUSED = [
         "all",
         "d4x2",
         "6:19",
-        "invalid-value: 'x2' is not a letter and a size",
+        "invalid-value: unknown size `x`",
         "write sizes such as d4t2p1: d (data), t (tensor), p (pipeline), c (context), e (expert)",
     ),
+    ("all", "d4tp2", "6:19", "invalid-value: unknown size `tp`", "write t2"),
     (
         "all",
         "'4d'",
@@ -660,6 +661,7 @@ SENDERLESS = [
     ((8, 2), (8, 4), "use rollout tensor size 1 or 2, or actor tensor size 4"),
     ((8, 4), (6, 3), "use rollout tensor size 1 or 2"),
     ((24, 4), (6, 3), "use rollout tensor size 1 or 2, or actor tensor size 6"),
+    ((8, 4), (8, 8), "use rollout tensor size 1, 2 or 4, or actor tensor size 8"),
 ]
 
 

@@ -207,8 +207,8 @@ def test_run_forwards_arguments_and_shows_the_log(plain: Plain) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["lr"], "'lr' does not have the form key=value"),
-        (["l-r=1"], "'l-r=1' does not have the form key=value"),
+        (["lr"], "'lr' is not key=value; to override the config, use --set KEY=VALUE"),
+        (["l-r=1"], "'l-r' is not the name of an argument; to override the config, use --set KEY=VALUE"),
         (["lr=1", "lr=2"], "'lr' is given twice"),
         (["lr=[1"], "'lr=[1': invalid YAML: "),
         (["steps=1"], "the constructor of Trainer does not accept this: missing a required argument: 'lr'"),

@@ -91,9 +91,18 @@ KEYS = [row for row in test_config.REFUSED if row[1].split()[1] in ("unknown-key
 def test_a_rejected_key_is_marked(text: str) -> None:
     # Next to num_nodes and `cluster`, a schema cannot detect misspellings: trainers have their own keys there.
     beside = text.startswith(
-        ("trainer:", "nodes:", "defaults:", "clutser:", "component_placement:", "cluster:\n  num_nodes: 2\n  componet")
+        (
+            "trainer:",
+            "nodes:",
+            "components:",
+            "defaults:",
+            "clutser:",
+            "component_placement:",
+            "cluster:\n  num_nodes: 2\n  componet",
+        )
     )
     beside = beside or "\n  node_group: [" in text or "\n  component_placment: " in text
+    beside = beside or any(f"\n  {typo}: x" in text for typo in ("exclud", "toplogy", "bindng", "memry"))
     # A field of a hardware type may have any name.
     beside = beside or "robot_pi" in text
     assert bool(errors(text)) != beside

@@ -56,8 +56,9 @@ def inventory_of(cluster: AnyCluster) -> Inventory:
     if inventory is None and callable(getattr(cluster, "get_node_info", None)):
         return _rlinf_inventory(cluster)
     if not isinstance(inventory, Inventory):
-        found = "" if inventory is None else f": its inventory is a {type(inventory).__name__}"
-        raise TypeError(f"{type(cluster).__name__} is neither a rankplan.Inventory nor has one{found}")
+        kind = type(cluster).__name__
+        found = kind if inventory is None else f"{kind}, whose inventory is a {type(inventory).__name__}"
+        raise TypeError(f"expected a rankplan.Inventory or an object that has one, such as a Cluster, found {found}")
     return inventory
 
 

@@ -66,14 +66,14 @@ def topology_faults(
         yield from ((("segment", key), found) for found in unknown(key))
     by_level = {domains.level: domains for domains in inventory.domains} if keep else {}
     for key, kinds in keep.items():
+        yield from ((("keep", key), fault) for fault in unknown(key))
+        names = {name.strip() for name in key.split(",")}
         for kind, level in kinds.items():
             if level != NODE_LEVEL and level not in by_level:
                 if labelled:
                     help = did_you_mean(level, [*by_level, NODE_LEVEL], "the levels are")
                     yield ("keep", key, kind), Diagnostic("unknown-level", f"unknown level `{level}`", help)
                 continue
-            yield from ((("keep", key, kind), fault) for fault in unknown(key))
-            names = {name.strip() for name in key.split(",")}
             for name, layout in components.items():
                 if name in names and (found := crossing(name, layout, inventory, kind, by_level.get(level))):
                     yield ("keep", key, kind), Diagnostic("group-spans", *found)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
-from rankplan.words import counted, did_you_mean, shown
+from rankplan.words import counted, did_you_mean, nearest, shown
 
 Marks = dict[int, RankSet | None]
 """By node: the local indices of its accelerators that must not be used, ``None`` for the whole node."""
@@ -41,6 +42,7 @@ class Names:
 
     def marks(self, names: Iterable[str]) -> tuple[Marks, list[tuple[int, Diagnostic]]]:
         """Return what these names stand for, and the faults with the index of their name."""
+        names = [names] if isinstance(names, str) else names
         marks: Marks = {}
         faults: list[tuple[int, Diagnostic]] = []
         for index, name in enumerate(names):
@@ -70,7 +72,15 @@ class Names:
         if slash and (node := self._node(host)) is not None:
             return node if isinstance(node, Diagnostic) else self._accelerator(node, host, index)
         known = [self._name(node) for nodes, _ in self._inventory.stretches() for node in nodes[:20]]
-        return _fault(f"unknown node or accelerator {shown(name)}", did_you_mean(name, known[:2000], "the nodes are"))
+        return _fault(f"unknown node or accelerator {shown(name)}", self._nearest(name, known[:2000]))
+
+    def _nearest(self, name: str, known: Sequence[str]) -> str:
+        """Return the nearest name, or list the nodes if a number is the only difference to one of them."""
+        near = nearest(name, known)
+        if near is not None and re.sub(r"\d", "", near) != re.sub(r"\d", "", name):
+            return f"did you mean `{near}`?"
+        more = f" and {self._count - 10:,} more" if self._count > 10 else ""
+        return f"the nodes are: {', '.join(known[:10])}{more}" if known else ""
 
     def _node(self, name: str) -> int | Diagnostic | None:
         """Return the rank of a node by hostname, address, or ``node-3``."""

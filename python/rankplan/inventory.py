@@ -289,7 +289,8 @@ class Inventory:
         present, wanted = self.num_nodes, section.num_nodes
         if wanted > present:
             message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
-            help = f"set num_nodes to {present} or less, or use a larger cluster"
+            fewer = "1" if present == 1 else f"{present} or less"
+            help = f"set num_nodes to {fewer}, or use a larger cluster"
             return self, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
         names = section.exclude
         if self._label_keys and (unknown := list(unlabelled(section.topology.levels or (), self._label_keys))):

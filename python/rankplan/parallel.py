@@ -109,8 +109,11 @@ def _sizes(text: str) -> tuple[dict[str, int], list[Diagnostic]]:
     for token in tokens:
         letters, digits = token["letters"], token["digits"]
         name = _LETTERS.get(letters)
-        if name is None:
-            fault(*token.span(), f"{shown(token[0])} is not a letter and a size")
+        if letter := next((letter for letter, name in _LETTERS.items() if name == letters), None):
+            fault(*token.span(), f"unknown size `{letters}`", f"write {letter}{digits}")
+        elif name is None:
+            found = f"unknown size `{letters}`" if letters else f"{shown(token[0])} is not a letter and a size"
+            fault(*token.span(), found)
         elif not digits:
             fault(*token.span("letters"), f"`{letters}` has no size", f"write {letters}1, or remove it")
         elif digits.startswith("0") or int(digits[:9]) > MAX_PROCESSES:

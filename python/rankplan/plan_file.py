@@ -31,7 +31,7 @@ from rankplan.words import shown
 VERSION = 2
 """The version that is written. Versions 1 and 2 are read."""
 
-_HELP = "save the plan again with `rankplan plan --save` or Plan.save"
+_HELP = "save a plan with `rankplan plan CONFIG --save FILE` or Plan.save"
 
 
 class _Rule(Model):

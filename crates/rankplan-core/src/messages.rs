@@ -222,12 +222,15 @@ impl Context<'_> {
             )
         } else {
             let noun = self.noun(per_process);
-            (
-                format!("need {per_process} {noun} on nodes {from} and {to}"),
+            let most = self.pool.map_or(u32::MAX, Pool::most_on_a_node);
+            let help = if per_process > most {
+                format!("use more processes: no node has more than {most} {}", self.noun(most))
+            } else {
                 format!(
                     "choose ranks so that each block of {per_process} is on one node, or give each process fewer {noun}"
-                ),
-            )
+                )
+            };
+            (format!("need {per_process} {noun} on nodes {from} and {to}"), help)
         };
         let message = format!("process {process} would {needs}; a process runs on one node");
         Diagnostic::new(Code::SpansNodes, message).help(help)

@@ -238,6 +238,11 @@ impl Pool {
         (self.starts[index], self.starts[index + 1])
     }
 
+    /// The largest number of resources of one group on one node.
+    pub fn most_on_a_node(&self) -> u32 {
+        self.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0)
+    }
+
     /// The name of a hardware type: `NV_GPU`, `Franka`.
     pub fn kind_name(&self, kind: u32) -> &str {
         self.kinds.get(kind as usize).map_or("", String::as_str)

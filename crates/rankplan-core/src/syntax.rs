@@ -256,7 +256,7 @@ impl<'a> Parts<'a> {
             _ if found.is_whitespace() || "\u{200b}\u{200c}\u{200d}\u{2060}\u{feff}".contains(found) => {
                 "remove this invisible character, or replace it with a plain space"
             }
-            '$' => "the text contains an interpolation: resolve it first",
+            '$' => "write the ranks, or pass the config after Hydra has resolved it",
             _ => self.grammar(),
         };
         self.fault(at..end, format!("expected {expected}, found `{}`", escaped(&shown))).help(help)

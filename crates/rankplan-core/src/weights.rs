@@ -13,6 +13,7 @@ use crate::ids::NodeRank;
 use crate::layout::Layout;
 use crate::parallel::{Groups, Kind};
 use crate::slots::Slots;
+use crate::words::either;
 
 /// One side of a weight map.
 #[derive(Clone, Copy, Debug)]
@@ -283,7 +284,7 @@ fn no_sender(sender: Side<'_>, receiver: Side<'_>) -> Diagnostic {
     let mut smaller: Vec<_> = (1..=from).filter(|&size| from.is_multiple_of(size)).collect();
     smaller.retain(|&size| receiver.slots.len().is_multiple_of(size));
     let smaller = smaller.split_off(smaller.len().saturating_sub(MOST_SIZES));
-    let smaller = smaller.iter().map(u32::to_string).collect::<Vec<_>>().join(" or ");
+    let smaller = either(smaller.into_iter().map(u64::from));
     let larger =
         (from..=sender.slots.len()).find(|&size| size.is_multiple_of(to) && sender.slots.len().is_multiple_of(size));
     let or_larger = larger.map_or(String::new(), |size| format!(", or {sent} tensor size {size}"));

@@ -16,9 +16,13 @@ pub fn count(count: u32, noun: &'static str) -> String {
     format!("{count} {}", plural(count, noun))
 }
 
-/// These numbers, except 0, as alternatives: `200 or 202`.
+/// These numbers, except 0, as alternatives: `200 or 202`, `1, 2 or 4`.
 pub fn either(numbers: impl IntoIterator<Item = u64>) -> String {
-    numbers.into_iter().filter(|&n| n > 0).map(|n| n.to_string()).collect::<Vec<_>>().join(" or ")
+    let numbers: Vec<_> = numbers.into_iter().filter(|&n| n > 0).map(|n| n.to_string()).collect();
+    match numbers.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => numbers.concat(),
+    }
 }
 
 /// A number with commas between thousands.

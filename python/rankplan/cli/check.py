@@ -171,6 +171,8 @@ def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     keys = {**config, **(cluster if isinstance(cluster, Mapping) else {})}
     name = next((name for key, name in _TELLTALES.items() if key in keys), None)
     help = "add components: `component_placement: {actor: 0-7}`"
+    if "defaults" in config:
+        help = "pass the config that Hydra has composed: `defaults` are not read"
     if name is not None:
         help = f"this looks like a config of {name}; pass --dialect {name}"
     found = Diagnostic("no-components", "the config places no component", help, warning=True)

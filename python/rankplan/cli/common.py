@@ -208,9 +208,10 @@ def loaded(
     reading = dialect.read(config)
     inventory, assumed = choice.load(reading, dialect)
     if assumed and note:
-        nodes, each = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
+        nodes, has = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
+        each = " each" if inventory.num_nodes > 1 else ""
         stderr.print(
-            f"{file}: assuming {nodes} with {each} each; set other nodes with --nodes, --inventory or --ray",
+            f"{file}: assuming {nodes} with {has}{each}; set other nodes with --nodes, --inventory or --ray",
             style="dim",
         )
     return reading, dialect, inventory, assumed
@@ -337,11 +338,13 @@ def show_error(error: Exception) -> None:
     """Print an expected error: every fault with its location, or one message."""
     if isinstance(error, PlacementError):
         click.echo(error.render(colored(stderr)), err=True)
-        click.echo(f"\n{counted(len(error.diagnostics), 'fault')} in {error.file or 'the config'}", err=True)
+        where = f" in {error.file}" if error.file else ""
+        click.echo(f"\n{counted(len(error.diagnostics), 'fault')}{where}", err=True)
         return
     stderr.print("error:", style="bold red", end=" ")
     if isinstance(error, OSError) and error.filename:
-        click.echo(f"{error.filename}: {error.strerror}", err=True)
+        hint = "; write overrides after --" if "=" in str(error.filename) else ""
+        click.echo(f"{error.filename}: {error.strerror}{hint}", err=True)
     else:
         click.echo("\n".join([str(error), *getattr(error, "__notes__", ())]), err=True)
 

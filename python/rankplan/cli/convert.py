@@ -16,7 +16,13 @@ from rankplan.files import write_whole
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@click.option("--to", required=True, type=click.Choice(list(DIALECTS)), help="Dialect to write.")
+@click.option(
+    "--to",
+    required=True,
+    type=click.Choice(list(DIALECTS)),
+    metavar=f"[{'|'.join(WRITERS)}]",
+    help="Dialect to write.",
+)
 @inventory_options
 @dialect_option
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write to this file instead of stdout.")

@@ -83,7 +83,8 @@ def plan(
         raise click.UsageError("--format numpy requires -o PATH")
     if output is not None and form == "table":
         suffixes = ", ".join(_SUFFIXES)
-        raise click.UsageError(f"-o requires a suffix of {suffixes}, or another --format: {', '.join(FORMATS[1:])}")
+        message = f"-o requires a suffix of {suffixes}, or another --format: {', '.join(FORMATS[1:])}"
+        raise click.UsageError(f"{message}; rankplan show writes pictures")
     if weights is not None and (component is not None or form not in ("table", "json")):
         raise click.UsageError("--weights requires --format table or json, without --component")
     with faults_end_it():

@@ -33,10 +33,11 @@ def replan(
 ) -> None:
     """Repair a saved plan after hardware failed.
 
-    The inventory has the nodes of the plan and spares; without one, the nodes of the plan are all there are. Processes
-    on nodes that are left stay. Each lost node gets a spare with the same hardware, so that as few parallel groups as
-    possible cross a domain of the network. Of a node with a broken accelerator, the processes use others that are idle;
-    else the components that use it get another node; else all do. Process ranks do not change.
+    The inventory has the nodes of the plan and spares; without one, there are no spares. Processes on healthy nodes
+    stay. Each lost node gets a spare with the same hardware, so that as few parallel groups as possible cross a domain
+    of the network. If an accelerator breaks, its processes use an idle one of the same node; if none is idle, the
+    components that use the broken one move to another node; if they do not fit there, all components of the node move.
+    Process ranks do not change.
 
     Prints what moves. rankplan diff PLAN NEW has the details.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import logging
@@ -44,6 +45,7 @@ from rankplan.plan import Plan
 from rankplan.render.progress import Report, told
 from rankplan.render.tables import MOST_ROWS, table
 from rankplan.tuning.measure import Measurement, add_measurements
+from rankplan.tuning.reading import read_costs
 
 if TYPE_CHECKING:
     from rankplan.runtime import Cluster, GroupSpec, RankReport, Worker, WorkerGroup
@@ -59,13 +61,17 @@ class _Nodes(Nodes):
         return value if isinstance(value, str) and Path(value).is_file() else super().convert(value, param, ctx)
 
 
+_OVERRIDE = "to override the config, use --set KEY=VALUE"
+
+
 def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
     """Return the keyword arguments for the worker class."""
     found: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.isidentifier():
-            raise click.BadParameter(f"{text!r} does not have the form key=value", param_hint="KEY=VALUE")
+            message = f"{key!r} is not the name of an argument" if equals else f"{text!r} is not key=value"
+            raise click.BadParameter(f"{message}; {_OVERRIDE}", param_hint="KEY=VALUE")
         if key in found:
             raise click.BadParameter(f"{key!r} is given twice", param_hint="KEY=VALUE")
         try:
@@ -73,6 +79,12 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
         except PlacementError as error:
             raise click.BadParameter(f"{text!r}: {error.message}", param_hint="KEY=VALUE") from None
     return found
+
+
+def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Reject the options by which the other commands name nodes."""
+    if value is not None:
+        raise click.UsageError(f"run has no --nodes or --inventory; to simulate these nodes, use --simulate {value}")
 
 
 @click.command()
@@ -84,6 +96,7 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
     metavar="NxM",
     help="Simulate N nodes with M accelerators each on this machine, or the nodes of an inventory file.",
 )
+@click.option("--nodes", "--inventory", hidden=True, expose_value=False, callback=_no_nodes)
 @click.option("--ray", metavar="ADDRESS", help="Address of the Ray cluster (default: found by Ray).")
 @dialect_option
 @click.option(
@@ -147,11 +160,15 @@ def run(
     """
     if not math.isfinite(timeout):
         raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
+    if arguments and worker_name is None:
+        raise click.UsageError(f"the built-in worker class takes no arguments: use --worker; {_OVERRIDE}")
     if simulate is not None and ray is not None:
         raise click.UsageError("use only one of --simulate and --ray")
     if verbose:
         _show_log()
     with faults_end_it(), interrupts.raised():
+        if timings is not None:
+            _check_costs(Path(timings))
         labelled = not isinstance(simulate, Inventory)  # nodes that are only a number have no labels
         job = _job(file, changes, dialect_name, isolate, without, labelled)
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
@@ -194,6 +211,14 @@ def run(
         print_table(_table(reports))
         if plan.mode is not None:
             click.echo(f"mode: {plan.mode}")
+
+
+def _check_costs(path: Path) -> None:
+    """Raise ``OSError`` or `PlacementError` now, not after the job, if measured times cannot be added to this file."""
+    if path.exists():
+        read_costs(path)
+    elif not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
 
 
 @dataclass(frozen=True, slots=True)

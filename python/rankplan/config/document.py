@@ -35,10 +35,11 @@ _LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _CURES = {
     "found a tab": "use spaces to indent; YAML forbids tabs",
     "cannot start any token": "quote the text",
-    "mapping values are not": 'quote text that contains `: `, e.g. "0-1 : 0-3"; align the keys of a mapping',
+    "mapping values are not": 'quote text that contains `: `, e.g. "0-1 : 0-3"; align the keys of a mapping; add the '
+    "`:` that the line above lacks",
     "did not find expected key": "align the keys of a mapping; a value ends at its closing quote",
     "expected '-' indicator": "start each item of a list with `- `, in the same column",
-    "did not find expected ','": "close the bracket that opens here, or separate the values by commas",
+    "did not find expected ','": "close the bracket, or separate the values by commas",
     "unexpected end of stream": "close the quote",
     "undefined alias": "define the anchor (`&name`) above, or quote the text",
     "alphabetic or numeric": "quote the text: `*` and `&` start the name of an anchor",

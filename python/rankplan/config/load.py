@@ -52,7 +52,8 @@ def _load(file: str) -> Section:
     document = Document(file, text)
     value = document.value()
     if not isinstance(value, Section):
-        message = f"the file contains {shown(value)}; it must be a mapping"
+        found = "the file is empty" if value is None else f"the file contains {shown(value)}"
+        message = f"{found}; it must be a mapping"
         help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
         raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
     return value

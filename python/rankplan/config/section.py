@@ -316,9 +316,11 @@ def _no_section(config: Mapping[str, Any]) -> str:
         return "pass the config that Hydra has composed: `defaults` are not read"
     if "nodes" in config:
         return "this is an inventory: pass a config, and this file with --inventory"
+    if "components" in config:
+        return "these look like costs: pass them to `rankplan tune` with --costs"
     return (
-        "add `cluster:` with num_nodes and component_placement; ROLL configs are recognised by roles with a "
-        "device_mapping, slime configs by flags such as actor_num_nodes"
+        "add `cluster:` with num_nodes and component_placement, or name the system that the config is for with "
+        "--dialect"
     )
 
 

@@ -140,7 +140,7 @@ class _Reading(SizeReader):
             key, what = ("num_nodes", "nodes") if nodes < 1 else ("gpus_per_node", "GPUs of the node")
             total = self.nodes if nodes < 1 else self.each
             parts = {"inference": self.inference[nodes >= 1], "the reward model": self.reward[nodes >= 1]}
-            taken = " and ".join(f"{name} {count}" for name, count in parts.items() if count)
+            taken = " and ".join(f"{name} takes {count}" for name, count in parts.items() if count)
             message = f"no {what} are left for training: {taken} of {total}"
             self.add((*path, key), Diagnostic("empty-placement", message, f"raise {key}, or lower those of the others"))
         elif nodes % segment:
