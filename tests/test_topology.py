@@ -249,6 +249,8 @@ def test_the_topologies_of_topology_yaml() -> None:
         ("SwitchName=a Switches=c\nSwitchName=b Switches=c\nSwitchName=c Nodes=n", "`c` is a child of `a` and of `b`"),
         ("BlockName=a Nodes=n1\nBlockName=b Nodes=n1", "node `n1` is in blocks `a` and `b`"),
         ("BlockName=a Nodes=n1\nBlockSizes=4,x", "topology.conf:2: 'x' is not a block size"),
+        ("BlockName=a Nodes=n1\nBlockSizes=", "topology.conf:2: '' is not a block size"),
+        ("SwitchName=a Nodes=" + "n[0-9]" * 30, "stands for too many names"),
         ("Nodes=n1", "line 1 names no switch and no block\nhelp: start the line with SwitchName= or BlockName="),
         (
             "SwitchNam=a Nodes=n1",
@@ -270,7 +272,19 @@ def test_a_faulty_topology_conf_is_rejected(text: str, message: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "text", ["a: 1", "- {tree: 1}", "- 1", "[", "- {topology: a, flat: true}", "- {topology: a, tree: 1}"]
+    "text",
+    [
+        "a: 1",
+        "- {tree: 1}",
+        "- 1",
+        "[",
+        "- {topology: a, flat: true}",
+        "- {topology: a, tree: 1}",
+        "- {topology: a, tree: {switches: [{nodes: n0}]}}",
+        "- {topology: a, tree: {switches: [{switch: s, nodes: n0}, {switch: s, nodes: n1}]}}",
+        "- {topology: a, block: {blocks: [{block: b, nodes: n0}, {block: b, nodes: n1}]}}",
+        "- {topology: a, block: {block_sizes: 1.5, blocks: [{block: b, nodes: n0}]}}",
+    ],
 )
 def test_a_faulty_topology_yaml_is_rejected(text: str, tmp_path: Path) -> None:
     path = tmp_path / "topology.yaml"
@@ -285,6 +299,7 @@ def test_lists_of_names() -> None:
         *("a1b3", "a1b4", "a2b3", "a2b4"),
     ]
     assert hostlist("") == []
+    assert hostlist("n" + "[0]" * 2000) == ["n" + "0" * 2000]
 
 
 def test_a_topology_of_kueue(tmp_path: Path) -> None:
@@ -295,6 +310,8 @@ def test_a_topology_of_kueue(tmp_path: Path) -> None:
         ("kind: Pod", "the file is not a Topology object of Kueue"),
         ("kind: Topology\nspec: {levels: []}", "the file is not a Topology object of Kueue"),
         ("kind: Topology\nspec: {levels: [{nodeLabel: 3}]}", "`nodeLabel` is 3; it must be the key of a label"),
+        ("kind: Topology\nspec: {levels: [{nodeLabel: node}]}", "`nodeLabel` is 'node'; it must be the key of a label"),
+        ("kind: Topology\nspec: {levels: [{nodeLabel: a}, {nodeLabel: a}]}", "level `a` is listed twice"),
     ):
         path.write_text(text)
         with pytest.raises(PlacementError, match=message):
