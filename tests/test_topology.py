@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, load_config
+from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, load_config
 from rankplan.hardware.nvml import Fabric
 from rankplan.topology import Domains, detect, domains, natural_order
 from rankplan.topology.kueue import read_kueue
@@ -152,6 +152,30 @@ def test_levels_that_are_rejected(levels: Any, message: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- sources
+
+
+def test_levels_whose_labels_are_cut_off_are_no_levels(tmp_path: Path) -> None:
+    nodes = [{"ranks": "0-1", "accelerators": 8}, {"ranks": "2-3", "accelerators": 8, "labels": {"rack": "a"}}]
+    inventory = Inventory.from_dict({"levels": ["rack"], "nodes": nodes})
+    first = inventory.first(2)
+    assert first.levels == () and Inventory.from_dict(first.to_dict()) == first
+    section = {"num_nodes": 2, "topology": {"levels": ["rack"]}, "component_placement": {"actor": "0-15"}}
+    plan = ComponentPlacement({"cluster": section}, inventory).plan()
+    plan.save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json") == plan == plan.on(plan.inventory)
+
+
+def test_a_level_that_only_nodes_beyond_the_section_have_is_unknown() -> None:
+    labels: list[dict[str, str]] = [{"zone": "z"}, {"zone": "z", "rack": "a"}]
+    inventory = Inventory.from_dict({"nodes": [{"ranks": rank, "labels": each} for rank, each in enumerate(labels)]})
+    section = {"num_nodes": 1, "topology": {"levels": ["rack"]}, "component_placement": {"actor": "0"}}
+    with pytest.raises(PlacementError) as refused:
+        ComponentPlacement({"cluster": section}, inventory)
+    assert [(one.code, one.path) for one in refused.value.diagnostics] == [
+        ("unknown-level", "cluster.topology.levels[0]")
+    ]
+    with pytest.raises(PlacementError, match="no node has the label `block`"):
+        inventory.with_levels(["zone", "block"])
 
 
 @pytest.mark.parametrize("source", RECORDED)

@@ -14,6 +14,11 @@ Marks = dict[int, RankSet | None]
 """By node: the local indices of its accelerators that must not be used, ``None`` for the whole node."""
 
 
+def one_or_several(names: str | Iterable[str]) -> Iterable[str]:
+    """Return names; a text is one name, not its letters."""
+    return [names] if isinstance(names, str) else names
+
+
 class NodeRecord(Protocol):
     """What names are looked up in."""
 
@@ -55,6 +60,10 @@ class Names:
 
     def find(self, name: str) -> Marks | Diagnostic:
         """Return what a name stands for, or the fault of a name that is unknown or stands for several nodes."""
+        if not isinstance(name, str):
+            return _fault(
+                f"{shown(name)} is not a name", "write the name of a node or an accelerator: node-3, node-5/2"
+            )
         if (node := self._node(name)) is not None:
             return node if isinstance(node, Diagnostic) else {node: None}
         key, equals, value = name.partition("=")

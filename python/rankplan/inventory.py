@@ -20,7 +20,7 @@ from rankplan.config.network import NODE_LEVEL
 from rankplan.config.section import Reading, read_section
 from rankplan.entries import cut, label_keys, marked, numbered, unlabelled
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.exclusion import Marks, Names
+from rankplan.exclusion import Marks, Names, one_or_several
 from rankplan.node import NodeSpec
 from rankplan.physical import Rules
 from rankplan.topology import Domains, detect, domains
@@ -148,10 +148,13 @@ class Inventory:
     def node(self, rank: int) -> NodeSpec:
         """Return the node of this rank. Raises ``IndexError`` for an unknown rank."""
         if rank not in range(self.num_nodes):
-            raise IndexError(f"unknown node {rank}; the node ranks are {RankSet(range(self.num_nodes))}")
+            raise self._unknown_node(rank)
         ranges, entries = self._stretches
         entry = entries[bisect_right(ranges, rank, key=lambda nodes: nodes.start) - 1]
         return entry.at(RankSet([rank]))
+
+    def _unknown_node(self, rank: int) -> IndexError:
+        return IndexError(f"unknown node {rank}; the node ranks are {RankSet(range(self.num_nodes))}")
 
     @cached_property
     def _stretches(self) -> tuple[list[range], list[NodeSpec]]:
@@ -174,14 +177,14 @@ class Inventory:
         """
         if self._section is not None and self._section.topology.levels is not None:
             # a fault of the section unless no node has any label
-            return tuple(level for level in self._section.topology.levels if level in self._label_keys)
+            return self._labelled(self._section.topology.levels)
         if self._stated_levels is not None:
-            return self._stated_levels
+            return self._labelled(self._stated_levels)  # those that have the label may be cut off
         return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
 
-    @cached_property
-    def _label_keys(self) -> set[str]:
-        return label_keys(record for _, record in self.stretches())
+    def _labelled(self, levels: Sequence[str]) -> tuple[str, ...]:
+        keys = label_keys(record for _, record in self.stretches())
+        return tuple(level for level in levels if level in keys)
 
     def domain_column(self, level: str) -> _core.Domains | None:
         """Return the domain of each node at a level, for the core; ``None`` for the level ``node``.
@@ -204,7 +207,12 @@ class Inventory:
         return domains(self, self.levels)
 
     def with_levels(self, levels: Sequence[str]) -> Inventory:
-        """Return the same nodes and groups with these levels, which a cluster section may override."""
+        """Return the same nodes and groups with these levels, which a cluster section may override.
+
+        Raises `PlacementError` (``unknown-level``) for a level that is the key of no label.
+        """
+        if unknown := [found for _, found in unlabelled(levels, label_keys(self._entries))]:
+            raise PlacementError(unknown)
         return Inventory(self._entries, self._section, levels)
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> tuple[Inventory, RankSet]:
@@ -255,8 +263,12 @@ class Inventory:
     def reordered(self, order: Sequence[int]) -> Inventory:
         """Return the nodes of these ranks, numbered from 0 in this order, without node groups.
 
-        Raises ``IndexError`` for an unknown rank.
+        Raises ``IndexError`` for an unknown rank, ``ValueError`` without any.
         """
+        if not order:
+            raise ValueError("an inventory has at least one node")
+        if (unknown := next((rank for rank in order if not 0 <= rank < self.num_nodes), None)) is not None:
+            raise self._unknown_node(unknown)
         nodes = [record for nodes, record in self.stretches() for _ in nodes]
         records = [nodes[rank] for rank in order]
         starts = [rank for rank, node in enumerate(records) if not rank or node is not records[rank - 1]]
@@ -291,7 +303,9 @@ class Inventory:
             help = f"set num_nodes to {present} or less, or use a larger cluster"
             return self, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
         names = section.exclude
-        if self._label_keys and (unknown := list(unlabelled(section.topology.levels or (), self._label_keys))):
+        levels = section.topology.levels or ()
+        keys = label_keys(cut(*self._stretches, wanted)[1]) if levels else ()
+        if keys and (unknown := list(unlabelled(levels, keys))):
             return self, [(("topology", "levels", index), found) for index, found in unknown]
         section = section.model_copy(
             update={"component_placement": {}, "exclude": (), "binding": None, "memory": None, "nics": None}
@@ -318,10 +332,11 @@ class Inventory:
     def without(self, names: Iterable[str]) -> Inventory:
         """Return the inventory without this hardware, for example after a failure. No rank changes.
 
-        A name is that of a node (its hostname, else its address, else ``node-3``), of an accelerator (``node-5/2``, or
-        its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with every unknown name.
+        ``names`` may be a single one. A name is that of a node (its hostname, else its address, else ``node-3``), of an
+        accelerator (``node-5/2``, or its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with
+        every unknown name.
         """
-        marks, faults = Names(self).marks(names)
+        marks, faults = Names(self).marks(one_or_several(names))
         if faults:
             raise PlacementError([found for _, found in faults])
         return self._with(marks)
@@ -359,9 +374,14 @@ class Inventory:
         return RankSet() if pool.by_node else pool.excluded
 
     def first(self, num_nodes: int) -> Inventory:
-        """Return the first nodes of the inventory, with the node groups that lie within them."""
+        """Return the first nodes of the inventory, with the node groups that lie within them.
+
+        Raises ``ValueError`` if it does not have as many.
+        """
         if num_nodes == self.num_nodes:
             return self
+        if not 0 < num_nodes < self.num_nodes:
+            raise ValueError(f"the inventory has {counted(self.num_nodes, 'node')}, not {num_nodes}")
         section = self._section and self._section.model_copy(
             update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
         )

@@ -9,6 +9,7 @@ from rankplan._core import RankSet
 from rankplan.arranging import Solution, Task
 from rankplan.component import Component
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.exclusion import one_or_several
 from rankplan.inventory import Inventory
 from rankplan.node import NodeSpec
 from rankplan.physical import Rules, same_nodes
@@ -61,7 +62,8 @@ def replanned(
     planned = components[0].inventory
     old = same_nodes(planned, inventory)
     gone = {planned.node(rank).name for rank, node in enumerate(old) if node is None}
-    inventory = inventory.without(name for name in without if name not in gone)
+    inventory = inventory.without(name for name in one_or_several(without) if name not in gone)
+    shrink = list(one_or_several(shrink))
     parts = {component.name: component for component in components}
     for name in shrink:
         if name not in parts:
