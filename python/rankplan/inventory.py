@@ -18,7 +18,7 @@ from rankplan.config.load import load_config
 from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.config.network import NODE_LEVEL
 from rankplan.config.section import Reading, read_section
-from rankplan.entries import cut, label_keys, marked, numbered, unlabelled
+from rankplan.entries import cut, label_keys, labelled, marked, numbered, unknown_group, unlabelled
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.exclusion import Marks, Names, one_or_several
 from rankplan.node import NodeSpec
@@ -67,7 +67,8 @@ class Inventory:
         """Return the inventory of other records, whose accelerators are those of this one's nodes in this order."""
         found = Inventory.__new__(Inventory)
         found._stretches = stretches
-        found._fill(self.core.reordered(order) if order else self.core, section, self._stated_levels)
+        levels = self._stated_levels and labelled(self._stated_levels, stretches[1])  # others are cut off
+        found._fill(self.core.reordered(order) if order else self.core, section, levels)
         return found
 
     @cached_property
@@ -177,14 +178,10 @@ class Inventory:
         """
         if self._section is not None and self._section.topology.levels is not None:
             # a fault of the section unless no node has any label
-            return self._labelled(self._section.topology.levels)
+            return labelled(self._section.topology.levels, self._stretches[1])
         if self._stated_levels is not None:
-            return self._labelled(self._stated_levels)  # those that have the label may be cut off
+            return self._stated_levels
         return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
-
-    def _labelled(self, levels: Sequence[str]) -> tuple[str, ...]:
-        keys = label_keys(record for _, record in self.stretches())
-        return tuple(level for level in levels if level in keys)
 
     def domain_column(self, level: str) -> _core.Domains | None:
         """Return the domain of each node at a level, for the core; ``None`` for the level ``node``.
@@ -207,12 +204,7 @@ class Inventory:
         return domains(self, self.levels)
 
     def with_levels(self, levels: Sequence[str]) -> Inventory:
-        """Return the same nodes and groups with these levels, which a cluster section may override.
-
-        Raises `PlacementError` (``unknown-level``) for a level that is the key of no label.
-        """
-        if unknown := [found for _, found in unlabelled(levels, label_keys(self._entries))]:
-            raise PlacementError(unknown)
+        """Return the same nodes and groups with these levels, which a cluster section may override."""
         return Inventory(self._entries, self._section, levels)
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> tuple[Inventory, RankSet]:
@@ -442,18 +434,10 @@ class Inventory:
             return label, RankSet(f"0-{self.num_nodes - 1}"), by_node or label == NODE
         group = self.group(label)
         if group is None:
-            raise PlacementError([self._unknown(label)])
+            raise PlacementError([unknown_group(label, self.group_labels)])
         if by_node or group.ignore_hardware or group.hardware is None:
             return label, group.node_ranks, by_node or group.ignore_hardware
         return label, group.node_ranks, (group.hardware.type, group.hardware.counts())
-
-    def _unknown(self, label: str) -> Diagnostic:
-        help = did_you_mean(label, self.group_labels, "the groups are")
-        if not label:
-            return Diagnostic(
-                "unknown-node-group", "a node group is empty", f"write a label between the commas; {help}"
-            )
-        return Diagnostic("unknown-node-group", f"unknown node group `{label}`", help)
 
     def environment(self, node_rank: int, node_group_label: str) -> tuple[dict[str, str], str | None]:
         """Return the variables and the interpreter (or ``None``) of a node group for processes on a node.
@@ -461,7 +445,7 @@ class Inventory:
         Raises `PlacementError` (``unknown-node-group``).
         """
         if node_group_label not in self.group_labels:
-            raise PlacementError([self._unknown(node_group_label)])
+            raise PlacementError([unknown_group(node_group_label, self.group_labels)])
         group = self.group(node_group_label)
         return group.environment(node_rank) if group else ({}, None)
 
