@@ -259,8 +259,9 @@ class Inventory:
         """
         if not order:
             raise ValueError("an inventory has at least one node")
-        if (unknown := next((rank for rank in order if not 0 <= rank < self.num_nodes), None)) is not None:
-            raise self._unknown_node(unknown)
+        for rank in order:
+            if not 0 <= rank < self.num_nodes:
+                raise self._unknown_node(rank)
         nodes = [record for nodes, record in self.stretches() for _ in nodes]
         records = [nodes[rank] for rank in order]
         starts = [rank for rank, node in enumerate(records) if not rank or node is not records[rank - 1]]
@@ -366,10 +367,7 @@ class Inventory:
         return RankSet() if pool.by_node else pool.excluded
 
     def first(self, num_nodes: int) -> Inventory:
-        """Return the first nodes of the inventory, with the node groups that lie within them.
-
-        Raises ``ValueError`` if it does not have as many.
-        """
+        """Return the first nodes, with the node groups that lie within them. Raises ``ValueError`` without as many."""
         if num_nodes == self.num_nodes:
             return self
         if not 0 < num_nodes < self.num_nodes:
