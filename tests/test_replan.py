@@ -163,6 +163,16 @@ def test_components_that_cannot_all_use_other_accelerators_leave_together_as_the
     assert [row.cluster_node_rank for row in found.components[2]] == [0, 0]
 
 
+def test_the_only_node_with_a_level_may_be_lost() -> None:
+    labels = [{"block": "b"}, {"block": "b", "nvlink": "d"}, {"block": "b"}]
+    nodes = [{"ranks": rank, "accelerators": 8, "labels": each} for rank, each in enumerate(labels)]
+    inventory = Inventory.from_dict({"nodes": nodes})
+    section = {"num_nodes": 2, "topology": {"levels": ["block", "nvlink"]}, "component_placement": {"actor": "0-15"}}
+    before = ComponentPlacement({"cluster": section}, inventory).plan()
+    after = before.replanned(inventory, ["node-1"])
+    assert after.inventory.levels == ("block",) and after == after.on(after.inventory)
+
+
 def test_a_whole_node_rank_leaves_if_all_its_components_use_the_accelerator() -> None:
     nodes = cluster(3)
     before = plan(first(nodes, 2), actor=("0-15", Parallel(tp=8)), rollout=("0-15", Parallel(tp=8)))
