@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_arrange import Case
-from rankplan import Inventory, Plan
+from rankplan import ComponentPlacement, Inventory, Plan
 from rankplan._core import Chunks, Hierarchy, Problem, pack_segments
 from rankplan.cli import main
 from rankplan.component import Component
@@ -255,6 +255,16 @@ def test_components_have_segments_of_their_own() -> None:
     shared = Plan(uniform, [parts[0], replace(parts[0], name="serve")])
     found = nodes.arranged(shared, {"train, serve": 4, "serve": 2})
     assert len({found.node(rank).labels["nvlink"] for rank in range(4)}) == 1
+
+
+def test_node_ranks_without_processes_are_counted_by_their_hardware() -> None:
+    def nodes(*accelerators: int) -> Inventory:
+        return Inventory.from_dict({"nodes": [{"ranks": r, "accelerators": n} for r, n in enumerate(accelerators)]})
+
+    config = {"cluster": {"num_nodes": 4, "component_placement": {"actor": "0-7"}}}
+    plan = ComponentPlacement(config, nodes(8, 8, 4, 4)).plan()
+    with pytest.raises(PlacementError, match="needs 2 nodes with 8 NV_GPU; 1 can be used"):
+        nodes(8, 2, 2, 2).arranged(plan)
 
 
 def test_segments_need_known_domains() -> None:

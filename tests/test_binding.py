@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
+from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, RankSet
 from rankplan.cli import main
 from rankplan.render.map.model import map_of, tip
 from rankplan.render.rows import write_csv
@@ -231,3 +231,21 @@ node-0: accelerator 3: it fell off the bus
 """
     )
     assert Inventory.from_yaml(tmp_path / "again.yaml") == Inventory.from_yaml(path)
+
+
+def test_a_part_of_a_plan_gets_the_cores_that_the_others_left() -> None:
+    node = {
+        "ranks": 0,
+        "accelerators": [{"numa": index % 2} for index in range(4)],
+        "numa": {0: "0-7", 1: "8-15"},
+        "cores": ["0 x16"],
+    }
+    roles = {
+        "actor": {"placement": "2-3", "binding": "exclusive"},
+        "env": {"node_group": "node", "placement": 0, "binding": "exclusive"},
+    }
+    inventory = Inventory.from_dict({"nodes": [node]})
+    plan = ComponentPlacement({"cluster": {"num_nodes": 1, "component_placement": roles}}, inventory).plan()
+    assert plan["env"].cpus(0) == plan.only("env")["env"].cpus(0) == RankSet("0-3,8-11")
+    assert plan.on(inventory)["env"].cpus(0) == RankSet("0-3,8-11")
+    assert plan.only("env").on(inventory)["env"].cpus(0) is None

@@ -748,7 +748,14 @@ INVENTORIES = [
     ([{"ranks": 0, "accelerator": 3}], "unknown-key"),
     ([{"accelerators": 3}], "missing-key"),
     ([{"ranks": "x"}], "syntax"),
+    ([{"ranks": 0, "nics": [{"name": "mlx5_0", "rate": float("nan")}]}], "invalid-value"),
+    ([{"ranks": 0, "nics": [{"name": "mlx5_0", "rate": -1}]}], "invalid-value"),
 ]
+
+
+def test_an_empty_name_is_no_name() -> None:
+    inventory = Inventory.from_dict({"nodes": [{"ranks": 0, "hostname": "", "ip": "", "accelerator_model": ""}]})
+    assert inventory.to_dict() == {"nodes": [{"ranks": "0"}]} and inventory == Inventory.uniform(1, 0)
 
 
 @pytest.mark.parametrize(("nodes", "code"), INVENTORIES)

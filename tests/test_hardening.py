@@ -83,6 +83,39 @@ def test_variables_that_no_process_could_have_are_refused(variable: dict[str, An
         ComponentPlacement(section(node_groups=[group]), INVENTORY)
 
 
+@pytest.mark.parametrize("index", [-(10**30), -9, 8, 2**31, 2**32, 2**63, 10**30])
+def test_an_index_that_does_not_exist_is_an_index_error(index: int) -> None:
+    config = section(component_placement={"actor": {"placement": "0-7", "parallel": {"tp": 4}}})
+    plan = ComponentPlacement(config, INVENTORY).plan()
+    actor, weights = plan["actor"], plan.weight_map("actor", "actor")
+    for look in (actor.__getitem__, actor.coordinates, actor.cpus, actor.layout.place, actor.layout.process_of):
+        with pytest.raises(IndexError):
+            look(index)
+    groups = actor.groups("tp")
+    for ask in (groups.__getitem__, groups.of, weights.__getitem__, weights.sender_of, RankSet("0-7").__getitem__):
+        with pytest.raises(IndexError):
+            ask(index)
+    with pytest.raises(IndexError, match="the node ranks are 0-1"):
+        INVENTORY.reordered([index])
+    with pytest.raises(ValueError, match="the inventory has 2 nodes"):
+        INVENTORY.first(index)
+
+
+def test_an_inventory_without_nodes_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one node"):
+        INVENTORY.reordered([])
+
+
+def test_a_single_name_is_not_taken_for_its_letters() -> None:
+    assert INVENTORY.without("node-1") == INVENTORY.without(["node-1"])
+    before = ComponentPlacement({"cluster": {"num_nodes": 1, "component_placement": {"a": "all"}}}, INVENTORY).plan()
+    assert before.replanned(INVENTORY, "node-0") == before.replanned(INVENTORY, ["node-0"])
+    with pytest.raises(PlacementError, match="unknown component `rollout` to shrink"):
+        before.replanned(INVENTORY, shrink="rollout")
+    with pytest.raises(PlacementError, match="3 is not a name"):
+        INVENTORY.without([3])  # type: ignore[list-item]
+
+
 def test_text_in_a_file_arrives_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "conf.yaml").write_text(
         "cluster:\n"

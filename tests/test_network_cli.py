@@ -251,6 +251,9 @@ def test_the_levels_of_kueue() -> None:
         "  cloud.provider.com/topology-block b1: 2 nodes",
         "    cloud.provider.com/topology-rack r1: nodes 0-1",
     ]
+    Path("bare.yaml").write_text("nodes: [{ranks: 0-1, accelerators: 8}]\n")
+    done = CliRunner().invoke(main, ["inventory", "--inventory", "bare.yaml", "--kueue", str(FILES / "kueue.yaml")])
+    assert done.exit_code == 1 and "no node has the label `cloud.provider.com/topology-block`" in done.output
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,34 @@ def test_components_that_fit_stay_and_the_others_leave() -> None:
     )
 
 
+def test_other_accelerators_and_fewer_data_groups_leave_the_visibility_alone() -> None:
+    before = plan(cluster(3), actor=("0-3", Parallel()), rollout=("8-23", Parallel())).with_visibility("own-first")
+    shifted = before.replanned(cluster(3), ["node-0/1"])
+    assert shifted["actor"][1].visible_accelerators[0] == "4" and len(shifted["actor"][1].visible_accelerators) == 8
+    smaller = before.replanned(cluster(3), ["node-2"], shrink=["rollout"])
+    assert [smaller[name].visibility for name in smaller] == ["own-first", "own-first"]
+
+
+@pytest.mark.parametrize("broken", ["node-0/0", "node-0/1"])
+def test_components_that_cannot_all_use_other_accelerators_leave_together_as_they_were(broken: str) -> None:
+    before = plan(first(cluster(2), 1), a=("0-2:0-2", Parallel()), b=("0-1:0,2:1", Parallel()), c=("5-6", Parallel()))
+    found = replanned(list(before.values()), cluster(2), [broken])
+    # resource ranks 1,3 and 2 are no rank map, so b cannot use 3 instead of 0
+    assert found.shifts == [] and [move.ranks for move in found.moves] == [{"a": RankSet("0-2"), "b": RankSet("0-1")}]
+    assert [row.local_hardware_ranks for row in found.components[0]] == [[0], [1], [2]]
+    assert [row.cluster_node_rank for row in found.components[2]] == [0, 0]
+
+
+def test_the_only_node_with_a_level_may_be_lost() -> None:
+    labels = [{"block": "b"}, {"block": "b", "nvlink": "d"}, {"block": "b"}]
+    nodes = [{"ranks": rank, "accelerators": 8, "labels": each} for rank, each in enumerate(labels)]
+    inventory = Inventory.from_dict({"nodes": nodes})
+    section = {"num_nodes": 2, "topology": {"levels": ["block", "nvlink"]}, "component_placement": {"actor": "0-15"}}
+    before = ComponentPlacement({"cluster": section}, inventory).plan()
+    after = before.replanned(inventory, ["node-1"])
+    assert after.inventory.levels == ("block",) and after == after.on(after.inventory)
+
+
 def test_a_whole_node_rank_leaves_if_all_its_components_use_the_accelerator() -> None:
     nodes = cluster(3)
     before = plan(first(nodes, 2), actor=("0-15", Parallel(tp=8)), rollout=("0-15", Parallel(tp=8)))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, load_config
+from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, load_config
 from rankplan.hardware.nvml import Fabric
 from rankplan.topology import Domains, detect, domains, natural_order
 from rankplan.topology.kueue import read_kueue
@@ -154,6 +154,28 @@ def test_levels_that_are_rejected(levels: Any, message: str) -> None:
 # ------------------------------------------------------------------------------------------------------------- sources
 
 
+def test_levels_whose_labels_are_cut_off_are_no_levels(tmp_path: Path) -> None:
+    nodes = [{"ranks": "0-1", "accelerators": 8}, {"ranks": "2-3", "accelerators": 8, "labels": {"rack": "a"}}]
+    inventory = Inventory.from_dict({"levels": ["rack"], "nodes": nodes})
+    first = inventory.first(2)
+    assert first.levels == () and Inventory.from_dict(first.to_dict()) == first
+    section = {"num_nodes": 2, "topology": {"levels": ["rack"]}, "component_placement": {"actor": "0-15"}}
+    plan = ComponentPlacement({"cluster": section}, inventory).plan()
+    plan.save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json") == plan == plan.on(plan.inventory)
+
+
+def test_a_level_that_only_nodes_beyond_the_section_have_is_unknown() -> None:
+    labels: list[dict[str, str]] = [{"zone": "z"}, {"zone": "z", "rack": "a"}]
+    inventory = Inventory.from_dict({"nodes": [{"ranks": rank, "labels": each} for rank, each in enumerate(labels)]})
+    section = {"num_nodes": 1, "topology": {"levels": ["rack"]}, "component_placement": {"actor": "0"}}
+    with pytest.raises(PlacementError) as refused:
+        ComponentPlacement({"cluster": section}, inventory)
+    assert [(one.code, one.path) for one in refused.value.diagnostics] == [
+        ("unknown-level", "cluster.topology.levels[0]")
+    ]
+
+
 @pytest.mark.parametrize("source", RECORDED)
 def test_levels_are_detected_from_recorded_labels(source: str) -> None:
     nodes, levels = RECORDED[source]["nodes"], RECORDED[source]["levels"]
@@ -249,6 +271,8 @@ def test_the_topologies_of_topology_yaml() -> None:
         ("SwitchName=a Switches=c\nSwitchName=b Switches=c\nSwitchName=c Nodes=n", "`c` is a child of `a` and of `b`"),
         ("BlockName=a Nodes=n1\nBlockName=b Nodes=n1", "node `n1` is in blocks `a` and `b`"),
         ("BlockName=a Nodes=n1\nBlockSizes=4,x", "topology.conf:2: 'x' is not a block size"),
+        ("BlockName=a Nodes=n1\nBlockSizes=", "topology.conf:2: '' is not a block size"),
+        ("SwitchName=a Nodes=" + "n[0-9]" * 30, "stands for too many names"),
         ("Nodes=n1", "line 1 names no switch and no block\nhelp: start the line with SwitchName= or BlockName="),
         (
             "SwitchNam=a Nodes=n1",
@@ -270,7 +294,19 @@ def test_a_faulty_topology_conf_is_rejected(text: str, message: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "text", ["a: 1", "- {tree: 1}", "- 1", "[", "- {topology: a, flat: true}", "- {topology: a, tree: 1}"]
+    "text",
+    [
+        "a: 1",
+        "- {tree: 1}",
+        "- 1",
+        "[",
+        "- {topology: a, flat: true}",
+        "- {topology: a, tree: 1}",
+        "- {topology: a, tree: {switches: [{nodes: n0}]}}",
+        "- {topology: a, tree: {switches: [{switch: s, nodes: n0}, {switch: s, nodes: n1}]}}",
+        "- {topology: a, block: {blocks: [{block: b, nodes: n0}, {block: b, nodes: n1}]}}",
+        "- {topology: a, block: {block_sizes: 1.5, blocks: [{block: b, nodes: n0}]}}",
+    ],
 )
 def test_a_faulty_topology_yaml_is_rejected(text: str, tmp_path: Path) -> None:
     path = tmp_path / "topology.yaml"
@@ -285,6 +321,7 @@ def test_lists_of_names() -> None:
         *("a1b3", "a1b4", "a2b3", "a2b4"),
     ]
     assert hostlist("") == []
+    assert hostlist("n" + "[0]" * 2000) == ["n" + "0" * 2000]
 
 
 def test_a_topology_of_kueue(tmp_path: Path) -> None:
@@ -295,6 +332,8 @@ def test_a_topology_of_kueue(tmp_path: Path) -> None:
         ("kind: Pod", "the file is not a Topology object of Kueue"),
         ("kind: Topology\nspec: {levels: []}", "the file is not a Topology object of Kueue"),
         ("kind: Topology\nspec: {levels: [{nodeLabel: 3}]}", "`nodeLabel` is 3; it must be the key of a label"),
+        ("kind: Topology\nspec: {levels: [{nodeLabel: node}]}", "`nodeLabel` is 'node'; it must be the key of a label"),
+        ("kind: Topology\nspec: {levels: [{nodeLabel: a}, {nodeLabel: a}]}", "level `a` is listed twice"),
     ):
         path.write_text(text)
         with pytest.raises(PlacementError, match=message):

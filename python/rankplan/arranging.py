@@ -288,12 +288,11 @@ class Task:
         unused = (node for node in range(self.inventory.num_nodes) if node not in taken)
         for node in sorted(unused, key=lambda node: (node not in usable, node)):
             free.setdefault(whole[present[node]], []).append(node)
-        empty = [rank for rank, node in enumerate(nodes) if node is None]
-        for rank in empty:
+        for rank in [rank for rank, node in enumerate(nodes) if node is None]:
             same = free.get(whole[needs[rank]])
             if not same:
-                alike = needs.count(needs[rank])
-                raise PlacementError([self._shortage(needs[rank], alike, alike - len(empty))])
+                alike = [node for node, kind in zip(nodes, needs, strict=True) if whole[kind] == whole[needs[rank]]]
+                raise PlacementError([self._shortage(needs[rank], len(alike), len(alike) - alike.count(None))])
             nodes[rank] = same.pop()
 
     def _before(self) -> list[list[int]]:

@@ -113,7 +113,8 @@ class Component(Sequence[Placement]):
     def on(self, inventory: Inventory) -> Component:
         """Apply the rule to another inventory, which must know the node groups. Raises `PlacementError`."""
         rows = inventory.pool(self.node_groups, self.by_node).apply(self.rule, self.visibility)
-        return replace(self, inventory=inventory, rows=rows)
+        binding = replace(self.binding, taken=RankSet())  # counted on the nodes before
+        return replace(self, inventory=inventory, rows=rows, binding=binding)
 
     def fitted(self, cluster: Inventory) -> Component:
         """Return the component in the same places of a cluster that it fits, with that cluster's accelerator ids.

@@ -62,9 +62,23 @@ def label_keys(entries: Iterable[NodeSpec]) -> set[str]:
     return {key for entry in entries for key in entry.labels}
 
 
+def labelled(levels: Sequence[str], entries: Iterable[NodeSpec]) -> tuple[str, ...]:
+    """Return the levels that are the key of a label."""
+    keys = label_keys(entries)
+    return tuple(level for level in levels if level in keys)
+
+
 def unlabelled(levels: Sequence[str], keys: Collection[str]) -> Iterator[tuple[int, Diagnostic]]:
     """Yield the index and the fault of each level that is the key of no label."""
     for index, level in enumerate(levels):
         if level not in keys:
             help = did_you_mean(level, sorted(keys), "the labels are") or "add labels to the nodes"
             yield index, Diagnostic("unknown-level", f"no node has the label `{level}`", help)
+
+
+def unknown_group(label: str, known: Sequence[str]) -> Diagnostic:
+    """Return the fault of a label that is none of the known node groups."""
+    help = did_you_mean(label, known, "the groups are")
+    if not label:
+        return Diagnostic("unknown-node-group", "a node group is empty", f"write a label between the commas; {help}")
+    return Diagnostic("unknown-node-group", f"unknown node group `{label}`", help)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Protocol
 
 from rankplan._core import RankSet
@@ -13,6 +15,11 @@ from rankplan.words import counted, did_you_mean, nearest, shown
 
 Marks = dict[int, RankSet | None]
 """By node: the local indices of its accelerators that must not be used, ``None`` for the whole node."""
+
+
+def one_or_several(names: str | Iterable[str]) -> Iterable[str]:
+    """Return names; a text is one name, not its letters."""
+    return [names] if isinstance(names, str) else names
 
 
 class NodeRecord(Protocol):
@@ -39,6 +46,7 @@ class Names:
 
     def __init__(self, inventory: Nodes) -> None:
         self._inventory = inventory
+        self._labels: dict[str, dict[str, list[range]]] = {}
 
     def marks(self, names: Iterable[str]) -> tuple[Marks, list[tuple[int, Diagnostic]]]:
         """Return what these names stand for, and the faults with the index of their name."""
@@ -57,6 +65,10 @@ class Names:
 
     def find(self, name: str) -> Marks | Diagnostic:
         """Return what a name stands for, or the fault of a name that is unknown or stands for several nodes."""
+        if not isinstance(name, str):
+            return _fault(
+                f"{shown(name)} is not a name", "write the name of a node or an accelerator: node-3, node-5/2"
+            )
         if (node := self._node(name)) is not None:
             return node if isinstance(node, Diagnostic) else {node: None}
         key, equals, value = name.partition("=")
@@ -71,16 +83,15 @@ class Names:
         host, slash, index = name.rpartition("/")
         if slash and (node := self._node(host)) is not None:
             return node if isinstance(node, Diagnostic) else self._accelerator(node, host, index)
-        known = [self._name(node) for nodes, _ in self._inventory.stretches() for node in nodes[:20]]
-        return _fault(f"unknown node or accelerator {shown(name)}", self._nearest(name, known[:2000]))
+        return _fault(f"unknown node or accelerator {shown(name)}", self._nearest(name))
 
-    def _nearest(self, name: str, known: Sequence[str]) -> str:
+    def _nearest(self, name: str) -> str:
         """Return the nearest name, or list the nodes if a number is the only difference to one of them."""
-        near = nearest(name, known)
+        near = nearest(name, self._some)
         if near is not None and re.sub(r"\d", "", near) != re.sub(r"\d", "", name):
             return f"did you mean `{near}`?"
         more = f" and {self._count - 10:,} more" if self._count > 10 else ""
-        return f"the nodes are: {', '.join(known[:10])}{more}" if known else ""
+        return f"the nodes are: {', '.join(self._some[:10])}{more}" if self._some else ""
 
     def _node(self, name: str) -> int | Diagnostic | None:
         """Return the rank of a node by hostname, address, or ``node-3``."""
@@ -95,17 +106,14 @@ class Names:
         return rank if str(rank := int(digits)) == digits and rank < self._count else None
 
     def _accelerator(self, node: int, host: str, index: str) -> Marks | Diagnostic:
-        ids = next(record.accelerator_ids for nodes, record in self._inventory.stretches() if node in nodes)
+        ids = self._record(node).accelerator_ids
         if index.isascii() and index.isdecimal() and len(index) < 10 and int(index) < len(ids):
             return {node: RankSet([int(index)])}
         has = f"it has {counted(len(ids), 'accelerator')}" + (f", 0-{len(ids) - 1}" if len(ids) > 1 else "")
         return _fault(f"unknown accelerator {shown(index)} of {host}: {has}", "write a local index, e.g. node-5/2")
 
     def _domain(self, key: str, value: str) -> Marks | Diagnostic:
-        values: dict[str, list[range]] = {}
-        for nodes, record in self._inventory.stretches():
-            if key in record.labels:
-                values.setdefault(record.labels[key], []).append(nodes)
+        values = self._values(key)
         if value in values:
             return dict.fromkeys((node for nodes in values[value] for node in nodes), None)
         if not values:
@@ -114,24 +122,53 @@ class Names:
             return _fault(f"no node has the label `{key}`", help)
         return _fault(f"no node has the label {key}={value}", did_you_mean(value, sorted(values), f"{key} is one of"))
 
+    def _values(self, key: str) -> dict[str, list[range]]:
+        """Return the nodes of each value of a label."""
+        if key not in self._labels:
+            values: dict[str, list[range]] = {}
+            for nodes, record in self._inventory.stretches():
+                if key in record.labels:
+                    values.setdefault(record.labels[key], []).append(nodes)
+            self._labels[key] = values
+        return self._labels[key]
+
     def _name(self, node: int) -> str:
-        record = next(record for nodes, record in self._inventory.stretches() if node in nodes)
+        record = self._record(node)
         return record.hostname or record.ip or f"node-{node}"
+
+    def _record(self, node: int) -> NodeRecord:
+        ranges, records = self._stretches
+        return records[bisect_right(ranges, node, key=lambda nodes: nodes.start) - 1]
+
+    @cached_property
+    def _stretches(self) -> tuple[list[range], list[NodeRecord]]:
+        stretches = list(self._inventory.stretches())
+        return [nodes for nodes, _ in stretches], [record for _, record in stretches]
+
+    @cached_property
+    def _some(self) -> list[str]:
+        """The names of some nodes, to suggest one."""
+        ranks = (node for nodes in self._stretches[0] for node in nodes[:20])
+        return [self._name(node) for node in islice(ranks, 2000)]
 
     @cached_property
     def _count(self) -> int:
-        return sum(len(nodes) for nodes, _ in self._inventory.stretches())
+        return sum(map(len, self._stretches[0]))
 
     @cached_property
     def _nodes(self) -> dict[str, Sequence[int]]:
         """Nodes by hostname and by address."""
         found: dict[str, Sequence[int]] = {}
+        several: dict[str, list[int]] = {}
         for nodes, record in self._inventory.stretches():
-            if record.hostname:
-                found[record.hostname] = [*found[record.hostname], *nodes] if record.hostname in found else nodes
-            if record.ip and record.ip != record.hostname:
-                found[record.ip] = [*found[record.ip], *nodes] if record.ip in found else nodes
-        return found
+            for name in dict.fromkeys((record.hostname, record.ip)):
+                if not name:
+                    continue
+                if name not in found:
+                    found[name] = nodes
+                else:
+                    several.setdefault(name, list(found[name])).extend(nodes)
+        return found | several
 
     @cached_property
     def _accelerators(self) -> dict[str, list[tuple[int, int]]]:

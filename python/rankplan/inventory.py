@@ -18,9 +18,9 @@ from rankplan.config.load import load_config
 from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.config.network import NODE_LEVEL
 from rankplan.config.section import Reading, read_section
-from rankplan.entries import cut, label_keys, marked, numbered, unlabelled
+from rankplan.entries import cut, label_keys, labelled, marked, numbered, unknown_group, unlabelled
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.exclusion import Marks, Names
+from rankplan.exclusion import Marks, Names, one_or_several
 from rankplan.node import NodeSpec
 from rankplan.physical import Rules, Segments
 from rankplan.topology import Domains, detect, domains
@@ -67,7 +67,8 @@ class Inventory:
         """Return the inventory of other records, whose accelerators are those of this one's nodes in this order."""
         found = Inventory.__new__(Inventory)
         found._stretches = stretches
-        found._fill(self.core.reordered(order) if order else self.core, section, self._stated_levels)
+        levels = self._stated_levels and labelled(self._stated_levels, stretches[1])  # others are cut off
+        found._fill(self.core.reordered(order) if order else self.core, section, levels)
         return found
 
     @cached_property
@@ -148,10 +149,13 @@ class Inventory:
     def node(self, rank: int) -> NodeSpec:
         """Return the node of this rank. Raises ``IndexError`` for an unknown rank."""
         if rank not in range(self.num_nodes):
-            raise IndexError(f"unknown node {rank}; the node ranks are {RankSet(range(self.num_nodes))}")
+            raise self._unknown_node(rank)
         ranges, entries = self._stretches
         entry = entries[bisect_right(ranges, rank, key=lambda nodes: nodes.start) - 1]
         return entry.at(RankSet([rank]))
+
+    def _unknown_node(self, rank: int) -> IndexError:
+        return IndexError(f"unknown node {rank}; the node ranks are {RankSet(range(self.num_nodes))}")
 
     @cached_property
     def _stretches(self) -> tuple[list[range], list[NodeSpec]]:
@@ -174,14 +178,10 @@ class Inventory:
         """
         if self._section is not None and self._section.topology.levels is not None:
             # a fault of the section unless no node has any label
-            return tuple(level for level in self._section.topology.levels if level in self._label_keys)
+            return labelled(self._section.topology.levels, self._stretches[1])
         if self._stated_levels is not None:
             return self._stated_levels
         return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
-
-    @cached_property
-    def _label_keys(self) -> set[str]:
-        return label_keys(record for _, record in self.stretches())
 
     def domain_column(self, level: str) -> _core.Domains | None:
         """Return the domain of each node at a level, for the core; ``None`` for the level ``node``.
@@ -256,8 +256,13 @@ class Inventory:
     def reordered(self, order: Sequence[int]) -> Inventory:
         """Return the nodes of these ranks, numbered from 0 in this order, without node groups.
 
-        Raises ``IndexError`` for an unknown rank.
+        Raises ``IndexError`` for an unknown rank, ``ValueError`` without any.
         """
+        if not order:
+            raise ValueError("an inventory has at least one node")
+        for rank in order:
+            if not 0 <= rank < self.num_nodes:
+                raise self._unknown_node(rank)
         nodes = [record for nodes, record in self.stretches() for _ in nodes]
         records = [nodes[rank] for rank in order]
         starts = [rank for rank, node in enumerate(records) if not rank or node is not records[rank - 1]]
@@ -293,7 +298,9 @@ class Inventory:
             help = f"set num_nodes to {fewer}, or use a larger cluster"
             return self, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
         names = section.exclude
-        if self._label_keys and (unknown := list(unlabelled(section.topology.levels or (), self._label_keys))):
+        levels = section.topology.levels or ()
+        keys = label_keys(cut(*self._stretches, wanted)[1]) if levels else ()
+        if keys and (unknown := list(unlabelled(levels, keys))):
             return self, [(("topology", "levels", index), found) for index, found in unknown]
         section = section.model_copy(
             update={"component_placement": {}, "exclude": (), "binding": None, "memory": None, "nics": None}
@@ -320,10 +327,11 @@ class Inventory:
     def without(self, names: Iterable[str]) -> Inventory:
         """Return the inventory without this hardware, for example after a failure. No rank changes.
 
-        A name is that of a node (its hostname, else its address, else ``node-3``), of an accelerator (``node-5/2``, or
-        its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with every unknown name.
+        ``names`` may be a single one. A name is that of a node (its hostname, else its address, else ``node-3``), of an
+        accelerator (``node-5/2``, or its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with
+        every unknown name.
         """
-        marks, faults = Names(self).marks(names)
+        marks, faults = Names(self).marks(one_or_several(names))
         if faults:
             raise PlacementError([found for _, found in faults])
         return self._with(marks)
@@ -361,9 +369,11 @@ class Inventory:
         return RankSet() if pool.by_node else pool.excluded
 
     def first(self, num_nodes: int) -> Inventory:
-        """Return the first nodes of the inventory, with the node groups that lie within them."""
+        """Return the first nodes, with the node groups that lie within them. Raises ``ValueError`` without as many."""
         if num_nodes == self.num_nodes:
             return self
+        if not 0 < num_nodes < self.num_nodes:
+            raise ValueError(f"the inventory has {counted(self.num_nodes, 'node')}, not {num_nodes}")
         section = self._section and self._section.model_copy(
             update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
         )
@@ -424,18 +434,10 @@ class Inventory:
             return label, RankSet(f"0-{self.num_nodes - 1}"), by_node or label == NODE
         group = self.group(label)
         if group is None:
-            raise PlacementError([self._unknown(label)])
+            raise PlacementError([unknown_group(label, self.group_labels)])
         if by_node or group.ignore_hardware or group.hardware is None:
             return label, group.node_ranks, by_node or group.ignore_hardware
         return label, group.node_ranks, (group.hardware.type, group.hardware.counts())
-
-    def _unknown(self, label: str) -> Diagnostic:
-        help = did_you_mean(label, self.group_labels, "the groups are")
-        if not label:
-            return Diagnostic(
-                "unknown-node-group", "a node group is empty", f"write a label between the commas; {help}"
-            )
-        return Diagnostic("unknown-node-group", f"unknown node group `{label}`", help)
 
     def environment(self, node_rank: int, node_group_label: str) -> tuple[dict[str, str], str | None]:
         """Return the variables and the interpreter (or ``None``) of a node group for processes on a node.
@@ -443,7 +445,7 @@ class Inventory:
         Raises `PlacementError` (``unknown-node-group``).
         """
         if node_group_label not in self.group_labels:
-            raise PlacementError([self._unknown(node_group_label)])
+            raise PlacementError([unknown_group(node_group_label, self.group_labels)])
         group = self.group(node_group_label)
         return group.environment(node_rank) if group else ({}, None)
 

@@ -29,7 +29,8 @@ from rankplan.node_facts import (
 )
 from rankplan.words import counted, did_you_mean, shown
 
-_NULLABLE = {"accelerator_type", "accelerator_model", "accelerator_ids", "ip", "hostname"}
+_NAMES = {"accelerator_model", "ip", "hostname"}
+_NULLABLE = {"accelerator_type", "accelerator_ids", *_NAMES}
 
 
 class NodeSpec(NodeFacts, Model):
@@ -90,8 +91,8 @@ class NodeSpec(NodeFacts, Model):
         if not isinstance(value, Mapping):
             return value
         given = value
-        if any(value.get(key, ...) is None for key in _NULLABLE):
-            given = {key: item for key, item in value.items() if item is not None or key not in _NULLABLE}
+        if any(_empty(key, value.get(key, ...)) for key in _NULLABLE):
+            given = {key: item for key, item in value.items() if not _empty(key, item)}
         if isinstance(given.get("accelerators"), (list, tuple)):
             given = {**given, **_one_by_one(given["accelerators"])}
         if isinstance(given.get("accelerator_ids"), (list, tuple)):
@@ -199,6 +200,11 @@ class NodeSpec(NodeFacts, Model):
         """The facts of the machine as JSON: equal for equal facts, empty without any."""
         facts = {**self._plain_facts(), **({"devices": self.plain_devices()} if self.devices else {})}
         return json.dumps(facts, sort_keys=True) if facts else ""
+
+
+def _empty(key: Any, value: Any) -> bool:
+    """Whether a key that may be null is null, or an empty name, which says as little."""
+    return key in _NULLABLE and (value is None or (value == "" and key in _NAMES))
 
 
 def _one_by_one(accelerators: Sequence[Any]) -> dict[str, Any]:

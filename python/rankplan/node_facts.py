@@ -98,7 +98,7 @@ class NicFacts(Model):
     name: str = Field(min_length=1)
     active: bool = True
     bonded: bool = False
-    rate: float | None = None
+    rate: Annotated[float, Field(ge=0, le=1_000_000)] | None = None
     """In Gbit/s."""
     pci: Address = None
     numa: NumaNode | None = None

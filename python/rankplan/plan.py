@@ -120,12 +120,12 @@ class Plan(Mapping[str, Component]):
 
     def _share_cores(self) -> None:
         """Give components without accelerators the cores that others do not use exclusively."""
-        exclusive = [one for one in self.values() if one.binding.policy == EXCLUSIVE]
-        if not exclusive:
-            return
         taken = RankSet()
-        for component in exclusive:
-            taken = taken | component.rows.accelerators()
+        for component in self.values():
+            if component.binding.policy == EXCLUSIVE:
+                taken = taken | component.rows.accelerators()
+        if not taken:
+            return  # a part of a plan keeps what it knows of the others
         for name, component in self.items():
             if component.binding.policy != NO_BINDING and not component.rows.accelerators():
                 self._components[name] = replace(component, binding=replace(component.binding, taken=taken))

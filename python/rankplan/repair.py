@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
@@ -59,7 +60,7 @@ class Repair:
             needed = _all(uses[name] & accelerators for name in affected)
             idle = RankSet(range(planned.node(rank).accelerators)) - accelerators - _all(uses.values())
             local = dict(zip(needed, idle, strict=False))
-            if len(local) == len(needed) and all(repair._shift(name, rank, local) for name in affected):
+            if len(local) == len(needed) and repair._shift_all(affected, rank, local):
                 repair.staying.add(rank)
             elif len(affected) < len(uses) and all(_can_leave(repair.parts[name]) for name in affected):
                 repair.staying.add(rank)
@@ -69,6 +70,14 @@ class Repair:
         if leaving:
             repair._leave(planned, leaving)
         return repair
+
+    def _shift_all(self, names: Iterable[str], rank: int, local: Mapping[int, int]) -> bool:
+        """Let all of these components use other accelerators of a node rank, or none of them; return whether all do."""
+        parts, shifts = dict(self.parts), list(self.shifts)
+        done = all(self._shift(name, rank, local) for name in names)
+        if not done:
+            self.parts, self.shifts = parts, shifts
+        return done
 
     def _shift(self, name: str, rank: int, local: Mapping[int, int]) -> bool:
         """Use other accelerators of a node rank; return whether a rule can express that."""
@@ -123,14 +132,15 @@ class Repair:
 def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:
     """Return a component with another rule on another inventory. Raises `PlacementError`."""
     pool = inventory.pool(component.node_groups, component.by_node)
-    rows = pool.apply(rule, component.rows.isolate_accelerator)
+    rows = pool.apply(rule, component.visibility)
     return replace(component, inventory=inventory, rule=rule, rows=rows)
 
 
 def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:
     """Return the rule of processes with these resource ranks, ``None`` if no rule can express them."""
     if isinstance(like, RankMap) and lists == sorted(map(sorted, lists)):
-        return RankMap.parse(merged(RankMap.from_lists(lists)))
+        with suppress(PlacementError):  # processes that share only some of their resources
+            return RankMap.parse(merged(RankMap.from_lists(lists)))
     if len({len(ranks) for ranks in lists}) == 1:
         return Chunks([rank for ranks in lists for rank in ranks], len(lists[0]))
     return None

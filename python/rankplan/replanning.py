@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from rankplan._core import RankSet
 from rankplan.arranging import Solution, Task
 from rankplan.component import Component
+from rankplan.entries import labelled
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.exclusion import one_or_several
 from rankplan.inventory import Inventory
 from rankplan.node import NodeSpec
 from rankplan.physical import Rules, same_nodes
@@ -61,7 +63,8 @@ def replanned(
     planned = components[0].inventory
     old = same_nodes(planned, inventory)
     gone = {planned.node(rank).name for rank, node in enumerate(old) if node is None}
-    inventory = inventory.without(name for name in without if name not in gone)
+    inventory = inventory.without(name for name in one_or_several(without) if name not in gone)
+    shrink = list(one_or_several(shrink))
     parts = {component.name: component for component in components}
     for name in shrink:
         if name not in parts:
@@ -121,6 +124,11 @@ def _result(
     section = next(iter(shrinking.parts.values())).inventory.section
     nodes = inventory.reordered(solution.nodes)
     if section is not None:
+        topology = section.topology
+        if topology.levels is not None:
+            # the nodes with the labels of a level may all be gone
+            levels = labelled(topology.levels, (record for _, record in nodes.stretches()))
+            section = section.model_copy(update={"topology": topology.model_copy(update={"levels": levels})})
         nodes = nodes.with_config(section)
     components = [replace(one, inventory=nodes, rows=one.rows.on(nodes.core)) for one in shrinking.parts.values()]
     moved = {rank for rank, node in enumerate(solution.nodes) if node != places[rank]}

@@ -1,5 +1,7 @@
 //! The cheapest arrangement of a few node ranks, by branch and bound.
 
+use std::collections::HashMap;
+
 use crate::objective::{Assignment, Cost, MOVED, Problem, crossings_at};
 
 /// Improve an arrangement until it is the cheapest with these node ranks fixed; `fixed` has the node of each.
@@ -95,7 +97,7 @@ impl<'a> Search<'a> {
         };
         let problem = self.problem;
         let old = problem.old.get(rank as usize).copied().flatten();
-        let (mut tried, mut tried_twins) = (Vec::new(), Vec::new());
+        let [mut tried, mut tried_twins] = [(); 2].map(|()| vec![false; problem.domains.leaves() as usize]);
         let others = problem.domains.order().iter().copied().filter(|&node| Some(node) != old);
         for node in old.into_iter().chain(others) {
             if self.taken[node as usize] || Some(problem.node_class[node as usize]) != problem.rank_class[rank as usize]
@@ -104,16 +106,12 @@ impl<'a> Search<'a> {
             }
             let leaf = problem.domains.leaf(node);
             if !self.is_old[node as usize] {
-                if tried.contains(&leaf) {
+                if std::mem::replace(&mut tried[leaf as usize], true) {
                     continue;
                 }
-                tried.push(leaf);
                 let unused = self.used.last().is_some_and(|used| used[leaf as usize] == 0);
-                if unused && tried_twins.contains(&self.twins[leaf as usize]) {
+                if unused && std::mem::replace(&mut tried_twins[self.twins[leaf as usize] as usize], true) {
                     continue;
-                }
-                if unused {
-                    tried_twins.push(self.twins[leaf as usize]);
                 }
             }
             self.put(rank, node);
@@ -190,20 +188,15 @@ fn count_crossing(problem: &Problem, cost: &mut Cost, set: usize, edges: usize, 
 fn twins(problem: &Problem, is_old: &[bool]) -> Vec<u32> {
     let (domains, levels) = (&problem.domains, problem.domains.levels());
     let Some(inner) = levels.checked_sub(1) else { return vec![0] };
-    let mut kinds: Vec<(Option<u32>, Vec<u32>)> = Vec::new();
+    let mut kinds: HashMap<(Option<u32>, Vec<u32>), u32> = HashMap::new();
     let mut found = Vec::new();
     for leaf in 0..domains.count(inner) {
         let nodes = domains.nodes_of(inner, leaf);
         let parent = inner.checked_sub(1).and_then(|outer| Some(domains.of(outer, *nodes.first()?)));
         let mut classes: Vec<u32> = nodes.iter().map(|&node| problem.node_class[node as usize]).collect();
         classes.sort_unstable();
-        let kind = (parent, classes);
         let own = nodes.iter().any(|&node| is_old[node as usize]);
-        let known = if own { None } else { kinds.iter().position(|known| *known == kind) };
-        found.push(known.unwrap_or(kinds.len()) as u32);
-        if known.is_none() {
-            kinds.push(if own { (None, Vec::new()) } else { kind });
-        }
+        found.push(if own { leaf } else { *kinds.entry((parent, classes)).or_insert(leaf) });
     }
     found
 }

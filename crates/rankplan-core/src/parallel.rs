@@ -236,8 +236,8 @@ impl Groups {
 
     /// The group at an index.
     pub fn get(self, index: u32) -> Option<Progression> {
-        let first = index / self.step * self.block() + index % self.step;
-        (index < self.len()).then_some(Progression { first, step: self.step, count: self.size })
+        let first = || index / self.step * self.block() + index % self.step;
+        (index < self.len()).then(|| Progression { first: first(), step: self.step, count: self.size })
     }
 
     /// The index of the group of a slot.

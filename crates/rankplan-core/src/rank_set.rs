@@ -144,7 +144,11 @@ impl RankSet {
     /// The ranks of both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        let (mut set, mut i, mut j) = (RankSet::default(), 0, 0);
+        // Few ranges within many are found without looking at all of these.
+        let [mut i, mut j] = [(self, other), (other, self)].map(|(one, other)| {
+            other.ranges.first().map_or(0, |first| one.ranges.partition_point(|range| range.last < first.first))
+        });
+        let mut set = RankSet::default();
         while let (Some(a), Some(b)) = (self.ranges.get(i), other.ranges.get(j)) {
             if let Some(range) = RankRange::new(a.first.max(b.first), a.last.min(b.last)) {
                 set.push(range);

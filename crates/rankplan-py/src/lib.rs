@@ -3,6 +3,7 @@
 mod arrange;
 mod columns;
 mod errors;
+mod index;
 mod inventory;
 mod parallel;
 mod pickling;

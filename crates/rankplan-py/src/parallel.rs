@@ -11,6 +11,7 @@ use rankplan_core::{Inventory, Kind, Order, Parallel, ProcessRank, Progression, 
 
 use crate::columns::packed;
 use crate::errors::{OrRaise, warnings};
+use crate::index::Index;
 use crate::placements::Placements;
 
 /// Sizes and order: an object with these attributes.
@@ -104,25 +105,25 @@ impl Layout {
     }
 
     /// The slots of a process.
-    fn slots_of<'py>(&self, py: Python<'py>, rank: u32) -> PyResult<Bound<'py, PyRange>> {
-        let slots = self.slots.of_process(ProcessRank(rank));
-        let slots = slots.ok_or_else(|| PyIndexError::new_err(format!("rank {rank} of {}", self.slots.processes())))?;
+    fn slots_of<'py>(&self, py: Python<'py>, rank: Index) -> PyResult<Bound<'py, PyRange>> {
+        let rank = ProcessRank(rank.within(self.slots.processes(), "rank")?);
+        let slots = self.slots.of_process(rank).unwrap_or_default();
         PyRange::new(py, slots.start as isize, slots.end as isize)
     }
 
     /// The process of a slot.
-    fn process_of(&self, slot: u32) -> PyResult<u32> {
+    fn process_of(&self, slot: Index) -> PyResult<u32> {
         self.known(slot).map(|slot| self.slots.process_of(slot).0)
     }
 
     /// The node of a slot, and the local index of its accelerator.
-    fn place(&self, slot: u32) -> PyResult<(u32, Option<u16>)> {
+    fn place(&self, slot: Index) -> PyResult<(u32, Option<u16>)> {
         let (node, device) = self.slots.place(self.known(slot)?);
         Ok((node.0, device))
     }
 
     /// The coordinates of a slot by kind.
-    fn coordinates<'py>(&self, py: Python<'py>, slot: u32) -> PyResult<Bound<'py, PyDict>> {
+    fn coordinates<'py>(&self, py: Python<'py>, slot: Index) -> PyResult<Bound<'py, PyDict>> {
         let coordinates = PyDict::new(py);
         for (kind, position) in self.layout.coordinates(self.known(slot)?) {
             coordinates.set_item(kind.name(), position)?;
@@ -167,9 +168,8 @@ impl Layout {
         (&self.slots, &self.layout)
     }
 
-    fn known(&self, slot: u32) -> PyResult<u32> {
-        let known = (slot < self.slots.len()).then_some(slot);
-        known.ok_or_else(|| PyIndexError::new_err(format!("slot {slot} of {}", self.slots.len())))
+    fn known(&self, slot: Index) -> PyResult<u32> {
+        slot.within(self.slots.len(), "slot")
     }
 }
 
@@ -198,16 +198,18 @@ impl Groups {
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let len = self.0.len() as isize;
-        let at = |index: isize| u32::try_from(index).ok().and_then(|index| self.0.get(index));
         if let Ok(slice) = key.cast::<PySlice>() {
             let part = slice.indices(len)?;
             let indices = (0..part.slicelength as isize).map(|index| part.start + index * part.step);
-            let groups = indices.filter_map(at).map(|group| range(py, group)).collect::<PyResult<Vec<_>>>()?;
+            let groups = indices
+                .filter_map(|index| self.0.get(index as u32))
+                .map(|group| range(py, group))
+                .collect::<PyResult<Vec<_>>>()?;
             return Ok(groups.into_pyobject(py)?.into_any());
         }
-        let index: isize = key.extract()?;
-        let group = at(if index < 0 { index + len } else { index });
-        Ok(range(py, group.ok_or_else(|| PyIndexError::new_err(format!("group {index} of {len}")))?)?.into_any())
+        let index: Index = key.extract()?;
+        let group = index.of(len as usize).and_then(|index| self.0.get(index as u32));
+        Ok(range(py, group.ok_or_else(|| PyIndexError::new_err(format!("group {} of {len}", index.0)))?)?.into_any())
     }
 
     fn __contains__(&self, group: &Bound<'_, PyAny>) -> bool {
@@ -225,9 +227,8 @@ impl Groups {
     }
 
     /// Return the index of the group of a slot.
-    fn of(&self, slot: u32) -> PyResult<u32> {
-        let (slots, index) = (self.0.len() * self.0.size(), self.0.index_of(slot));
-        (slot < slots).then_some(index).ok_or_else(|| PyIndexError::new_err(format!("slot {slot} of {slots}")))
+    fn of(&self, slot: Index) -> PyResult<u32> {
+        slot.within(self.0.len() * self.0.size(), "slot").map(|slot| self.0.index_of(slot))
     }
 
     fn __repr__(&self) -> String {
@@ -315,16 +316,13 @@ impl WeightMap {
     }
 
     /// Return the receivers of a sender, ascending.
-    fn receivers_of(&self, sender: u32) -> PyResult<Vec<u32>> {
-        if sender >= self.0.senders() {
-            return Err(PyIndexError::new_err(format!("sender {sender} of {}", self.0.senders())));
-        }
-        Ok(self.0.receivers_of(sender))
+    fn receivers_of(&self, sender: Index) -> PyResult<Vec<u32>> {
+        sender.within(self.0.senders(), "sender").map(|sender| self.0.receivers_of(sender))
     }
 
     /// Return the sender of a receiver.
-    fn sender_of(&self, receiver: u32) -> PyResult<u32> {
-        let sender = self.0.sender_of(receiver);
-        sender.ok_or_else(|| PyIndexError::new_err(format!("receiver {receiver} of {}", self.0.receivers())))
+    fn sender_of(&self, receiver: Index) -> PyResult<u32> {
+        let sender = self.0.sender_of(receiver.within(self.0.receivers(), "receiver")?);
+        sender.ok_or_else(|| PyIndexError::new_err("unknown receiver"))
     }
 }

@@ -10,6 +10,7 @@ use rankplan_core::{Diagnostic, Inventory as CoreInventory, Pool, ProcessRank, T
 
 use crate::columns::{State, arrays, state, table};
 use crate::errors::OrRaise;
+use crate::index::Index;
 use crate::inventory::{Inventory, NodeState, node_states};
 use crate::pickling::Reduced;
 use crate::placement::Placement;
@@ -102,11 +103,10 @@ impl Placements {
             let part = Placements { start, step: self.step * indices.step, len: indices.slicelength, ..self.clone() };
             return Ok(Bound::new(py, part)?.into_any());
         }
-        let position: isize = index.extract()?;
-        let at = if position < 0 { position + self.len as isize } else { position };
-        match usize::try_from(at).ok().filter(|&at| at < self.len).and_then(|at| self.placement(at)) {
+        let position: Index = index.extract()?;
+        match position.of(self.len).and_then(|at| self.placement(at)) {
             Some(placement) => Ok(Bound::new(py, placement)?.into_any()),
-            None => Err(PyIndexError::new_err(format!("index {position} is out of range for {} rows", self.len))),
+            None => Err(PyIndexError::new_err(format!("index {} is out of range for {} rows", position.0, self.len))),
         }
     }
 

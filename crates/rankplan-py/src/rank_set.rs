@@ -8,6 +8,7 @@ use rankplan_core::ids::MAX_RANK;
 use rankplan_core::syntax::parse_rank_set;
 
 use crate::errors::{OrRaise, text_of};
+use crate::index::Index;
 
 /// A set of ranks, stored as ranges, from a text (`0-3,7`) or an iterable of int. Supports `|`, `&`, `-`, and `[i]` for the
 /// i-th rank.
@@ -64,13 +65,12 @@ impl RankSet {
         rank.extract::<u32>().is_ok_and(|rank| self.0.contains(rank))
     }
 
-    fn __getitem__(&self, position: isize) -> PyResult<u32> {
+    fn __getitem__(&self, position: Index) -> PyResult<u32> {
         let count = self.0.len();
-        let at = if position < 0 { position + count as isize } else { position };
-        u32::try_from(at)
-            .ok()
-            .and_then(|at| self.0.nth(at))
-            .ok_or_else(|| PyIndexError::new_err(format!("index {position} is out of range for {count} ranks")))
+        position
+            .of(count as usize)
+            .and_then(|at| self.0.nth(at as u32))
+            .ok_or_else(|| PyIndexError::new_err(format!("index {} is out of range for {count} ranks", position.0)))
     }
 
     fn __iter__(&self) -> RankIterator {

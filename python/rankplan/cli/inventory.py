@@ -8,6 +8,8 @@ import click
 
 from rankplan.addresses import natural
 from rankplan.cli.common import faults_end_it, stderr, without_option
+from rankplan.entries import label_keys, unlabelled
+from rankplan.errors import PlacementError
 from rankplan.inventory import Inventory
 from rankplan.render.hardware import hardware_lines
 from rankplan.render.tree import tree_lines
@@ -70,7 +72,12 @@ def inventory(
                 told = f"{counted(len(unknown), 'node')} ({unknown})"
                 stderr.print(f"{slurm} does not list {told}; each is a domain of its own", style="yellow")
         if kueue is not None:
-            found = found.with_levels(read_kueue(kueue))
+            levels = read_kueue(kueue)
+            if unknown_levels := [
+                fault for _, fault in unlabelled(levels, label_keys(record for _, record in found.stretches()))
+            ]:
+                raise PlacementError(unknown_levels)
+            found = found.with_levels(levels)
         if without:
             found = found.without(without)
         for line in [*tree_lines(found), *hardware_lines(found)]:

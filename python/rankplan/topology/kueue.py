@@ -6,6 +6,7 @@ import os
 
 from rankplan.config.document import Section
 from rankplan.config.load import load_config
+from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.topology.sources import HOSTNAME
 from rankplan.words import path_text, shown
@@ -25,9 +26,12 @@ def read_kueue(path: str | os.PathLike[str]) -> tuple[str, ...]:
     levels = []
     for index, row in enumerate(rows):
         key = row.get("nodeLabel") if isinstance(row, Section) else None
-        if not isinstance(key, str) or not key:
+        if not isinstance(key, str) or not key.strip() or not key.isprintable() or key == NODE_LEVEL:
             message = f"`nodeLabel` is {shown(key)}; it must be the key of a label"
             raise PlacementError([_fault(content, ("spec", "levels", index), message, "write nodeLabel: KEY")])
+        if key in levels:
+            message = f"level `{key}` is listed twice"
+            raise PlacementError([_fault(content, ("spec", "levels", index), message, "list each level once")])
         levels.append(key)
     return tuple(levels[:-1] if levels[-1] == HOSTNAME else levels)
 

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,7 @@ def _of_conf(file: str, text: str) -> _Tree | _Blocks:
             message = f"line {number} names no switch and no block"
             raise _refusal(file, message, "start the line with SwitchName= or BlockName=", number)
         for name in hostlist(names, file, number) if names else ():
-            known = tree.nodes.keys() | tree.switches.keys() if "switchname" in words else blocks.nodes.keys()
-            if name in known:
+            if name in (tree.nodes if "switchname" in words else blocks.nodes):
                 raise _refusal(file, f"`{name}` is defined twice", "give each switch and block its own name", number)
             if "blockname" in words:
                 blocks.nodes[name] = hostlist(words.get("nodes", ""), file, number)
@@ -138,14 +138,15 @@ def _part(topology: Mapping[str, Any], file: str) -> _Tree | _Blocks | None:
     """Return the switches or the blocks of a topology, ``None`` if it has neither."""
     if (rows := _rows(topology, "tree", "switches")) is not None:
         tree = _Tree()
-        for row in rows:
-            name = str(row.get("switch"))
+        for name, row in _named(rows, "switch", file):
             tree.switches[name] = hostlist(str(row.get("children") or ""), file)
             tree.nodes[name] = hostlist(str(row.get("nodes") or ""), file)
         return tree
     if (rows := _rows(topology, "block", "blocks")) is not None:
-        sizes = _sizes(list(topology["block"].get("block_sizes") or ()), file)
-        return _Blocks({str(row.get("block")): hostlist(str(row.get("nodes") or ""), file) for row in rows}, sizes)
+        sizes = topology["block"].get("block_sizes")
+        listed = sizes if isinstance(sizes, list) else [] if sizes is None else [sizes]
+        blocks = {name: hostlist(str(row.get("nodes") or ""), file) for name, row in _named(rows, "block", file)}
+        return _Blocks(blocks, _sizes(listed, file))
     return None
 
 
@@ -156,10 +157,24 @@ def _rows(topology: Mapping[str, Any], kind: str, key: str) -> list[Mapping[str,
     return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else None
 
 
+def _named(rows: Sequence[Mapping[str, Any]], key: str, file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each switch or block with its name."""
+    seen: set[str] = set()
+    for row in rows:
+        name = row.get(key)
+        if name is None or isinstance(name, (list, Mapping)) or not str(name):
+            raise _refusal(file, f"{shown(row)} is not a {key}: it has no name", f"write `{key}: NAME`")
+        if str(name) in seen:
+            raise _refusal(file, f"`{name}` is defined twice", "give each switch and block its own name")
+        seen.add(str(name))
+        yield str(name), row
+
+
 def _sizes(sizes: Sequence[Any], file: str, line: int | None = None) -> list[int]:
     """Return block sizes as numbers."""
     texts = [str(size).strip() for size in sizes]
-    if wrong := next((text for text in texts if not re.fullmatch("[1-9][0-9]{0,7}", text)), None):
+    wrong = next((text for text in texts if not re.fullmatch("[1-9][0-9]{0,7}", text)), None)
+    if wrong is not None:
         raise _refusal(file, f"{shown(wrong)} is not a block size", "write numbers of nodes, e.g. 4,16", line)
     return sorted(map(int, texts))
 
@@ -250,21 +265,29 @@ def hostlist(text: str, file: str = "", line: int | None = None) -> list[str]:
 
 def _expanded(part: str, file: str, line: int | None, most: int) -> list[str]:
     """Return the names that a part with brackets stands for."""
-    found = _BRACKET.search(part)
-    if found is None:
-        return [part] if part else []
-    before, rest = part[: found.start()], _expanded(part[found.end() :], file, line, most) or [""]
-    names: list[str] = []
-    for piece in found[1].split(","):
+    if not part:
+        return []
+    texts = _BRACKET.split(part)  # names and the content of brackets in turn
+    brackets = [_ranges(content, file, line) for content in texts[1::2]]
+    if prod(sum(last - first + 1 for first, last, _ in ranges) for ranges in brackets) > most:
+        raise _refusal(file, f"{shown(part)} stands for too many names", f"list at most {MAX_NODES:,} nodes", line)
+    names = texts[:1]
+    for ranges, after in zip(brackets, texts[2::2], strict=True):
+        numbers = [f"{number:0{width}}{after}" for first, last, width in ranges for number in range(first, last + 1)]
+        names = [before + number for before in names for number in numbers]
+    return names
+
+
+def _ranges(content: str, file: str, line: int | None) -> list[tuple[int, int, int]]:
+    """Return the first and the last number of each range in brackets, and the number of digits."""
+    found = []
+    for piece in content.split(","):
         numbers = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*", piece)
         first, last = (numbers[1], numbers[2] or numbers[1]) if numbers else ("1", "0")
         if int(first) > int(last):
             raise _refusal(file, f"{shown(piece)} is not a range of numbers", "write ranges such as [0-3,8]", line)
-        if (int(last) - int(first) + 1) * len(rest) + len(names) > most:
-            raise _refusal(file, f"{shown(part)} stands for too many names", f"list at most {MAX_NODES:,} nodes", line)
-        for number in range(int(first), int(last) + 1):
-            names += (f"{before}{number:0{len(first)}}{after}" for after in rest)
-    return names
+        found.append((int(first), int(last), len(first)))
+    return found
 
 
 def _refusal(file: str, message: str, help: str, line: int | None = None) -> PlacementError:
