@@ -20,6 +20,7 @@ from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.physical import Rules
 from rankplan.render.network import replan_lines
 from rankplan.replanning import replanned
+from rankplan.shrinking import Loss, Shrinking
 
 
 def cluster(count: int, each: int = 8, domain: int = 8, block: int = 16, **more: Any) -> Inventory:
@@ -304,6 +305,33 @@ def test_survivors_never_move_and_the_rest_is_the_best_choice(case: tuple[Plan, 
     # A level that is on no node is left out.
     levels = [best[3 + 4 * level : 7 + 4 * level] for level, key in enumerate(LEVELS) if key in found.rules.levels]
     assert (found.solution.moved, found.solution.after) == (best[1], levels)
+
+
+@st.composite
+def roles(draw: st.DrawFn) -> dict[str, Component]:
+    """Return two components on 2 to 6 nodes, beside each other or on the same ones, with their parallel sizes."""
+    nodes = draw(st.integers(2, 6))
+    inventory, accelerators = Inventory.uniform(nodes, 4), 4 * nodes
+    found = {}
+    for name in ("actor", "rollout"):
+        first, last = sorted(draw(st.lists(st.integers(0, accelerators), min_size=2, max_size=2, unique=True)))
+        sizes = draw(st.sampled_from([size for size in (1, 2, 4) if (last - first) % size == 0]))
+        rule = RankMap.parse(f"{first}-{last - 1}")
+        found[name] = Component.place(name, inventory, ("cluster",), rule, parallel=Parallel(tp=sizes))
+    return found
+
+
+@given(roles(), st.integers(1, 5), st.sampled_from([["actor"], ["rollout", "actor"]]))
+def test_many_groups_go_as_one_after_the_other(parts: dict[str, Component], usable: int, names: list[str]) -> None:
+    def shrunk(together: int) -> tuple[list[Loss], dict[str, Component]]:
+        shrinking = Shrinking(parts, names, False, set(), together)
+        while len(set().union(*(part.used_nodes() for part in shrinking.parts.values()))) > usable:
+            if not shrinking.possible():
+                break
+            shrinking.step()
+        return shrinking.losses, shrinking.parts
+
+    assert shrunk(usable) == shrunk(1000)
 
 
 def test_nodes_that_share_a_hostname_are_told_apart_by_their_addresses() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise, repeat
+from itertools import chain, islice, pairwise, repeat
 from typing import Any, Literal, TypeAlias, cast, overload
 
 from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
@@ -274,18 +274,26 @@ def _restored(state: tuple[Any, ...], more: dict[str, Any]) -> Component:
 
 def merged(rank_map: RankMap) -> str:
     """Return the text of a map with as few segments as possible: neighbours that share in the same way become one."""
-    shared: list[tuple[RankSet, RankSet]] = []
+    shared: list[tuple[RankSet, list[RankSet]]] = []
     for resources, processes in rank_map.segments:
         if shared and shared[-1][0] == resources:
-            processes = shared.pop()[1] | processes
-        shared.append((resources, processes))
-    segments: list[tuple[RankSet, RankSet]] = []
-    for resources, processes in shared:
-        if segments and len(segments[-1][0]) * len(processes) == len(resources) * len(segments[-1][1]):
-            before = segments.pop()
-            resources, processes = before[0] | resources, before[1] | processes
-        segments.append((resources, processes))
-    return ",".join(f"{resources}:{processes}" for resources, processes in segments)
+            shared[-1][1].append(processes)
+        else:
+            shared.append((resources, [processes]))
+    # The resources and the processes of each segment, and the numbers of those in its first part.
+    segments: list[tuple[list[RankSet], list[RankSet], int, int]] = []
+    for resources, parts in shared:
+        many, few = len(resources), sum(map(len, parts))
+        if segments and segments[-1][2] * few == many * segments[-1][3]:
+            segments[-1][0].append(resources)
+            segments[-1][1].extend(parts)
+        else:
+            segments.append(([resources], parts, many, few))
+    return ",".join(":".join(str(_union(sets)) for sets in segment[:2]) for segment in segments)
+
+
+def _union(sets: Iterable[RankSet]) -> RankSet:
+    return RankSet(chain.from_iterable(sets))
 
 
 def fitted(components: Sequence[Component], cluster: Inventory) -> list[Component]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
 from operator import or_
+from typing import TypeAlias
 
 from rankplan._core import ACCELERATOR, CLUSTER, Chunks, RankMap, RankSet
 from rankplan.component import Component, Rule, merged
@@ -23,6 +24,10 @@ class Shift:
     node: int
     ranks: RankSet
     local: dict[int, int]
+
+
+Swap: TypeAlias = tuple[list[str], dict[int, int]]
+"""Components that use other accelerators of a node rank: the new local index of each old one."""
 
 
 @dataclass(slots=True)
@@ -50,53 +55,59 @@ class Repair:
         repair = cls(dict(parts))
         partly = {rank for rank, accelerators in broken.items() if accelerators is not None}
         used = {name: _used(component, partly) for name, component in parts.items()}
-        leaving: dict[int, list[str]] = {}
+        swaps: dict[int, Swap] = {}
+        affected: dict[int, list[str]] = {}
+        alone: dict[int, bool] = {}
         for rank, accelerators in sorted(broken.items()):
             if accelerators is None:
                 repair.lost.add(rank)
                 continue
             uses = {name: found[rank] for name, found in used.items() if rank in found}
-            affected = [name for name, used in uses.items() if used & accelerators]
-            needed = _all(uses[name] & accelerators for name in affected)
+            names = affected[rank] = [name for name, used in uses.items() if used & accelerators]
+            alone[rank] = len(names) == len(uses)
+            needed = _all(uses[name] & accelerators for name in names)
             idle = RankSet(range(planned.node(rank).accelerators)) - accelerators - _all(uses.values())
             local = dict(zip(needed, idle, strict=False))
-            if len(local) == len(needed) and repair._shift_all(affected, rank, local):
+            if len(local) == len(needed):
+                swaps[rank] = names, local
+        if not repair._swap(swaps):
+            swaps = {rank: swap for rank, swap in swaps.items() if repair._swap({rank: swap})}
+        leaving: dict[int, list[str]] = {}
+        for rank, names in affected.items():
+            if rank in swaps:
                 repair.staying.add(rank)
-            elif len(affected) < len(uses) and all(_can_leave(repair.parts[name]) for name in affected):
+            elif not alone[rank] and all(_can_leave(repair.parts[name]) for name in names):
                 repair.staying.add(rank)
-                leaving[rank] = affected
+                leaving[rank] = names
             else:
                 repair.lost.add(rank)
         if leaving:
             repair._leave(planned, leaving)
         return repair
 
-    def _shift_all(self, names: Iterable[str], rank: int, local: Mapping[int, int]) -> bool:
-        """Let all of these components use other accelerators of a node rank, or none of them; return whether all do."""
-        parts, shifts = dict(self.parts), list(self.shifts)
-        done = all(self._shift(name, rank, local) for name in names)
-        if not done:
-            self.parts, self.shifts = parts, shifts
-        return done
-
-    def _shift(self, name: str, rank: int, local: Mapping[int, int]) -> bool:
-        """Use other accelerators of a node rank; return whether a rule can express that."""
-        component = self.parts[name]
-        lists = _lists(component)
-        moved = []
-        for row, ranks in zip(component.rows, lists, strict=True):
-            for index, (node, device) in enumerate(row.devices):
-                if node == rank and device in local:
-                    ranks[index] += local[device] - device
-                    moved.append(row.rank)
-        rule = rule_of(lists, component.rule)
-        if rule is None:
-            return False
-        try:
-            self.parts[name] = placed(component, component.inventory, rule)
-        except PlacementError:
-            return False
-        self.shifts.append(Shift(name, rank, RankSet(moved), dict(local)))
+    def _swap(self, swaps: Mapping[int, Swap]) -> bool:
+        """Let components use other accelerators of these node ranks, all or none; return whether rules express that."""
+        parts, shifts = dict(self.parts), []
+        for name in dict.fromkeys(name for names, _ in swaps.values() for name in names):
+            here = {rank: local for rank, (names, local) in swaps.items() if name in names}
+            component = parts[name]
+            lists = _lists(component)
+            moved: dict[int, list[int]] = {rank: [] for rank in here}
+            for row, ranks in zip(component.rows, lists, strict=True):
+                for index, (node, device) in enumerate(row.devices):
+                    if node in here and device in here[node]:
+                        ranks[index] += here[node][device] - device
+                        moved[node].append(row.rank)
+            rule = rule_of(lists, component.rule)
+            if rule is None:
+                return False
+            try:
+                parts[name] = placed(component, component.inventory, rule)
+            except PlacementError:
+                return False
+            shifts += [Shift(name, rank, RankSet(moved[rank]), dict(local)) for rank, local in here.items()]
+        self.parts = parts
+        self.shifts = sorted([*self.shifts, *shifts], key=lambda shift: shift.node)
         return True
 
     def _leave(self, planned: Inventory, leaving: Mapping[int, list[str]]) -> None:

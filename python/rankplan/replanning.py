@@ -94,7 +94,7 @@ def replanned(
 
     usable = inventory.num_nodes - sum(accelerators is None for accelerators in excluded.values())
     lost = {rank for rank in used if places[rank] is None or excluded.get(places[rank] or 0, RankSet()) is None}
-    shrinking = Shrinking(repair.parts, shrink, renumber, lost)
+    shrinking = Shrinking(repair.parts, shrink, renumber, lost, usable)
     solution = None
     while solution is None:
         here = task(shrinking.parts)
