@@ -62,10 +62,9 @@ def label_keys(entries: Iterable[NodeSpec]) -> set[str]:
     return {key for entry in entries for key in entry.labels}
 
 
-def labelled(levels: Sequence[str], entries: Iterable[NodeSpec]) -> tuple[str, ...]:
+def labelled(levels: Sequence[str], entries: Sequence[NodeSpec]) -> tuple[str, ...]:
     """Return the levels that are the key of a label."""
-    keys = label_keys(entries)
-    return tuple(level for level in levels if level in keys)
+    return tuple(level for level in levels if any(level in entry.labels for entry in entries))
 
 
 def unlabelled(levels: Sequence[str], keys: Collection[str]) -> Iterator[tuple[int, Diagnostic]]:

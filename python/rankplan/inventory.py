@@ -260,9 +260,8 @@ class Inventory:
         """
         if not order:
             raise ValueError("an inventory has at least one node")
-        for rank in order:
-            if not 0 <= rank < self.num_nodes:
-                raise self._unknown_node(rank)
+        if min(order) < 0 or max(order) >= self.num_nodes:
+            raise self._unknown_node(next(rank for rank in order if not 0 <= rank < self.num_nodes))
         nodes = [record for nodes, record in self.stretches() for _ in nodes]
         records = [nodes[rank] for rank in order]
         starts = [rank for rank, node in enumerate(records) if not rank or node is not records[rank - 1]]

@@ -127,7 +127,7 @@ def _result(
         topology = section.topology
         if topology.levels is not None:
             # the nodes with the labels of a level may all be gone
-            levels = labelled(topology.levels, (record for _, record in nodes.stretches()))
+            levels = labelled(topology.levels, [record for _, record in nodes.stretches()])
             section = section.model_copy(update={"topology": topology.model_copy(update={"levels": levels})})
         nodes = nodes.with_config(section)
     components = [replace(one, inventory=nodes, rows=one.rows.on(nodes.core)) for one in shrinking.parts.values()]
