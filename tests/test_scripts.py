@@ -305,6 +305,12 @@ def test_no_script_takes_long(tmp_path: Path) -> None:
     toml.write_text("a = " + "[" * 5000 + "]" * 5000)
     with pytest.raises(PlacementError, match=r"the file is nested too deeply|invalid TOML"):
         load_config(toml)
+    toml.write_text("a." * 3000 + "b = 1")
+    with pytest.raises(PlacementError, match="the file is nested too deeply"):
+        load_config(toml)
+    toml.write_text("a = " + "1" * 5000)
+    with pytest.raises(PlacementError, match="a number has too many digits"):
+        load_config(toml)
 
 
 @given(st.text(alphabet="aX=1 \n'\"$(){}[];&|<>#\\`-.ifthendo", max_size=60))
@@ -325,6 +331,7 @@ def test_arithmetic_agrees_with_python(text: str) -> None:
     assert calculated(text, lambda _: None) == eval(text, names)  # digits and operators only
 
 
+PLAIN = {"trainer": {"nnodes": 1, "hosts": ["a", "b"]}}
 CONFIG = "trainer:\n  nnodes: 1\n  hosts: [a, b]\n"
 
 # Overrides of CONFIG, and the result or the fault.
@@ -351,6 +358,12 @@ OVERRIDES: list[tuple[list[str], Any]] = [
     (["trainer.nnodes.x=2"], "1:18 invalid-value: `trainer.nnodes` is 1; it has no keys"),
     (["trainer.hosts[2]=c"], "1:18 invalid-value: `trainer.hosts` is a list of 2; it has no item 2"),
     (["nnodes"], "1:1 syntax: 'nnodes' is not an override"),
+    (["+new.x=[{a:1,b:'c:d'},[e:f]]"], {**PLAIN, "new": {"x": [{"a": 1, "b": "c:d"}, ["e:f"]]}}),
+    (["+new.\u00b2=1"], {**PLAIN, "new": {"\u00b2": 1}}),
+    (["+new." + "1" * 5000 + "=1"], {**PLAIN, "new": {"1" * 5000: 1}}),
+    (["x=1", "trainer..nnodes=2"], "1:5 syntax: 'trainer..nnodes' has an empty part"),
+    (["trainer.=2"], "1:1 syntax: 'trainer.' has an empty part"),
+    (["+x=[\udcff]"], "1:1 syntax: "),
     (["a=1", "=2"], "1:5 syntax: '=2' is not an override"),
     (["a=[1"], "1:3 syntax: `a` is not a value: "),
 ]

@@ -187,6 +187,7 @@ class _Run:
     def _either(self, cause: Cause, ways: Sequence[Callable[[], bool | None]]) -> list[bool | None]:
         """Follow each of several ways from here; afterwards, what differs between them is unknown."""
         before, ended, left = self.scope, self.ended, self.left
+        self.steps[0] += len(before.variables) // 100
         scopes, results = list[Scope](), list[bool | None]()
         for way in ways:
             self.scope, self.ended, self.left = before.copy(), ended, left
