@@ -34,9 +34,7 @@ def parse_toml(file: str, text: str) -> Section:
         fault = Diagnostic("syntax", f"invalid TOML: {message[:1].lower()}{message[1:]}", "see toml.io for the format")
         raise PlacementError([lines.place(start, start + 1).of(fault)]) from None
     except ValueError:
-        fault = Diagnostic(
-            "syntax", "invalid TOML: a number has too many digits", "use 64 bits", file=file
-        )
+        fault = Diagnostic("syntax", "invalid TOML: a number has too many digits", "use 64 bits", file=file)
         raise PlacementError([fault]) from None
     except RecursionError:
         raise _too_deep(file) from None
