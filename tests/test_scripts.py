@@ -120,6 +120,8 @@ SCRIPTS: list[tuple[str, Any]] = [
     ("X=$'\\x41\\102'\n", "AB"),
     ('X=1\nif [[ abc == "*" || abc == \\* ]]; then X=2; fi\n', 1),
     ('case abc in "*") X=1 ;; *) X=2 ;; esac\n', 2),
+    ('set -- ${N:-"1 2"} 3\nX=$2\n', 3),
+    ('X="${A[*]:-7}"\n', 7),
     ("N='a*c'\nX=${N%\"*c\"}\n", "a"),
     ("case a in a) X=1 ;& b) X=2 ;; esac\n", 2),
     ("set -- {1,2}\nX=$1\n", None),

@@ -106,7 +106,7 @@ class Scope:
                 done.append(Field(tuple(pieces), word.start, word.end))
                 pieces = None
 
-        for part in word.parts:
+        for part in self._chosen(word.parts):
             if isinstance(part, Expansion) and part.elements and part.operator != "#" and not part.joined:
                 elements = self._changed_elements(part)
                 for index, element in enumerate(elements):
@@ -134,6 +134,22 @@ class Scope:
                         pieces = [*(pieces or []), split]
         finish()
         return done
+
+    def _chosen(self, parts: Sequence[Part]) -> Iterator[Part]:
+        """Yield the parts of a word; a default with quotes (``${x:-"a b"}``) in place of the variable if it counts."""
+        for part in parts:
+            if (
+                isinstance(part, Expansion)
+                and part.argument is not None
+                and part.operator in (":-", "-")
+                and not (part.quoted or part.elements or part.name.isdigit())
+                and any(one.quoted for one in part.argument.parts)
+            ):
+                value, _ = self._variable(part)
+                if value is None or (part.operator == ":-" and text_of(value) == ""):
+                    yield from self._chosen(part.argument.parts)
+                    continue
+            yield part
 
     def value(self, word: Word) -> Value:
         """Return the text of a word that is not split into fields."""
@@ -221,6 +237,8 @@ class Scope:
     def _changed_elements(self, part: Expansion) -> Sequence[Field]:
         """Return the elements after an operator: some of them (``:1``), or each of them changed."""
         elements = self._elements(part)
+        if not elements and part.operator in ("-", ":-") and part.argument is not None:
+            return self.fields(part.argument)
         if part.operator in ("", "+", ":+", "-", ":-") or not elements:
             return elements
         if part.operator == ":" and part.argument is not None:
