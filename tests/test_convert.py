@@ -147,6 +147,21 @@ def test_slime_there_and_back() -> None:
         assert (back.config, back.missing) == ({**flags, "num_gpus_per_node": 4}, ())
 
 
+def test_an_engine_of_data_parallel_ranks_keeps_its_sizes() -> None:
+    engine = {"tensor_model_parallel_size": 1, "data_parallel_size": 2}
+    config = {"trainer": {"nnodes": 1, "n_gpus_per_node": 4}, "actor_rollout_ref": {"rollout": engine}}
+    plan = DIALECTS["verl"].plan(config, EIGHT)
+    there = convert(plan, "verl")
+    assert there.config["actor_rollout_ref"]["rollout"] == engine and there.missing == ()
+    assert not plan.diff(DIALECTS["verl"].plan(there.config, EIGHT))
+    assert "rollout: its parallel sizes, tp 1" in convert(plan, "slime").missing
+
+
+def test_a_component_that_a_dialect_adds_is_named() -> None:
+    assert convert(planned({"actor": "all"}), "verl").added == ("rollout",)
+    assert convert(planned({"actor": "all", "rollout": "all"}), "verl").added == ()
+
+
 FLAGS = st.fixed_dictionaries(
     {"actor_num_nodes": st.integers(0, 2), "actor_num_gpus_per_node": st.integers(1, 4)},
     optional={

@@ -87,6 +87,44 @@ SCRIPTS: list[tuple[str, Any]] = [
     ("X=1\n(X=2; exit 1)\n", 1),
     ("eval X=6\nX=7\n", 7),
     ("set -- 1 2\nshift\nX=$1\n", 2),
+    # variables of a function, a command, or a part of a pipeline
+    ("X=1\nf() { local X=2; }\nf\n", 1),
+    ("X=1\nf() { local X; X=2; g; }\ng() { X=3; }\nf\n", 1),
+    ("X=1\nf() { declare -g X=2; }\nf\n", 2),
+    ("N=1\nf() { X=$N; }\nN=2 f\n", 2),
+    ("N=1\nN=2 set -- $N\nX=$1\n", 1),
+    ("N=7\nexport N=1 X=$N\n", 7),
+    ("X=1\nexport 'X=2'\n", 2),
+    ("X=1\necho | X=2\nX=3 & wait\n", 1),
+    ("X=1\nf() { return 1; }\nf && X=2\n(exit 1) && X=2\n", 1),
+    ("X=1\nf() { X=2; }\nfor i in 1 2; do f; done\n", None),
+    # arithmetic that changes a variable
+    ("X=1\n((X++))\n", None),
+    ("X=1\nlet X+=3\n", None),
+    ("X=1\nA=$((X += 3))\n", None),
+    ("for ((X=0; X<3; X++)); do :; done\n", None),
+    ("X=1\nprintf -v X 4\n", None),
+    ("X=$((9223372036854775807 % 10 * 10 + -9007199254740993 % 10))\n", 67),
+    # arrays and arguments
+    ('A=(1 2)\nA[1]=3\nA[2]=4\nX="${A[*]}"\nX=${X// /_}\n', "1_3_4"),
+    ("A=(1 2)\nA+=3\nX=$A\n", 13),
+    ('A=(1 2 3)\nB=("${A[@]:1}")\nX=$B\n', 2),
+    ('A=(1a 2a)\nB=("${A[@]%a}b")\nX=$B\n', 1),
+    ('A=(1 2)\nX="${!A[*]}"\n', None),
+    ('IFS=,\nA=(1 2)\nX="${A[*]}"\nX=${X/,/_}\n', "1_2"),
+    ('declare -A A=([a]=1)\nX="${A[*]}"\n', None),
+    ("set -- 1 2 3\nshift 2\nX=$1\n", 3),
+    ("set -eo pipefail 4\nX=$1\n", 4),
+    # quotes, patterns and braces
+    ('X=${N:-"a"}\nX="${M:-"$X"}"\n', "a"),
+    ("X=$'\\x41\\102'\n", "AB"),
+    ('X=1\nif [[ abc == "*" || abc == \\* ]]; then X=2; fi\n', 1),
+    ('case abc in "*") X=1 ;; *) X=2 ;; esac\n', 2),
+    ('set -- ${N:-"1 2"} 3\nX=$2\n', 3),
+    ('X="${A[*]:-7}"\n', 7),
+    ("N='a*c'\nX=${N%\"*c\"}\n", "a"),
+    ("case a in a) X=1 ;& b) X=2 ;; esac\n", 2),
+    ("set -- {1,2}\nX=$1\n", None),
 ]
 
 
@@ -252,6 +290,11 @@ def test_no_script_takes_long(tmp_path: Path) -> None:
     path.write_text("X=ab\n" + "X=$X$X\n" * 100 + "A=(1 2)\n" + 'A+=("${A[@]}")\n' * 20 + RUN)
     config = load_config(path)
     assert config["a"] == {"y": 1} and "a very long text" in config.document.warnings[0].message
+    doubled = "".join(f"V{one}='V{one - 1} + V{one - 1} + V{one - 1}'\n" for one in range(1, 20))
+    path.write_text("V0=1\n" + doubled + "X=$((V19))\n" + RUN)
+    assert load_config(path)["a"]["x"] == 3**19
+    path.write_text("X=" + "a" * 200_000 + "\nX=${X%b*}\n" + RUN)
+    assert "x" not in load_config(path)["a"]
     path.write_text("f() { f; f; }\nf\n" + RUN)
     with pytest.raises(PlacementError, match="the script has more than 50,000 steps"):
         load_config(path)
@@ -263,6 +306,12 @@ def test_no_script_takes_long(tmp_path: Path) -> None:
     toml = tmp_path / "conf.toml"
     toml.write_text("a = " + "[" * 5000 + "]" * 5000)
     with pytest.raises(PlacementError, match=r"the file is nested too deeply|invalid TOML"):
+        load_config(toml)
+    toml.write_text("a." * 3000 + "b = 1")
+    with pytest.raises(PlacementError, match="the file is nested too deeply"):
+        load_config(toml)
+    toml.write_text("a = " + "1" * 5000)
+    with pytest.raises(PlacementError, match="a number has too many digits"):
         load_config(toml)
 
 
@@ -284,6 +333,7 @@ def test_arithmetic_agrees_with_python(text: str) -> None:
     assert calculated(text, lambda _: None) == eval(text, names)  # digits and operators only
 
 
+PLAIN = {"trainer": {"nnodes": 1, "hosts": ["a", "b"]}}
 CONFIG = "trainer:\n  nnodes: 1\n  hosts: [a, b]\n"
 
 # Overrides of CONFIG, and the result or the fault.
@@ -310,6 +360,12 @@ OVERRIDES: list[tuple[list[str], Any]] = [
     (["trainer.nnodes.x=2"], "1:18 invalid-value: `trainer.nnodes` is 1; it has no keys"),
     (["trainer.hosts[2]=c"], "1:18 invalid-value: `trainer.hosts` is a list of 2; it has no item 2"),
     (["nnodes"], "1:1 syntax: 'nnodes' is not an override"),
+    (["+new.x=[{a:1,b:'c:d'},[e:f]]"], {**PLAIN, "new": {"x": [{"a": 1, "b": "c:d"}, ["e:f"]]}}),
+    (["+new.\u00b2=1"], {**PLAIN, "new": {"\u00b2": 1}}),
+    (["+new." + "1" * 5000 + "=1"], {**PLAIN, "new": {"1" * 5000: 1}}),
+    (["x=1", "trainer..nnodes=2"], "1:5 syntax: 'trainer..nnodes' has an empty part"),
+    (["trainer.=2"], "1:1 syntax: 'trainer.' has an empty part"),
+    (["+x=[\udcff]"], "1:1 syntax: "),
     (["a=1", "=2"], "1:5 syntax: '=2' is not an override"),
     (["a=[1"], "1:3 syntax: `a` is not a value: "),
 ]

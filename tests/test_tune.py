@@ -67,6 +67,7 @@ def test_times_are_exact_at_the_points_and_follow_a_plus_b_over_n_between_them()
     assert times.seconds(256) == pytest.approx(34 + 8576 / 256)
     assert times.seconds(32) == 2 * 168  # slower than the fit's 302 s
     assert Measured({128: 10.0}).seconds(64) == 20
+    assert Measured({4: 10.0, 8: 3.0}).seconds(16) == 1.5  # the fit says less than 0
 
 
 def test_times_never_rise_between_points() -> None:
@@ -125,6 +126,10 @@ REFUSED = [
     (f"{ONE}after: {{a: [a]}}", "precedence-cycle", "the components wait for each other: `a` after `a`", "2:"),
     (f"{ONE}sync: [3]", "invalid-value", "`sync` is [3]; it must be a list of mappings", "2:1"),
     (f"{ONE}sync: {{from: a, to: b, bytes: 1}}", "missing-key", "`sync` needs the bandwidth of the levels", "2:"),
+    (f"{ONE}bandwidth: {{node: 1}}\nsync: {{from: [a], to: a, bytes: 1}}", "unknown-component", "`['a']`", "3:"),
+    (f"{ONE}batches: 1{'0' * 30}", "invalid-value", "it must be 16777216 or less", "2:10"),
+    (f"components: {{a: {{seconds: {{8: 1{'0' * 400}}}}}}}", "invalid-value", "it must be a number above 0", "1:"),
+    ("components: {'a,b': {seconds: {8: 3}}}", "invalid-value", "'a,b' is not the name of one component", "1:"),
     (f"{ONE}bandwidth: {{node: 0}}", "invalid-value", "`node` is 0; it must be a number above 0", "2:19"),
     (
         "components: {" + ", ".join(f"c{i}: {{seconds: {{8: 3}}}}" for i in range(9)) + "}",
@@ -162,6 +167,7 @@ NOWHERE = [
     ({"seconds": {8: 3}, "parallel": {"tp": 2}, "dp": [3, 5]}, "none"),
     ({"seconds": {8: 3}, "sizes": [16]}, "`a` fits on no number of 8 accelerators in `sizes`: 16"),
     ({"seconds": {8: 3}, "memory": 90}, "`a` needs 90 of the 80 memory of an accelerator"),
+    ({"seconds": {8: 3}, "parallel": {"dp": 16}}, "`a` fits on no number of 8 accelerators: dp 16"),
     ({"seconds": {64: 3}}, "`a` was measured on 64 accelerators, too far from any size on 8 accelerators"),
 ]
 
@@ -175,6 +181,28 @@ def test_a_component_that_fits_nowhere(component: dict[str, Any], message: str) 
     with pytest.raises(PlacementError) as caught:
         tune(costs, Inventory.uniform(1, 8))
     assert (caught.value.code, caught.value.message) == ("size-does-not-fit", message)
+
+
+def test_stated_data_and_shard_sizes_limit_the_accelerators() -> None:
+    costs = {"a": {"seconds": {6: 3}, "parallel": {"fsdp": 3}}, "b": {"seconds": {8: 1}, "parallel": {"dp": 4}}}
+    found = tune({"components": costs}, Inventory.uniform(1, 12))
+    assert [size.accelerators for size in found.sizes["a"]] == [3, 6, 9, 12]
+    assert [size.accelerators for size in found.sizes["b"]] == [4]
+    assert {one.sharing for one in found.ranking} == {"collocated", "disaggregated"} and not found.rejected
+
+
+def test_precedence_is_stated_twice_or_through_a_component_that_runs_with_another() -> None:
+    costs = {"batches": 4, "components": {name: {"seconds": {8: 4}} for name in "ab"}}
+    once = tune(costs | {"after": {"a": ["b"]}}, Inventory.uniform(2, 8))
+    assert tune(costs | {"after": {"a": ["b", "b"]}}, Inventory.uniform(2, 8)).ranking[1].seconds == 5
+    costs["components"] |= {"c": {"with": "b"}}
+    through = tune(costs | {"after": {"a": "c", "c": "b"}}, Inventory.uniform(2, 8))
+    assert [one.seconds for one in through.ranking] == [one.seconds for one in once.ranking] == [4, 5]
+
+
+def test_reasons_of_functions_that_return_0() -> None:
+    costs = {"sharing": "disaggregated", "components": {name: {"seconds": lambda n: 0.0} for name in "ab"}}
+    assert "waits 0% of the time" in tune(costs, Inventory.uniform(1, 8)).best.why
 
 
 def test_no_schedule_fits() -> None:

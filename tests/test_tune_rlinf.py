@@ -195,6 +195,7 @@ def test_a_config_with_profile_data_is_read_unchanged(tmp_path: Path) -> None:
     [
         (("inference_cost: 10, ", ""), "missing-times", "component `inference` has no times"),
         (("rollout_cost: 224", "rollout_cost: fast"), "invalid-value", "`rollout_cost` is 'fast'"),
+        (("rollout_cost: 224", "rollout_cost: 1" + "0" * 400), "invalid-value", "`rollout_cost` is"),
         (("data: {rollout_batch_size: 512}\n", ""), "missing-key", "`data.rollout_batch_size` is missing"),
         (("n_minibatches: 4", "n_minibatches: 5"), "size-does-not-fit", "cannot be divided into 5 minibatches"),
     ],

@@ -116,7 +116,8 @@ def test_the_measured_number_that_decides_counts_the_weights() -> None:
     assert found.sensitivity is not None and found.sensitivity.limit == pytest.approx(12, abs=1e-3)
 
 
-def test_a_level_that_the_inventory_does_not_have() -> None:
+def test_a_level_that_the_inventory_does_not_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     text = """\
 components: {a: {seconds: {4: 3}}, b: {seconds: {4: 3}}}
 sync: {from: a, to: b, bytes: 1000}

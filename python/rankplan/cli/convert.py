@@ -47,4 +47,6 @@ def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | Non
             click.echo(text, nl=False)
         for what in conversion.missing:
             click.echo(f"omitted in {to}: {what}", err=True)
+        for name in conversion.added:
+            click.echo(f"added in {to}: {name}, which every config of {to} has", err=True)
         sys.exit(1 if conversion.missing else 0)

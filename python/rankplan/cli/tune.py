@@ -184,3 +184,5 @@ def _print_config(result: Tuning, to: str | None) -> None:
     click.echo(yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else "", nl=False)
     for what in conversion.missing:
         click.echo(f"omitted in {to}: {what}", err=True)
+    for name in conversion.added:
+        click.echo(f"added in {to}: {name}, which every config of {to} has", err=True)

@@ -20,6 +20,7 @@ OVERRIDE = re.compile(
     r"(?P<sign>\+\+|\+|~)?(?P<key>[A-Za-z_][\w@/.-]*(?:\[[0-9]+\][\w.\[\]-]*)?)(?:=(?P<value>.*))?", re.DOTALL
 )
 _PART = re.compile(r"[^.\[\]]+")
+_NESTED = re.compile(r"""'[^']*'|"[^"]*"|[\[\]{}]|:(?=[^\s:/])""")
 _ALIKE = 0.9
 _DEEPEST = 50
 
@@ -37,7 +38,8 @@ class Override:
     @property
     def path(self) -> Path:
         """The keys and indexes that lead to the value."""
-        return tuple(int(part) if part.isdigit() else part for part in _PART.findall(self.key))
+        parts = _PART.findall(self.key)
+        return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else part for part in parts)
 
 
 def parse_overrides(words: Sequence[str]) -> list[Override]:
@@ -52,6 +54,11 @@ def parse_overrides(words: Sequence[str]) -> list[Override]:
         if match is None or (match["value"] is None and match["sign"] != "~"):
             message = f"{shown(word)} is not an override"
             faults.append(place.of(Diagnostic("syntax", message, "write key=value, +key=value, ++key=value or ~key")))
+        elif ".." in match["key"] or match["key"][-1] == ".":
+            message = f"{shown(match['key'])} has an empty part"
+            faults.append(place.of(Diagnostic("syntax", message, "write one dot between two keys")))
+        elif word.encode("utf-8", "replace").decode() != word:
+            faults.append(place.of(Diagnostic("syntax", f"{shown(word)} is not UTF-8", "write plain text")))
         else:
             key = text.place(start + match.start("key"), start + match.end("key"))
             value = text.place(start + match.start("value"), start + len(word)) if match["value"] is not None else key
@@ -154,15 +161,28 @@ def _fault(override: Override, code: str, message: str, help: str, at_key: bool 
     return PlacementError([(override.key_place if at_key else override.value_place).of(fault)])
 
 
+def _with_blanks(text: str) -> str:
+    """Return a value with a blank after each colon between braces, where Hydra needs none."""
+    inside: list[str] = []
+
+    def written(found: re.Match[str]) -> str:
+        token = found[0]
+        if token in "[{":
+            inside.append(token)
+        elif token in "]}" and inside:
+            inside.pop()
+        return ": " if token == ":" and inside[-1:] == ["{"] else token
+
+    return _NESTED.sub(written, text)
+
+
 def value_of(override: Override) -> Any:
     """Return the value of an override. Raises `PlacementError` (``syntax``)."""
     text = (override.value or "").strip()
     if text[:1] not in ("[", "{", '"', "'"):
         return plain_scalar(text)
-    if text[0] == "{":  # Hydra needs no blank after a colon
-        text = re.sub(r"""('[^']*'|"[^"]*")|:(?=[^\s:/])""", lambda found: found[1] or ": ", text)
     try:
-        document = Document("", text)
+        document = Document("", _with_blanks(text))
         return document.value()
     except PlacementError as error:
         message = f"`{override.key}` is not a value: {error.message.removeprefix('invalid YAML: ')}"

@@ -33,14 +33,23 @@ def parse_toml(file: str, text: str) -> Section:
             start = sum(len(line) + 1 for line in lines.lines[: int(found[2]) - 1]) + int(found[3]) - 1
         fault = Diagnostic("syntax", f"invalid TOML: {message[:1].lower()}{message[1:]}", "see toml.io for the format")
         raise PlacementError([lines.place(start, start + 1).of(fault)]) from None
-    except RecursionError:
-        fault = Diagnostic("syntax", "the file is nested too deeply", "use fewer levels", file=file)
+    except ValueError:
+        fault = Diagnostic("syntax", "invalid TOML: a number has too many digits", "use 64 bits", file=file)
         raise PlacementError([fault]) from None
+    except RecursionError:
+        raise _too_deep(file) from None
     places = Places(file)
     for path, key, value in _pairs(text):
         places.put(path, lines.place(*key), lines.place(*value))
-    section: Section = relocated(_plain(content), places)
+    try:
+        section: Section = relocated(_plain(content), places)
+    except RecursionError:
+        raise _too_deep(file) from None
     return section
+
+
+def _too_deep(file: str) -> PlacementError:
+    return PlacementError([Diagnostic("syntax", "the file is nested too deeply", "use fewer levels", file=file)])
 
 
 def _plain(value: Any) -> Any:
@@ -49,6 +58,8 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return float("inf")  # as in YAML
     return value if isinstance(value, (str, int, float)) else str(value)
 
 

@@ -12,15 +12,17 @@ from rankplan.component import Component
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.inventory import Inventory
+from rankplan.parallel import ENGINE_ORDER
 from rankplan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A config in another dialect, and why parts of the plan are missing from it."""
+    """A config in another dialect, why parts of the plan are missing from it, and the components that it adds."""
 
     config: dict[str, Any]
     missing: tuple[str, ...]
+    added: tuple[str, ...] = ()
 
 
 def convert(planned: Plan, to: str) -> Conversion:
@@ -47,9 +49,10 @@ def convert(planned: Plan, to: str) -> Conversion:
     for component in wanted:
         if again is not None and 1 != component.engines != again[component.name].engines:
             missing.append(f"{component.name}: its engines of {component.engines} processes each")
-        if again is not None and component.parallel.stated and _groups(component) != _groups(again[component.name]):
-            missing.append(f"{component.name}: its parallel sizes, {component.parallel}")
-    return Conversion(config if wanted else {}, tuple(_lost(planned) + missing))
+        if again is not None and _other_groups(component, again[component.name]):
+            missing.append(f"{component.name}: its parallel sizes, {_sizes(component)}")
+    added = [name for name in again if name not in [one.name for one in wanted]] if again is not None else []
+    return Conversion(config if wanted else {}, tuple(_lost(planned) + missing), tuple(added))
 
 
 def _compared(
@@ -82,6 +85,16 @@ def _places(rows: Iterable[Placement]) -> Iterable[tuple[Any, ...]]:
     for row in rows:
         by_node = row.resource_type == WHOLE_NODE
         yield row.cluster_node_rank, row.devices, row.visible_accelerators, by_node
+
+
+def _other_groups(component: Component, other: Component) -> bool:
+    """Whether the groups of a component that states its sizes, or of an engine, which has them, differ."""
+    engine = component.parallel.order == ENGINE_ORDER and other.parallel.stated
+    return (component.parallel.stated or engine) and _groups(component) != _groups(other)
+
+
+def _sizes(component: Component) -> str:
+    return str(component.parallel) if component.parallel.stated else "tp 1"
 
 
 def _groups(component: Component) -> list[Groups]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rankplan.component import Component
 from rankplan.dialects.reading import MEGATRON
+from rankplan.parallel import ENGINE_ORDER
 from rankplan.plan import Plan
 
 _TRAINING = ("actor", "critic", "ref")
@@ -87,7 +88,8 @@ def _engine(component: Component) -> dict[str, int]:
     """Return the sizes of an engine; accelerators beyond its tensor and pipeline size are data parallel."""
     sizes = component.parallel
     total = component[0].num_accelerators * component.engines
-    tensor = sizes.tp if sizes.stated and total % (sizes.tp * sizes.pp) == 0 else total
+    known = sizes.stated or sizes.order == ENGINE_ORDER  # a dialect states the sizes of engines
+    tensor = sizes.tp if known and total % (sizes.tp * sizes.pp) == 0 else total
     data = total // (tensor * sizes.pp) if tensor == sizes.tp else 1
     engine = {"tensor_model_parallel_size": tensor}
     engine |= {"data_parallel_size": data} if data > 1 else {}

@@ -46,7 +46,10 @@ class ComponentCosts:
         """Whether the parallel sizes and the data sizes allow this number of accelerators."""
         if accelerators % self.group or accelerators % (self.parallel.etp * self.parallel.ep * self.parallel.pp):
             return False
-        return self.dp is None or accelerators // self.group in self.dp
+        replicas = accelerators // self.group
+        if self.parallel.dp not in (None, replicas) or replicas % self.parallel.fsdp:
+            return False
+        return self.dp is None or replicas in self.dp
 
     def resident(self, accelerators: int) -> float:
         """Return the resident memory on each of this many accelerators: of the next smaller number that is stated."""

@@ -23,6 +23,7 @@ from rankplan.words import as_int, shown
 
 PROFILE = "profile_data"
 _ALMOST_FULL, _QUEUES_FROM = 0.9, 128
+_LONGEST = 1e308  # seconds
 """An engine with at least 128 running requests takes new ones at once only up to nine tenths of them."""
 
 
@@ -211,7 +212,13 @@ class _Profile:
             return {}
         points = {}
         for load in value:
-            number = as_int(load) if not isinstance(load, str) else int(load) if load.isdecimal() else None
+            number = (
+                as_int(load)
+                if not isinstance(load, str)
+                else int(load)
+                if load.isdecimal() and len(load) < 10
+                else None
+            )
             seconds = self._positive(value[load], (PROFILE, key, str(load)))
             if number is None or number < 1:
                 message = f"{shown(load)} is not a number of environments"
@@ -223,7 +230,7 @@ class _Profile:
         return points
 
     def _positive(self, value: Any, path: KeyPath) -> float | None:
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _LONGEST:
             return float(value)
         message = f"`{path[-1]}` is {shown(value)}; it must be a number of seconds above 0"
         self._reading.add_in_config(path, Diagnostic("invalid-value", message, "write a number such as 12.5"))

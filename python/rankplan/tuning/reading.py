@@ -75,6 +75,9 @@ class _Costs(KeyReader):
             entry = self.mapping(entries, name, ("components",))
             path: KeyPath = ("components", str(name))
             self._known_keys(entry, _OF_COMPONENT, path)
+            if "," in str(name) or str(name) != str(name).strip():
+                message = f"{shown(name)} is not the name of one component"
+                self.add(path, Diagnostic("invalid-value", message, "write a name without commas and outer blanks"))
             if (other := self.value(entry, "with", path)) is not None:
                 like[str(name)] = str(other)
             elif (found := self._component(str(name), entry, path, environments, sizes)) is not None:
@@ -88,7 +91,7 @@ class _Costs(KeyReader):
             message = f"{len(components)} components have times; at most {MOST_COMPONENTS}"
             help = "write `with: NAME` for components that run together with another"
             self.add(("components",), Diagnostic("invalid-value", message, help))
-        after = self._after(content, [str(name) for name in entries])
+        after = self._after(content, [str(name) for name in entries], like)
         bandwidth = self._bandwidth(content)
         result = Costs(
             components,
@@ -231,7 +234,8 @@ class _Costs(KeyReader):
             return None
         return self._whole_list(mapping, "sizes", path)
 
-    def _after(self, content: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[str]]:
+    def _after(self, content: Mapping[str, Any], names: Sequence[str], like: Mapping[str, str]) -> dict[str, list[str]]:
+        """Return what each component with times waits for: a component that runs with another waits as that one."""
         mapping = self.mapping(content, "after", ())
         after: dict[str, list[str]] = {}
         for name in mapping:
@@ -244,7 +248,10 @@ class _Costs(KeyReader):
             for unknown in [one for one in (name, *before) if one not in names]:
                 help = did_you_mean(unknown, names, "the components are")
                 self.add(("after", name), Diagnostic("unknown-component", f"unknown component `{unknown}`", help))
-            after[name] = [one for one in before if one in names]
+            own, others = like.get(name, name), [like.get(one, one) for one in before if one in names]
+            together = name in like or any(one in like for one in before)
+            waits = [one for one in others if not (together and one == own)]
+            after[own] = list(dict.fromkeys([*after.get(own, ()), *waits]))
         if loop := cycle(after, names):
             chain = " after ".join(f"`{name}`" for name in (*loop, loop[0]))
             message = f"the components wait for each other: {chain}"
@@ -273,7 +280,8 @@ class _Costs(KeyReader):
         for index, entry in enumerate(entries):
             path: KeyPath = ("sync",) if entries is not value else ("sync", index)
             self._known_keys(entry, ("from", "to", "bytes"), path)
-            ends = [self.value(entry, key, path) for key in ("from", "to")]
+            found_ends = [self.value(entry, key, path) for key in ("from", "to")]
+            ends = [end if isinstance(end, str) else shown(end) for end in found_ends]
             size = self._number(entry, "bytes", path)
             for key, end in zip(("from", "to"), ends, strict=True):
                 if end not in components:
@@ -312,7 +320,12 @@ class _Costs(KeyReader):
 
     def _whole(self, mapping: Mapping[str, Any], key: str, path: KeyPath) -> int | None:
         value = self.value(mapping, key, path)
-        return None if value is None else self.number(value, (*path, key), 1)
+        number = None if value is None else self.number(value, (*path, key), 1)
+        if number is not None and number > MAX_PROCESSES:
+            message = f"`{key}` is {shown(number)}; it must be {MAX_PROCESSES} or less"
+            self.add((*path, key), Diagnostic("invalid-value", message, f"use {MAX_PROCESSES} or less"))
+            return None
+        return number
 
     def _whole_list(self, mapping: Mapping[str, Any], key: str, path: KeyPath) -> list[int] | None:
         value = self.value(mapping, key, path)
@@ -335,7 +348,10 @@ class _Costs(KeyReader):
         if value is None and key not in mapping:
             return None
         if isinstance(value, Real) and not isinstance(value, bool):
-            number = float(value)
+            try:
+                number = float(value)
+            except OverflowError:
+                number = math.inf
             if math.isfinite(number) and (number > 0 or (number == 0 and not more_than_0)):
                 return number
         least = "above 0" if more_than_0 else "of 0 or more"

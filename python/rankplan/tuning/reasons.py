@@ -35,7 +35,7 @@ def _part(node: Node, times: dict[str, float], costs: Costs) -> str:
     slowest = max(node.children, key=lambda child: pace(child, times, costs, False).period)
     period = pace(slowest, times, costs, False).period * costs.batches
     others = [child for child in node.children if child is not slowest]
-    waits = [_wait(child, 1 - _work(child, times, costs) / period) for child in others]
+    waits = [_wait(child, 1 - _work(child, times, costs) / period if period else 0.0) for child in others]
     sets = "set" if len(list(slowest.leaves())) > 1 else "sets"
     return f"{_short(slowest)} {sets} the pace with {_text(period)}; " + ", ".join(waits)
 

@@ -15,8 +15,9 @@ _MOST = 1000.0
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The first placement is the best until ``component`` on ``accelerators`` takes more than ``limit`` seconds.
+    """The first placement beats the second until ``component`` on ``accelerators`` takes more than ``limit`` seconds.
 
+    Both keep their sizes; with other sizes, a third one may be the best earlier.
     ``seconds`` is the time now. Of all measured times in the first placement, it has to change the least.
     """
 

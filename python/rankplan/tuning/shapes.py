@@ -96,7 +96,7 @@ def _solved(
             (
                 [(size.accelerators // unit, size.seconds, size.memory) for size in sizes[name]],
                 component.switch,
-                sum(1 << names.index(before) for before in costs.after.get(name, ()) if before in names),
+                sum(1 << names.index(before) for before in set(costs.after.get(name, ())) if before in names),
             )
             for name, component in costs.components.items()
         ],

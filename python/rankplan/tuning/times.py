@@ -27,7 +27,8 @@ class Measured:
     """Measured points: seconds by number of accelerators, ascending.
 
     Times are exact at the points. Between two points they follow ``a + b / n`` through both, and never rise. Above the
-    largest point they follow the last two. Below the smallest they follow the first two, but at least double when the
+    largest point they follow the last two, but at most halve when the accelerators are doubled: a fit through points
+    that differ more would reach 0. Below the smallest they follow the first two, but at least double when the
     accelerators are halved: a fit through points that hardly differ says nothing about fewer accelerators.
     """
 
@@ -46,8 +47,9 @@ class Measured:
         fit = self.points[right] + share * (self.points[left] - self.points[right])
         if accelerators < left:
             return max(fit, self.points[left] * left / accelerators)
-        nearest = self.points[right] if accelerators > right else self.points[left]
-        return max(min(fit, nearest), 0.0)
+        if accelerators > right:
+            return max(min(fit, self.points[right]), self.points[right] * right / accelerators)
+        return max(min(fit, self.points[left]), 0.0)
 
     def within(self, accelerators: int) -> bool:
         """Whether the number is at least half the smallest point and at most twice the largest."""

@@ -7,6 +7,9 @@ import re
 from collections.abc import Callable
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>!~&|^?:()]))", re.ASCII)
+_ASSIGNED = re.compile(
+    r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)?(?:\+\+|--|(?:<<|>>|[-+*/%&|^])?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)", re.ASCII
+)
 _LIMIT = 2**63
 _DEEPEST = 50
 
@@ -27,11 +30,16 @@ _BINARY: list[dict[str, Callable[[int, int], int]]] = [
     {"+": operator.add, "-": operator.sub},
     {
         "*": operator.mul,
-        "/": lambda a, b: int(a / b) if abs(a) < 2**52 else a // b,
-        "%": lambda a, b: a - b * int(a / b),
+        "/": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
+        "%": lambda a, b: abs(a) % abs(b) * (1 if a >= 0 else -1),
     },
 ]
 """Operators by precedence, the loosest first."""
+
+
+def assigned_names(text: str) -> list[str]:
+    """Return the variables that an expression changes: ``x = 1``, ``x += 1``, ``x++``."""
+    return [found[1] or found[2] for found in _ASSIGNED.finditer(text)]
 
 
 def calculated(text: str, variable: Callable[[str], int | None]) -> int | None:

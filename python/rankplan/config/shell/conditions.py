@@ -9,11 +9,10 @@ from rankplan.config.shell.expand import Value, text_of
 
 
 class Test:
-    """The words between brackets: the text of each if it may be an operator, and its value."""
+    """The words between brackets: the text of each if it may be an operator, its value, and it as a pattern, if any."""
 
-    def __init__(self, items: Sequence[tuple[str | None, Value]], patterns: bool) -> None:
+    def __init__(self, items: Sequence[tuple[str | None, Value, str | None]]) -> None:
         self.items = list(items)[::-1]
-        self.patterns = patterns
 
     def whole(self) -> bool | None:
         """Return whether the test holds, ``None`` if that is unknown."""
@@ -50,11 +49,11 @@ class Test:
             return status
         if not self.items:
             return False
-        operator, first = self.items.pop()
+        operator, first, _ = self.items.pop()
         following = self.items[-1][0] if self.items else None
         if len(self.items) > 1 and following is not None and following in _COMPARED:
             self.items.pop()
-            return self._compared(text_of(first), following, self.items.pop()[1])
+            return self._compared(text_of(first), following, *self.items.pop()[1:])
         if operator in ("-n", "-z") and self.items:
             second = text_of(self.items.pop()[1])
             return None if second is None else bool(second) == (operator == "-n")
@@ -64,12 +63,12 @@ class Test:
         text = text_of(first)
         return None if text is None else bool(text)
 
-    def _compared(self, first: str | None, operator: str, value: Value) -> bool | None:
+    def _compared(self, first: str | None, operator: str, value: Value, pattern: str | None) -> bool | None:
         second = text_of(value)
         if first is None or second is None:
             return None
         if operator in ("=", "==", "!="):
-            same = fnmatch.fnmatchcase(first, second) if self.patterns else first == second
+            same = first == second if pattern is None else fnmatch.fnmatchcase(first, pattern)
             return same == (operator != "!=")
         compare = _NUMBERS.get(operator)
         if compare is None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from rankplan.config.shell.arithmetic import calculated
+from rankplan.config.shell.arithmetic import assigned_names, calculated
 from rankplan.config.shell.tree import Arithmetic, Expansion, Literal, Part, Substitution, Word
 
 _BLANKS = re.compile(r"[ \t\n]+")
+_BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
+_SLICE = re.compile(r"\s*([0-9]{1,6})\s*(?::\s*([0-9]{1,6})\s*)?")
 _DEEPEST = 20
+_LONGEST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +106,27 @@ class Scope:
                 done.append(Field(tuple(pieces), word.start, word.end))
                 pieces = None
 
-        for part in word.parts:
-            if isinstance(part, Expansion) and part.elements and part.operator != "#":
-                for index, element in enumerate(self._elements(part)):
+        for part in self._chosen(word.parts):
+            if isinstance(part, Expansion) and part.elements and part.operator != "#" and not part.joined:
+                elements = self._changed_elements(part)
+                for index, element in enumerate(elements):
                     if index:
                         finish()
-                    if pieces is None and element.pieces:
+                    if pieces is None and element.pieces and (index + 1 < len(elements) or part is word.parts[-1]):
                         done.append(element)  # a whole element keeps its own place
                         continue
-                    pieces = [*(pieces or []), *element.pieces]
+                    doubt = [Piece("", part.start, part.end, element.doubt)] if element.doubt else []
+                    pieces = [*(pieces or []), *element.pieces, *doubt]
                 continue
-            if done and pieces is None and isinstance(word.parts[0], Expansion) and word.parts[0].elements:
-                pieces = []
-            found = self.pieces(part)
+            found = self.value(Word((part,), word.start, word.end))
             if isinstance(part, Literal) or part.quoted:
+                if isinstance(part, Literal) and not part.quoted and (braces := _BRACES.search(part.text)):
+                    found = (Piece("", part.start, word.end, Cause(short(braces[0]), part.start)),)
                 pieces = [*(pieces or []), *found]
                 continue
             for piece in found:
+                if "IFS" in self.variables and re.search(r"[^\w.=/-]", piece.text):
+                    piece = replace(piece, text="", cause=Cause("`IFS`", part.start))
                 for index, split in enumerate(_split(piece)):
                     if index:
                         finish()
@@ -127,24 +135,56 @@ class Scope:
         finish()
         return done
 
+    def _chosen(self, parts: Sequence[Part]) -> Iterator[Part]:
+        """Yield the parts of a word; a default with quotes (``${x:-"a b"}``) in place of the variable if it counts."""
+        for part in parts:
+            if (
+                isinstance(part, Expansion)
+                and part.argument is not None
+                and part.operator in (":-", "-")
+                and not (part.quoted or part.elements or part.name.isdigit())
+                and any(one.quoted for one in part.argument.parts)
+            ):
+                value, _ = self._variable(part)
+                if value is None or (part.operator == ":-" and text_of(value) == ""):
+                    yield from self._chosen(part.argument.parts)
+                    continue
+            yield part
+
     def value(self, word: Word) -> Value:
         """Return the text of a word that is not split into fields."""
         found: list[Piece] = []
         for part in word.parts:
-            if isinstance(part, Expansion) and part.elements and not part.operator:
-                for index, element in enumerate(self._elements(part)):
-                    found += [Piece(" ", part.start, part.end)] * bool(index)
+            if isinstance(part, Expansion) and part.elements and part.operator != "#":
+                between = Piece(self._separator() if part.joined else " ", part.start, part.end)
+                for index, element in enumerate(self._changed_elements(part)):
+                    found += [between] * bool(index)
                     found += element.pieces
+                    if element.doubt:
+                        found.append(Piece("", part.start, part.end, element.doubt))
+                    if len(found) > 10 * _LONGEST:
+                        return (Piece("", part.start, part.end, Cause("a very long text", part.start)),)
             else:
                 found += self.pieces(part)
         return tuple(found)
+
+    def _separator(self) -> str:
+        """Return what joins the elements of ``"${name[*]}"``."""
+        value = self.variables.get("IFS")
+        return " " if value is None else (text_of(scalar(value)) or "")[:1]
+
+    def pattern(self, word: Word) -> str | None:
+        """Return the text of a word as a pattern, in which quoted characters count as they are."""
+        texts = [(text_of(self.value(Word((part,), word.start, word.end))), part) for part in word.parts]
+        known = [glob.escape(text) if part.quoted else text for text, part in texts if text is not None]
+        return "".join(known) if len(known) == len(texts) else None
 
     def pieces(self, part: Part) -> Value:
         """Return the text of a part."""
         if isinstance(part, Literal):
             return (Piece(part.text, part.start, part.start + len(part.text)),)
         if isinstance(part, Substitution):
-            return (Piece("", part.start, part.end, Cause(_short(part.text), part.start)),)
+            return (Piece("", part.start, part.end, Cause(short(part.text), part.start)),)
         if isinstance(part, Arithmetic):
             return (self._calculated(part),)
         return self._expanded(part)
@@ -152,14 +192,23 @@ class Scope:
     def number(self, word: Word) -> int | None:
         """Return the value of an arithmetic expression, ``None`` if it is unknown."""
         text = text_of(self.value(word))
-        return None if text is None else calculated(text, self._number)
+        number = None if text is None else calculated(text, lambda name: self._number(name, {}))
+        self.changed_by(self.source[word.start : word.end] if text is None else text, word.start)
+        return number
 
-    def _number(self, name: str, depth: int = 0) -> int | None:
-        value = self.variables.get(name)
-        text = text_of(scalar(value)) if value else None
-        if text is None or depth > _DEEPEST:
-            return None
-        return calculated(text, lambda other: self._number(other, depth + 1)) if text.strip() else 0
+    def changed_by(self, expression: str, start: int) -> None:
+        """Forget the variables that an expression changes."""
+        for name in assigned_names(expression):
+            self.variables[name] = (Piece("", start, start, Cause(short(expression), start)),)
+
+    def _number(self, name: str, known: dict[str, int | None], depth: int = 0) -> int | None:
+        if name not in known:
+            value = self.variables.get(name)
+            text = text_of(scalar(value)) if value else None
+            if text is None or depth > _DEEPEST:
+                return None
+            known[name] = calculated(text, lambda other: self._number(other, known, depth + 1)) if text.strip() else 0
+        return known[name]
 
     def _calculated(self, part: Arithmetic) -> Piece:
         number = self.number(part.expression)
@@ -176,7 +225,7 @@ class Scope:
                 return Cause(f"the environment variable {name}", part.start)
             if (cause := cause_of(scalar(value))) is not None:
                 return cause
-        return Cause(_short(self.source[part.start : part.end]), part.start)
+        return Cause(short(self.source[part.start : part.end]), part.start)
 
     def _elements(self, part: Expansion) -> Sequence[Field]:
         if part.name in ("@", "*"):
@@ -184,6 +233,25 @@ class Scope:
             return self.arguments or ()
         value = self.variables.get(part.name, ())
         return [item if isinstance(item, Field) else Field((item,), part.start, part.end) for item in value]
+
+    def _changed_elements(self, part: Expansion) -> Sequence[Field]:
+        """Return the elements after an operator: some of them (``:1``), or each of them changed."""
+        elements = self._elements(part)
+        if not elements and part.operator in ("-", ":-") and part.argument is not None:
+            return self.fields(part.argument)
+        if part.operator in ("", "+", ":+", "-", ":-") or not elements:
+            return elements
+        if part.operator == ":" and part.argument is not None:
+            found = _SLICE.fullmatch(text_of(self.value(part.argument)) or "")
+            if found is not None:
+                first = int(found[1]) - (part.name in "@*")
+                if first >= 0:
+                    return elements[first : first + int(found[2]) if found[2] else None]
+        elif part.operator != "!":
+            texts = [(one, self._changed(one.text, part) if one.text is not None else None) for one in elements]
+            if all(text is not None for _, text in texts):
+                return [replace(one, pieces=(Piece(text or "", part.start, part.end),)) for one, text in texts]
+        return [Field((self._odd(part),), part.start, part.end)]
 
     def _expanded(self, part: Expansion) -> Value:
         value, known = self._variable(part)
@@ -218,7 +286,10 @@ class Scope:
         """Return the text after an operator that cuts or replaces, ``None`` for one that is not read."""
         if part.operator == "#" and part.argument is None:
             return str(len(text))
-        pattern = text_of(self.value(part.argument)) if part.argument is not None else None
+        if part.argument is None or len(text) > _LONGEST:
+            return None
+        raw = part.quoted or part.operator in ("/", "//")
+        pattern = text_of(self.value(part.argument)) if raw else self.pattern(part.argument)
         if pattern is None:
             return None
         if part.operator in ("%", "%%", "#", "##"):
@@ -231,7 +302,7 @@ class Scope:
             return text
         if part.operator in ("/", "//"):
             old, _, new = pattern.partition("/")
-            if not old or re.search(r"[*?\[\\]", old):
+            if not old or re.search(r"[*?\[\\]", old) or old[0] in "#%":
                 return None
             return text.replace(old, new, 1 if part.operator == "/" else -1)
         return None
@@ -265,7 +336,7 @@ class Scope:
         return (Piece("", part.start, part.end, Cause(f"the environment variable {part.name}", part.start)),)
 
     def _odd(self, part: Expansion) -> Piece:
-        return Piece("", part.start, part.end, Cause(_short(self.source[part.start : part.end]), part.start))
+        return Piece("", part.start, part.end, Cause(short(self.source[part.start : part.end]), part.start))
 
 
 def _split(piece: Piece) -> Iterator[Piece | None]:
@@ -283,6 +354,6 @@ def _split(piece: Piece) -> Iterator[Piece | None]:
         position = blank.end() if blank else end
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     line = " ".join(text.split())
     return f"`{line}`" if len(line) <= 50 else f"`{line[:46]}...`"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from rankplan.config.shell.arithmetic import assigned_names
 from rankplan.config.shell.tree import (
     Assignment,
     Block,
@@ -54,7 +55,9 @@ class _Parser(Words):
         while self.position < len(self.text):
             if self._at("\\\n"):
                 self.position += 2
-            elif self.text[self.position] in " \t\r" or (lines and self._at(";") and not self._at(";;")):
+            elif self.text[self.position] in " \t\r" or (
+                lines and self._at(";") and not self._at(";;") and not self._at(";&")
+            ):
                 self.position += 1
             elif self._at("#"):
                 end = self.text.find("\n", self.position)
@@ -111,6 +114,7 @@ class _Parser(Words):
             statements.append(self._chain())
             self._skip_blanks()
             if self._at("&") and not self._at("&&"):
+                statements[-1] = Group((statements[-1],), True)
                 self.position += 1
             if self.position == before:
                 raise ShellSyntaxError(f"unexpected `{self.text[before]}`", before, "remove or quote it")
@@ -223,7 +227,7 @@ class _Parser(Words):
                 items.append(item)
             self.position += 1
             value = tuple(items)
-        return Assignment(found[1], value, bool(found[3] or found[2]), found.start())
+        return Assignment(found[1], value, bool(found[3]), found.start(), found[2] and found[2][1:-1])
 
     def _test(self) -> Simple:
         start = self.position
@@ -270,10 +274,14 @@ class _Parser(Words):
         word = self.word()
         self._take("in", "case", start)
         branches: list[tuple[tuple[Word, ...], Block]] = []
+        continued: list[bool] = []
         while True:
             self._skip_blanks(lines=True)
             if self._reserved() == "esac" or self.position >= len(self.text):
                 self._take("esac", "case", start)
+                for index in reversed(range(len(branches) - 1)):
+                    if continued[index]:  # the commands of the next branch follow
+                        branches[index] = branches[index][0], branches[index][1] + branches[index + 1][1]
                 return Case(word, tuple(branches), start)
             if self._at("("):
                 self.position += 1
@@ -288,20 +296,22 @@ class _Parser(Words):
                     raise ShellSyntaxError("a pattern of `case` ends with `)`", patterns[-1].start, "add `)`")
             self.position += 1
             branches.append((tuple(patterns), self.block(("esac",))))
-            for end in (";;&", ";;", ";&"):
-                if self._at(end):
-                    self.position += len(end)
-                    break
+            end = next((one for one in (";;&", ";;", ";&") if self._at(one)), "")
+            self.position += len(end)
+            continued.append(end == ";&")
 
     def _loop(self, kind: str) -> Loop:
         start = self.position
         self.position += len(kind)
         self._skip_blanks()
-        variable = None
+        variable: str | None = None
+        condition: Block = ()
         if kind in ("for", "select"):
             if self._at("(("):
                 end = self._end_of_arithmetic(self.position + 2)
-                self.position = len(self.text) if end is None else end + 2
+                end = len(self.text) if end is None else end
+                variable = next(iter(assigned_names(self.text[self.position : end])), None)
+                self.position = end + 2
             else:
                 variable = self.word().literal
                 self._skip_blanks(lines=True)
@@ -309,8 +319,8 @@ class _Parser(Words):
                     self.position += 2
                     self._simple()
         else:
-            self.block(("do",))
+            condition = self.block(("do",))
         self._take("do", kind, start)
-        body = self.block(("done",))
+        body = condition + self.block(("done",))
         self._take("done", kind, start)
         return Loop(kind, variable, body, start)

@@ -7,13 +7,16 @@ argument. Where a branch depends on such a value, every branch is followed, and 
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
+from rankplan.config.shell.arithmetic import assigned_names
 from rankplan.config.shell.conditions import Test
-from rankplan.config.shell.expand import Cause, Field, Piece, Scope, Value, Variable, cause_of, scalar, text_of
+from rankplan.config.shell.expand import Cause, Field, Piece, Scope, Value, Variable, cause_of, scalar, short, text_of
 from rankplan.config.shell.parse import parse
 from rankplan.config.shell.tree import (
+    Arithmetic,
     Assignment,
     Block,
     Calculation,
@@ -21,6 +24,7 @@ from rankplan.config.shell.tree import (
     Chain,
     Function,
     If,
+    Literal,
     Loop,
     Not,
     Simple,
@@ -77,6 +81,7 @@ class _Run:
         self.ended = False
         self.left = False
         self.steps = [0]
+        self.locals: list[dict[str, Variable | None]] = []
 
     def block(self, block: Block) -> bool | None:
         """Follow commands, and return whether the last one succeeds; ``None`` if that is unknown."""
@@ -112,27 +117,38 @@ class _Run:
         if isinstance(statement, Function):
             self.functions[statement.name] = statement.body
             return True
-        if not statement.apart:
-            return self.block(statement.body)
+        return self._apart(statement.body) if statement.apart else self.block(statement.body)
+
+    def _apart(self, block: Block) -> bool | None:
+        """Follow commands that change nothing outside."""
         before, self.scope = self.scope, self.scope.copy()
-        status = self.block(statement.body)
+        status = self.block(block)
         self.scope, self.ended, self.left = before, False, False
         return status
 
     def _chain(self, chain: Chain) -> bool | None:
-        status = self.statement(chain.first)
+        pipelines: list[tuple[str, list[Statement]]] = [("&&", [chain.first])]
         for operator, statement in chain.rest:
+            if operator in ("|", "|&"):
+                pipelines[-1][1].append(statement)
+            else:
+                pipelines.append((operator, [statement]))
+        status: bool | None = True
+        for operator, pipeline in pipelines:
             if self.ended or self.left:
                 break
-            if operator in ("|", "|&"):
-                status = self.statement(statement)
-            elif status is None:
+            if status is None:
                 cause = Cause(f"`{operator}`", chain.start)
-                results = self._either(cause, [lambda one=statement: self.statement(one), lambda: None])  # type: ignore[misc]
+                results = self._either(cause, [lambda one=pipeline: self._pipeline(one), lambda: None])  # type: ignore[misc]
                 status = results[0] if operator == "&&" and results[0] is False else None
             elif status == (operator == "&&"):
-                status = self.statement(statement)
+                status = self._pipeline(pipeline)
         return status
+
+    def _pipeline(self, pipeline: Sequence[Statement]) -> bool | None:
+        if len(pipeline) == 1:
+            return self.statement(pipeline[0])
+        return [self._apart((statement,)) for statement in pipeline][-1]
 
     def _if(self, found: If, index: int) -> bool | None:
         if index == len(found.branches):
@@ -151,7 +167,7 @@ class _Run:
         text = text_of(value)
         possible: list[Callable[[], bool | None]] = []
         for patterns, body in case.branches:
-            texts = [text_of(self.scope.value(pattern)) for pattern in patterns]
+            texts = [self.scope.pattern(pattern) for pattern in patterns]
             if text is not None and None not in texts:
                 if any(fnmatch.fnmatchcase(text, pattern or "") for pattern in texts):
                     if not possible:
@@ -171,6 +187,7 @@ class _Run:
     def _either(self, cause: Cause, ways: Sequence[Callable[[], bool | None]]) -> list[bool | None]:
         """Follow each of several ways from here; afterwards, what differs between them is unknown."""
         before, ended, left = self.scope, self.ended, self.left
+        self.steps[0] += len(before.variables) // 100
         scopes, results = list[Scope](), list[bool | None]()
         for way in ways:
             self.scope, self.ended, self.left = before.copy(), ended, left
@@ -195,9 +212,12 @@ class _Run:
             self.scope.variables[name] = unknown
         inside = _Run(self.scope.copy())
         inside.functions, inside.depth, inside.steps = self.functions, self.depth, self.steps
+        inside.locals = self.locals
         inside.block(loop.body)
         self.commands += inside.commands
         self.skipped += inside.skipped
+        after = inside.scope.variables
+        names += [name for name in {**before, **after} if name not in names and after.get(name) != before.get(name)]
         for name in names:
             arrays = [before.get(name), inside.scope.variables.get(name)]
             if any(value and isinstance(value[0], Field) for value in arrays):
@@ -207,16 +227,47 @@ class _Run:
         return None
 
     def _simple(self, simple: Simple) -> bool | None:
-        before = None if not simple.words else dict(self.scope.variables)
-        for assignment in simple.assignments:
-            self._assign(assignment)
         if not simple.words:
+            for assignment in simple.assignments:
+                self._assign(assignment)
             return True
         found = tuple(field for word in simple.words for field in self.scope.fields(word))
         name = found[0].text if found and not found[0].doubt else None
-        if name not in _DECLARING and simple.assignments and before is not None:
-            self.scope.variables = before  # they belong to the command's environment
-        return self._command(name, found, simple)
+        own = [one for one in simple.assignments if one.start < simple.words[0].start]  # they last as long as it
+        before = {one.name: self.scope.variables.get(one.name) for one in own}
+        new = [(one, self._value(one)) for one in simple.assignments if one not in own]
+        for assignment in own:
+            self._assign(assignment)
+        if name in _DECLARING:
+            self._declare(name, found, [one.name for one, _ in new])
+        for assignment, value in new:
+            self._set(assignment, value)
+        status = self._command(name, found, simple)
+        for text, old in before.items():
+            self._restore(text, old)
+        return status
+
+    def _declare(self, name: str, found: tuple[Field, ...], assigned: list[str]) -> None:
+        """Follow ``local``, ``export`` and the like, whose ``name=value`` words may come from expansions."""
+        pairs = [(field.text or "").partition("=") for field in found[1:]]
+        names = [text for text, _, _ in pairs if text.isidentifier()] + assigned
+        if (
+            self.locals
+            and name in ("local", "declare", "typeset")
+            and not any("g" in text for text, _, _ in pairs if text[:1] == "-")
+        ):
+            for text in names:
+                if text not in self.locals[-1]:
+                    self.locals[-1][text] = self.scope.variables.pop(text, None)
+        for field, (text, equals, value) in zip(found[1:], pairs, strict=True):
+            if equals and text.isidentifier():
+                self.scope.variables[text] = (Piece(value, field.start, field.end),)
+
+    def _restore(self, name: str, value: Variable | None) -> None:
+        if value is None:
+            self.scope.variables.pop(name, None)
+        else:
+            self.scope.variables[name] = value
 
     def _command(self, name: str | None, found: tuple[Field, ...], simple: Simple) -> bool | None:
         if name in ("[", "[[", "test"):
@@ -225,67 +276,126 @@ class _Run:
             if name == "exec":
                 self.commands.append(Command(found[1:], simple.start))
             self.ended = True
-        elif name == "return":
+            return _status(found) if name == "exit" else None
+        if name == "return":
             self.left = True
-        elif name == "false":
+            return _status(found)
+        if name == "false":
             return False
-        elif name in ("eval", "source", "."):
+        if name in ("eval", "source", "."):
             self.skipped.append(Cause(f"`{name}`", simple.start))
-        elif name in ("read", "mapfile", "readarray", "getopts"):
-            for field in found[1:]:
+        elif name in ("read", "mapfile", "readarray", "getopts") or (
+            name == "printf" and [field.text for field in found[1:2]] == ["-v"]
+        ):
+            for field in found[1:3] if name == "printf" else found[1:]:
                 if (text := field.text) and text.isidentifier():
                     self.scope.variables[text] = (Piece("", 0, 0, Cause(f"`{name}`", simple.start)),)
+        elif name == "let":
+            self.scope.changed_by(" , ".join(field.text or "" for field in found[1:]), simple.start)
+            return None
         elif name == "unset":
             for field in found[1:]:
+                array, index, _ = (field.text or "").partition("[")
+                if index and array in self.scope.variables:
+                    self.scope.variables[array] = (Piece("", 0, 0, Cause("`unset`", simple.start)),)
                 self.scope.variables.pop(field.text or "", None)
         elif name == "shift":
-            self.scope.arguments = self.scope.arguments[1:] if self.scope.arguments else self.scope.arguments
+            count = found[1].text if len(found) > 1 else "1"
+            known = self.scope.arguments if count is not None and count.isdecimal() and len(count) < 10 else None
+            self.scope.arguments = None if known is None else known[int(count or 1) :]
         elif name == "set":
-            texts = [field.text for field in found]
-            if "--" in texts:
-                self.scope.arguments = found[texts.index("--") + 1 :]
+            self._set_arguments(found[1:])
         elif name in _SILENT:
             return True
         elif name in self.functions and self.depth < _DEEPEST:
             return self._call(self.functions[name], found[1:])
         else:
             self.commands.append(Command(found, simple.start))
-        return True if name in ("unset", "shift", "set", "exit", "return") else None
+        return True if name in ("unset", "shift", "set") else None
+
+    def _set_arguments(self, found: tuple[Field, ...]) -> None:
+        """Follow ``set``: what comes after the options becomes the arguments."""
+        position = 0
+        while position < len(found) and (text := found[position].text) is not None and text[:1] in ("-", "+"):
+            position += 2 if text.endswith("o") else 1
+            if text == "--":
+                self.scope.arguments = found[position:]
+                return
+        if position < len(found):
+            self.scope.arguments = found[position:]
 
     def _call(self, body: Block, arguments: tuple[Field, ...]) -> bool | None:
         outer = self.scope.arguments
         self.scope.arguments = arguments
         self.depth += 1
+        self.locals.append({})
         status = self.block(body)
+        for name, value in self.locals.pop().items():
+            self._restore(name, value)
         self.depth -= 1
         self.left = False
         self.scope.arguments = outer
         return status
 
     def _assign(self, assignment: Assignment) -> None:
-        name, variables = assignment.name, self.scope.variables
-        before = variables.get(name)
+        self._set(assignment, self._value(assignment))
+
+    def _value(self, assignment: Assignment) -> Variable:
+        """Return the value that an assignment writes."""
         if isinstance(assignment.value, Word):
-            value = self.scope.value(assignment.value)
-            old: Value = tuple(piece for piece in before or () if isinstance(piece, Piece))
-            value = old + value if assignment.append else value
-            too_long = len(value) > _LONGEST or sum(len(piece.text) for piece in value) > 100 * _LONGEST
-            cause = Cause("a very long text", assignment.start)
-            variables[name] = (Piece("", assignment.start, assignment.start, cause),) if too_long else value
+            return self.scope.value(assignment.value)
+        return tuple(self._element(field) for word in assignment.value for field in self.scope.fields(word))
+
+    def _element(self, field: Field) -> Field:
+        """Return an element of an array; one with an index, ``[x]=1``, is unknown."""
+        if not re.match(r"\[[^\]]*\]=", field.text or ""):
+            return field
+        return replace(field, doubt=Cause(short(self.scope.source[field.start : field.end]), field.start))
+
+    def _set(self, assignment: Assignment, value: Variable) -> None:
+        name, variables = assignment.name, self.scope.variables
+        before = variables.get(name, ())
+        if not isinstance(assignment.value, Word):
+            items = tuple(_as_field(item) for item in (*(before if assignment.append else ()), *value))
+            variables[name] = items[:_LONGEST]
             return
-        items = tuple(field for word in assignment.value for field in self.scope.fields(word))
-        if assignment.append and before:
-            items = (*(_as_field(item) for item in before), *items)
-        variables[name] = items[:_LONGEST]
+        text = scalar(value)
+        if assignment.index is not None or any(isinstance(item, Field) for item in before):
+            variables[name] = self._with_element(assignment, [_as_field(item) for item in before], text)
+            return
+        text = scalar(before) + text if assignment.append else text
+        too_long = len(text) > _LONGEST or sum(len(piece.text) for piece in text) > 100 * _LONGEST
+        cause = Cause("a very long text", assignment.start)
+        variables[name] = (Piece("", assignment.start, assignment.start, cause),) if too_long else text
+
+    def _with_element(self, assignment: Assignment, items: list[Field], value: Value) -> tuple[Field, ...]:
+        """Return an array after ``name[index]=value``, without an index the first element."""
+        index, start = assignment.index or "0", assignment.start
+        place = int(index) if index.isdecimal() and len(index) < 10 else len(items) + 1
+        new = Field(value, value[0].start if value else start, value[-1].end if value else start)
+        if place > len(items):
+            return (*items, replace(new, doubt=Cause(f"`{assignment.name}[{index}]`", start)))
+        if place < len(items) and assignment.append:
+            new = replace(new, pieces=items[place].pieces + value)
+        return (*items[:place], new, *items[place + 1 :])
 
     def _test(self, name: str, words: Sequence[Word], found: tuple[Field, ...]) -> bool | None:
         if name == "[[":
             # Words are not split between `[[` and `]]`, and an empty one counts.
-            items = [(word.literal if not _is_quoted(word) else None, self.scope.value(word)) for word in words[1:-1]]
+            items = [
+                (word.literal if not _is_quoted(word) else None, self.scope.value(word), self.scope.pattern(word))
+                for word in words[1:-1]
+            ]
         else:
             last = len(found) - (name == "[")
-            items = [(field.text, field.pieces) for field in found[1:last]]
-        return Test(items, patterns=name == "[[").whole()
+            items = [(field.text, field.pieces, None) for field in found[1:last]]
+        return Test(items).whole()
+
+
+def _status(found: tuple[Field, ...]) -> bool | None:
+    """Return whether ``exit`` or ``return`` means success; without a number, the last command decides."""
+    text = found[1].text if len(found) > 1 else None
+    return text == "0" if text is not None and text.isdecimal() else None
 
 
 def _is_quoted(word: Word) -> bool:
@@ -322,6 +432,8 @@ def _assigned(node: object) -> Iterator[str]:
         yield node.name
     if isinstance(node, Simple) and node.words and node.words[0].literal in ("read", "mapfile", "readarray"):
         yield from (word.literal for word in node.words[1:] if word.literal and word.literal.isidentifier())
+    if isinstance(node, Calculation | Arithmetic):
+        yield from assigned_names("".join(part.text for part in node.expression.parts if isinstance(part, Literal)))
     if isinstance(node, tuple):
         for item in node:
             yield from _assigned(item)

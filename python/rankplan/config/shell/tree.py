@@ -17,7 +17,10 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """``$name``, or ``${name}`` with an operator such as ``:-`` and its argument; ``elements`` for ``[@]``."""
+    """``$name``, or ``${name}`` with an operator such as ``:-`` and its argument.
+
+    ``elements`` for ``[@]`` and ``[*]``, ``joined`` for ``"${name[*]}"``: one word of all elements.
+    """
 
     name: str
     start: int
@@ -26,6 +29,7 @@ class Expansion:
     argument: Word | None = None
     elements: bool = False
     quoted: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +72,13 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """``name=word``, ``name=(words)``, or either with ``+=``."""
+    """``name=word``, ``name=(words)``, or either with ``+=``; ``index`` is that of ``name[index]=word``."""
 
     name: str
     value: Word | tuple[Word, ...]
     append: bool
     start: int
+    index: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

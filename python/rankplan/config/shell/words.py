@@ -13,6 +13,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]", re.ASCII)
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]", re.ASCII)
 _OPERATOR = re.compile(r":[-=?+]|[-=?+]|##?|%%?|//?|\^\^?|,,?|@|:")
 _INDEX = re.compile(r"\[([^\]]*)\]")
+_CODE = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|([0-7]{1,3})")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b"}
 
 
@@ -82,7 +83,10 @@ class Words(ABC):
             if self.position >= len(self.text):
                 raise ShellSyntaxError("this quote is not closed", start - 2, "add the closing quote")
             step = 1
-            if self._at("\\"):
+            if self._at("\\") and (code := _CODE.match(self.text, self.position + 1)):
+                step = len(code[0]) + 1
+                text += chr(int(code[1] or code[2], 16) if code[3] is None else int(code[3], 8))
+            elif self._at("\\"):
                 step, escaped = 2, self.text[self.position + 1 : self.position + 2]
                 text += _ESCAPES.get(escaped, "\\" + escaped)
             else:
@@ -111,10 +115,13 @@ class Words(ABC):
                 self.position += 2
             elif (expansion := self._expansion(quoted=True)) is not None:
                 parts.append(expansion)
+            elif end == "}" and self._at('"'):
+                parts += self._double_quoted()
             else:
                 start = self.position
                 self.position += 1
-                while self.position < len(self.text) and self.text[self.position] not in "\\$`" + end:
+                stop = "\\$`" + end + ('"' if end == "}" else "")
+                while self.position < len(self.text) and self.text[self.position] not in stop:
                     self.position += 1
                 parts.append(Literal(self.text[start : self.position], start, quoted=True))
         return parts
@@ -142,7 +149,8 @@ class Words(ABC):
             return self._braced(quoted)
         if self._at("$") and (name := _PLAIN_NAME.match(self.text, start + 1)):
             self.position = name.end()
-            return Expansion(name[0], start, self.position, elements=name[0] in "@*", quoted=quoted)
+            joined = quoted and name[0] == "*"
+            return Expansion(name[0], start, self.position, elements=name[0] in "@*", quoted=quoted, joined=joined)
         return None
 
     @abstractmethod
@@ -164,7 +172,7 @@ class Words(ABC):
     def _braced(self, quoted: bool) -> Expansion:
         start = self.position
         self.position += 2
-        operator, argument, elements = "", None, False
+        operator, argument, elements, joined = "", None, False, False
         if self.text[self.position : self.position + 1] in ("#", "!") and not self._at("#}") and not self._at("#:"):
             operator = self.text[self.position]
             self.position += 1
@@ -173,7 +181,7 @@ class Words(ABC):
             raise ShellSyntaxError("`${` without a name", start, "write ${NAME}")
         self.position = name.end()
         if index := _INDEX.match(self.text, self.position):
-            elements = index[1] in ("@", "*")
+            elements, joined = index[1] in ("@", "*"), quoted and index[1] == "*"
             operator = operator or ("" if elements else "[]")
             self.position = index.end()
         if found := _OPERATOR.match(self.text, self.position):
@@ -186,4 +194,5 @@ class Words(ABC):
             raise ShellSyntaxError("this `${` is not closed", start, "add the closing brace")
         self.position += 1
         whole = elements or name[0] in ("@", "*")
-        return Expansion(name[0], start, self.position, operator, argument, whole, quoted)
+        joined = joined or (quoted and name[0] == "*")
+        return Expansion(name[0], start, self.position, operator, argument, whole, quoted, joined)
