@@ -163,11 +163,11 @@ def test_all_faults_are_reported_together_in_the_order_of_the_file() -> None:
 
 
 NOWHERE = [
-    ({"seconds": {16: 3}, "parallel": {"tp": 16}}, "`a` fits on no number of 8 accelerators: tp 16"),
+    ({"seconds": {16: 3}, "parallel": {"tp": 16}}, "`a` with tp 16 fits on no number of accelerators up to 8"),
     ({"seconds": {8: 3}, "parallel": {"tp": 2}, "dp": [3, 5]}, "none"),
-    ({"seconds": {8: 3}, "sizes": [16]}, "`a` fits on no number of 8 accelerators in `sizes`: 16"),
+    ({"seconds": {8: 3}, "sizes": [16]}, "`a` fits on none of its `sizes` (16) up to 8 accelerators"),
     ({"seconds": {8: 3}, "memory": 90}, "`a` needs 90 of the 80 memory of an accelerator"),
-    ({"seconds": {8: 3}, "parallel": {"dp": 16}}, "`a` fits on no number of 8 accelerators: dp 16"),
+    ({"seconds": {8: 3}, "parallel": {"dp": 16}}, "`a` with dp 16 fits on no number of accelerators up to 8"),
     ({"seconds": {64: 3}}, "`a` was measured on 64 accelerators, too far from any size on 8 accelerators"),
 ]
 

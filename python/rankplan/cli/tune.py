@@ -24,7 +24,7 @@ from rankplan.cli.common import (
 )
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
-from rankplan.dialects import DIALECTS, Dialect, rlinf
+from rankplan.dialects import WRITERS, Dialect, rlinf
 from rankplan.dialects.convert import convert
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
@@ -60,7 +60,7 @@ class _Output(click.ParamType):  # type: ignore[type-arg]
 @inventory_options
 @dialect_option
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--to", type=click.Choice(list(DIALECTS)), help="Print the placement as a config of this dialect.")
+@click.option("--to", type=click.Choice(list(WRITERS)), help="Print the placement as a config of this dialect.")
 @click.option("--extrapolate", is_flag=True, help="Also use sizes far from every measured one; the result marks them.")
 @click.option("--from", "present", metavar="PLAN", type=click.Path(), help="Prefer few moves from this saved plan.")
 @click.option(

@@ -60,11 +60,11 @@ def _fits_nowhere(name: str, component: ComponentCosts, costs: Costs, accelerato
     if not divided:
         sizes = f"{component.parallel}" + (f" and dp {_numbers(component.dp)}" if component.dp is not None else "")
         unit = f" in units of {costs.unit}" if costs.unit > 1 else ""
-        message = f"`{name}` fits on no number of {have}{unit}: {sizes}"
+        message = f"`{name}` with {sizes} fits on no number of accelerators up to {accelerators}{unit}"
         return Diagnostic("size-does-not-fit", message, "change its parallel sizes or `dp`, or use more accelerators")
     listed = [size for size in divided if component.sizes is None or size in component.sizes]
     if not listed:
-        message = f"`{name}` fits on no number of {have} in `sizes`: {_numbers(component.sizes)}"
+        message = f"`{name}` fits on none of its `sizes` ({_numbers(component.sizes)}) up to {have}"
         return Diagnostic("size-does-not-fit", message, "list a size that its parallel sizes divide")
     if costs.capacity is not None and all(component.resident(size) > costs.capacity for size in listed):
         least = min(component.resident(size) for size in listed)
