@@ -44,8 +44,9 @@ def environment_stays() -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without what pytest itself sets."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    """Return the environment without what pytest and ``ray.init()`` set."""
+    theirs = ("PYTEST_", "PYTHONBREAKPOINT")
+    return {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
 
 
 @pytest.fixture(scope="module")
