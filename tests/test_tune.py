@@ -249,7 +249,7 @@ def test_the_ranking_of_the_guide() -> None:
         "rank  period  actor   inference  rollout  idle  sharing",
         "   1   289 s  96-127  80-95      0-79        0  disaggregated",
         "   2   335 s  0-127   0-127      0-127       0  collocated",
-        "the first is best until rollout on 80 accelerators takes more than 334 s (measured: 224 s)",
+        "the first beats the second until rollout on 80 accelerators takes more than 334 s (measured: 224 s)",
     ]
     assert "rejected: hybrid, 280 s: mode-unclear: " in done.stdout
     assert "component_placement: {rollout: 0-79, inference: 80-95, actor: 96-127}" in done.stdout

@@ -41,7 +41,7 @@ def sensitivity_line(tuning: Tuning) -> Iterator[str]:
     if (found := tuning.sensitivity) is not None:
         where = f"{found.component} on {counted(found.accelerators, 'accelerator')}"
         limit = f"more than {seconds_text(found.limit)} (measured: {seconds_text(found.seconds)})"
-        yield f"the first is best until {where} takes {limit}"
+        yield f"the first beats the second until {where} takes {limit}"
 
 
 def reason_lines(tuning: Tuning) -> Iterator[str]:
