@@ -397,9 +397,14 @@ def test_anything_with_an_inventory_is_placed_on() -> None:
     assert ComponentPlacement(config, allocation).plan() == ComponentPlacement(config, TWO_BY_FOUR).plan()
     for strategy in (PackedPlacementStrategy(0, 7, 2), NodePlacementStrategy([0, 1])):
         assert strategy.get_placement(allocation) == strategy.get_placement(TWO_BY_FOUR)
+    plan = ComponentPlacement(config, TWO_BY_FOUR).plan()
+    assert plan.on(allocation) == plan.fitted(allocation) == plan.replanned(allocation) == plan
     for wrong, found in ((Broken(), "Broken, whose inventory is a str"), ("2x4", "str")):
-        with pytest.raises(TypeError, match=f"expected a rankplan.Inventory or .* such as a Cluster, found {found}$"):
-            PackedPlacementStrategy(0, 7).get_placement(wrong)  # type: ignore[arg-type]
+        for take in (PackedPlacementStrategy(0, 7).get_placement, plan.on, plan.fitted, plan.replanned):
+            with pytest.raises(
+                TypeError, match=f"expected a rankplan.Inventory or .* such as a Cluster, found {found}$"
+            ):
+                take(wrong)  # type: ignore[operator]
 
 
 def test_a_subclass_that_replaces_strategies_changes_the_plan(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rankplan._core import ACCELERATOR, Placement, RankSet
+from rankplan.clusters import HasInventory, inventory_of
 from rankplan.component import Component, Coordinates, Visibility, fitted
 from rankplan.config.models import ClusterSection
 from rankplan.crossings import check_keep, topology_faults
@@ -179,11 +180,12 @@ class Plan(Mapping[str, Component]):
         sizes += f" and {len(self) - 8} more" if len(self) > 8 else ""
         return f"<Plan of {sizes or 'nothing'} on {counted(self._inventory.num_nodes, 'node')}>"
 
-    def on(self, inventory: Inventory) -> Plan:
-        """Apply the rule of every component to another inventory and return the new plan.
+    def on(self, inventory: Inventory | HasInventory) -> Plan:
+        """Apply the rule of every component to another inventory, or a cluster, and return the new plan.
 
         Raises `PlacementError` with every fault.
         """
+        inventory = inventory_of(inventory)
         if self.section is not None:
             inventory = inventory.with_config(self.section)
         faults: list[Diagnostic] = []
@@ -197,19 +199,25 @@ class Plan(Mapping[str, Component]):
             raise refusal(faults)
         return Plan(inventory, components, self.mode)
 
-    def fitted(self, cluster: Inventory) -> Plan:
+    def fitted(self, cluster: Inventory | HasInventory) -> Plan:
         """Return the plan in the same places of a cluster that it fits, with that cluster's accelerator ids.
 
         Each used node must have the same type and number of accelerators, and the ids, hostname and address that the
         plan states. Raises `PlacementError` (``plan-mismatch``) node by node otherwise.
         """
+        cluster = inventory_of(cluster)
         components = fitted(list(self.values()), cluster)
         return Plan(components[0].inventory if components else cluster, components, self.mode)
 
     def replanned(
-        self, inventory: Inventory, without: Iterable[str] = (), *, shrink: Sequence[str] = (), renumber: bool = False
+        self,
+        inventory: Inventory | HasInventory,
+        without: Iterable[str] = (),
+        *,
+        shrink: Sequence[str] = (),
+        renumber: bool = False,
     ) -> Plan:
-        """Return the plan after a failure, on the nodes of an inventory that has spares.
+        """Return the plan after a failure, on the nodes of an inventory, or a cluster, that has spares.
 
         ``without`` names hardware that is gone: nodes (hostname, else address, else ``node-3``), accelerators
         (``node-5/2``, or their ids) or domains (``nvlink=b``). Nodes of the plan that the inventory lacks are gone too.
@@ -225,7 +233,7 @@ class Plan(Mapping[str, Component]):
         """
         from rankplan.replanning import replanned  # most programs never need it
 
-        found = replanned(list(self.values()), inventory, without, shrink, renumber)
+        found = replanned(list(self.values()), inventory_of(inventory), without, shrink, renumber)
         return Plan(found.inventory, found.components, self.mode)
 
     def with_visibility(self, visibility: Visibility) -> Plan:
