@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import Arrangement, Hierarchy, Layout, Placements, Problem, RankSet, pack_segments
+from rankplan.config.network import GROUP_KINDS, NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.physical import Nodes, Rules, hierarchy, records, same_nodes
 from rankplan.topology import Domains, Listed, domains
@@ -17,15 +18,10 @@ from rankplan.words import counted, did_you_mean, nodes_text
 KINDS = ("tensor or context", "expert", "data", "pipeline")
 """The groups whose crossings are counted together, those whose crossings cost most first."""
 
-NODE_LEVEL = "node"
-"""The innermost level: a group within a node rank never crosses it, whatever its node."""
-
 _Kind: TypeAlias = tuple[str, int, str | None, RankSet]  # type, number and model of accelerators; the broken ones
 
-Segment: TypeAlias = tuple[int, list[int]]
+Together: TypeAlias = tuple[int, list[int]]
 """A level, and node ranks that must be in one domain of it."""
-
-_GROUPS = ("tp", "cp", "dp", "fsdp", "replica", "pp", "etp", "ep", "edp")
 
 
 class Part(Protocol):
@@ -72,7 +68,7 @@ class Task:
     """A plan and the nodes that it can use.
 
     ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
-    an old plan. ``staying`` are node ranks that keep their node, though some of its accelerators are broken. ``before``
+    an old plan. ``staying`` are node ranks that keep their node, though some of its accelerators are broken. ``were``
     has the node that each had, lost or not.
     """
 
@@ -82,7 +78,7 @@ class Task:
     rules: Rules
     old: Sequence[int | None] = ()
     staying: frozenset[int] = frozenset()
-    before: Sequence[int | None] = ()
+    were: Sequence[int | None] = ()
 
     def solve(self) -> Solution:
         """Find a node for every node rank.
@@ -175,7 +171,7 @@ class Task:
     def _by_model(self) -> bool:
         return any(record.accelerator_model is not None for _, record in self.planned.stretches())
 
-    def _problem(self, segments: Sequence[Segment]) -> Problem:
+    def _problem(self, segments: Sequence[Together]) -> Problem:
         position = {node: index for index, node in enumerate(self._usable)}
         needs, present = self._needs, self._present
         node_classes = [present[node] for node in self._usable]
@@ -220,12 +216,12 @@ class Task:
                     help = did_you_mean(name, names, "the components are")
                     raise PlacementError([Diagnostic("unknown-component", f"unknown component `{name}` in keep", help)])
                 for kind, level in kinds.items():
-                    if kind not in _GROUPS:
-                        help = did_you_mean(kind, _GROUPS, "the kinds are")
+                    if kind not in GROUP_KINDS:
+                        help = did_you_mean(kind, GROUP_KINDS, "the kinds are")
                         raise PlacementError([Diagnostic("invalid-value", f"unknown kind of group `{kind}`", help)])
                     if level in levels:
                         kept.append((names.index(name), kind, levels.index(level)))
-                    elif level != NODE_LEVEL:
+                    elif level != NODE_LEVEL:  # within a node rank, a group never crosses a node
                         help = did_you_mean(level, [*levels, NODE_LEVEL], "the levels are")
                         raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
         return kept
@@ -312,7 +308,7 @@ class Task:
         return problem.crossings(list(range(count)))
 
     def _hierarchy_before(self) -> Hierarchy:
-        places = self.before or self._places
+        places = self.were or self._places
         known = [place for place in places if place is not None]
         if len(known) == len(places):
             return hierarchy(self._domains, known, 1)
@@ -328,7 +324,7 @@ class Task:
         return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
 
     def _broken(
-        self, broken: Sequence[tuple[int | None, int, list[int]]], segments: Sequence[Segment], optimal: bool
+        self, broken: Sequence[tuple[int | None, int, list[int]]], segments: Sequence[Together], optimal: bool
     ) -> Diagnostic:
         """Return the fault of the smallest set that must be within a domain and is not."""
         source, level, ranks = min(broken, key=lambda one: (one[0] is None, len(one[2]), one[2]))
@@ -353,7 +349,7 @@ class Task:
         help = f"use more nodes, a smaller {kind} size, or remove `{kind}: {name}` from `keep`"
         return Diagnostic("group-spans", message, help)
 
-    def _incomplete(self, segments: Sequence[Segment], name: str, sizes: list[int], unproved: str) -> Diagnostic:
+    def _incomplete(self, segments: Sequence[Together], name: str, sizes: list[int], unproved: str) -> Diagnostic:
         """Return the fault of segments of which not all are within domains of these sizes."""
         wants = _counted(ranks for _, ranks in segments)
         texts = [f"{counted(count, 'segment')} of {counted(size, 'node')}" for size, count in wants]

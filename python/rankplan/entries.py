@@ -76,7 +76,7 @@ def unlabelled(levels: Sequence[str], keys: Collection[str]) -> Iterator[tuple[i
 
 
 def unknown_group(label: str, known: Sequence[str]) -> Diagnostic:
-    """Return the fault of a label that is none of the known node groups."""
+    """Return the fault of an unknown node group."""
     help = did_you_mean(label, known, "the groups are")
     if not label:
         return Diagnostic("unknown-node-group", "a node group is empty", f"write a label between the commas; {help}")

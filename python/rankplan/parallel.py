@@ -67,7 +67,7 @@ class Parallel:
         sizes, faults = _sizes(text)
         if faults:
             raise PlacementError(faults)
-        return cls(**sizes)  # type: ignore[arg-type]  # of sizes, not of the order
+        return cls(**sizes)  # type: ignore[arg-type]  # the keys are sizes; `order` is none of them
 
     @property
     def stated(self) -> bool:

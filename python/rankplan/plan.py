@@ -324,7 +324,7 @@ class Plan(Mapping[str, Component]):
         return list(topology_faults(layouts, self._inventory, labelled))
 
     def check_keep(self) -> None:
-        """Raise `PlacementError` (``group-spans``) if a group crosses what ``cluster.topology.keep`` forbids."""
+        """Raise `PlacementError` with the faults of `topology_faults`: ``group-spans`` and unknown names."""
         check_keep({name: component.layout for name, component in self.items()}, self._inventory)
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -45,6 +46,13 @@ def misspelt(key: str, known: Collection[str]) -> str | None:
     # Compare lengths first, in a tenth of the time: most keys of a config are unrelated.
     alike = [name for name in known if min(len(key), len(name)) > 0.8 * max(len(key), len(name))]
     return nearest(key, alike, 0.9) if alike else None
+
+
+def whole_number(value: Any) -> int | None:
+    """Return an int, or a text of at most 9 digits, as an int; ``None`` for anything else, booleans included."""
+    if isinstance(value, str):
+        return int(value) if re.fullmatch("[0-9]{1,9}", value) else None
+    return as_int(value)
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:

@@ -7,7 +7,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 
 use crate::words::printable;
 
-/// A diagnostic and its place, as far as it is known.
+/// A diagnostic and its place, if known.
 #[derive(Clone, Debug, Default)]
 pub struct Report<'a> {
     /// Whether this is a warning instead of an error.

@@ -127,7 +127,7 @@ impl Placement {
         self.visibility == Visibility::Own
     }
 
-    /// Local index of its own first accelerator; of the node's first if it has none of its own; -1 without accelerators.
+    /// Local index of its first accelerator; 0 if it has none but its node does, and -1 if the node has none.
     #[getter]
     fn local_accelerator_rank(&self) -> i32 {
         match self.local.first() {

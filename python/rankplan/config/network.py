@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 from rankplan._core import MAX_NODES
 from rankplan.config.base import Model
 from rankplan.config.faults import RESOLVE, fault, unresolved
-from rankplan.words import as_int, did_you_mean, shown
+from rankplan.words import did_you_mean, shown, whole_number
 
 NODE_LEVEL = "node"
 """The innermost level of every cluster; it needs no label."""
@@ -58,7 +57,7 @@ def segment_sizes(value: Any) -> Any:
 
 
 def _segment_size(value: Any, path: tuple[str, ...]) -> int:
-    size = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value) else as_int(value)
+    size = whole_number(value)
     if size is None or not 1 <= size <= MAX_NODES:
         message = f"`{path[0] if path else 'segment'}` is {shown(value)}; it must be a whole number of 1 or more"
         help = RESOLVE if unresolved(value) else "write the number of nodes of a segment, or one for each component"

@@ -62,7 +62,7 @@ _UNREAD = ClusterSection(num_nodes=1)
 
 
 class Reading(Reader):
-    """A cluster section, as far as it is valid, and the faults of the rest.
+    """The valid part of a cluster section, and the faults of the rest.
 
     ``keys`` are all keys of ``component_placement``, valid or not, and whether their value is the placement itself.
     """

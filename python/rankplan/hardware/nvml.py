@@ -25,7 +25,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The devices, in the order of the ids that were asked for; or, in ``problem``, why NVML does not answer.
+    """The requested devices, in order of their ids; without an answer of NVML, ``problem`` says why.
 
     ``missing``: there is no driver or no package, so nothing is wrong.
     """
@@ -55,7 +55,7 @@ def read(ids: Sequence[str]) -> Answer:
 
 
 def fabrics() -> list[Fabric]:
-    """Return the fabric of each GPU of this machine; nothing without NVML, or if one of them has none."""
+    """Return the fabric of each GPU of this machine; empty without NVML, or if a GPU has no fabric."""
     try:
         with _started() as nvml:
             return [_fabric(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]

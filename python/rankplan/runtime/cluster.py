@@ -261,7 +261,7 @@ class Cluster:
                 steps.callback(ray.shutdown)
                 if self.connection.has_launched:
                     steps.callback(time.sleep, timeouts.LAST_LINES)
-                # other threads notice in a moment that their ranks have ended
+                # other threads soon notice that their ranks have ended
                 steps.callback(session.wait_until_unused, timeouts.THREADS)
             steps.callback(self.connection.end_owned)
 

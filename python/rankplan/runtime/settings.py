@@ -38,9 +38,9 @@ class Seen:
 class RankSettings:
     """The plan of a rank beyond its row.
 
-    ``uuids`` are those of the devices that it sees, empty if unknown; ``proof`` tells whether the driver is asked for
-    them. ``nics`` are the network cards near it, and ``variables`` make it use them. With ``render``, it finds the EGL
-    device of its first accelerator: ``ordinal`` is the number of that accelerator on its node, ``pci`` its address.
+    ``uuids`` are those of its visible devices, empty if unknown; ``proof`` says whether to ask the driver for them.
+    ``nics`` are the network cards near it, and ``variables`` make it use them. With ``render``, it finds the EGL device
+    of its first accelerator: ``ordinal`` is the number of that accelerator on its node, ``pci`` its address.
     """
 
     bound: Bound = field(default_factory=Bound)

@@ -1,4 +1,4 @@
-"""PyTorch's name for the accelerators of a rank. PyTorch is imported only when its module is asked for."""
+"""PyTorch's name for the accelerators of a rank. Only `torch_platform` imports PyTorch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def accelerator_type(here: RankContext) -> str:
 
 
 def torch_device_type(here: RankContext) -> str:
-    """Return the device type, such as ``cuda`` or ``cpu``. Raises ``AttributeError`` if PyTorch has none for it."""
+    """Return the device type, such as ``cuda`` or ``cpu``. Raises ``AttributeError`` if PyTorch has no such type."""
     row = vendor(here.placement.accelerator_type)
     if row is None:
         return "cpu"

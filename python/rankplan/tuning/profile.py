@@ -19,7 +19,7 @@ from rankplan.plan import Plan
 from rankplan.rlinf.sizes import section
 from rankplan.tuning.costs import ComponentCosts, Costs
 from rankplan.tuning.times import Computed
-from rankplan.words import as_int, shown
+from rankplan.words import shown, whole_number
 
 PROFILE = "profile_data"
 _ALMOST_FULL, _QUEUES_FROM = 0.9, 128
@@ -212,13 +212,7 @@ class _Profile:
             return {}
         points = {}
         for load in value:
-            number = (
-                as_int(load)
-                if not isinstance(load, str)
-                else int(load)
-                if load.isdecimal() and len(load) < 10
-                else None
-            )
+            number = whole_number(load)
             seconds = self._positive(value[load], (PROFILE, key, str(load)))
             if number is None or number < 1:
                 message = f"{shown(load)} is not a number of environments"

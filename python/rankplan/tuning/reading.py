@@ -20,7 +20,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.tuning.costs import SHAPES, ComponentCosts, Costs, WeightSync, cycle
 from rankplan.tuning.times import ByEnvironments, Computed, Measured, Times
-from rankplan.words import as_int, did_you_mean, nearest, shown
+from rankplan.words import as_int, did_you_mean, nearest, shown, whole_number
 
 MOST_COMPONENTS = 8
 """Components with times: the search visits all subsets of them."""
@@ -188,13 +188,7 @@ class _Costs(KeyReader):
             self.add((*path, key), Diagnostic("missing-times", f"component `{name}` has no times", _TIMES))
         points = {}
         for size in mapping:
-            number = (
-                as_int(size)
-                if not isinstance(size, str)
-                else int(size)
-                if size.isdecimal() and len(size) < 10
-                else None
-            )
+            number = whole_number(size)
             seconds = self._number(mapping, size, (*path, key), more_than_0=True)
             if number is None or not 1 <= number <= MAX_PROCESSES:
                 message = f"{shown(size)} is not a number of accelerators"
