@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from rankplan.cli import main
 from rankplan.config.load import load_config
 from rankplan.dialects import DIALECTS, dialect_of, rlinf
 from rankplan.errors import PlacementError
@@ -166,3 +168,11 @@ def faults(path: Path, dialect: str, words: list[str]) -> list[Any]:
         return list(reading.faults)  # type: ignore[attr-defined]
     except PlacementError as error:
         return list(error.diagnostics)
+
+
+def test_faults_of_the_command_line_and_of_the_file_are_counted_together(tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text("cluster: {num_nodes: 1, component_placement: {actor: 0-8}}\n")
+    done = CliRunner().invoke(main, ["check", str(path), "--nodes", "1x8", "--", "cluster.exclud=[]"])
+    assert done.exit_code == 1
+    assert done.stderr.endswith(f"2 faults in command line and {path}\n")

@@ -338,7 +338,8 @@ def show_error(error: Exception) -> None:
     """Print an expected error: every fault with its location, or one message."""
     if isinstance(error, PlacementError):
         click.echo(error.render(colored(stderr)), err=True)
-        where = f" in {error.file}" if error.file else ""
+        files = dict.fromkeys(found.file for found in error.diagnostics if found.file)
+        where = f" in {' and '.join(files)}" if files else ""
         click.echo(f"\n{counted(len(error.diagnostics), 'fault')}{where}", err=True)
         return
     stderr.print("error:", style="bold red", end=" ")
