@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 from click.testing import CliRunner
-from rankplan.cli import main
+from rankplan.cli.commands import main
 from rankplan.cli.common import Commands
 from rankplan.cli.explain import HEAD, Example, Rule, rules
 

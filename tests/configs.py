@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankplan import Inventory
-from rankplan.config.document import Section
-from rankplan.config.overrides import overridden, parse_overrides
-from rankplan.config.places import Places
+from rankplan.config.text.document import Section
+from rankplan.config.text.overrides import overridden, parse_overrides
+from rankplan.config.text.places import Places
 
 
 def from_overrides(words: Sequence[str]) -> Section:

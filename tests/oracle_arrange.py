@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
-from rankplan.component import Component
+from rankplan.plans.component import Component
 
 CLASSES = (("tp", "cp", "etp"), ("ep",), ("dp",), ("pp",))
 """Kinds of groups, those whose crossings are worst first."""

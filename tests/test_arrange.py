@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from oracle_arrange import Case
 from rankplan import ComponentPlacement, Inventory, Plan
 from rankplan._core import Chunks, Hierarchy, Problem, pack_segments
-from rankplan.cli import main
-from rankplan.component import Component
+from rankplan.cli.commands import main
 from rankplan.errors import PlacementError
 from rankplan.parallel import ORDER, Parallel
+from rankplan.plans.component import Component
 
 ORDERS = [ORDER, "tp-cp-ep-pp-dp", "dp-pp-tp-ep-cp"]
 

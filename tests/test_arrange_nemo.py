@@ -10,9 +10,9 @@ import goldens
 import pytest
 from rankplan import Inventory, Plan
 from rankplan._core import Chunks
-from rankplan.component import Component
 from rankplan.errors import PlacementError
 from rankplan.parallel import Parallel
+from rankplan.plans.component import Component
 
 LINES = goldens.lines("nemo_rl_segments")
 SELECT = [line for line in LINES if line["kind"] == "select" and line["num_nodes"]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
-from rankplan.cli import main
+from rankplan.cli.commands import main
 from rankplan.cli.common import Commands
 from rankplan.cli.watch import watch
 from rankplan.dialects import WRITERS

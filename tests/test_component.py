@@ -24,8 +24,8 @@ from rankplan import (
     RankMap,
     register_hardware,
 )
-from rankplan.component import Component, Parallel
 from rankplan.dialects import DIALECTS
+from rankplan.plans.component import Component, Parallel
 from test_assignment import Case, planned, valid_cases
 
 TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)

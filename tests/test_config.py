@@ -26,7 +26,7 @@ from rankplan import (
     load_config,
     register_hardware,
 )
-from rankplan.dialects import rlinf
+from rankplan.dialects.rlinf import dialect as rlinf
 
 TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)
 

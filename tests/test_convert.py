@@ -12,9 +12,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, Plan
-from rankplan.cli import main
-from rankplan.dialects import DIALECTS, rlinf, roll, slime
+from rankplan.cli.commands import main
+from rankplan.dialects import DIALECTS, roll, slime
 from rankplan.dialects.convert import convert
+from rankplan.dialects.rlinf import dialect as rlinf
 
 EIGHT = Inventory.uniform(num_nodes=3, accelerators=4)
 LARGER = Inventory.uniform(num_nodes=5, accelerators=4)

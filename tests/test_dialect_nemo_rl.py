@@ -10,7 +10,7 @@ import yaml
 from configs import from_overrides
 from goldens import lines, named
 from rankplan import Component, Inventory, PlacementError, load_config
-from rankplan.config.inherit import inherited
+from rankplan.config.text.inherit import inherited
 from rankplan.dialects import nemo_rl
 
 CLUSTERS = [line for line in lines("nemo_rl_clusters") if line["kind"] != "file"]

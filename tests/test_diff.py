@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from rankplan import ComponentPlacement, Inventory, Plan
-from rankplan.cli import main
+from rankplan.cli.commands import main
 from rankplan.dialects import roll
 from rankplan.render.changes import changes
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import rankplan
 from click.testing import CliRunner
-from rankplan.cli import main
+from rankplan.cli.commands import main
 from rankplan.cli.explain import rules
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,7 +12,7 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 from rankplan import Inventory, error_codes
-from rankplan.cli import main
+from rankplan.cli.commands import main
 from rankplan.cli.common import Commands
 from rankplan.dialects import DIALECTS, roll
 

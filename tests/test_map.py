@@ -20,6 +20,7 @@ from hypothesis import given
 from rankplan import ComponentPlacement, Inventory, Plan, RankSet, load_config
 from rankplan.dialects import dialect_of
 from rankplan.environment import planned_environment
+from rankplan.render.map import notebook  # noqa: F401  # plans display themselves
 from rankplan.render.map.model import map_of
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg

@@ -9,11 +9,12 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from rankplan.cli import main
-from rankplan.config.load import load_config
-from rankplan.dialects import DIALECTS, dialect_of, rlinf
+from rankplan.cli.commands import main
+from rankplan.config.text.load import load_config
+from rankplan.dialects import DIALECTS, dialect_of
+from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import PlacementError
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.words import one_edit
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz_"

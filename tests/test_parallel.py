@@ -26,7 +26,8 @@ from rankplan import (
     WeightMap,
     load_config,
 )
-from rankplan.dialects import dialect_of, rlinf, roll, slime
+from rankplan.dialects import dialect_of, roll, slime
+from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.parallel import ENGINE_ORDER, ORDER
 from test_assignment import Case, planned, valid_cases
 

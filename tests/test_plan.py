@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, RankSet
 from rankplan.dialects import DIALECTS
-from rankplan.plan import Move
+from rankplan.plans.plan import Move
 from test_assignment import Case, planned, valid_cases
 
 

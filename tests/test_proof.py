@@ -8,9 +8,9 @@ import pytest
 from rankplan import ComponentPlacement, Inventory
 from rankplan._core import RankSet
 from rankplan.hardware.driver import Shown, plain
-from rankplan.runtime.proof import driver_differences, shared_devices
-from rankplan.runtime.settings import RankSettings
-from rankplan.runtime.verify import RankReport, unbound_text
+from rankplan.runtime.rank.proof import driver_differences, shared_devices
+from rankplan.runtime.rank.report import RankReport, unbound_text
+from rankplan.runtime.rank.settings import RankSettings
 
 A, B, C = (f"GPU-abababab-abab-abab-abab-ababababab0{card}" for card in range(3))
 MASK = "CUDA_VISIBLE_DEVICES=0,o,2"

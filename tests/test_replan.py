@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from oracle_arrange import Case
 from rankplan import ComponentPlacement, Inventory, Plan
 from rankplan._core import Chunks, RankMap, RankSet
-from rankplan.arranging import Task
-from rankplan.cli import main
-from rankplan.component import Component
+from rankplan.arranging.physical import Rules
+from rankplan.arranging.replanning import replanned
+from rankplan.arranging.shrinking import Loss, Shrinking
+from rankplan.arranging.task import Task
+from rankplan.cli.commands import main
 from rankplan.errors import PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
-from rankplan.physical import Rules
+from rankplan.plans.component import Component
 from rankplan.render.network import replan_lines
-from rankplan.replanning import replanned
-from rankplan.shrinking import Loss, Shrinking
 
 
 def cluster(count: int, each: int = 8, domain: int = 8, block: int = 16, **more: Any) -> Inventory:

@@ -10,7 +10,7 @@ import pytest
 import rankplan.rlinf
 from goldens import lines, named
 from rankplan import Inventory, PackedPlacementStrategy, PlacementError, PlacementStrategy
-from rankplan.dialects import rlinf
+from rankplan.dialects.rlinf import dialect as rlinf
 
 Line = dict[str, Any]
 ROLES = ("actor", "rollout", "inference", "actor_inference", "critic", "critic_inference", "reward")

@@ -14,7 +14,7 @@ import pytest
 import ray
 from rankplan import Cluster, Inventory, load_config
 from rankplan.dialects import dialect_of, roll, slime
-from rankplan.runtime.notices import is_notice
+from rankplan.runtime.reserve.notices import is_notice
 from ray.util.placement_group import placement_group_table
 from runtime_workers import Reader
 

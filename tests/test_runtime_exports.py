@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from rankplan import Cluster, ComponentPlacement, NodePlacementStrategy
-from rankplan.runtime.exports import as_selection, find_exports, selected
+from rankplan.runtime.nodes.exports import as_selection, find_exports, selected
 from runtime_workers import Reader
 
 EXPORTED = {

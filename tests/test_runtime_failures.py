@@ -26,7 +26,7 @@ from rankplan import (
     WorkerError,
     WorkerGroup,
 )
-from rankplan.runtime import seats
+from rankplan.runtime.group import seats
 from runtime_broken_module import Broken
 from runtime_workers import FailsToStart, Faulty, Reader, Refuses, Stuck, has_ended, stuck
 
@@ -351,7 +351,7 @@ def executable(path: Path, text: str) -> Path:
         ),
         (
             '#!/bin/sh\nPYTHONPATH={folder}:$PYTHONPATH exec {python} "$@"',
-            "import sys, rankplan.runtime.host; sys.version_info = (3, 10)",
+            "import sys, rankplan.runtime.rank.host; sys.version_info = (3, 10)",
             r"it has Python 3\.10, but Ray was started there with Python 3\.1\d; use the same",
         ),
     ],

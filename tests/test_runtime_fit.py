@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from rankplan import Cluster, ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, Plan
-from rankplan.runtime.ray_internals import available_resources
+from rankplan.runtime.ray.internals import available_resources
 from ray._private.state import actors
 from ray.util.placement_group import placement_group_table
 from runtime_workers import Reader

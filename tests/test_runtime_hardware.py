@@ -11,10 +11,10 @@ import pytest
 import ray
 from libraries import compiled
 from rankplan import Cluster, ComponentPlacement, Inventory, LaunchError, PlacementError, RankSet
-from rankplan.binding import Binding
 from rankplan.hardware.machine import Machine
-from rankplan.runtime.probe import HARDWARE_VARIABLE, _look
-from rankplan.runtime.settings import rank_settings
+from rankplan.plans.binding import Binding
+from rankplan.runtime.nodes.probe import HARDWARE_VARIABLE, _look
+from rankplan.runtime.rank.settings import rank_settings
 from runtime_placed import Placed
 from test_driver import CUDA, EGL
 

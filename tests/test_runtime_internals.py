@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 import ray
 from rankplan import Cluster
-from rankplan.runtime import ray_internals, simulate
-from rankplan.runtime.nodes import pinned
-from rankplan.runtime.ray_internals import (
+from rankplan.runtime.nodes import simulate
+from rankplan.runtime.nodes.nodes import pinned
+from rankplan.runtime.ray import internals as ray_internals
+from rankplan.runtime.ray.internals import (
     accelerator_managers,
     actor_id,
     available_resources,

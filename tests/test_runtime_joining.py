@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 from rankplan import ComponentPlacement, Inventory
-from rankplan.runtime.processes import end, family, left_after
+from rankplan.runtime.nodes.processes import end, family, left_after
 
 JOINS = """
 import sys
 from rankplan import Cluster, ClusterError
-from rankplan.runtime.roll_call import RollCall
+from rankplan.runtime.rank.roll_call import RollCall
 try:
     with Cluster(address=eval(sys.argv[1])) as cluster, RollCall.create_group().launch(cluster) as group:
         print([report.accelerators for report in group.verify()], cluster.inventory.node(0).ip)
@@ -275,7 +275,9 @@ def test_a_signal_leaves_nothing_of_a_simulation(plain: Plain, number: signal.Si
 # --------------------------------------------------------------------------------------------------- an early Ctrl-C
 
 
-@pytest.mark.parametrize("module", ["pydantic", "rankplan.plan", "click", "rankplan.cli.run", "ray", "ray._raylet"])
+@pytest.mark.parametrize(
+    "module", ["pydantic", "rankplan.plans.plan", "click", "rankplan.cli.run", "ray", "ray._raylet"]
+)
 def test_an_early_interrupt_prints_no_traceback(plain: Plain, module: str) -> None:
     """Ctrl-C arrives when this module is imported."""
     (plain.folder / "early").mkdir(exist_ok=True)

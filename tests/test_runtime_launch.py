@@ -24,9 +24,9 @@ from rankplan import (
     WorkerGroup,
 )
 from rankplan.environment import planned_environment
-from rankplan.runtime import launch
-from rankplan.runtime.nodes import pinned
-from rankplan.runtime.verify import Expectation, Sighting
+from rankplan.runtime.group import launch
+from rankplan.runtime.nodes.nodes import pinned
+from rankplan.runtime.rank.report import Expectation, Sighting
 from runtime_workers import NAMES, Caller, Early, FailsToStart, Reader
 
 SHARED = FlexiblePlacementStrategy([[0, 1], [4], [4], [6, 7]])

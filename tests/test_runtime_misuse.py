@@ -23,11 +23,14 @@ from rankplan import (
     Inventory,
     LaunchError,
     NodePlacementStrategy,
+    RankReport,
     Worker,
     WorkerError,
     WorkerGroup,
 )
-from rankplan.runtime import RankReport, launch, timeouts, verify
+from rankplan.runtime.group import launch
+from rankplan.runtime.rank import report as verify
+from rankplan.runtime.ray import timeouts
 from ray.util.placement_group import placement_group_table
 from runtime_workers import Stuck, command, has_ended, stuck
 

@@ -17,8 +17,10 @@ import pytest
 import ray
 from rankplan import Cluster, ClusterError, Inventory, NodeSpec, RankSet
 from rankplan.hardware.nvml import Fabric, fabrics
-from rankplan.runtime import ray_internals, simulate, timeouts
-from rankplan.runtime.node_order import AS_RLINF, FoundNode, MissingRanks, Wanted, in_order
+from rankplan.runtime.nodes import simulate
+from rankplan.runtime.nodes.order import AS_RLINF, FoundNode, MissingRanks, Wanted, in_order
+from rankplan.runtime.ray import internals as ray_internals
+from rankplan.runtime.ray import timeouts
 
 
 def node(

@@ -25,14 +25,14 @@ from rankplan import (
     RankSet,
     Worker,
 )
-from rankplan.runtime.notices import is_notice
+from rankplan.runtime.reserve.notices import is_notice
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from runtime_workers import Reader
 
 OTHER = """
 import sys
 from rankplan import Cluster, FlexiblePlacementStrategy
-from rankplan.runtime.roll_call import RollCall
+from rankplan.runtime.rank.roll_call import RollCall
 cluster = Cluster()
 options = eval(sys.argv[1])
 group = RollCall.create_group().launch(cluster, FlexiblePlacementStrategy([[1], [2], [3]]), "rollout", **options)
@@ -195,7 +195,7 @@ def test_records_of_another_version_are_skipped(cluster: Cluster, name: str) -> 
 
 
 def test_accelerators_of_many_nodes_take_one_line() -> None:
-    from rankplan.runtime.notices import Overlap
+    from rankplan.runtime.reserve.notices import Overlap
 
     overlap = Overlap("job 1 (a)", "actor", {node: {0: RankSet([node])} for node in range(200)})
     assert str(overlap).endswith("accelerator 0 of node 3 and 196 more nodes for actor ranks 0-199")

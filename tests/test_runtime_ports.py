@@ -13,8 +13,9 @@ from itertools import chain
 
 import pytest
 from rankplan import Cluster, LaunchError, NodePlacementStrategy, WorkerError
-from rankplan.runtime import crew, ports
-from rankplan.runtime.ports import FIRST, LAST, PORTS, Ports, free_block
+from rankplan.runtime.group import crew
+from rankplan.runtime.rank import ports
+from rankplan.runtime.rank.ports import FIRST, LAST, PORTS, Ports, free_block
 from runtime_workers import Plain, Reader
 
 
@@ -54,7 +55,7 @@ def test_a_block_is_consecutive_and_free(held: ExitStack) -> None:
     ],
 )
 def test_a_block_avoids_the_ports_of_rays_workers(options: str, expected: str) -> None:
-    child = "from rankplan.runtime.ports import free_block; print(free_block(range(24_000, 24_100), 3))"
+    child = "from rankplan.runtime.rank.ports import free_block; print(free_block(range(24_000, 24_100), 3))"
     parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
     command = [sys.executable, "-c", parent, child, *options.split()]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == expected

@@ -24,10 +24,10 @@ from rankplan import (
     LaunchError,
     PackedPlacementStrategy,
     Plan,
+    Reservation,
     WorkerError,
 )
-from rankplan.runtime import Reservation
-from rankplan.runtime.notices import is_notice
+from rankplan.runtime.reserve.notices import is_notice
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from runtime_workers import FailsToStart, Faulty, Reader
 
@@ -265,7 +265,7 @@ def test_parts_of_accelerators_are_not_enough(cluster: Cluster) -> None:
 
 
 def test_a_large_table_is_cut(cluster: Cluster) -> None:
-    from rankplan.runtime.shortage import _table
+    from rankplan.runtime.reserve.shortage import _table
 
     lines = _table([("node", "resource")] + [(str(node), "GPU") for node in range(1000)]).splitlines()
     assert len(lines) == 22 and lines[-1] == "  and 980 more rows"

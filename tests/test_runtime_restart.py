@@ -20,6 +20,7 @@ from rankplan import (
     Cluster,
     ClusterError,
     ComponentPlacement,
+    Failure,
     Inventory,
     LaunchError,
     PlacementError,
@@ -27,7 +28,6 @@ from rankplan import (
     WorkerError,
     WorkerGroup,
 )
-from rankplan.runtime import Failure
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from runtime_raylets import Raylets
 from runtime_workers import Engine, Reader, has_ended

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import ray
 from rankplan import Cluster, ClusterError, Inventory, LaunchError, NodePlacementStrategy, PlacementError, RankSet
-from rankplan.runtime import simulate
-from rankplan.runtime.processes import Process, end, family, left_after
-from rankplan.runtime.spec import one_process_each
+from rankplan.runtime.group.spec import one_process_each
+from rankplan.runtime.nodes import simulate
+from rankplan.runtime.nodes.processes import Process, end, family, left_after
 from runtime_workers import Reader
 
 SIMULATING = """

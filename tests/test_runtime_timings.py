@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from rankplan import Cluster, PackedPlacementStrategy, Worker, WorkerError, load_config
-from rankplan.cli import main
-from rankplan.runtime.stopwatch import Timing, slowest_rank
+from rankplan.cli.commands import main
+from rankplan.runtime.rank.stopwatch import Timing, slowest_rank
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -20,7 +20,7 @@ from rankplan import (
     PlacementError,
 )
 from rankplan.accelerators import NO_ACCEL, VARIABLES, VENDORS, Vendor, vendor
-from rankplan.runtime import probe, simulate
+from rankplan.runtime.nodes import probe, simulate
 from ray._private.accelerators import get_all_accelerator_managers
 from runtime_workers import Reader
 

@@ -12,7 +12,7 @@ import test_config
 from click.testing import CliRunner
 from goldens import as_yaml, lines
 from rankplan import load_config
-from rankplan.cli import main
+from rankplan.cli.commands import main
 from rankplan.cli.explain import rules
 from rankplan.dialects import areal, nemo_rl, openrlhf, skyrl, verl
 from rankplan.dialects.keys import OTHER_CLUSTER

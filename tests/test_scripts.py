@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from rankplan import Inventory, PlacementError, load_config
-from rankplan.config.shell.arithmetic import calculated
-from rankplan.config.shell.run import follow
+from rankplan.config.text.shell.arithmetic import calculated
+from rankplan.config.text.shell.run import follow
 from rankplan.dialects import slime, verl
 from rankplan.errors import Diagnostic
 

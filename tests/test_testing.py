@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, parse_placement
-from rankplan.binding import Binding
 from rankplan.cli.explain import rules
 from rankplan.dialects import roll, slime
+from rankplan.plans.binding import Binding
 from rankplan.testing import (
     PLACEMENT_CODES,
     check_plan,

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, load_config
 from rankplan.hardware.nvml import Fabric
-from rankplan.topology import Domains, detect, domains, natural_order
-from rankplan.topology.kueue import read_kueue
-from rankplan.topology.slurm import hostlist, read_slurm
-from rankplan.topology.sources import fabric_labels, nemo_rl_labels, slurm_labels
+from rankplan.nodes.topology import Domains, detect, domains, natural_order
+from rankplan.nodes.topology.kueue import read_kueue
+from rankplan.nodes.topology.slurm import hostlist, read_slurm
+from rankplan.nodes.topology.sources import fabric_labels, nemo_rl_labels, slurm_labels
 
 FILES = Path(__file__).parent / "topology"
 RECORDED = load_config(FILES / "labels.yaml").to_dict()

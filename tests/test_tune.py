@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, tune
-from rankplan.cli import main
+from rankplan.cli.commands import main
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.reading import read_costs
 from rankplan.tuning.schedule import Node

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from goldens import lines, named
 from oracle_tune import Component, Problem
 from rankplan import ComponentCosts, Costs, Inventory, PlacementError, tune
-from rankplan.cli import main
+from rankplan.cli.commands import main
 from rankplan.tuning import profile
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.shapes import best_of_shape
@@ -218,7 +218,7 @@ def test_embodied_profiles_count_environments() -> None:
             "actor_cost": 100,
         },
     }
-    from rankplan.dialects import rlinf
+    from rankplan.dialects.rlinf import dialect as rlinf
 
     nodes = Inventory.uniform(1, 4)
     reading = rlinf.read(config)

@@ -1,123 +1,110 @@
 """rankplan: where every process of a distributed RL job runs, planned and proved before launch, bound to Ray actors.
 
-Everything up to the plan works without Ray, and importing this package does not import it; `Cluster` and `Worker` do.
+Everything up to the plan works without Ray. A name is imported when it is used, so that importing this package imports
+nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from rankplan import interrupts as interrupts  # first: it handles Ctrl-C during the other imports
-from rankplan._core import Chunks, Groups, Packed, RankMap, RankSet, error_codes
-from rankplan.accelerators import register_accelerator
-from rankplan.clusters import HasInventory
-from rankplan.component import Component
-from rankplan.config.hardware import Franka, HardwareConfig, register_hardware
-from rankplan.config.load import load_config
-from rankplan.errors import (
-    ClusterError,
-    Diagnostic,
-    Label,
-    LaunchError,
-    PlacementError,
-    RankplanError,
-    ResourceOutOfRangeError,
-    WorkerError,
-)
-from rankplan.inventory import Inventory, NodeSpec
-from rankplan.parallel import Parallel
-from rankplan.placement import (
-    ComponentPlacement,
-    FlexiblePlacementStrategy,
-    NodePlacementStrategy,
-    PackedPlacementStrategy,
-    Placement,
-    Placements,
-    PlacementStrategy,
-    parse_placement,
-)
-from rankplan.plan import Plan
-from rankplan.weights import WeightMap
 
 if TYPE_CHECKING:
     __version__: str
 
-    from rankplan.runtime import Cluster as Cluster
-    from rankplan.runtime import Worker as Worker
-    from rankplan.runtime import WorkerGroup as WorkerGroup
-    from rankplan.tuning.costs import ComponentCosts, Costs
-    from rankplan.tuning.search import Tuning, tune
+    from rankplan._core import Chunks as Chunks
+    from rankplan._core import Groups as Groups
+    from rankplan._core import Packed as Packed
+    from rankplan._core import Placement as Placement
+    from rankplan._core import Placements as Placements
+    from rankplan._core import RankMap as RankMap
+    from rankplan._core import RankSet as RankSet
+    from rankplan._core import error_codes as error_codes
+    from rankplan.accelerators import register_accelerator as register_accelerator
+    from rankplan.config.hardware import Franka as Franka
+    from rankplan.config.hardware import HardwareConfig as HardwareConfig
+    from rankplan.config.hardware import register_hardware as register_hardware
+    from rankplan.config.text.load import load_config as load_config
+    from rankplan.dialects.rlinf.placement import ComponentPlacement as ComponentPlacement
+    from rankplan.dialects.rlinf.placement import FlexiblePlacementStrategy as FlexiblePlacementStrategy
+    from rankplan.dialects.rlinf.placement import NodePlacementStrategy as NodePlacementStrategy
+    from rankplan.dialects.rlinf.placement import PackedPlacementStrategy as PackedPlacementStrategy
+    from rankplan.dialects.rlinf.placement import PlacementStrategy as PlacementStrategy
+    from rankplan.dialects.rlinf.placement import parse_placement as parse_placement
+    from rankplan.errors import ClusterError as ClusterError
+    from rankplan.errors import Diagnostic as Diagnostic
+    from rankplan.errors import Label as Label
+    from rankplan.errors import LaunchError as LaunchError
+    from rankplan.errors import PlacementError as PlacementError
+    from rankplan.errors import RankplanError as RankplanError
+    from rankplan.errors import ResourceOutOfRangeError as ResourceOutOfRangeError
+    from rankplan.errors import WorkerError as WorkerError
+    from rankplan.nodes.clusters import HasInventory as HasInventory
+    from rankplan.nodes.inventory import Inventory as Inventory
+    from rankplan.nodes.inventory import NodeSpec as NodeSpec
+    from rankplan.parallel import Parallel as Parallel
+    from rankplan.plans.component import Component as Component
+    from rankplan.plans.plan import Plan as Plan
+    from rankplan.plans.weights import WeightMap as WeightMap
+    from rankplan.runtime.cluster import Cluster as Cluster
+    from rankplan.runtime.group.calls import Call as Call
+    from rankplan.runtime.group.group import WorkerGroup as WorkerGroup
+    from rankplan.runtime.group.spec import GroupSpec as GroupSpec
+    from rankplan.runtime.group.watch import Failure as Failure
+    from rankplan.runtime.group.worker import Worker as Worker
+    from rankplan.runtime.rank.report import RankReport as RankReport
+    from rankplan.runtime.reserve.reserve import Reservation as Reservation
+    from rankplan.tuning.costs import ComponentCosts as ComponentCosts
+    from rankplan.tuning.costs import Costs as Costs
+    from rankplan.tuning.search import Tuning as Tuning
+    from rankplan.tuning.search import tune as tune
 
-__all__ = [
-    "Chunks",
-    "ClusterError",
-    "Component",
-    "ComponentCosts",
-    "ComponentPlacement",
-    "Costs",
-    "Diagnostic",
-    "FlexiblePlacementStrategy",
-    "Franka",
-    "Groups",
-    "HardwareConfig",
-    "HasInventory",
-    "Inventory",
-    "Label",
-    "LaunchError",
-    "NodePlacementStrategy",
-    "NodeSpec",
-    "Packed",
-    "PackedPlacementStrategy",
-    "Parallel",
-    "Placement",
-    "PlacementError",
-    "PlacementStrategy",
-    "Placements",
-    "Plan",
-    "RankMap",
-    "RankSet",
-    "RankplanError",
-    "ResourceOutOfRangeError",
-    "Tuning",
-    "WeightMap",
-    "WorkerError",
-    "error_codes",
-    "load_config",
-    "parse_placement",
-    "register_accelerator",
-    "register_hardware",
-    "tune",
-]
+_NAMES = {
+    "_core": ("Chunks", "Groups", "Packed", "Placement", "Placements", "RankMap", "RankSet", "error_codes"),
+    "accelerators": ("register_accelerator",),
+    "config.hardware": ("Franka", "HardwareConfig", "register_hardware"),
+    "config.text.load": ("load_config",),
+    "dialects.rlinf.placement": (
+        *("ComponentPlacement", "FlexiblePlacementStrategy", "NodePlacementStrategy", "PackedPlacementStrategy"),
+        *("PlacementStrategy", "parse_placement"),
+    ),
+    "errors": (
+        *("ClusterError", "Diagnostic", "Label", "LaunchError", "PlacementError", "RankplanError"),
+        *("ResourceOutOfRangeError", "WorkerError"),
+    ),
+    "nodes.clusters": ("HasInventory",),
+    "nodes.inventory": ("Inventory", "NodeSpec"),
+    "parallel": ("Parallel",),
+    "plans.component": ("Component",),
+    "plans.plan": ("Plan",),
+    "plans.weights": ("WeightMap",),
+    "runtime.cluster": ("Cluster",),
+    "runtime.group.calls": ("Call",),
+    "runtime.group.group": ("WorkerGroup",),
+    "runtime.group.spec": ("GroupSpec",),
+    "runtime.group.watch": ("Failure",),
+    "runtime.group.worker": ("Worker",),
+    "runtime.rank.report": ("RankReport",),
+    "runtime.reserve.reserve": ("Reservation",),
+    "tuning.costs": ("ComponentCosts", "Costs"),
+    "tuning.search": ("Tuning", "tune"),
+}
+"""The public names by the module that has them."""
 
-Sequence.register(Placements)
-Sequence.register(Groups)
-Collection.register(RankSet)
+_HOMES = {name: f"rankplan.{module}" for module, names in _NAMES.items() for name in names}
 
-
-def _html(self: Plan | Component | Placements) -> str:
-    """Return what a notebook shows. Plans do not depend on `render`, which is imported only here."""
-    from rankplan.render.notebook import html
-
-    return html(self)
-
-
-_in_notebooks: tuple[Any, ...] = (Plan, Component, Placements)
-for _kind in _in_notebooks:
-    _kind._repr_html_ = _html
-
-# Not in __all__: `from rankplan import *` must not import Ray.
-_RUNTIME = dict.fromkeys(["Cluster", "Worker", "WorkerGroup"], "rankplan.runtime")
-_TUNING = dict.fromkeys(("ComponentCosts", "Costs"), "rankplan.tuning.costs")
-_TUNING |= dict.fromkeys(("Tuning", "tune"), "rankplan.tuning.search")
-_ON_USE = _RUNTIME | _TUNING
-"""The modules that are imported when a name is used, because they take long."""
+# `from rankplan import *` must not import Ray.
+__all__ = sorted(name for name, home in _HOMES.items() if not home.startswith("rankplan.runtime"))
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ON_USE:
-        return getattr(import_module(_ON_USE[name]), name)
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+        if "IPython" in sys.modules:
+            import_module("rankplan.render.map.notebook")  # plans display themselves
+        globals()[name] = value
+        return value
     if name == "__version__":
         from importlib.metadata import version
 
@@ -126,4 +113,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_RUNTIME, "__version__"})
+    return sorted({*_HOMES, "__version__"})

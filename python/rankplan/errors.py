@@ -53,9 +53,9 @@ class Diagnostic:
 
     def render(self, color: bool = False) -> str:
         """Return the fault as text: title, location, the line with carets, help."""
-        from rankplan import _core
+        from rankplan._core import render
 
-        return _core.render(self, color)
+        return render(self, color)
 
     def __str__(self) -> str:
         place = self.path or ""

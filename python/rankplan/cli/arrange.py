@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from rankplan.arranging.physical import Rules
 from rankplan.cli.common import (
     InventoryChoice,
     dialect_option,
@@ -17,8 +18,7 @@ from rankplan.cli.common import (
     print_table,
 )
 from rankplan.dialects import DIALECTS
-from rankplan.physical import Rules
-from rankplan.plan import Plan
+from rankplan.plans.plan import Plan
 from rankplan.render.network import crossings_table, proof
 from rankplan.words import counted
 

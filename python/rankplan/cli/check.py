@@ -23,16 +23,16 @@ from rankplan.cli.common import (
     stdout,
 )
 from rankplan.cli.watch import watch
-from rankplan.config.faults import KeyPath
-from rankplan.config.reader import Reader
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
+from rankplan.plans.weights import senderless
 from rankplan.render.annotations import github, sarif
 from rankplan.render.groups import group_lines
 from rankplan.render.tables import by_nodes
-from rankplan.rlinf import PlacementMode
-from rankplan.weights import senderless
+from rankplan.dialects.rlinf.modes import PlacementMode
 from rankplan.words import counted
 
 _FORMATS = ("text", "json", "sarif", "github")

@@ -18,14 +18,14 @@ from click.shell_completion import CompletionItem
 from rich.console import Console
 from rich.table import Table
 
-from rankplan import interrupts
-from rankplan.config.load import load_config
-from rankplan.config.reader import Reader
+from rankplan.cli import signals
+from rankplan.config.text.load import load_config
+from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
 from rankplan.dialects.pools import by_address_text
 from rankplan.errors import PlacementError, RankplanError
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
 from rankplan.render.tables import sharing_lines
 from rankplan.words import counted, did_you_mean
 
@@ -102,7 +102,7 @@ class InventoryChoice:
         if self.nodes is not None:
             return self.nodes, False
         if self.ray is not None:
-            from rankplan.runtime import Cluster
+            from rankplan.runtime.cluster import Cluster
 
             with Cluster(address=self.ray) as cluster:
                 return cluster.inventory, False
@@ -177,7 +177,7 @@ class Commands(click.Group):
         """Import a command."""
         if cmd_name not in self.names:
             return None
-        with interrupts.at_once():
+        with signals.at_once():
             command: click.Command = getattr(import_module(f"rankplan.cli.{cmd_name}"), cmd_name)
         return command
 
@@ -365,4 +365,4 @@ def faults_end_it(code: int = 1) -> Iterator[None]:
     except KeyboardInterrupt:
         with suppress(OSError):  # its terminal may be closed
             click.echo("interrupted", err=True)
-        sys.exit(interrupts.exit_code())
+        sys.exit(signals.exit_code())

@@ -9,9 +9,9 @@ import click
 import yaml
 
 from rankplan.cli.common import InventoryChoice, dialect_option, faults_end_it, inventory_options, loaded, note_warnings
+from rankplan.config.text.files import write_whole
 from rankplan.dialects import DIALECTS, WRITERS
 from rankplan.dialects.convert import convert as converted
-from rankplan.files import write_whole
 
 
 @click.command()

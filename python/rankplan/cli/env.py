@@ -31,8 +31,8 @@ from rankplan.environment import (
 )
 from rankplan.hardware.egl import VARIABLES
 from rankplan.hardware.policies import BOUND
-from rankplan.nearby import network_variables
-from rankplan.plan import Plan
+from rankplan.plans.nearby import network_variables
+from rankplan.plans.plan import Plan
 from rankplan.render.hosts import address
 from rankplan.words import printable
 

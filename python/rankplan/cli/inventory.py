@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
-from rankplan.addresses import natural
 from rankplan.cli.common import faults_end_it, stderr, without_option
-from rankplan.entries import label_keys, unlabelled
 from rankplan.errors import PlacementError
-from rankplan.inventory import Inventory
+from rankplan.nodes.addresses import natural
+from rankplan.nodes.entries import label_keys, unlabelled
+from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.topology.kueue import read_kueue
+from rankplan.nodes.topology.slurm import Labels, read_slurm
 from rankplan.render.hardware import hardware_lines
 from rankplan.render.tree import tree_lines
-from rankplan.topology.kueue import read_kueue
-from rankplan.topology.slurm import Labels, read_slurm
 from rankplan.words import counted
 
 _ASSUMED = 8
@@ -91,7 +91,7 @@ def _nodes(file: str | None, ray: str | None, labels: Labels, accelerators: int 
     if file is not None:
         return Inventory.from_yaml(file)
     if ray is not None:
-        from rankplan.runtime import Cluster
+        from rankplan.runtime.cluster import Cluster
 
         with Cluster(address=ray) as cluster:
             return cluster.inventory

@@ -21,8 +21,8 @@ from rankplan.cli.common import (
     print_lines,
     print_table,
 )
-from rankplan.files import write_whole
-from rankplan.plan import Plan
+from rankplan.config.text.files import write_whole
+from rankplan.plans.plan import Plan
 from rankplan.render.groups import size_lines
 from rankplan.render.hosts import hostfile, rankfile
 from rankplan.render.rows import npz, write_csv, write_json

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import click
 
+from rankplan.arranging.replanning import replanned
 from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options
 from rankplan.dialects import DIALECTS
-from rankplan.plan import Plan
+from rankplan.plans.plan import Plan
 from rankplan.render.network import proof, replan_lines
-from rankplan.replanning import replanned
 
 
 @click.command()

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from rankplan import interrupts
 from rankplan._core import RankSet
+from rankplan.cli import signals
 from rankplan.cli.common import (
     InventoryChoice,
     Nodes,
@@ -34,21 +34,25 @@ from rankplan.cli.common import (
     stdout,
     without_option,
 )
-from rankplan.component import Component
-from rankplan.config.document import read_value
-from rankplan.config.load import load_config
 from rankplan.config.network import NODE_ORDERS
-from rankplan.dialects import rlinf
+from rankplan.config.text.document import read_value
+from rankplan.config.text.load import load_config
+from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import PlacementError, RankplanError
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
-from rankplan.render.progress import Report, told
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
 from rankplan.render.tables import MOST_ROWS, table
+from rankplan.runtime.ray.progress import Report, told
 from rankplan.tuning.measure import Measurement, add_measurements
 from rankplan.tuning.reading import read_costs
 
 if TYPE_CHECKING:
-    from rankplan.runtime import Cluster, GroupSpec, RankReport, Worker, WorkerGroup
+    from rankplan.runtime.cluster import Cluster
+    from rankplan.runtime.group.group import WorkerGroup
+    from rankplan.runtime.group.spec import GroupSpec
+    from rankplan.runtime.group.worker import Worker
+    from rankplan.runtime.rank.report import RankReport
 
 
 class _Nodes(Nodes):
@@ -166,7 +170,7 @@ def run(
         raise click.UsageError("use only one of --simulate and --ray")
     if verbose:
         _show_log()
-    with faults_end_it(), interrupts.raised():
+    with faults_end_it(), signals.raised():
         if timings is not None:
             _check_costs(Path(timings))
         labelled = not isinstance(simulate, Inventory)  # nodes that are only a number have no labels
@@ -178,9 +182,9 @@ def run(
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
         # Ray reads these when it is imported.
-        with interrupts.at_once():
-            from rankplan.runtime import Cluster
-            from rankplan.runtime.roll_call import RollCall
+        with signals.at_once():
+            from rankplan.runtime.cluster import Cluster
+            from rankplan.runtime.rank.roll_call import RollCall
 
         worker = _worker(worker_name) if worker_name else RollCall
         try:
@@ -273,7 +277,7 @@ def _show_log() -> None:
 def _run(
     cluster: Cluster, plan: Plan, spec: GroupSpec, method: str, timeout: float, reserve: bool, report: Report
 ) -> tuple[list[RankReport], dict[str, Measurement]]:
-    from rankplan.runtime import WorkerGroup
+    from rankplan.runtime.group.group import WorkerGroup
 
     shared = any(component.share for component in plan.values())
     reservation = cluster.reserve(plan) if shared or reserve else None
@@ -290,15 +294,15 @@ def _run(
 
 
 def _measured(component: Component, group: WorkerGroup) -> Measurement:
-    from rankplan.runtime import WorkerGroup
-    from rankplan.runtime.stopwatch import slowest_rank
+    from rankplan.runtime.group.group import WorkerGroup
+    from rankplan.runtime.rank.stopwatch import slowest_rank
 
     used = len(component.rows.accelerators()) or len(component)
     return Measurement(used, slowest_rank(WorkerGroup.timings(group)), component.parallel)
 
 
 def _worker(name: str) -> type[Worker]:
-    from rankplan.runtime import Worker
+    from rankplan.runtime.group.worker import Worker
 
     module_name, _, class_name = name.partition(":")
     if not module_name or not class_name:

@@ -16,9 +16,9 @@ from rankplan.cli.common import (
     print_sharing,
     stdout,
 )
-from rankplan.files import write_whole
+from rankplan.config.text.files import write_whole
 from rankplan.parallel import KINDS
-from rankplan.plan import Plan
+from rankplan.plans.plan import Plan
 from rankplan.render.map.model import has_groups, map_of
 from rankplan.render.map.network import network_of
 from rankplan.render.map.page import page

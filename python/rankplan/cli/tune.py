@@ -24,12 +24,13 @@ from rankplan.cli.common import (
 )
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
-from rankplan.dialects import WRITERS, Dialect, rlinf
+from rankplan.config.text.files import write_whole
+from rankplan.dialects import WRITERS, Dialect
 from rankplan.dialects.convert import convert
+from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.files import write_whole
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
 from rankplan.render.tables import plan_table
 from rankplan.render.tuning import placement_text, plot, ranking_table, reason_lines, sensitivity_line, tuning_json
 from rankplan.tuning.costs import Costs

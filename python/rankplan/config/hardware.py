@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from rankplan.config.faults import fault, number
+from rankplan.config.text.faults import fault, number
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import counted, nearest
 

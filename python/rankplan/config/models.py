@@ -31,11 +31,11 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, MAX_RANK, NODE, WHOLE_NODE, RankSet
 from rankplan.accelerators import TYPES
 from rankplan.config.base import Model
-from rankplan.config.faults import RANKS, KeyPath, diagnostics, fault, number
 from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.process import DESCRIPTIONS, BindingWord, MemoryWord, NicsWord, VisibilityWord
+from rankplan.config.text.faults import RANKS, KeyPath, diagnostics, fault, number
 from rankplan.config.variables import variable_text
 from rankplan.environment import PATH_MODE
 from rankplan.errors import PlacementError, refusal

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from rankplan._core import MAX_NODES
 from rankplan.config.base import Model
-from rankplan.config.faults import RESOLVE, fault, unresolved
+from rankplan.config.text.faults import RESOLVE, fault, unresolved
 from rankplan.words import did_you_mean, shown, whole_number
 
 NODE_LEVEL = "node"

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.config.base import Model
-from rankplan.config.faults import RESOLVE, fault, number, unresolved
+from rankplan.config.text.faults import RESOLVE, fault, number, unresolved
 from rankplan.parallel import ORDER, Parallel, order_fault
 from rankplan.words import shown
 

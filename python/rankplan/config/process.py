@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from rankplan.config.faults import RESOLVE, fault, unresolved
+from rankplan.config.text.faults import RESOLVE, fault, unresolved
 from rankplan.hardware.policies import MEMORY_POLICIES, POLICIES
 from rankplan.words import did_you_mean, shown
 

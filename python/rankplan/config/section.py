@@ -9,9 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from rankplan.config.faults import CUT, RANKS, KeyPath, diagnostics, missing, wrong_type
 from rankplan.config.hardware import HardwareConfig
-from rankplan.config.load import load_config
 from rankplan.config.models import (
     RESERVED_LABELS,
     ClusterSection,
@@ -25,7 +23,9 @@ from rankplan.config.models import (
 )
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
-from rankplan.config.reader import Reader, not_a_mapping, unreadable
+from rankplan.config.text.faults import CUT, RANKS, KeyPath, diagnostics, missing, wrong_type
+from rankplan.config.text.load import load_config
+from rankplan.config.text.reader import Reader, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import as_int, misspelt, nearest, shown
 

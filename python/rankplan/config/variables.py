@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.config.faults import fault
+from rankplan.config.text.faults import fault
 from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, RESERVED_VARIABLES
 from rankplan.words import shown
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rankplan.config.faults import KeyPath
-from rankplan.config.reader import Reader
-from rankplan.dialects import areal, nemo_rl, openrlhf, rlinf, roll, skyrl, slime, verl
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Reader
+from rankplan.dialects import areal, nemo_rl, openrlhf, roll, skyrl, slime, verl
+from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
 from rankplan.words import path_text
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
-from rankplan.config.faults import KeyPath
 from rankplan.config.section import Config
+from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.areal_text import Allocation, parse_allocation, parse_mode
 from rankplan.dialects.pools import Pools
 from rankplan.dialects.reading import ASSUMED, KeyReader, SizeReader
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
 from rankplan.words import shown
 
 __all__ = ["assumed_inventory", "parse_allocation", "parse_mode", "plan", "read", "recognised"]

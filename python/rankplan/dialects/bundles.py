@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from rankplan.addresses import address_key
-from rankplan.inventory import Inventory
+from rankplan.nodes.addresses import address_key
+from rankplan.nodes.inventory import Inventory
 
 _Value = TypeVar("_Value", str, int | str)
 

@@ -8,12 +8,12 @@ from operator import eq
 from typing import Any
 
 from rankplan._core import WHOLE_NODE, Groups, Placement
-from rankplan.component import Component
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
-from rankplan.plan import Plan
+from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

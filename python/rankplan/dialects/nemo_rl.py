@@ -11,17 +11,17 @@ from collections.abc import Collection, Mapping
 from math import prod
 from typing import Any, ClassVar
 
-from rankplan.config.document import Section
-from rankplan.config.faults import KeyPath
-from rankplan.config.inherit import inherited
-from rankplan.config.load import load_config
 from rankplan.config.section import Config
+from rankplan.config.text.document import Section
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.inherit import inherited
+from rankplan.config.text.load import load_config
 from rankplan.dialects.pools import Pools, engine_faults, engine_sizes
 from rankplan.dialects.reading import MEGATRON, KeyReader, SizeReader
 from rankplan.errors import Diagnostic
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
-from rankplan.plan import Plan
+from rankplan.plans.plan import Plan
 from rankplan.words import counted, path_text
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised"]

@@ -8,14 +8,14 @@ from itertools import accumulate
 from typing import Any
 
 from rankplan._core import CLUSTER, Chunks, RankSet
-from rankplan.component import Component
-from rankplan.config.faults import KeyPath
-from rankplan.config.reader import Reader
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Reader
 from rankplan.dialects.reading import KeyReader, with_sizes
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
-from rankplan.plan import SHARE_UNIT
+from rankplan.plans.component import Component
+from rankplan.plans.plan import SHARE_UNIT
 from rankplan.words import counted
 
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
-from rankplan.component import Component
-from rankplan.config.document import plain_scalar
-from rankplan.config.faults import KeyPath
-from rankplan.config.load import load_config
-from rankplan.config.reader import Reader, not_a_mapping
 from rankplan.config.section import Config
+from rankplan.config.text.document import plain_scalar
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.load import load_config
+from rankplan.config.text.reader import Reader, not_a_mapping
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
+from rankplan.plans.component import Component
 from rankplan.words import misspelt, shown
 
 ASSUMED = 8

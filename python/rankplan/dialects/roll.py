@@ -14,16 +14,16 @@ from itertools import chain
 from typing import Any
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_PROCESSES, NODE, WHOLE_NODE, Chunks
-from rankplan.component import Component
-from rankplan.config.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.section import Config
+from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, resource_lists, sizes_in, with_sizes
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.inventory import Inventory
-from rankplan.occupancy import node_kinds
+from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
-from rankplan.plan import SHARE_UNIT, Plan
+from rankplan.plans.component import Component
+from rankplan.plans.occupancy import node_kinds
+from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.words import counted, misspelt, shown
 
 __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "recognised", "written"]

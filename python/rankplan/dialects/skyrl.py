@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
-from rankplan.config.faults import KeyPath
 from rankplan.config.section import Config
+from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.pools import Pools, engine_sizes
 from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, SizeReader
 from rankplan.errors import Diagnostic
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import Parallel
-from rankplan.plan import Plan
+from rankplan.plans.plan import Plan
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised"]
 

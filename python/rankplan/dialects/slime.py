@@ -15,16 +15,16 @@ from itertools import combinations
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from rankplan._core import Placement
-from rankplan.component import Component
-from rankplan.config.faults import KeyPath
 from rankplan.config.section import Config
+from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.bundles import bundle_order, pool_order
 from rankplan.dialects.pools import place, torn
 from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, sizes_in
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
-from rankplan.plan import Plan
+from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
 from rankplan.words import shown
 
 __all__ = [

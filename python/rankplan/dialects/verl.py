@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
-from rankplan.config.faults import KeyPath
 from rankplan.config.section import Config
+from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.pools import Pools, engine_faults
 from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, SizeReader
 from rankplan.dialects.verl_sizes import CONFIG_NAME, Engine, engine_at, training_at
 from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
 from rankplan.words import path_text
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised", "written"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rankplan.config.faults import KeyPath
+from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.pools import engine_sizes
 from rankplan.dialects.reading import MEGATRON, SizeReader
 from rankplan.errors import Diagnostic

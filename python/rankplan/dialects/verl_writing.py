@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rankplan.component import Component
 from rankplan.dialects.reading import MEGATRON
 from rankplan.parallel import ENGINE_ORDER
-from rankplan.plan import Plan
+from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
 
 _TRAINING = ("actor", "critic", "ref")
 _ENGINES = ("rollout", "reward")

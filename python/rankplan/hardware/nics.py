@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankplan.addresses import natural
 from rankplan.hardware.pci import DISTANCES, PciDevice, device_in, distance
 from rankplan.hardware.sysfs import Sysfs
+from rankplan.nodes.addresses import natural
 
 _CARDS = "sys/class/infiniband"
 

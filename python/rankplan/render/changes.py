@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from rich.table import Table
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
-from rankplan.component import Coordinates
-from rankplan.inventory import Inventory, NodeSpec
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory, NodeSpec
+from rankplan.plans.component import Coordinates
+from rankplan.plans.plan import Plan
 from rankplan.render.tables import by_nodes, ids, table
 from rankplan.words import counted, nodes_text
 

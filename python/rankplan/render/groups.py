@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rankplan._core import RankSet, Spans
-from rankplan.component import Component, Coordinates
 from rankplan.config.network import GROUP_KINDS
-from rankplan.plan import Plan
+from rankplan.plans.component import Component, Coordinates
+from rankplan.plans.plan import Plan
 from rankplan.words import counted
 
 _CROSSING = ("tp", "cp", "etp", "ep", "pp")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankplan._core import RankSet
-from rankplan.inventory import Inventory
-from rankplan.node import NodeSpec
-from rankplan.node_facts import AcceleratorFacts, NicFacts
+from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.node import NodeSpec
+from rankplan.nodes.node_facts import AcceleratorFacts, NicFacts
 from rankplan.words import counted, nodes_text, printable
 
 MOST = 16

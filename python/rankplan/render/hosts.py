@@ -8,8 +8,8 @@ from itertools import groupby
 
 from rankplan._core import RankSet
 from rankplan.errors import RankplanError
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
 
 
 def hostfile(plan: Plan, component: str) -> Iterator[str]:

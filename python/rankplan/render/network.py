@@ -7,10 +7,10 @@ from itertools import islice
 
 from rich.table import Table
 
-from rankplan.arranging import KINDS, Solution
-from rankplan.physical import Record, Rules
+from rankplan.arranging.physical import Record, Rules
+from rankplan.arranging.replanning import Replacement, Replanned
+from rankplan.arranging.task import KINDS, Solution
 from rankplan.render.tables import table
-from rankplan.replanning import Replacement, Replanned
 from rankplan.words import counted
 
 _MOST_MOVES = 8

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from rankplan.errors import RankplanError
-from rankplan.plan import Plan
+from rankplan.plans.plan import Plan
 from rankplan.render.groups import coordinates_of
 from rankplan.render.tables import is_bound
 

@@ -13,10 +13,10 @@ from typing import Any
 from rich.table import Table
 
 from rankplan._core import WHOLE_NODE, Pattern, Placement, RankSet
-from rankplan.component import Component
 from rankplan.hardware.policies import NO_BINDING
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
 from rankplan.render.groups import coordinates_text
 from rankplan.words import counted, nodes_text
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankplan._core import RankSet
-from rankplan.inventory import Inventory
-from rankplan.node import NodeSpec
+from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.node import NodeSpec
 from rankplan.words import counted, nodes_text
 
 _MOST_NAMES = 4

@@ -11,8 +11,8 @@ from typing import Any, TextIO
 from rich.table import Table
 
 from rankplan._core import RankSet
+from rankplan.plans.weights import WeightMap
 from rankplan.render.tables import MOST_ROWS, table
-from rankplan.weights import WeightMap
 from rankplan.words import counted
 
 _NEAR = ("same device", "same node", "other node")

@@ -16,19 +16,20 @@ from rankplan._core import RankSet
 from rankplan.config.network import NODE_ORDERS, Topology
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
-from rankplan.render.progress import Report, told
-from rankplan.runtime import context, session, timeouts
-from rankplan.runtime.calls import as_timeout
-from rankplan.runtime.connection import Connection, connect
-from rankplan.runtime.exports import Selection, as_selection, find_exports, selected
-from rankplan.runtime.node_order import Wanted
-from rankplan.runtime.nodes import Nodes
-from rankplan.runtime.probe import find_nodes
-from rankplan.runtime.refresh import Roster
-from rankplan.runtime.reserve import Reservation, make_reservation
-from rankplan.runtime.simulate import Raylets
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
+from rankplan.runtime.group.calls import as_timeout
+from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports, selected
+from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.nodes.order import Wanted
+from rankplan.runtime.nodes.probe import find_nodes
+from rankplan.runtime.nodes.refresh import Roster
+from rankplan.runtime.nodes.simulate import Raylets
+from rankplan.runtime.rank import context
+from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.connection import Connection, connect
+from rankplan.runtime.ray.progress import Report, told
+from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, counted, shown
 
 

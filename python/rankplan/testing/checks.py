@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from rankplan._core import ACCELERATOR, NODE, WHOLE_NODE, Placement
-from rankplan.inventory import Inventory, NodeSpec
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory, NodeSpec
+from rankplan.plans.plan import Plan
 from rankplan.words import counted
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.testing.texts import draw_joined, draw_parts, draw_segments, range_text, texts
 
 PLACEMENT_CODES = (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE, RankSet
 from rankplan.accelerators import VENDORS
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.testing.texts import range_text, texts
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from rankplan._core import MAX_RANK, RankSet
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 
 
 def rank_sets(max_rank: int = MAX_RANK) -> st.SearchStrategy[RankSet]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rankplan.config.reader import Reader
+from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.tuning.times import Times

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs, WeightSync
 from rankplan.tuning.schedule import Node
 from rankplan.tuning.weights import Network

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from rankplan.config.load import load_config
 from rankplan.config.parallel import ParallelEntry
-from rankplan.files import write_whole
+from rankplan.config.text.files import write_whole
+from rankplan.config.text.load import load_config
 from rankplan.parallel import Parallel
 from rankplan.tuning.reading import read_costs
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan._core import RankSet
-from rankplan.config.document import Section
-from rankplan.dialects import rlinf
+from rankplan.config.text.document import Section
+from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs
 
 _IN_THE_ACTOR = "inference"

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rankplan.config.faults import KeyPath
 from rankplan.config.section import Reading
+from rankplan.config.text.faults import KeyPath
+from rankplan.dialects.rlinf.sizes import section
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
-from rankplan.plan import Plan
-from rankplan.rlinf.sizes import section
+from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import ComponentCosts, Costs
 from rankplan.tuning.times import Computed
 from rankplan.words import shown, whole_number

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from rankplan._core import MAX_PROCESSES
-from rankplan.config.faults import KeyPath, diagnostics
 from rankplan.config.parallel import ParallelEntry
+from rankplan.config.text.faults import KeyPath, diagnostics
 from rankplan.dialects.reading import KeyReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel

@@ -9,8 +9,8 @@ from typing import Any
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.inventory import Inventory
-from rankplan.plan import Plan, PlanDiff
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan, PlanDiff
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.placing import Placed, placed, plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.search import Tuning
 from rankplan.tuning.shapes import best_of_shape

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.inventory import Inventory
+from rankplan.nodes.inventory import Inventory
 from rankplan.tuning.costs import LEVELS, Costs, WeightSync
 from rankplan.words import did_you_mean
 

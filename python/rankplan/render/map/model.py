@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
-from rankplan.component import Component
 from rankplan.environment import planned_environment
-from rankplan.inventory import NodeSpec
-from rankplan.occupancy import NodeKind, node_kinds
-from rankplan.plan import Plan
+from rankplan.nodes.inventory import NodeSpec
+from rankplan.plans.component import Component
+from rankplan.plans.occupancy import NodeKind, node_kinds
+from rankplan.plans.plan import Plan
 from rankplan.render.groups import coordinates_text
 from rankplan.words import counted
 

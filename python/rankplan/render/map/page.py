@@ -8,7 +8,7 @@ from importlib.resources import files
 from string import Template
 
 from rankplan._core import WHOLE_NODE
-from rankplan.plan import Plan
+from rankplan.plans.plan import Plan
 from rankplan.render.map.colors import fill, hatch
 from rankplan.render.map.markup import attributes, band_data, columns, counts
 from rankplan.render.map.model import Band, Entry, Node, Strip, clean, map_of, tip

@@ -10,7 +10,7 @@ from textwrap import wrap
 from rich.cells import cell_len
 
 from rankplan._core import WHOLE_NODE
-from rankplan.plan import Plan
+from rankplan.plans.plan import Plan
 from rankplan.render.map.colors import fill, hatch
 from rankplan.render.map.markup import CHARACTER, SOFT, STRONG, attributes, band_data, columns, counts, fitted, label
 from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Strip, clean, map_of, tip

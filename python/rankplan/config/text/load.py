@@ -1,0 +1,59 @@
+"""Reads a config file of any format: YAML, TOML, or the script that launches a job."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankplan.config.text.document import Document, Section
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.words import shown
+
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+_SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
+
+
+def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Section:
+    """Read a config file and return its mapping; later faults point into the file.
+
+    YAML is read by YAML 1.2's core rules. A ``.toml`` file is read as TOML. A shell script (``.sh``, ``.bash``,
+    ``.slurm``, ``.sbatch``, or a first line such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the
+    command that starts the job; it is never executed. ``overrides`` change values as on Hydra's command line:
+    ``key=value``, ``+key=value``, ``++key=value``, ``~key``.
+
+    Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
+    it; ``OSError`` if it cannot be read.
+    """
+    if not overrides:
+        return _load(os.fspath(path))
+    from rankplan.config.text.overrides import overridden, parse_overrides  # as the readers below
+
+    changes = parse_overrides(overrides)
+    return overridden(_load(os.fspath(path)), changes)
+
+
+def _load(file: str) -> Section:
+    try:
+        text = Path(file).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"the file is not UTF-8: invalid byte at position {error.start}"
+        raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
+    # Most programs read YAML only: import the readers of other formats where they are used.
+    if file.endswith(_SCRIPTS) or _SHEBANG.match(text):
+        from rankplan.config.text.script import parse_script
+
+        return parse_script(file, text, _load)
+    if file.endswith(".toml"):
+        from rankplan.config.text.toml import parse_toml
+
+        return parse_toml(file, text)
+    document = Document(file, text)
+    value = document.value()
+    if not isinstance(value, Section):
+        found = "the file is empty" if value is None else f"the file contains {shown(value)}"
+        message = f"{found}; it must be a mapping"
+        help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
+        raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
+    return value

@@ -1,0 +1,189 @@
+"""Overrides of a config, as Hydra's command line has them: ``key=value``, ``+key=value``, ``++key=value``, ``~key``.
+
+Values follow OmegaConf's dot-list rules: YAML, so ``[1, 2]``, ``{a: 1}``, ``'text'``, ``null``. Nested keys are joined
+by dots; ``key[0]`` and ``key.0`` are items of a list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rankplan.config.text.document import Document, Section, plain_scalar
+from rankplan.config.text.places import Path, Place, Places, Text, relocated
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.words import nearest, path_text, shown
+
+OVERRIDE = re.compile(
+    r"(?P<sign>\+\+|\+|~)?(?P<key>[A-Za-z_][\w@/.-]*(?:\[[0-9]+\][\w.\[\]-]*)?)(?:=(?P<value>.*))?", re.DOTALL
+)
+_PART = re.compile(r"[^.\[\]]+")
+_NESTED = re.compile(r"""'[^']*'|"[^"]*"|[\[\]{}]|:(?=[^\s:/])""")
+_ALIKE = 0.9
+_DEEPEST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One override; its value as text, ``None`` for ``~key``. ``place`` is the whole word."""
+
+    sign: str
+    key: str
+    value: str | None
+    key_place: Place
+    value_place: Place
+
+    @property
+    def path(self) -> Path:
+        """The keys and indexes that lead to the value."""
+        parts = _PART.findall(self.key)
+        return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else part for part in parts)
+
+
+def parse_overrides(words: Sequence[str]) -> list[Override]:
+    """Read the words of a command line. Raises `PlacementError` (``syntax``) with every fault."""
+    text = Text("command line", " ".join(" ".join(word.splitlines()) for word in words))
+    found: list[Override] = []
+    faults: list[Diagnostic] = []
+    start = 0
+    for word in words:
+        place = text.place(start, start + len(word))
+        match = OVERRIDE.fullmatch(word)
+        if match is None or (match["value"] is None and match["sign"] != "~"):
+            message = f"{shown(word)} is not an override"
+            faults.append(place.of(Diagnostic("syntax", message, "write key=value, +key=value, ++key=value or ~key")))
+        elif ".." in match["key"] or match["key"][-1] == ".":
+            message = f"{shown(match['key'])} has an empty part"
+            faults.append(place.of(Diagnostic("syntax", message, "write one dot between two keys")))
+        elif word.encode("utf-8", "replace").decode() != word:
+            faults.append(place.of(Diagnostic("syntax", f"{shown(word)} is not UTF-8", "write plain text")))
+        else:
+            key = text.place(start + match.start("key"), start + match.end("key"))
+            value = text.place(start + match.start("value"), start + len(word)) if match["value"] is not None else key
+            found.append(Override(match["sign"] or "", match["key"], match["value"], key, value))
+        start += len(word) + 1
+    if faults:
+        raise PlacementError(faults)
+    return found
+
+
+def overridden(section: Section, overrides: Iterable[Override], strict: bool = True) -> Section:
+    """Return a config with overrides applied in order; faults in a value point at its override.
+
+    ``strict`` rejects what Hydra rejects: a near miss of a key that exists, ``+key`` for one that exists, ``~key`` for
+    one that does not. Raises `PlacementError` with every fault.
+    """
+    places = Places(getattr(section.document, "file", None), section.document)
+    config: Section = relocated(section, places)
+    faults: list[Diagnostic] = []
+    for override in overrides:
+        try:
+            _apply(config, override, places, strict)
+        except PlacementError as error:
+            faults += error.diagnostics
+    if faults:
+        raise PlacementError(faults)
+    return config
+
+
+def _apply(config: Section, override: Override, places: Places, strict: bool) -> None:
+    path = override.path
+    if len(path) > _DEEPEST:
+        raise _fault(
+            override, "invalid-value", f"the key has {len(path)} parts", f"use at most {_DEEPEST}", at_key=True
+        )
+    here: Any = config
+    for depth, part in enumerate(path[:-1]):
+        key = _existing(here, part, path[: depth + 1], override, strict)
+        if key is None:
+            if override.sign == "~":
+                _reject_missing(here, part, path, override, strict)
+                return
+            here[part] = Section(places, path[: depth + 1])
+            places.put(path[: depth + 1], override.key_place, override.key_place)
+            key = part
+        here = here[key]
+    last = _existing(here, path[-1], path, override, strict)
+    if override.sign == "~":
+        if last is None:
+            _reject_missing(here, path[-1], path, override, strict)
+            return
+        if override.value is not None and (written := value_of(override)) != here[last]:
+            message = f"`{override.key}` is {shown(here[last])}, not {shown(written)}"
+            raise _fault(override, "invalid-value", message, f"write ~{override.key}")
+        del here[last]
+        return
+    if override.sign == "+" and last is not None and strict:
+        message = f"`{override.key}` already exists"
+        raise _fault(override, "duplicate-key", message, f"write {override.key}={override.value}", at_key=True)
+    value = relocated(value_of(override), places, path)
+    drop = path_text(path)
+    places.warnings = [one for one in places.warnings if one.path != drop]
+    before = here[last] if last is not None else None
+    if isinstance(before, Section) and isinstance(value, Section):
+        for key, item in value.items():
+            before[key] = item
+            places.put((*path, key), override.key_place, override.value_place)
+        return
+    here[path[-1] if last is None else last] = value
+    places.put(path, override.key_place, override.value_place)
+
+
+def _existing(here: Any, part: str | int, path: Path, override: Override, strict: bool) -> str | int | None:
+    """Return the key of a part of the path if it exists."""
+    if isinstance(here, list):
+        if isinstance(part, int) and part < len(here):
+            return part
+        message = f"`{path_text(path[:-1])}` is a list of {len(here)}; it has no item {part}"
+        raise _fault(override, "invalid-value", message, f"use 0 to {len(here) - 1}" if here else "replace the list")
+    if not isinstance(here, dict):
+        message = f"`{path_text(path[:-1])}` is {shown(here)}; it has no keys"
+        raise _fault(override, "invalid-value", message, f"write ++{path_text(path[:-1])}={{{part}: ...}}")
+    if part in here or str(part) in here:
+        return part if part in here else str(part)
+    if strict and not override.sign and (near := nearest(str(part), here, _ALIKE)) is not None:
+        help = f"did you mean `{near}`? Write +{override.key}={override.value} to add a key"
+        raise _fault(override, "unknown-key", f"unknown key `{part}`", help, at_key=True)
+    return None
+
+
+def _reject_missing(here: Any, part: str | int, path: Path, override: Override, strict: bool) -> None:
+    if strict:
+        near = nearest(str(part), here, 0.6) if isinstance(here, dict) else None
+        help = f"did you mean `{near}`?" if near else "remove this override"
+        raise _fault(override, "unknown-key", f"unknown key `{override.key}`", help, at_key=True)
+
+
+def _fault(override: Override, code: str, message: str, help: str, at_key: bool = False) -> PlacementError:
+    fault = Diagnostic(code, message, help, path=path_text(override.path))
+    return PlacementError([(override.key_place if at_key else override.value_place).of(fault)])
+
+
+def _with_blanks(text: str) -> str:
+    """Return a value with a blank after each colon between braces, where Hydra needs none."""
+    inside: list[str] = []
+
+    def written(found: re.Match[str]) -> str:
+        token = found[0]
+        if token in "[{":
+            inside.append(token)
+        elif token in "]}" and inside:
+            inside.pop()
+        return ": " if token == ":" and inside[-1:] == ["{"] else token
+
+    return _NESTED.sub(written, text)
+
+
+def value_of(override: Override) -> Any:
+    """Return the value of an override. Raises `PlacementError` (``syntax``)."""
+    text = (override.value or "").strip()
+    if text[:1] not in ("[", "{", '"', "'"):
+        return plain_scalar(text)
+    try:
+        document = Document("", _with_blanks(text))
+        return document.value()
+    except PlacementError as error:
+        message = f"`{override.key}` is not a value: {error.message.removeprefix('invalid YAML: ')}"
+        raise _fault(override, "syntax", message, error.help or "quote the value") from None

@@ -1,0 +1,216 @@
+"""Launch scripts: the ``key=value`` words or the flags of the command that starts a job. Nothing is executed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from rankplan.config.text.document import Section
+from rankplan.config.text.overrides import OVERRIDE, Override, overridden
+from rankplan.config.text.places import Path, Place, Places, Text, relocated
+from rankplan.config.text.shell.expand import Cause, Field
+from rankplan.config.text.shell.run import Command, follow
+from rankplan.config.text.shell.words import ShellSyntaxError
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.words import path_text
+
+_UNKNOWN = "\0"
+_FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+_ITS_OWN = ("hydra.", "hydra/")
+_FILES = ("--config", "--config-file", "--config_path")
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A key with its value, ``None`` if it is known only when the script runs."""
+
+    sign: str
+    key: str
+    value: str | None
+    key_place: Place
+    value_place: Place
+    causes: tuple[Cause, ...] = ()
+
+
+def parse_script(
+    file: str, text: str, load: Callable[[str], Section], environment: dict[str, str] | None = None
+) -> Section:
+    """Return the config that a script passes to the command with the most ``key=value`` words or flags.
+
+    ``load`` reads the file that such a command names after ``--config``. A value that only a run would reveal is left
+    out, with a warning. Raises `PlacementError` (``syntax``, ``missing-key``).
+    """
+    text = text.replace("\r\n", "\n")
+    lines = Text(file, text)
+    try:
+        followed = follow(text, environment)
+    except ShellSyntaxError as error:
+        raise PlacementError(
+            [lines.place(error.start, error.start + 1).of(Diagnostic("syntax", error.message, error.help))]
+        ) from None
+    except RecursionError:
+        raise PlacementError([Diagnostic("syntax", "the script is nested too deeply", "split it", file=file)]) from None
+    found = [(command, _tokens(command, lines)) for command in followed.commands]
+    command, tokens = max(found, key=lambda one: len(one[1]), default=(None, []))
+    if command is None or not tokens:
+        message = "the script has no command with key=value words or flags of a job"
+        raise PlacementError([Diagnostic("missing-key", message, "pass the script that starts the job", file=file)])
+    tokens = [*_config_name(command, lines), *tokens]
+    source = Places(file)
+    warnings = [_skipped(cause, lines) for cause in followed.skipped]
+    base = _base(command, lines, load, warnings)
+    config: Section = relocated(base if base is not None else {}, source if base is None else base.document)
+    known = [
+        Override(one.sign, one.key, one.value or None if one.sign == "~" else one.value, one.key_place, one.value_place)
+        for one in tokens
+        if one.value is not None
+    ]
+    config = overridden(config, known, strict=base is not None)
+    for one in tokens:
+        if one.value is None:
+            warnings.append(_unknown(one, lines, file))
+    for other, others in found:
+        if other is not command and _differs(tokens, others):
+            message = f"this command is not read; line {lines.place(command.start, command.start).line} has more keys"
+            start = lines.place(other.start, other.start + 1)
+            warnings.append(
+                start.of(Diagnostic("not-run", message, "check a script with this command alone", warning=True))
+            )
+    config.document.warnings = sorted(warnings, key=lambda one: (one.line or 0, one.column or 0))
+    return config
+
+
+def _tokens(command: Command, lines: Text) -> list[_Token]:
+    """Return the overrides of a command, or its flags if it has no override with a nested key."""
+    fields = list(command.fields)
+    overrides = [token for field in fields for token in _override(field, lines)]
+    if any("." in token.key for token in overrides):
+        return overrides
+    last = max((index for index, field in enumerate(fields) if field.text == "--"), default=0)
+    flags = list(_flags(fields[last + 1 :], lines))
+    return overrides if len(overrides) > len(flags) and not flags else flags
+
+
+def _text(field: Field) -> str:
+    return "".join(_UNKNOWN if piece.cause else piece.text for piece in field.pieces)
+
+
+def _override(field: Field, lines: Text) -> Iterator[_Token]:
+    found = OVERRIDE.fullmatch(_text(field))
+    if (
+        found is None
+        or _UNKNOWN in found["key"]
+        or found["key"].startswith(_ITS_OWN)
+        or "/" in found["key"]
+        or "@" in found["key"]
+    ):
+        return
+    if found["value"] is None and found["sign"] != "~":
+        return
+    first = field.pieces[0] if field.pieces else None
+    start = first.start if first is not None and first.end > first.start else field.start
+    key = lines.place(start + len(found["sign"] or ""), start + found.end("key"))
+    place = _value_place(field, found.end("key") + 1, lines)
+    value = None if field.causes else found["value"]
+    if found["sign"] == "~" and not field.causes:
+        value = found["value"] or ""
+    yield _Token(found["sign"] or "", found["key"], value, key, place, tuple(field.causes))
+
+
+def _value_place(field: Field, length: int, lines: Text) -> Place:
+    """Return the place of the text of a field after its first ``length`` characters: where it was written."""
+    spans: list[tuple[int, int]] = []
+    for piece in field.pieces:
+        size = 1 if piece.cause else len(piece.text)
+        if length < size and (piece.cause or piece.text):
+            exact = piece.end - piece.start == len(piece.text)
+            spans.append((piece.start + (length if exact else 0), piece.end))
+        length = max(0, length - size)
+    if len(spans) == 1 and spans[0][1] > 0:
+        return lines.place(*spans[0])
+    return lines.place(field.start, field.end)
+
+
+def _flags(fields: Sequence[Field], lines: Text) -> Iterator[_Token]:
+    """Yield the flags of a command: ``--key value``, ``--key=value``, ``--key``."""
+    position = 0
+    while position < len(fields):
+        field = fields[position]
+        found = _FLAG.fullmatch(_text(field))
+        position += 1
+        if found is None or _UNKNOWN in found[1]:
+            continue
+        start = field.pieces[0].start if field.pieces[0].end > field.pieces[0].start else field.start
+        key = lines.place(start, start + len(found[1]) + 2)
+        if found[2] is not None:
+            value = None if field.causes else found[2]
+            yield _Token("", found[1], value, key, _value_place(field, len(found[1]) + 3, lines), tuple(field.causes))
+            continue
+        values: list[Field] = []
+        while position < len(fields) and not re.match(r"-{1,2}[A-Za-z]", _text(fields[position])):
+            values.append(fields[position])
+            position += 1
+        causes = (*field.causes, *(cause for value in values[:1] for cause in value.causes))
+        if not values:
+            yield _Token("", found[1], None if causes else "true", key, key, causes)
+        else:
+            text = values[0].text if len(values) == 1 else None
+            listed = "[" + ",".join("'" + (value.text or "").replace("'", "''") + "'" for value in values) + "]"
+            place = _value_place(values[0], 0, lines)
+            yield _Token("", found[1], None if causes else (listed if text is None else text), key, place, causes)
+
+
+def _base(command: Command, lines: Text, load: Callable[[str], Section], warnings: list[Diagnostic]) -> Section | None:
+    """Return the config file that a command names; without it, its values are unknown."""
+    fields = command.fields
+    for index, field in enumerate(fields):
+        flag, equals, name = _text(field).partition("=")
+        if flag not in _FILES or (not equals and index + 1 == len(fields)):
+            continue
+        named = field if equals else fields[index + 1]
+        name = name if equals else _text(named)
+        if not name.endswith((".yaml", ".yml", ".toml")):
+            continue
+        folder = FilePath(lines.file).parent
+        for candidate in (FilePath(name), folder / name):
+            if _UNKNOWN not in name and candidate.is_file():
+                return load(str(candidate))
+        message = f"the values of {name.replace(_UNKNOWN, '...')} are not read: no such file here"
+        fault = Diagnostic("not-run", message, "run the check in the folder that the script runs in", warning=True)
+        warnings.append(_value_place(named, len(flag) + 1 if equals else 0, lines).of(fault))
+    return None
+
+
+def _config_name(command: Command, lines: Text) -> Iterator[_Token]:
+    """Yield Hydra's ``--config-name`` as the key under which Hydra keeps it."""
+    fields = command.fields
+    for index, field in enumerate(fields):
+        flag, equals, name = _text(field).partition("=")
+        if flag not in ("--config-name", "-cn") or (not equals and index + 1 == len(fields)):
+            continue
+        named = field if equals else fields[index + 1]
+        place = _value_place(named, len(flag) + 1 if equals else 0, lines)
+        value = None if named.causes else (name if equals else _text(named))
+        yield _Token("", "hydra.job.config_name", value, place, place, tuple(named.causes))
+
+
+def _differs(tokens: Sequence[_Token], others: Sequence[_Token]) -> bool:
+    mine = {token.key: token.value for token in tokens}
+    return any(token.key in mine and mine[token.key] != token.value for token in others)
+
+
+def _skipped(cause: Cause, lines: Text) -> Diagnostic:
+    help = "check that it changes no placement; override values on the command line: `-- key=value`"
+    place = lines.place(cause.start, cause.start + 1)
+    return place.of(Diagnostic("not-run", f"{cause.text} is not run: what it changes is not read", help, warning=True))
+
+
+def _unknown(token: _Token, lines: Text, file: str) -> Diagnostic:
+    cause = token.causes[0]
+    line = lines.place(cause.start, cause.start).line
+    message = f"`{token.key}` is known only when the script runs: it depends on {cause.text} (line {line})"
+    help = f"give its value: rankplan check {FilePath(file).name} -- {token.key}=VALUE"
+    path: Path = tuple(token.key.split("."))
+    return token.value_place.of(Diagnostic("not-run", message, help, path=path_text(path), warning=True))

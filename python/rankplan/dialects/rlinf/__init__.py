@@ -1,0 +1,1 @@
+"""RLinf: its placement language, strategies, placement classes and modes."""

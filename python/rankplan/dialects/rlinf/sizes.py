@@ -1,0 +1,166 @@
+"""The parallel sizes of RLinf's roles, from their sections of a config, and whether they divide the accelerators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rankplan.config.models import component_names
+from rankplan.config.section import Reading
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Reader
+from rankplan.errors import Diagnostic
+from rankplan.parallel import ENGINE_ORDER, ORDER, Parallel
+from rankplan.words import counted, misspelt, path_text
+
+TRAINING = {
+    "tp": "tensor_model_parallel_size",
+    "cp": "context_parallel_size",
+    "pp": "pipeline_model_parallel_size",
+    "ep": "expert_model_parallel_size",
+    "etp": "expert_tensor_parallel_size",
+}
+"""Keys of a model that is trained."""
+
+FORWARD = {"tp": TRAINING["tp"], "pp": TRAINING["pp"]}
+"""Keys of a model that only computes log probabilities or values."""
+
+ENGINE = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size"}
+"""Keys of an inference engine."""
+
+_KEYS = {*TRAINING.values(), *ENGINE.values()}
+
+_WORDS = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert", "etp": "expert-tensor"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a role and the keys that they come from."""
+
+    parallel: Parallel = field(default_factory=Parallel)
+    paths: Mapping[str, KeyPath] = field(default_factory=dict)
+
+    @property
+    def dense(self) -> int:
+        """Accelerators of a replica of the model without its experts."""
+        return self.parallel.tp * self.parallel.cp * self.parallel.pp
+
+    @property
+    def expert(self) -> int:
+        """Accelerators of a replica of the experts."""
+        return self.parallel.etp * self.parallel.ep * self.parallel.pp
+
+    def without(self, *names: str) -> Sizes:
+        """Return the sizes with these as 1."""
+        ones: dict[str, Any] = dict.fromkeys(set(names) & set(TRAINING), 1)
+        return Sizes(replace(self.parallel, **ones), self.paths)
+
+    def undivided(self, what: str, count: int) -> Iterator[tuple[KeyPath | None, Diagnostic]]:
+        """Yield a fault, with its path, for each kind of replica whose size does not divide ``count`` accelerators."""
+        names = ("tp", "cp", "pp")
+        if count % self.dense:
+            yield self._fault(what, count, names)
+        elif count % self.expert:
+            yield self._fault(what, count, ("etp", "ep", "pp"))
+
+    def _fault(self, what: str, count: int, names: tuple[str, ...]) -> tuple[KeyPath | None, Diagnostic]:
+        values = {name: getattr(self.parallel, name) for name in names}
+        product = 1
+        for value in values.values():
+            product *= value
+        name = max(values, key=lambda each: values[each])
+        fitting = _nearest(count, values[name], product // values[name])
+        help = f"set the {_WORDS[name]} size to {fitting}, or " if fitting else ""
+        help += f"use {_multiples(count, product)} accelerators"
+        message = (
+            f"{what} has {counted(count, 'accelerator')}, which is not a multiple of {product} ({self.text(*names)})"
+        )
+        return self.paths.get(name), Diagnostic("parallel-not-divisible", message, help)
+
+    def text(self, *names: str) -> str:
+        """Return the sizes above 1 among these as messages show them: ``tensor 4 x pipeline 2``."""
+        shown = [f"{_WORDS[name]} {value}" for name in names if (value := getattr(self.parallel, name)) > 1]
+        return " x ".join(shown) or f"{_WORDS[names[0]]} 1"
+
+
+def _nearest(count: int, size: int, others: int) -> str:
+    """Return the nearest sizes below and above this one that divide the accelerators together with the others."""
+    if count % others:
+        return ""
+    rest = count // others
+    below = next((value for value in range(min(size - 1, rest), 0, -1) if rest % value == 0), None)
+    above = next((value for value in range(size + 1, min(2 * size, rest) + 1) if rest % value == 0), None)
+    return " or ".join(str(value) for value in (below, above) if value)
+
+
+def _multiples(count: int, product: int) -> str:
+    below = count // product * product
+    return " or ".join(f"{value:,}" for value in (below, below + product) if value)
+
+
+def section(reader: Reader, path: KeyPath) -> Mapping[Any, Any] | None:
+    """Return the mapping at a path of the config, ``None`` if it is missing. Another value is a fault."""
+    here: Mapping[Any, Any] = reader.config or {}
+    for depth, key in enumerate(path):
+        if reader.value(here, key, path[:depth]) is None:
+            return None
+        here = reader.mapping(here, key, path[:depth])
+    return here
+
+
+def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults: int) -> Sizes | None:
+    """Return the sizes in the mapping at a path of the config, ``None`` if it is missing. A size defaults to 1.
+
+    An expert-tensor size defaults to the tensor size, as in Megatron, if there is an expert size.
+    """
+    mapping = section(reader, path)
+    if mapping is None:
+        return None
+    found: dict[str, Any] = dict(defaults)
+    paths: dict[str, KeyPath] = {}
+    for name, key in keys.items():
+        if key in mapping.keys():  # noqa: SIM118  # `in` is false for an OmegaConf key whose value is ???
+            before, paths[name] = len(reader.faults), (*path, key)
+            value = reader.value(mapping, key, path)
+            if len(reader.faults) == before:
+                found[name] = reader.number(value, paths[name], 1) or 1
+    for key in map(str, mapping):
+        if key not in _KEYS and (near := misspelt(key, keys.values())) is not None:
+            fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"did you mean `{near}`?")
+            if reader.located((*path, key), fault) not in reader.faults:  # two roles may have one section
+                reader.add_in_config((*path, key), fault)
+    if "ep" in paths:
+        found.setdefault("etp", found.get("tp", 1))
+    return Sizes(Parallel(**found, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
+
+
+def reject_conflicts(reading: Reading) -> None:
+    """Record entries of ``component_placement`` whose ``parallel`` contradicts the sections of their components."""
+    for key, entry in reading.section.component_placement.items():
+        stated = entry.parallel.value()
+        for name in component_names(key) if stated.stated else ():
+            for path, keys in (((name, "model"), TRAINING), ((name,), ENGINE)):
+                probe = reading.fork()  # their own faults are recorded elsewhere
+                sizes = sizes_at(probe, path, keys)
+                if sizes is None or len(probe.faults) > len(reading.faults):
+                    continue
+                for kind, place in sizes.paths.items():
+                    here, there = getattr(stated, kind), getattr(sizes.parallel, kind)
+                    if here != there:
+                        message = f"`{name}` has {kind} {here} here, but `{path_text(place)}` is {there}"
+                        help = "write the same size in both, or remove `parallel`"
+                        fault = Diagnostic("parallel-conflict", message, help)
+                        reading.add(("component_placement", key, "parallel"), fault)
+
+
+def missing_section(path: KeyPath, role: str, config: Mapping[Any, Any] | None) -> Diagnostic:
+    """Return the fault of a role without its section."""
+    message = f"`{path_text(path)}` is missing: the sizes of `{role}` are unknown"
+    if config is None:
+        help = "pass the whole config, not only its `cluster` section"
+    elif "defaults" in config:
+        help = "pass the config that Hydra has composed: `defaults` are not read"
+    else:
+        help = f"add `{path_text(path)}:`; a size that it leaves out is 1"
+    return Diagnostic("missing-key", message, help)

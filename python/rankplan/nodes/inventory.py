@@ -1,0 +1,501 @@
+"""The nodes of a cluster, and the node groups of a config as resources on them."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from rankplan import _core
+from rankplan._core import CLUSTER, MAX_NODES, NODE, RankSet
+from rankplan.arranging.physical import Rules, Segments
+from rankplan.config.hardware import HardwareConfig
+from rankplan.config.models import ClusterSection, NodeGroup
+from rankplan.config.network import NODE_LEVEL
+from rankplan.config.section import Reading, read_section
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.load import load_config
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes import inventory_file
+from rankplan.nodes.entries import cut, label_keys, labelled, marked, numbered, unknown_group, unlabelled
+from rankplan.nodes.exclusion import Marks, Names, one_or_several
+from rankplan.nodes.node import NodeSpec
+from rankplan.nodes.topology import Domains, detect, domains
+from rankplan.words import as_int, counted, did_you_mean, shown
+
+if TYPE_CHECKING:
+    from rankplan._core import Placement
+    from rankplan.arranging.task import Planned, Solution
+
+__all__ = ["Inventory", "NodeSpec"]
+
+
+class Inventory:
+    """The nodes of a cluster and, after `with_config`, its node groups.
+
+    Inventories are values: immutable, equal if they describe the same nodes and groups, and picklable.
+    Raises `PlacementError` (``invalid-inventory``) unless the node ranks of ``nodes`` are 0 to n-1, each once.
+    """
+
+    def __init__(
+        self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
+    ) -> None:
+        self._entries = tuple(nodes)
+        self._fill(_core.Inventory(self._entries), section, None if levels is None else tuple(levels))
+
+    def _fill(self, core: _core.Inventory, section: ClusterSection | None, levels: tuple[str, ...] | None) -> None:
+        """Set everything but the nodes: `_entries` or `_stretches`, each of which can be made from the other."""
+        self.core = core
+        self._stated_levels = levels
+        self._section = section
+        self._applied: frozenset[str] = frozenset()
+        """Names in ``exclude`` that its entries are marked with."""
+        self._columns: dict[str, _core.Domains] = {}
+        self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
+        self._configured: Inventory | None = None
+        groups = section.node_groups if section else []
+        self.node_groups = [self._equipped(group) for group in groups]
+        self._groups = {group.label: group for group in reversed(self.node_groups)}
+        self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
+
+    def _derived(
+        self, stretches: tuple[list[range], list[NodeSpec]], section: ClusterSection | None, order: Sequence[int] = ()
+    ) -> Inventory:
+        """Return the inventory of other records, whose accelerators are those of this one's nodes in this order."""
+        found = Inventory.__new__(Inventory)
+        found._stretches = stretches
+        levels = self._stated_levels and labelled(self._stated_levels, stretches[1])  # others are cut off
+        found._fill(self.core.reordered(order) if order else self.core, section, levels)
+        return found
+
+    @cached_property
+    def _entries(self) -> tuple[NodeSpec, ...]:
+        """Each record, with the ranks of its nodes."""
+        return tuple(numbered(self.stretches()))
+
+    @classmethod
+    def uniform(
+        cls,
+        num_nodes: int,
+        accelerators: int,
+        accelerator_type: str | None = None,
+        accelerator_model: str | None = None,
+    ) -> Inventory:
+        """Return an inventory of ``num_nodes`` equal nodes with ``accelerators`` each (default type ``NV_GPU``).
+
+        Raises `PlacementError` for an invalid number or an unknown type.
+        """
+        count, each = as_int(num_nodes), as_int(accelerators)
+        if count is None or not 0 < count <= MAX_NODES:
+            message = f"{shown(num_nodes)} is not a number of nodes"
+            raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number from 1 to {MAX_NODES:,}")])
+        if each is None:
+            message = f"{shown(accelerators)} is not a number of accelerators"
+            raise PlacementError([Diagnostic("invalid-value", message, "use a whole number; 0 means none")])
+        kind = {"accelerator_type": accelerator_type, "accelerator_model": accelerator_model}
+        entry = {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each, **kind}
+        return cls.from_dict({"nodes": [entry]})
+
+    @classmethod
+    def of_size(cls, text: str) -> Inventory:
+        """Return the inventory of a size such as ``2x8``: 2 equal nodes with 8 accelerators each.
+
+        Raises `PlacementError` for any other text.
+        """
+        size = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,6})", text.strip(), re.ASCII)
+        if size is None:
+            message, help = (
+                f"{shown(text)} is not nodes x accelerators",
+                "write 2x8 for 2 nodes with 8 accelerators each",
+            )
+            raise PlacementError([Diagnostic("invalid-value", message, help)])
+        return cls.uniform(int(size[1]), int(size[2]))
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Inventory:
+        """Return the inventory of a mapping: ``{"nodes": [{"ranks": "0-7", "accelerators": 8, ...}, ...]}``.
+
+        Keys of an entry: ``ranks`` (range text, int or list), ``accelerators`` (number on each node),
+        ``accelerator_type`` (``NV_GPU`` without), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by
+        local index), ``ip``, ``hostname``, ``labels``, ``hardware`` (pieces by type: ``{Franka: 2}``),
+        ``healthy: false`` for a node that must not be used, ``unhealthy`` for such accelerators (local indices).
+        ``accelerators`` may be a list: ``[{id: GPU-5c89, healthy: false}, ...]``. ``levels`` next to ``nodes`` are the
+        keys of labels that tell where a node is in the network, outermost first. Raises `PlacementError` with every
+        fault.
+        """
+        return inventory_file.read(content, lambda nodes, levels: cls(nodes, levels=levels))
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike[str]) -> Inventory:
+        """Read an inventory file. Raises `PlacementError` with its faults, ``OSError`` if the file cannot be read."""
+        return cls.from_dict(load_config(path))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the mapping that `from_dict` reads, without node groups."""
+        return inventory_file.described(self._entries, self.levels)
+
+    def to_yaml(self, path: str | os.PathLike[str]) -> None:
+        """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
+        inventory_file.write(path, self.to_dict())
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return self.core.num_nodes
+
+    def node(self, rank: int) -> NodeSpec:
+        """Return the node of this rank. Raises ``IndexError`` for an unknown rank."""
+        if rank not in range(self.num_nodes):
+            raise self._unknown_node(rank)
+        ranges, entries = self._stretches
+        entry = entries[bisect_right(ranges, rank, key=lambda nodes: nodes.start) - 1]
+        return entry.at(RankSet([rank]))
+
+    def _unknown_node(self, rank: int) -> IndexError:
+        return IndexError(f"unknown node {rank}; the node ranks are {RankSet(range(self.num_nodes))}")
+
+    @cached_property
+    def _stretches(self) -> tuple[list[range], list[NodeSpec]]:
+        """The ranges of equal nodes, ascending, and the record of each, whose own ranks may be others."""
+        ranges = [range(first, last + 1) for entry in self._entries for first, last in entry.ranks.ranges]
+        entries = [entry for entry in self._entries for _ in entry.ranks.ranges]
+        order = sorted(range(len(ranges)), key=[nodes.start for nodes in ranges].__getitem__)
+        return [ranges[index] for index in order], [entries[index] for index in order]
+
+    def stretches(self) -> Iterator[tuple[range, NodeSpec]]:
+        """Yield each range of equal nodes, ascending, with their record, whose own ranks may be others."""
+        return zip(*self._stretches, strict=True)
+
+    @cached_property
+    def levels(self) -> tuple[str, ...]:
+        """The levels of the network: keys of node labels, outermost first.
+
+        The first that is stated counts: those of the cluster section, those of the inventory, those detected from the
+        labels.
+        """
+        if self._section is not None and self._section.topology.levels is not None:
+            # a fault of the section unless no node has any label
+            return labelled(self._section.topology.levels, self._stretches[1])
+        if self._stated_levels is not None:
+            return self._stated_levels
+        return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
+
+    def domain_column(self, level: str) -> _core.Domains | None:
+        """Return the domain of each node at a level, for the core; ``None`` for the level ``node``.
+
+        Raises `PlacementError` (``unknown-level``).
+        """
+        if level == NODE_LEVEL:
+            return None
+        if level not in self._columns:
+            if level not in self.levels:
+                help = did_you_mean(level, [*self.levels, NODE_LEVEL], "the levels are")
+                raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
+            ids = self.domains[self.levels.index(level)].ids
+            self._columns[level] = _core.Domains(ids.tobytes())
+        return self._columns[level]
+
+    @cached_property
+    def domains(self) -> tuple[Domains, ...]:
+        """The domains of each level, outermost first."""
+        return domains(self, self.levels)
+
+    def with_levels(self, levels: Sequence[str]) -> Inventory:
+        """Return the same nodes and groups with these levels, which a cluster section may override."""
+        return Inventory(self._entries, self._section, levels)
+
+    def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> tuple[Inventory, RankSet]:
+        """Return the inventory with these labels added, by the name of the node, and the nodes that have no new ones.
+
+        A node has the name of its hostname, with or without the domain, or else its address, or ``node-3``. The levels
+        are detected again.
+        """
+        short = {name.partition(".")[0]: known for name, known in reversed(list(labels.items()))}
+        entries: list[NodeSpec] = []
+        unknown: list[int] = []
+        for entry in self._entries:
+            for node in [entry.at(RankSet([rank])) for rank in entry.ranks]:
+                host = node.hostname or ""
+                found = labels.get(node.name) or labels.get(host.partition(".")[0]) or short.get(host)
+                if found is None:
+                    unknown.append(node.rank)
+                entries.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
+        return Inventory(entries, self._section), RankSet(unknown)
+
+    def arranged(
+        self, plan: Planned, segment: Segments | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
+    ) -> Inventory:
+        """Return the same nodes, numbered to suit a plan and the network; those that the plan does not need come last.
+
+        Every node rank of the plan gets a node with the hardware that it needs. As few parallel groups as possible
+        cross a domain, outermost level first, tensor, context and expert-tensor groups before expert, data and
+        pipeline groups; then the unused nodes stay in whole domains.
+
+        ``segment`` is a number of nodes that must be in one innermost domain together, or has such numbers by
+        component: ``{"policy": 4, "generation": 2}``. ``keep`` has levels that groups must stay within, by component
+        and kind: ``{"actor": {"ep": "nvlink"}}``. The defaults are those of ``cluster.topology``. See `arrangement` for
+        what changes.
+
+        Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
+        """
+        found = self.arrangement(plan, segment, keep)
+        return self.reordered([*found.nodes, *found.spares])
+
+    def arrangement(
+        self, plan: Planned, segment: Segments | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
+    ) -> Solution:
+        """Return the nodes that `arranged` finds, and how many groups cross domains before and after."""
+        from rankplan.arranging.task import Task  # most programs never need it
+
+        planned = plan.inventory
+        return Task(self, planned, dict(plan.items()), Rules.of(self, planned, segment, keep)).solve()
+
+    def reordered(self, order: Sequence[int]) -> Inventory:
+        """Return the nodes of these ranks, numbered from 0 in this order, without node groups.
+
+        Raises ``IndexError`` for an unknown rank, ``ValueError`` without any.
+        """
+        if not order:
+            raise ValueError("an inventory has at least one node")
+        if min(order) < 0 or max(order) >= self.num_nodes:
+            raise self._unknown_node(next(rank for rank in order if not 0 <= rank < self.num_nodes))
+        nodes = [record for nodes, record in self.stretches() for _ in nodes]
+        records = [nodes[rank] for rank in order]
+        starts = [rank for rank, node in enumerate(records) if not rank or node is not records[rank - 1]]
+        ranges = list(map(range, starts, [*starts[1:], len(records)]))
+        return self._derived((ranges, [records[start] for start in starts]), None, order)
+
+    @property
+    def section(self) -> ClusterSection | None:
+        """The cluster section that defines its node groups, without components; ``None`` before `with_config`."""
+        return self._section
+
+    def with_config(self, cluster_section: Mapping[str, Any] | ClusterSection | Reading) -> Inventory:
+        """Return its first ``num_nodes`` nodes with the node groups of a cluster section.
+
+        Raises `PlacementError` for an invalid section, or one that needs more nodes.
+        """
+        reading = read_section(cluster_section).fork()
+        configured, faults = self.configured(reading.section)
+        for path, found in faults:
+            reading.add(path, found)
+        reading.finish()
+        return configured
+
+    def configured(self, section: ClusterSection) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
+        """Return the inventory with the section's node groups and exclusions, and the faults with their paths.
+
+        With too few nodes, it is the inventory itself.
+        """
+        present, wanted = self.num_nodes, section.num_nodes
+        if wanted > present:
+            message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
+            fewer = "1" if present == 1 else f"{present} or less"
+            help = f"set num_nodes to {fewer}, or use a larger cluster"
+            return self, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
+        names = section.exclude
+        levels = section.topology.levels or ()
+        keys = label_keys(cut(*self._stretches, wanted)[1]) if levels else ()
+        if keys and (unknown := list(unlabelled(levels, keys))):
+            return self, [(("topology", "levels", index), found) for index, found in unknown]
+        section = section.model_copy(
+            update={"component_placement": {}, "exclude": (), "binding": None, "memory": None, "nics": None}
+        )
+        applied = self._applied.issuperset(names)
+        if wanted == present and section == self._section and applied:
+            return self, []
+        # Every strategy of a config asks for the same section.
+        last = self._configured
+        if last is None or last.section != section or last._applied != self._applied.union(names):
+            stretches = self._stretches
+            if not applied:
+                # those already applied may name nodes that were cut off
+                marks, faults = Names(self).marks(names)
+                faults = [(index, found) for index, found in faults if names[index] not in self._applied]
+                if faults:
+                    return self, [(("exclude", index), found) for index, found in faults]
+                stretches = marked(self.stretches(), marks)
+            order = range(wanted) if wanted < present else ()
+            self._configured = last = self._derived(cut(*stretches, wanted), section, order)
+            last._applied = self._applied.union(names)
+        return last, []
+
+    def without(self, names: Iterable[str]) -> Inventory:
+        """Return the inventory without this hardware, for example after a failure. No rank changes.
+
+        ``names`` may be a single one. A name is that of a node (its hostname, else its address, else ``node-3``), of an
+        accelerator (``node-5/2``, or its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with
+        every unknown name.
+        """
+        marks, faults = Names(self).marks(one_or_several(names))
+        if faults:
+            raise PlacementError([found for _, found in faults])
+        return self._with(marks)
+
+    def excluding(self, excluded: Iterable[tuple[RankSet, RankSet | None]]) -> Inventory:
+        """Return the inventory without these nodes, or without some of their accelerators: see `excluded`."""
+        marks: Marks = {}
+        for nodes, local in excluded:
+            marks.update(dict.fromkeys(nodes, local))
+        return self._with(marks)
+
+    def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:
+        """Return the inventory with these records, one per node, and the same node groups and exclusions."""
+        return _restored(nodes, self._section, self._stated_levels, self._applied)
+
+    def _with(self, marks: Marks) -> Inventory:
+        if not marks:
+            return self
+        found = self._derived(marked(self.stretches(), marks), self._section)
+        found._applied = self._applied
+        if "domains" in self.__dict__:
+            found.__dict__["domains"] = self.domains  # marks change no labels
+        return found
+
+    @cached_property
+    def excluded(self) -> list[tuple[RankSet, RankSet | None]]:
+        """Nodes that must not be used, with the local indices of their accelerators, or ``None`` for whole nodes."""
+        broken = numbered(one for one in self.stretches() if one[1].unhealthy or not one[1].healthy)
+        return [(entry.ranks, entry.unhealthy if entry.healthy else None) for entry in broken]
+
+    @property
+    def excluded_accelerators(self) -> RankSet:
+        """The accelerators that must not be used, counted node by node."""
+        pool = self.pool((CLUSTER,))
+        return RankSet() if pool.by_node else pool.excluded
+
+    def first(self, num_nodes: int) -> Inventory:
+        """Return the first nodes, with the node groups that lie within them. Raises ``ValueError`` without as many."""
+        if num_nodes == self.num_nodes:
+            return self
+        if not 0 < num_nodes < self.num_nodes:
+            raise ValueError(f"the inventory has {counted(self.num_nodes, 'node')}, not {num_nodes}")
+        section = self._section and self._section.model_copy(
+            update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
+        )
+        found = self._derived(cut(*self._stretches, num_nodes), section, range(num_nodes))
+        found._applied = self._applied
+        return found
+
+    def with_groups_added(self, section: ClusterSection) -> ClusterSection:
+        """Return a section with the node groups of this inventory that it does not define, if its nodes suffice."""
+        defined = {group.label for group in section.node_groups}
+        known = [group for group in self._groups_within(section.num_nodes) if group.label not in defined]
+        return section.model_copy(update={"node_groups": [*section.node_groups, *known]}) if known else section
+
+    def _groups_within(self, num_nodes: int) -> list[NodeGroup]:
+        groups = self._section.node_groups if self._section else []
+        return [group for group in groups if group.node_ranks[-1] < num_nodes]
+
+    def without_groups(self) -> Inventory:
+        """Return the same nodes without node groups."""
+        return self if self._section is None else Inventory(self._entries, levels=self._stated_levels)
+
+    def _equipped(self, group: NodeGroup) -> NodeGroup:
+        """Return a node group whose hardware has configs: those of the nodes, if it states none."""
+        hardware = group.hardware
+        if hardware is None or hardware.configs is not None:
+            return group
+        pieces = [
+            HardwareConfig(node_rank=node)
+            for nodes, entry in self.stretches()
+            for node in (RankSet(nodes) & group.node_ranks if hardware.type in entry.hardware else ())
+            for _ in range(entry.hardware[hardware.type])
+        ]
+        return group.model_copy(update={"hardware": hardware.model_copy(update={"configs": pieces})})
+
+    def group(self, label: str) -> NodeGroup | None:
+        """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""
+        return self._groups.get(label)
+
+    @property
+    def group_labels(self) -> list[str]:
+        """All labels, the reserved ones first."""
+        return [CLUSTER, NODE, *(group.label for group in (self._section.node_groups if self._section else ()))]
+
+    def pool(self, labels: tuple[str, ...], by_node: bool = False) -> _core.Pool:
+        """Return the resources of these node groups, group after group; with ``by_node`` each node is one resource.
+
+        Raises `PlacementError`: ``unknown-node-group``, ``overlapping-groups``.
+        """
+        key = (labels, by_node)
+        if key not in self._pools:
+            self._pools[key] = _core.Pool(
+                self.core, [self._selection(label, by_node) for label in labels], self.excluded
+            )
+        return self._pools[key]
+
+    def _selection(self, label: str, by_node: bool) -> tuple[str, RankSet, bool | tuple[str, list[tuple[int, int]]]]:
+        if label in (CLUSTER, NODE):
+            return label, RankSet(f"0-{self.num_nodes - 1}"), by_node or label == NODE
+        group = self.group(label)
+        if group is None:
+            raise PlacementError([unknown_group(label, self.group_labels)])
+        if by_node or group.ignore_hardware or group.hardware is None:
+            return label, group.node_ranks, by_node or group.ignore_hardware
+        return label, group.node_ranks, (group.hardware.type, group.hardware.counts())
+
+    def environment(self, node_rank: int, node_group_label: str) -> tuple[dict[str, str], str | None]:
+        """Return the variables and the interpreter (or ``None``) of a node group for processes on a node.
+
+        Raises `PlacementError` (``unknown-node-group``).
+        """
+        if node_group_label not in self.group_labels:
+            raise PlacementError([unknown_group(node_group_label, self.group_labels)])
+        group = self.group(node_group_label)
+        return group.environment(node_rank) if group else ({}, None)
+
+    def hardware(self, placement: Placement) -> list[HardwareConfig]:
+        """Return the hardware configs of a process, in the order of its ``local_hardware_ranks``; empty without any."""
+        group = self.group(placement.node_group_label)
+        if group is None or group.hardware is None or placement.resource_type != group.hardware.type:
+            return []
+        if group.label not in self._hardware:
+            by_node: dict[int, list[HardwareConfig]] = {}
+            for piece in group.hardware.pieces():
+                by_node.setdefault(piece.node_rank, []).append(piece)
+            self._hardware[group.label] = by_node
+        here = self._hardware[group.label][placement.cluster_node_rank]
+        return [here[index] for index in placement.local_hardware_ranks]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Inventory):
+            return NotImplemented
+        same = self._section == other._section and self.levels == other.levels
+        return self is other or (same and self._nodes == other._nodes)
+
+    @cached_property
+    def _nodes(self) -> dict[tuple[Any, ...], RankSet]:
+        """The node ranks of each kind of node, however the entries were split."""
+        found: dict[tuple[Any, ...], list[range]] = {}
+        for nodes, record in self.stretches():
+            found.setdefault(record.kind, []).append(nodes)
+        return {kind: RankSet(chain.from_iterable(ranges)) for kind, ranges in found.items()}
+
+    def __hash__(self) -> int:
+        return hash(self.num_nodes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._entries, self._section, self._stated_levels, self._applied)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(
+            f"{entry.ranks}: {entry.accelerators} {entry.accelerator_type}" for entry in self._entries[:4]
+        )
+        more = ", ..." if len(self._entries) > 4 else ""
+        return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
+
+
+def _restored(
+    entries: Sequence[NodeSpec],
+    section: ClusterSection | None,
+    levels: tuple[str, ...] | None,
+    applied: frozenset[str],
+) -> Inventory:
+    inventory = Inventory(entries, section, levels)
+    inventory._applied = applied
+    return inventory

@@ -1,0 +1,92 @@
+"""Inventory files: reading with every fault, and writing so that any YAML reader gets the same values."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import Field, TypeAdapter, ValidationError
+
+from rankplan.config.network import Levels
+from rankplan.config.text.faults import KeyPath, diagnostics
+from rankplan.config.text.files import write_whole
+from rankplan.config.text.reader import Reader, not_a_mapping
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.entries import label_keys, unlabelled
+from rankplan.nodes.node import NodeSpec
+from rankplan.nodes.node_facts import NicFacts
+from rankplan.words import nearest
+
+Found = TypeVar("Found")
+
+_NODES = TypeAdapter[list[NodeSpec]](Annotated[list[NodeSpec], Field(min_length=1)])
+_LEVELS = TypeAdapter[tuple[str, ...]](Levels)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that some YAML reader could take for a number."""
+
+
+def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _quoted)
+
+
+def read(content: object, make: Callable[[list[NodeSpec], tuple[str, ...] | None], Found]) -> Found:
+    """Return what ``make`` makes of the nodes and the levels of an inventory file.
+
+    Raises `PlacementError` with every fault, those that ``make`` raises among them.
+    """
+    if not isinstance(content, Mapping):
+        raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
+    reader = Reader(content)
+    if "nodes" not in content:
+        reader.add((), Diagnostic("missing-key", "the inventory has no `nodes`", _no_nodes(content)))
+        raise reader.refusal()
+    path: KeyPath = ("nodes",)
+    levels: tuple[str, ...] | None = None
+    try:
+        levels = _LEVELS.validate_python(content["levels"]) if content.get("levels") is not None else None
+    except ValidationError as error:
+        for place, diagnostic in diagnostics(error, {"": NodeSpec}, ("levels",)):
+            reader.add(place, diagnostic)
+    try:
+        nodes = _NODES.validate_python(content["nodes"])
+        found = make(nodes, levels)
+        for index, unknown in unlabelled(levels, label_keys(nodes)) if levels else ():
+            reader.add(("levels", index), unknown)
+        if not reader.faults:
+            return found
+    except ValidationError as error:
+        for place, diagnostic in diagnostics(error, {"": NodeSpec, "nics": NicFacts}, path):
+            reader.add(place, diagnostic)
+    except PlacementError as error:
+        reader.add_all(path, error)
+    raise reader.refusal()
+
+
+def described(entries: Sequence[NodeSpec], levels: Sequence[str]) -> dict[str, Any]:
+    """Return the mapping that `read` reads."""
+    return {**({"levels": list(levels)} if levels else {}), "nodes": [entry.described() for entry in entries]}
+
+
+def write(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
+    write_whole(Path(path), yaml.dump(content, Dumper=_Dumper, sort_keys=False))
+
+
+def _no_nodes(content: Mapping[str, Any]) -> str:
+    """Return the help for an inventory without ``nodes``."""
+    help = "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
+    if (near := nearest("nodes", map(str, content))) is not None:
+        return f"rename `{near}` to `nodes`"
+    if "rankplan" in content or "cluster" in content:
+        return f"this is a {'saved plan' if 'rankplan' in content else 'config'}, not an inventory: {help}"
+    return help

@@ -1,0 +1,1 @@
+"""The plan: components, their rows and decisions, and the file."""

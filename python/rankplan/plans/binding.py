@@ -1,0 +1,152 @@
+"""The CPUs and the memory that the processes of a component should use, from the facts of their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rankplan._core import Placement, RankSet
+from rankplan.errors import Diagnostic
+from rankplan.hardware.machine import Machine, union
+from rankplan.hardware.policies import (
+    BY_NODE,
+    NO_BINDING,
+    NO_MEMORY,
+    Unmet,
+    home,
+    memory_nodes,
+    near_cpus,
+    spare_cpus,
+)
+from rankplan.nodes.node import NodeSpec
+from rankplan.words import counted, nodes_text
+
+NOTHING = RankSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where a process should run: its CPUs, and the NUMA nodes of its memory with a policy; empty means any."""
+
+    cpus: RankSet = NOTHING
+    memory: str = NO_MEMORY
+    memory_nodes: RankSet = NOTHING
+
+    def __bool__(self) -> bool:
+        return bool(self.cpus or self.memory_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The policies of a component.
+
+    ``taken`` are the accelerators, counted node by node, whose cores other components use exclusively: a component
+    without accelerators gets the other cores.
+    """
+
+    policy: str = NO_BINDING
+    memory: str = NO_MEMORY
+    taken: RankSet = field(default=NOTHING, compare=False)
+
+    @property
+    def stated(self) -> bool:
+        """Whether there is anything to do."""
+        return self.policy != NO_BINDING or self.memory != NO_MEMORY
+
+
+UNBOUND = Binding()
+
+
+class _Nodes(Protocol):
+    """The nodes that processes are on."""
+
+    def node(self, rank: int) -> NodeSpec: ...
+
+
+class Cores:
+    """Finds the CPUs of processes; equal nodes are looked at once."""
+
+    def __init__(self, binding: Binding, nodes: _Nodes, taken: Mapping[int, RankSet]) -> None:
+        self._binding, self._nodes, self._taken = binding, nodes, taken
+        self._near: dict[tuple[str, int, str], list[RankSet | Unmet]] = {}
+        self._specs: dict[int, NodeSpec] = {}
+
+    def bound(self, row: Placement) -> Bound:
+        """Return where a process should run, as far as the facts of its node tell."""
+        spec = self._spec(row.cluster_node_rank)
+        machine = spec.machine
+        if machine is None or not self._binding.stated:
+            return Bound()
+        cpus = union(found for found in self._answers(row, self._binding.policy) if isinstance(found, RankSet))
+        if not row.num_accelerators and self._binding.policy != NO_BINDING:
+            cpus = self._left(spec, machine, row.cluster_node_rank)
+        if self._binding.memory == NO_MEMORY:
+            return Bound(cpus)
+        near = cpus or union(found for found in self._answers(row, BY_NODE) if isinstance(found, RankSet))
+        return Bound(cpus, self._binding.memory, memory_nodes(machine, near))
+
+    def faults(self, name: str, rows: Iterable[tuple[Placement, Sequence[int]]]) -> list[Diagnostic]:
+        """Return why known facts contradict the policies, equal reasons together.
+
+        Each row comes with the nodes that have an equal row and equal facts, its own first.
+        """
+        reasons: dict[tuple[str, str], dict[int, set[int]]] = {}
+        for row, nodes in rows:
+            for index, reason in self._unmet(row):
+                where = reasons.setdefault(("accelerators", reason), {})
+                for node in nodes:
+                    where.setdefault(node, set()).add(index)
+            bound = self.bound(row)
+            sizes = self._spec(row.cluster_node_rank).memory
+            if bound.cpus and self._binding.memory != NO_MEMORY and sizes and not bound.memory_nodes:
+                where = reasons.setdefault(("", "the NUMA nodes of its CPUs have no memory"), {})
+                for node in nodes:
+                    where.setdefault(node, set())
+        return [self._fault(name, what, reason, where) for (what, reason), where in reasons.items()]
+
+    def _fault(self, name: str, what: str, reason: str, where: Mapping[int, set[int]]) -> Diagnostic:
+        node, indices = next(iter(where.items()))
+        more = f" and {counted(len(where) - 1, 'more node')}" if len(where) > 1 else ""
+        place = f"{nodes_text(RankSet([node]))}{more}"
+        if what:
+            noun = "accelerator" if len(indices) == 1 else what
+            place = f"{noun} {RankSet(indices)} of {place}"
+        policy = f"binding {self._binding.policy}" if what else f"memory {self._binding.memory}"
+        help = "use binding node, socket or none" if what else "use memory none"
+        return Diagnostic("binding-unmet", f"{name}: {policy} is not possible on {place}: {reason}", help)
+
+    def _spec(self, node: int) -> NodeSpec:
+        if node not in self._specs:
+            self._specs[node] = self._nodes.node(node)
+        return self._specs[node]
+
+    def _answers(self, row: Placement, policy: str) -> Iterator[RankSet | Unmet]:
+        """Yield the CPUs near each of its accelerators on its own node."""
+        if policy == NO_BINDING or not row.num_accelerators:
+            return
+        spec = self._spec(row.cluster_node_rank)
+        key = (spec.facts, spec.accelerators, policy)
+        if key not in self._near:
+            self._near[key] = near_cpus(policy, spec.machine or Machine(), _numa(spec))
+        for node, index in row.devices:
+            if node == row.cluster_node_rank:
+                yield self._near[key][index]
+
+    def _unmet(self, row: Placement) -> Iterator[tuple[int, str]]:
+        spec = self._spec(row.cluster_node_rank)
+        if spec.machine is None or not row.num_accelerators:
+            return
+        own = [index for node, index in row.devices if node == row.cluster_node_rank]
+        for index, found in zip(own, self._answers(row, self._binding.policy), strict=False):
+            if isinstance(found, Unmet) and found.contradicts:
+                yield index, found.reason
+
+    def _left(self, spec: NodeSpec, machine: Machine, node: int) -> RankSet:
+        taken = self._taken.get(node)
+        return spare_cpus(machine, _numa(spec), taken) if taken else RankSet()
+
+
+def _numa(spec: NodeSpec) -> list[int | None]:
+    known = spec.accelerator_numa or (None,) * spec.accelerators
+    return [home(spec.machine, node) if spec.machine else node for node in known]

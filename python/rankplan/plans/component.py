@@ -1,0 +1,371 @@
+"""A component of a plan: the rule that placed its processes, and the rows that the rule gives on the plan's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice, pairwise, repeat
+from typing import Any, Literal, TypeAlias, cast, overload
+
+from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
+from rankplan.accelerators import Vendor, vendor
+from rankplan.config.network import NODE_LEVEL
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.inventory import Inventory, NodeSpec
+from rankplan.parallel import NO_SIZES, Parallel
+from rankplan.plans.binding import UNBOUND, Binding, Bound, Cores
+from rankplan.plans.crossings import level_warnings, spans_of
+from rankplan.words import counted, nodes_text
+
+Rule: TypeAlias = RankMap | Packed | Chunks
+"""Which resource ranks each process uses."""
+
+Visibility: TypeAlias = Literal["own", "node", "own-first"]
+"""Whether a process sees its own accelerators only, all of its node, or all of its node with its own first."""
+
+_MOST_MISMATCHES = 20
+
+
+Coordinates: TypeAlias = dict[str, int]
+"""The position of a slot in its group of each kind: ``{"tp": 1, "dp": 0, "pp": 2}``."""
+
+
+DECISIONS = ("by_node", "parallel", "share", "engines", "binding", "render", "nics")
+"""What a component has besides its rule, its node groups and its visibility."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Component(Sequence[Placement]):
+    """A sequence of rows, one per process in rank order, with the decisions that they come from.
+
+    ``rule`` says which resource ranks of ``node_groups`` each process uses; applied to ``inventory`` it gives ``rows``.
+    ``by_node`` counts each node as one resource, whatever its hardware.
+    ``share`` is the fraction of each of its accelerators that a reservation counts for the component; ``None`` counts
+    nothing. ``engines`` is the number of processes per engine. ``binding`` tells which CPUs and memory the processes
+    use. ``render``: they render with EGL, on their first accelerator. ``nics`` tells whether the network cards that are
+    near are only reported (``check``) or also used (``set``). Components are equal if they are placed alike, whatever
+    their names.
+
+    A component has slots: the accelerators of its processes in process order. A process without accelerators, or with
+    one that another of its processes uses too, is one slot. ``parallel`` divides the slots into groups.
+
+    Raises ``ValueError`` for a slice of rows, `PlacementError` if the parallel sizes do not fit the slots.
+    """
+
+    name: str
+    inventory: Inventory
+    node_groups: tuple[str, ...]
+    rule: Rule
+    rows: Placements
+    by_node: bool = False
+    parallel: Parallel = NO_SIZES
+    share: float | None = None
+    engines: int = 1
+    binding: Binding = UNBOUND
+    render: bool = False
+    nics: str = "check"
+    _layout: Layout | None = field(default=None, init=False)
+    _cores: Cores | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if not self.rows.whole:
+            raise ValueError(f"component {self.name!r} needs all its rows, not a slice of them")
+        if self.visibility == "own-first":
+            self._check_order()
+        if self.parallel.stated:
+            object.__setattr__(self, "_layout", Layout(self.rows, self.parallel))
+
+    @classmethod
+    def place(
+        cls,
+        name: str,
+        inventory: Inventory,
+        node_groups: tuple[str, ...],
+        rule: Rule,
+        visibility: Visibility | bool = "own",
+        by_node: bool = False,
+        **more: Any,
+    ) -> Component:
+        """Return the component that a rule gives on an inventory. Raises `PlacementError` with every fault.
+
+        A ``visibility`` of ``True`` means ``own``, ``False`` means ``node``: the values of ``isolate_accelerator``.
+        """
+        rows = inventory.pool(node_groups, by_node).apply(rule, visibility)
+        return cls(name, inventory, node_groups, rule, rows, by_node, **more)
+
+    def _check_order(self) -> None:
+        """Raise `PlacementError` (``visibility-order``) if the mask of a used accelerator cannot be reordered."""
+        used = self.used_nodes() if self.rows.accelerators() else RankSet()
+        types = {spec.accelerator_type for nodes, spec in self.inventory.stretches() if RankSet(nodes) & used}
+        faults = [row for row in map(vendor, sorted(types)) if row is not None and row.unordered]
+        if faults:
+            raise PlacementError([_no_order(row) for row in faults])
+
+    @property
+    def visibility(self) -> Visibility:
+        """What its processes see: ``own``, ``node`` or ``own-first``."""
+        return cast(Visibility, self.rows.visibility)
+
+    def with_visibility(self, visibility: Visibility) -> Component:
+        """Return the component with another visibility."""
+        return replace(self, rows=self.rows.seeing(visibility))
+
+    def on(self, inventory: Inventory) -> Component:
+        """Apply the rule to another inventory, which must know the node groups. Raises `PlacementError`."""
+        rows = inventory.pool(self.node_groups, self.by_node).apply(self.rule, self.visibility)
+        binding = replace(self.binding, taken=RankSet())  # counted on the nodes before
+        return replace(self, inventory=inventory, rows=rows, binding=binding)
+
+    def fitted(self, cluster: Inventory) -> Component:
+        """Return the component in the same places of a cluster that it fits, with that cluster's accelerator ids.
+
+        Raises `PlacementError` (``plan-mismatch``), node by node, for a cluster that it does not fit.
+        """
+        return fitted([self], cluster)[0]
+
+    @property
+    def layout(self) -> Layout:
+        """The slots and their parallel groups."""
+        layout = self._layout or Layout(self.rows, self.parallel)
+        object.__setattr__(self, "_layout", layout)
+        return layout
+
+    @property
+    def slots(self) -> int:
+        """Number of slots."""
+        return self.layout.slots
+
+    def groups(self, kind: str) -> Groups:
+        """Return the groups of a kind, each a range of slots.
+
+        The kinds are ``tp``, ``cp``, ``dp`` and ``pp``; ``etp``, ``ep`` and ``edp`` for experts; ``fsdp`` and
+        ``replica`` for the two parts of ``dp``. Raises ``ValueError`` for any other.
+        """
+        return self.layout.groups(kind)
+
+    def spans(self, kind: str, level: str = NODE_LEVEL) -> Spans:
+        """Return how many groups of a kind are ``within`` a domain of a level and how many are ``crossing`` one.
+
+        A level is ``node`` or one of ``inventory.levels``. Raises `PlacementError` (``unknown-level``).
+        """
+        return spans_of(self.layout, self.inventory, kind, level)
+
+    def coordinates(self, rank: int) -> Coordinates | list[Coordinates]:
+        """Return the coordinates of a process; a list, one per slot, if the process has several slots.
+
+        Coordinates have every kind with groups of two or more slots, and ``dp``. Raises ``IndexError``.
+        """
+        rank = rank + len(self) if -len(self) <= rank < 0 else rank
+        coordinates = [self.layout.coordinates(slot) for slot in self.layout.slots_of(rank)]
+        return coordinates[0] if len(coordinates) == 1 else coordinates
+
+    def to_numpy(self) -> dict[str, Any]:
+        """Return the columns of the rows and, if sizes are stated, the coordinates as NumPy arrays by name.
+
+        For the rows, see ``Placements.to_numpy``. Coordinates have shape (slots,), one array per kind; the slots of
+        rank ``r`` are ``slot_starts[r]`` to ``slot_starts[r + 1]``. Raises ``ImportError`` without NumPy.
+        """
+        return self.rows.to_numpy() | (self.layout.to_numpy() if self.parallel.stated else {})
+
+    def mesh(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Return the shape and the names of a mesh of all slots, outermost first.
+
+        As torch takes it: ``shape, names = component.mesh()``, then
+        ``init_device_mesh("cuda", shape, mesh_dim_names=names)``. Dimensions of size 1 are left out, except ``dp``.
+        With ``fsdp``, the dimensions ``replica`` and ``fsdp`` take the place of ``dp``.
+        """
+        dimensions = self.layout.mesh()
+        return tuple(size for _, size in dimensions), tuple(name for name, _ in dimensions)
+
+    def parallel_warnings(self) -> list[Diagnostic]:
+        """Return warnings for groups that cross a node or a domain, or leave their rails; none without sizes."""
+        if not self.parallel.stated:
+            return []
+        return [*self.layout.warnings(self.name), *level_warnings(self.name, self.layout, self.inventory)]
+
+    def bound(self, rank: int) -> Bound:
+        """Return the CPUs and the memory that a process should use; empty without a binding, or without facts.
+
+        Raises ``IndexError``.
+        """
+        return self._bindings.bound(self.rows[rank])
+
+    def cpus(self, rank: int) -> RankSet | None:
+        """Return the CPUs that a process should run on, ``None`` for any. Raises ``IndexError``."""
+        return self.bound(rank).cpus or None
+
+    def binding_faults(self) -> list[Diagnostic]:
+        """Return the bindings that the facts of the nodes do not allow (``binding-unmet``)."""
+        if not self.binding.stated:
+            return []
+        facts: list[str] = []
+        for nodes, spec in self.inventory.stretches():
+            facts += repeat(spec.facts, len(nodes))
+        # equal nodes with equal processes are looked at once
+        alike: dict[tuple[str, Pattern], tuple[int, list[int]]] = {}
+        for run in self.rows.runs(at_home=True) if any(facts) else ():
+            for offset in range(run.nodes):
+                first = run.first_rank + offset * run.pattern.processes
+                alike.setdefault((facts[run.node + offset], run.pattern), (first, []))[1].append(run.node + offset)
+        rows = (
+            (self.rows[first + index], nodes)
+            for (known, pattern), (first, nodes) in alike.items()
+            for index in range(pattern.processes if known else 0)
+        )
+        return self._bindings.faults(self.name, rows)
+
+    @property
+    def _bindings(self) -> Cores:
+        if self._cores is None:
+            taken = self.inventory.core.by_node(self.binding.taken)
+            object.__setattr__(self, "_cores", Cores(self.binding, self.inventory, taken))
+        return cast(Cores, self._cores)
+
+    def used_nodes(self) -> RankSet:
+        """Return the nodes that its processes run on or use accelerators of."""
+        nodes: list[int] = []
+        for run in self.rows.runs():
+            nodes += range(run.node, run.node + run.nodes)
+        return RankSet(nodes)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, key: int) -> Placement: ...
+    @overload
+    def __getitem__(self, key: slice) -> Placements: ...
+    def __getitem__(self, key: int | slice) -> Placement | Placements:
+        return self.rows[key]
+
+    def __iter__(self) -> Iterator[Placement]:
+        return iter(self.rows)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Placements):
+            return self.rows == other
+        if not isinstance(other, Component):
+            return NotImplemented
+        return self._decisions() == other._decisions() and self.rows == other.rows
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Component {self.name}: {counted(len(self.rows), 'process', 'processes')}, rule {self.rule!r}>"
+
+    def _decisions(self) -> tuple[Any, ...]:
+        decided = self.binding, self.render, self.nics
+        return self.node_groups, self.rule, self.by_node, self.parallel, self.share, self.engines, decided
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        more = {name: getattr(self, name) for name in DECISIONS}
+        state = self.name, self.inventory, self.node_groups, self.rule, self.visibility
+        return _restored, (state, more)
+
+
+def _no_order(row: Vendor) -> Diagnostic:
+    message = f"visibility own-first needs an ordered mask, which {row.maker} devices do not have: {row.unordered}"
+    return Diagnostic("visibility-order", message, "use own, or node with LOCAL_RANK as the index of the device")
+
+
+def _restored(state: tuple[Any, ...], more: dict[str, Any]) -> Component:
+    return Component.place(*state, **more)
+
+
+def merged(rank_map: RankMap) -> str:
+    """Return the text of a map with as few segments as possible: neighbours that share in the same way become one."""
+    shared: list[tuple[RankSet, list[RankSet]]] = []
+    for resources, processes in rank_map.segments:
+        if shared and shared[-1][0] == resources:
+            shared[-1][1].append(processes)
+        else:
+            shared.append((resources, [processes]))
+    # The resources and the processes of each segment, and the numbers of those in its first part.
+    segments: list[tuple[list[RankSet], list[RankSet], int, int]] = []
+    for resources, parts in shared:
+        many, few = len(resources), sum(map(len, parts))
+        if segments and segments[-1][2] * few == many * segments[-1][3]:
+            segments[-1][0].append(resources)
+            segments[-1][1].extend(parts)
+        else:
+            segments.append(([resources], parts, many, few))
+    return ",".join(":".join(str(_union(sets)) for sets in segment[:2]) for segment in segments)
+
+
+def _union(sets: Iterable[RankSet]) -> RankSet:
+    return RankSet(chain.from_iterable(sets))
+
+
+def fitted(components: Sequence[Component], cluster: Inventory) -> list[Component]:
+    """Return components of one plan in the same places of a cluster; see `Component.fitted`."""
+    if not components:
+        return []
+    inventory = components[0].inventory
+    if inventory.section is not None:
+        cluster = cluster.with_config(inventory.section)
+    used = RankSet()
+    for component in components:
+        used = used | component.used_nodes()
+    different: dict[str, RankSet] = {}
+    for nodes, planned, found in _pairs(inventory, cluster):
+        if here := RankSet(nodes) & used:
+            for difference in _differences(planned, found):
+                different[difference] = different.get(difference, RankSet()) | here
+    if different:
+        raise PlacementError(_mismatches(different, cluster))
+    _reject_excluded(components, cluster)
+    return [replace(one, inventory=cluster, rows=one.rows.on(cluster.core)) for one in components]
+
+
+def _reject_excluded(components: Sequence[Component], cluster: Inventory) -> None:
+    """Reject components that use resources which the cluster excludes."""
+    for component in components if cluster.excluded else ():
+        pool = cluster.pool(component.node_groups, component.by_node)
+        if pool.excluded & component.rule.resources:
+            pool.apply(component.rule)
+
+
+def _pairs(inventory: Inventory, cluster: Inventory) -> Iterator[tuple[range, NodeSpec, NodeSpec | None]]:
+    """Yield ranges of nodes that are equal in a plan and equal in a cluster, with both records."""
+    last = inventory.num_nodes
+    starts = {nodes.start for each in (inventory, cluster) for nodes, _ in each.stretches()} | {cluster.num_nodes}
+    for first, end in pairwise(sorted({start for start in starts if start < last} | {last})):
+        yield range(first, end), inventory.node(first), cluster.node(first) if first < cluster.num_nodes else None
+
+
+def _differences(planned: NodeSpec, found: NodeSpec | None) -> Iterator[str]:
+    """Yield, in words, what a plan states of a node and the cluster contradicts."""
+    if found is None:
+        yield "the cluster has fewer nodes"
+        return
+    both = planned, found
+    sizes = [
+        f"{node.accelerators} {node.accelerator_type}" if node.accelerators else "no accelerators" for node in both
+    ]
+    if sizes[0] != sizes[1]:
+        yield f"the plan has {sizes[0]}, the cluster has {sizes[1]}"
+    elif planned.states("accelerator_ids") and planned.accelerator_ids != found.accelerator_ids:
+        ids = [",".join(node.accelerator_ids) for node in both]
+        yield f"the plan has accelerator ids {ids[0]}, the cluster has {ids[1]}"
+    for name in ("hostname", "ip"):
+        wanted, here = getattr(planned, name), getattr(found, name)
+        if wanted is not None and wanted != here:
+            yield f"the plan has {name} {wanted}, the cluster has {here or 'none'}"
+
+
+def _named(nodes: RankSet, cluster: Inventory) -> str:
+    """Return nodes as a message names them; a single node with the name that the cluster knows it by."""
+    if len(nodes) > 1 or nodes[0] >= cluster.num_nodes or cluster.node(nodes[0]).hostname is None:
+        return nodes_text(nodes)
+    return f"{nodes_text(nodes)} ({cluster.node(nodes[0]).name})"
+
+
+def _mismatches(different: Mapping[str, RankSet], cluster: Inventory) -> list[Diagnostic]:
+    help = "plan on this cluster (`rankplan plan --ray ADDRESS`, or its Cluster.inventory)"
+    faults = [
+        Diagnostic("plan-mismatch", f"{_named(nodes, cluster)}: {difference}", help)
+        for difference, nodes in islice(different.items(), _MOST_MISMATCHES)
+    ]
+    if (more := len(different) - len(faults)) > 0:
+        faults[-1] = replace(faults[-1], help=f"{help} ({counted(more, 'more mismatch', 'more mismatches')} not shown)")
+    return faults

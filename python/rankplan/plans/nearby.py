@@ -1,0 +1,51 @@
+"""What the inventory knows of the devices of a process: their uuids, and the network cards near them."""
+
+from __future__ import annotations
+
+from rankplan._core import Placement
+from rankplan.hardware.nics import card_variables
+from rankplan.nodes.node import NodeSpec
+from rankplan.nodes.node_facts import AcceleratorFacts
+from rankplan.plans.component import Component
+
+
+def own_devices(component: Component, row: Placement) -> list[AcceleratorFacts]:
+    """Return the facts of the accelerators of a process on its own node; empty if nothing is known of any."""
+    devices = component.inventory.node(row.cluster_node_rank).devices
+    if not devices or not row.num_accelerators:
+        return []
+    return [devices[index] for node, index in row.devices if node == row.cluster_node_rank]
+
+
+def visible_uuids(component: Component, row: Placement) -> tuple[str, ...]:
+    """Return the uuids of the accelerators that a process sees, in order; empty if one of them is unknown."""
+    spec = component.inventory.node(row.cluster_node_rank)
+    known = {name: facts.uuid for name, facts in zip(spec.accelerator_ids, spec.devices, strict=False)}
+    uuids = [known.get(name) for name in row.visible_accelerators]
+    found = tuple(uuid for uuid in uuids if uuid is not None)
+    return found if len(found) == len(uuids) else ()
+
+
+def near_cards(component: Component, row: Placement) -> tuple[str, ...]:
+    """Return the network cards nearest to the accelerators of a process, each once."""
+    names = [device.nic for device in own_devices(component, row)]
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+def used_cards(component: Component, row: Placement) -> tuple[str, ...]:
+    """Return the cards that a process is told to use: those near it, if cards and accelerators are one to one."""
+    if component.nics != "set" or not one_to_one(component.inventory.node(row.cluster_node_rank)):
+        return ()
+    return near_cards(component, row)
+
+
+def one_to_one(spec: NodeSpec) -> bool:
+    """Whether each accelerator of a node has a nearest card of its own."""
+    names = [device.nic for device in spec.devices]
+    return bool(names) and None not in names and len(set(names)) == len(names)
+
+
+def network_variables(component: Component, row: Placement) -> dict[str, str]:
+    """Return the variables that make a process use its cards; none unless it is told to."""
+    cards = used_cards(component, row)
+    return card_variables(cards) if cards else {}

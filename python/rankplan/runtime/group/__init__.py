@@ -1,0 +1,1 @@
+"""The ranks of a component as a group: launch, calls, verification, restart."""

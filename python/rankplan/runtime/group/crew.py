@@ -1,0 +1,201 @@
+"""The ranks of a component, from their first process on, and the ports that they were given."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import ray
+
+from rankplan._core import RankSet
+from rankplan.dialects.rlinf.placement import Placement
+from rankplan.errors import LaunchError, WorkerError
+from rankplan.runtime.group.calls import ranks_text
+from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.rank.ports import PORTS
+from rankplan.runtime.rank.report import Expectation
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.connection import Connection, Named
+from rankplan.runtime.reserve.notices import Notice, Overlap
+from rankplan.runtime.reserve.reserve import Reservation
+from rankplan.words import nodes_text
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+_logger = logging.getLogger("rankplan")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRank:
+    """A rank and what the plan says about it."""
+
+    host: ActorHandle[Any]
+    expected: Expectation
+
+    def in_process(self, pid: int) -> LiveRank:
+        """Return the rank, expected to stay in this process."""
+        return replace(self, expected=replace(self.expected, pid=pid))
+
+
+class Crew:
+    """The ranks of a component in rank order; ended by its reservation or its connection, if not before.
+
+    It is owned before its first rank starts, so that closing the cluster at any moment leaves no rank behind. Ranks
+    that are being started are ``newcomers`` until all of them are verified. ``nodes`` are those of its plan.
+    ``private``: the reservation is for this crew alone, and ends with it.
+    """
+
+    def __init__(
+        self, component: str, connection: Connection, nodes: Nodes, reservation: Reservation | None, private: bool
+    ) -> None:
+        self.component, self.connection, self.nodes, self.reservation = component, connection, nodes, reservation
+        self.ranks: list[LiveRank] = []
+        self.newcomers: list[LiveRank] = []
+        self.master: tuple[str, int] | None = None
+        self.restarts = 0
+        self.ports: dict[str, set[int]] = {}
+        self.ended = False
+        self._owner = reservation or connection
+        self._private = private
+        self._notices: list[Notice] = []
+        self._lock = threading.Lock()
+        self._owner.own(self)
+        connection.has_launched = True
+
+    def __str__(self) -> str:
+        rows = [rank.expected.placement for rank in self.ranks]
+        if not rows:
+            return f"{self.component}, which is being launched"
+        nodes = nodes_text(RankSet({row.cluster_node_rank for row in rows}))
+        return f"{self.component} with {ranks_text({row.rank for row in rows})} on {nodes}"
+
+    def announce(self, rows: Sequence[Placement], nodes: Nodes) -> None:
+        """Record what these ranks use, and warn of other jobs and of another group that overlap with them.
+
+        A reservation has its own record, and has refused other jobs.
+        """
+        namesakes: list[Named] = []
+        overlaps: list[Overlap] = []
+        with self._lock:
+            self.check_open()
+            if not self.ranks:
+                namesakes = self.connection.enter(self)
+            if self.reservation is None:
+                notice = Notice(self.connection, nodes, {self.component: rows})
+                self._notices.append(notice)
+                notice.post()
+                overlaps = notice.overlaps()
+        for other in namesakes:
+            _logger.warning(
+                "%s: this program already runs a group of this name: %s; shut that down first, or pass another name to "
+                "launch(name=...)",
+                self.component,
+                other,
+            )
+        for overlap in overlaps:
+            _logger.warning(
+                "%s: another job uses the same accelerators: %s; end it, use other accelerators, or pass reserve=True "
+                "(rankplan run --reserve) to make this an error",
+                self.component,
+                overlap,
+            )
+
+    def check_open(self) -> None:
+        """Raise ``LaunchError`` if the cluster was closed or the reservation was released."""
+        self._owner.check_open()
+
+    def add(self, rank: LiveRank) -> None:
+        """Add a rank that was just created; raises ``LaunchError``, and kills it, if the crew has ended."""
+        with self._lock:
+            if not self.ended:
+                self.newcomers.append(rank)
+                return
+        _kill([rank])
+        self.check_open()
+
+    def settle(
+        self, ranks: Sequence[LiveRank], nodes: Nodes, master: tuple[str, int] | None, restarts: int = 0
+    ) -> None:
+        """Make these the ranks of the crew, the newcomers among them; end those that they replace.
+
+        Raises ``LaunchError`` if the crew has ended, and its newcomers with it.
+        """
+        with self._lock:
+            if not self.ended:
+                hosts = {rank.host for rank in ranks}
+                replaced = [rank for rank in self.ranks if rank.host not in hosts]
+                self.ranks[:], self.nodes, self.master, self.restarts = ranks, nodes, master, restarts
+                self.newcomers.clear()
+                outdated, self._notices = self._notices[:-1], self._notices[-1:]
+                if self.connection.is_current:
+                    _kill(replaced)
+                for notice in outdated:
+                    notice.withdraw()
+                return
+        self.check_open()
+        raise LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)
+
+    def renew(self, ranks: Sequence[LiveRank]) -> None:
+        """Replace what is expected of these ranks, unless they have been replaced themselves."""
+        with self._lock:
+            found = {rank.host: rank for rank in ranks}
+            self.ranks[:] = [found.get(rank.host, rank) for rank in self.ranks]
+
+    def dismiss(self) -> None:
+        """End the newcomers, and forget what was announced for them; the ranks stay."""
+        with self._lock:
+            if self.ended:
+                return
+            newcomers, self.newcomers = self.newcomers, []
+            if self.connection.is_current:
+                _kill(newcomers)
+            while len(self._notices) > 1:
+                self._notices.pop().withdraw()
+
+    def end(self) -> None:
+        """Kill the ranks and return ports and a private reservation; returns only when all ranks are dead."""
+        with self._lock:
+            if self.ended:
+                return
+            self.ended = True
+            self.connection.leave(self)
+            if self.connection.is_current:
+                _kill([*self.ranks, *self.newcomers])
+            for machine, ports in self.ports.items():
+                PORTS.give_back(machine, ports)
+            self.ports.clear()
+            for notice in self._notices:
+                notice.withdraw()
+        self._owner.disown(self)
+        if self._private and self.reservation is not None:
+            self.reservation.release()
+
+    def choice(self, machine: str, count: int) -> range:
+        """Take ports of a machine in which to find a block of ``count`` free ones."""
+        with self._lock:
+            if self.ended:
+                raise WorkerError(f"{self.component}: the group was shut down", self.component)
+            choice = PORTS.choice(machine, count)
+            self.ports.setdefault(machine, set()).update(choice)
+        return choice
+
+    def keep(self, machine: str, choice: range, block: range) -> None:
+        """Return all ports of a choice but this block."""
+        with self._lock:
+            mine = self.ports.get(machine, set())
+            rest = mine & (set(choice) - set(block))
+            mine -= rest
+            PORTS.give_back(machine, rest)
+
+
+def _kill(ranks: Sequence[LiveRank]) -> None:
+    """Kill these ranks and wait until Ray reports them dead."""
+    for rank in ranks:
+        ray.kill(rank.host)
+    last_words: list[Any] = [rank.host.look.remote() for rank in ranks]
+    if last_words:
+        ray.wait(last_words, num_returns=len(last_words), timeout=timeouts.KILL, fetch_local=False)

@@ -1,0 +1,268 @@
+"""Running groups: the ranks of a launched component, and calls on them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from rankplan.dialects.rlinf.placement import Placement
+from rankplan.errors import LaunchError, WorkerError
+from rankplan.plans.component import Component
+from rankplan.runtime.group.calls import Call, as_timeout, new_ticket, ranks_text
+from rankplan.runtime.group.crew import Crew, LiveRank
+from rankplan.runtime.group.restart import Terms, renewals, restart
+from rankplan.runtime.group.watch import Failure, wait_for_failure
+from rankplan.runtime.rank.context import OfRank
+from rankplan.runtime.rank.report import RankReport, check
+from rankplan.runtime.rank.stopwatch import Timing
+from rankplan.runtime.rank.timing import timer
+from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.internals import sending_fault
+from rankplan.words import as_int, shown
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
+
+
+class RankSelection:
+    """Some ranks of a component. Every method of the worker class can be called on it and returns a ``Call``."""
+
+    def __init__(self, crew: Crew, worker_class: type, ranks: Sequence[int] | None = None) -> None:
+        self._crew, self._worker_class, self._selected = crew, worker_class, ranks
+
+    @property
+    def _ranks(self) -> Sequence[LiveRank]:
+        if self._crew.ended or not self._crew.connection.is_current:
+            return ()
+        ranks = list(self._crew.ranks)  # a restart replaces some
+        return ranks if self._selected is None else [ranks[rank] for rank in self._selected if rank < len(ranks)]
+
+    def __repr__(self) -> str:
+        ranks = [rank.expected.placement.rank for rank in self._ranks]
+        state = f"on {ranks_text(ranks)}" if ranks else "shut down"
+        return f"<{self._crew.component}: {self._worker_class.__name__} {state}>"
+
+    def __getattribute__(self, name: str) -> Any:
+        """Return a method of the worker, even if the group has one of that name, or else what the group has."""
+        own = super().__getattribute__
+        if not name.startswith("_") and is_method(own("_worker_class"), name):
+            return partial(own("_send"), name)
+        return own(name)
+
+    def __getattr__(self, name: str) -> Callable[..., Call]:
+        # pickle, copy and notebooks look up private names, some before __init__ has run
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        known = methods(self._worker_class)
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"its methods are {', '.join(known)}"
+        raise AttributeError(f"{self._worker_class.__name__} has no method {name!r}; {hint}")
+
+    def _send(self, method: str, /, *args: Any, **kwargs: Any) -> Call:
+        ticket = new_ticket()
+        with session.used():
+            ranks = self._running(method)
+            try:
+                answers = [rank.host.call.remote(ticket, method, *args, **kwargs) for rank in ranks]
+            except TypeError as error:
+                call, why = f"{self._crew.component}.{method}()", sending_fault(error)
+                raise TypeError(f"{call}: an argument cannot be sent to the ranks: {why}") from error
+        return self._call(method, ranks, answers, ticket)
+
+    def _running(self, method: str) -> Sequence[LiveRank]:
+        component, ranks = self._crew.component, self._ranks
+        if self._crew.ended or not self._crew.connection.is_current:
+            raise WorkerError(f"{component}.{method}(): the group was shut down; launch it again", component)
+        if self._selected is not None and len(ranks) < len(self._selected):
+            gone = ranks_text(set(self._selected) - {rank.expected.placement.rank for rank in ranks})
+            raise WorkerError(f"{component}.{method}(): a restart has removed {gone}; select other ranks", component)
+        return ranks
+
+    def _call(
+        self, method: str, ranks: Sequence[LiveRank], answers: Sequence[ObjectRef[Any]], ticket: int | None = None
+    ) -> Call:
+        rows, hosts = [rank.expected.placement for rank in ranks], [rank.host for rank in ranks]
+        return Call(self._crew.component, method, rows, answers, new_ticket() if ticket is None else ticket, hosts)
+
+
+class WorkerGroup(RankSelection):
+    """The ranks of a launched component. A method called on it runs in every rank::
+
+        values = group.method(1, key=2).wait()       # one value per rank, in rank order
+        group.execute_on(0, 3).method()              # on some ranks only
+
+    ``shutdown()``, leaving ``with``, releasing its reservation or closing the cluster ends the ranks.
+
+    The names of the group never hide a method of the worker: if the class has a method ``shutdown``,
+    ``group.shutdown()`` calls it in every rank. ``WorkerGroup.shutdown(group)`` always ends the ranks. The same holds
+    for the other names of the group.
+    """
+
+    def __init__(self, crew: Crew, terms: Terms) -> None:
+        super().__init__(crew, terms.recipe.worker_class)
+        self._terms = terms
+
+    @property
+    def component(self) -> str:
+        """The name of the component."""
+        return self._crew.component
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks; 0 after the shutdown."""
+        return len(self._ranks)
+
+    @property
+    def placements(self) -> list[Placement]:
+        """The rows of the plan for these ranks, in rank order."""
+        return [rank.expected.placement for rank in self._ranks]
+
+    def execute_on(self, *ranks: int) -> RankSelection:
+        """Return some ranks, to call methods on; answers come in the order given here.
+
+        Raises ``ValueError`` for an unknown or repeated rank, and ``WorkerError`` after the shutdown.
+        """
+        running = self._running("execute_on")
+        unknown = [rank for rank in ranks if as_int(rank) not in range(len(running))]
+        if unknown or not ranks or len(set(ranks)) < len(ranks):
+            given = ", ".join(map(shown, ranks)) or "none"
+            raise ValueError(
+                f"{self._crew.component} has {ranks_text(range(len(running)))}; pass some of them to execute_on(), "
+                f"each once, not {given}"
+            )
+        return RankSelection(self._crew, self._worker_class, ranks)
+
+    def verify(self, timeout: float | None = None) -> list[RankReport]:
+        """Ask every rank where it is and what it sees, and return the reports in rank order.
+
+        A rank answers once the calls it received before are done, or at once if its class has ``async`` methods. Raises
+        ``LaunchError`` if anything differs from the plan, ``WorkerError`` if a rank is dead, ``TimeoutError`` after
+        ``timeout`` seconds.
+        """
+        with session.used():
+            ranks = self._running("verify")
+            looks = [rank.host.look.remote() for rank in ranks]
+        sightings = self._call("verify", ranks, looks).wait(timeout)
+        return check(self._crew.component, [rank.expected for rank in ranks], sightings)
+
+    def restart(self, component: Component | None = None, timeout: float = timeouts.LAUNCH) -> list[RankReport]:
+        """Start the ranks that are dead, or whose place another plan has changed, and return their reports.
+
+        ``component`` is that of a new plan: ``plan.replanned(cluster.refresh())["rollout"]``. Without one, dead ranks
+        start again at their places. The other ranks continue what they are doing, in their processes. Ranks that the
+        new plan lacks are ended. Every rank that starts gets ``MASTER_ADDR``, a new ``MASTER_PORT`` and the number of
+        restarts as ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others.
+
+        All or nothing, as in a launch: raises ``LaunchError``, and leaves the group as it was, if a rank does not come
+        up within ``timeout`` seconds or differs from the plan. A rank that is alive but moves ends only then. A group
+        with a reservation reserves the new places in addition; the old ones stay reserved until it is released. Raises
+        ``PlacementError`` if the component does not fit the cluster, ``ValueError`` for that of another group,
+        ``WorkerError`` after the shutdown.
+        """
+        self._running("restart")
+        return restart(self._crew, self._terms, component, as_timeout(timeout))
+
+    def refresh_environment(self, timeout: float | None = None) -> list[RankReport]:
+        """Tell all ranks what restarts have changed, and return their reports.
+
+        Each rank gets the same ``MASTER_ADDR``, ``MASTER_PORT`` and ``RANKPLAN_RESTART`` in its environment, and its
+        row of the new plan. A rank answers once the calls it received before are done, or at once if its class has
+        ``async`` methods. Raises like `verify`.
+        """
+        with session.used():
+            self._running("refresh_environment")
+            ranks, answers = renewals(self._crew, self._terms)
+        sightings = self._call("refresh_environment", ranks, answers).wait(timeout)
+        reports = check(self._crew.component, [rank.expected for rank in ranks], sightings)
+        self._crew.renew(ranks)
+        return reports
+
+    def wait_for_failure(self, timeout: float | None = None) -> Failure | None:
+        """Wait until a rank or its node has died, and return which; ``None`` after ``timeout`` seconds.
+
+        No call needs to be in flight. A dead process is noticed within a second; a node once Ray knows of it: at once
+        if its raylet ends in order, else after 15 s with Ray's default settings. Returns at once while ranks are dead.
+        Raises ``WorkerError`` if the group is shut down meanwhile, ``ValueError`` for an invalid timeout.
+        """
+        self._running("wait_for_failure")
+        return wait_for_failure(self._crew, as_timeout(timeout) if timeout else timeout)
+
+    def timings(self, timeout: float | None = None) -> list[Timing]:
+        """Return how long the finished calls took on each rank, by rank and then in the order in which they ended.
+
+        The times are wall-clock times on the ranks, without the way there and back. The last 10,000 calls of a rank are
+        remembered. A rank answers once the calls it received before are done. Raises ``WorkerError`` and
+        ``TimeoutError`` like other calls.
+        """
+        with session.used():
+            ranks = self._running("timings")
+            answers = [rank.host.timings.remote() for rank in ranks]
+        calls = self._call("timings", ranks, answers).wait(timeout)
+        numbers = [rank.expected.placement.rank for rank in ranks]
+        return [Timing(method, rank, *times) for rank, of in zip(numbers, calls, strict=True) for method, *times in of]
+
+    def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
+        """Find, for every rank, ``count`` consecutive ports that are free on its node; return them in rank order.
+
+        The ranks find them themselves, avoiding the ports of Ray's workers and, if possible, the system's ephemeral
+        ports. They are not handed out again in this program until the group is shut down. A rank answers once the calls
+        it received before are done. Raises ``LaunchError`` if a node has too few, ``ValueError`` for a ``count`` below
+        1, ``WorkerError`` and ``TimeoutError`` like other calls; all ports found are returned then.
+        """
+        if (as_int(count) or 0) < 1:
+            raise ValueError(f"count is {shown(count)}; it must be a whole number of 1 or more")
+        crew, ranks = self._crew, list(self._running("free_ports"))
+        machines = [crew.nodes.machine(rank.expected.placement.cluster_node_rank) for rank in ranks]
+        held: dict[int, range] = {}  # a choice of ports, or the block found in it
+        blocks: dict[int, range] = {}
+        try:
+            while len(blocks) < len(ranks):
+                asked = [index for index in range(len(ranks)) if index not in blocks]
+                for index in asked:
+                    try:
+                        held[index] = crew.choice(machines[index], count)
+                    except LaunchError:
+                        if index == asked[0]:
+                            raise
+                        asked = [other for other in asked if other < index]  # the others in the next round
+                        break
+                answers = [ranks[index].host.free_block.remote(held[index], count) for index in asked]
+                call = self._call("free_ports", [ranks[index] for index in asked], answers)
+                for index, start in zip(asked, call.wait(timeout), strict=True):
+                    block = range(0) if start is None else range(start, start + count)
+                    crew.keep(machines[index], held.pop(index), block)
+                    if block:
+                        held[index] = blocks[index] = block
+        except BaseException:
+            for index, choice in held.items():
+                crew.keep(machines[index], choice, range(0))
+            raise
+        return [blocks[index] for index in range(len(ranks))]
+
+    def shutdown(self) -> None:
+        """End the ranks, whatever they are doing; may be called again. A reservation they were launched in stays."""
+        self._crew.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._crew.end()
+
+
+def is_method(worker_class: type, name: str) -> bool:
+    """Whether this can be called on a group of this class."""
+    if name.startswith("_") or name == "create_group":
+        return False
+    # as written in a class: reading a fact of a rank fails here, and metaclasses have methods of their own
+    found = next((vars(base)[name] for base in worker_class.__mro__ if name in vars(base)), None)
+    if found is None or isinstance(found, OfRank) or (isinstance(found, staticmethod) and found.__func__ is timer):
+        return False
+    return callable(getattr(worker_class, name, None))
+
+
+def methods(worker_class: type) -> list[str]:
+    """Return the names of everything that can be called on a group of this class."""
+    return [name for name in dir(worker_class) if is_method(worker_class, name)]

@@ -1,0 +1,179 @@
+"""A worker class with its arguments, before the launch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Any, Literal
+
+from rankplan._core import RankSet
+from rankplan.config.process import VISIBILITIES
+from rankplan.dialects.rlinf.placement import (
+    FlexiblePlacementStrategy,
+    NodePlacementStrategy,
+    PackedPlacementStrategy,
+    PlacementStrategy,
+)
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import Component, Visibility
+from rankplan.runtime.cluster import Cluster
+from rankplan.runtime.group.calls import as_timeout
+from rankplan.runtime.group.crew import Crew
+from rankplan.runtime.group.group import WorkerGroup, is_method
+from rankplan.runtime.group.launch import Recipe, Start, bring_up
+from rankplan.runtime.group.restart import Terms
+from rankplan.runtime.group.seats import find_seats
+from rankplan.runtime.group.watch import Failure, watch
+from rankplan.runtime.rank.host import MOST_CALLS
+from rankplan.runtime.rank.settings import PROOFS, rank_settings
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.reserve.reserve import Reservation, make_reservation
+from rankplan.words import as_int, shown
+
+
+class GroupSpec:
+    """A worker class and the arguments that every rank constructs it with; ``launch`` makes it a running group.
+
+    Raises ``TypeError`` if the constructor does not accept these arguments.
+    """
+
+    def __init__(self, worker_class: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        name = worker_class.__name__
+        try:
+            inspect.signature(worker_class.__init__).bind(None, *args, **kwargs)  # type: ignore[misc]
+        except TypeError as error:
+            raise TypeError(f"{name}.create_group(): the constructor of {name} does not accept this: {error}") from None
+        self._recipe = Recipe(worker_class, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<group of {self._recipe.worker_class.__name__}, not launched>"
+
+    def has_method(self, name: str) -> bool:
+        """Whether this can be called on the group."""
+        return is_method(self._recipe.worker_class, name)
+
+    def launch(
+        self,
+        cluster: Cluster,
+        placement_strategy: PlacementStrategy | Component | None = None,
+        name: str | None = None,
+        max_concurrency: int | None = None,
+        isolate_accelerator: bool = True,
+        reservation: Reservation | None = None,
+        reserve: bool = False,
+        timeout: float = timeouts.LAUNCH,
+        visibility: Visibility | None = None,
+        prove: Literal["devices", "environment"] | None = None,
+        on_failure: Callable[[WorkerGroup, Failure], object] | None = None,
+    ) -> WorkerGroup:
+        """Start a rank for each process of the strategy, verify them, and return the running group.
+
+        ``placement_strategy`` may also be a component of a plan that fits this cluster (``plan["actor"]``), whose nodes
+        are found by their names. The default is one process per accelerator of the cluster that is not excluded, or per
+        node of a cluster without accelerators. ``name`` is the component's name (default: that of the component of a
+        plan, else of the class). ``isolate_accelerator`` shows a process only its own accelerators; for a component of
+        a plan this is already decided. ``visibility`` overrides both: ``own``, ``node``, or ``own-first`` for all
+        accelerators of the node with its own first.
+
+        ``prove``: with ``devices``, each rank asks the driver in a separate process which devices it has, while it
+        loads; a difference from the plan is a ``LaunchError``. With ``environment``, only variables are compared. The
+        default is ``devices`` where the inventory has the uuids of NVIDIA devices, except on simulated nodes.
+
+        ``max_concurrency`` is how many calls a rank works on at a time, at most 1,000. By default, plain methods run
+        one at a time, in the order of the calls, and ``async`` methods concurrently, up to 1,000: they share the event
+        loop of the process, so that one method can wait for another. If a class has ``async`` methods, its plain
+        methods run in threads beside that event loop, as many at a time as ``max_concurrency`` says (default: 1).
+
+        By default nothing is requested from Ray, and components share accelerators freely. With a ``reservation`` (see
+        ``Cluster.reserve``) each rank starts in the bundle of its first accelerator. ``reserve=True`` reserves for this
+        component alone, until the group is shut down. Rows and environment are the same in all cases.
+
+        ``on_failure`` is called with the group and a `Failure` whenever ranks have died, without a call in flight; it
+        may restart them. It runs in a thread of its own, one failure at a time, until the group ends.
+
+        All ranks must have constructed their worker within ``timeout`` seconds. All or nothing: raises ``LaunchError``
+        naming component, rank and node, and leaves no process behind, if a rank does not come up or differs from its
+        plan, or, within about a second, if the reservation does not fit. Raises ``PlacementError`` if the strategy does
+        not fit the cluster (for a plan, ``plan-mismatch`` or, by ``cluster.topology.keep``, ``group-spans``),
+        ``ValueError`` and ``TypeError`` for an invalid argument.
+        """
+        if not isinstance(cluster, Cluster):
+            raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
+        cluster.connection.check_alive()
+        if max_concurrency is not None and as_int(max_concurrency) not in range(1, MOST_CALLS + 1):
+            raise ValueError(
+                f"max_concurrency is {shown(max_concurrency)}; it must be a whole number from 1 to {MOST_CALLS}, the "
+                "most calls that a rank works on at a time"
+            )
+        if visibility not in (None, *VISIBILITIES):
+            raise ValueError(f"visibility is {shown(visibility)}; it must be own, node or own-first")
+        if prove not in (None, *PROOFS):
+            raise ValueError(f"prove is {shown(prove)}; it must be devices or environment")
+        _check_reservation(cluster, reservation, reserve)
+        if on_failure is not None and not callable(on_failure):
+            raise TypeError(f"on_failure is {shown(on_failure)}; pass a function of the group and the failure")
+        seconds = as_timeout(timeout)
+        if name is not None and not (isinstance(name, str) and name and name.isprintable()):
+            raise ValueError(f"name is {shown(name)}; it must be a non-empty printable string")
+        if placement_strategy is None:
+            placement_strategy = one_process_each(cluster.inventory)
+        if isinstance(placement_strategy, Component):
+            planned = placement_strategy.name
+            nodes, (component,) = cluster.nodes.fitting(placement_strategy.inventory, [placement_strategy])
+            component = replace(component, name=name or planned)
+        elif isinstance(placement_strategy, PlacementStrategy):
+            planned, nodes = name or self._recipe.worker_class.__name__, cluster.nodes
+            component = placement_strategy.component(planned, cluster, isolate_accelerator)
+        else:
+            raise TypeError(
+                f"placement_strategy is of type {type(placement_strategy).__name__}; pass a strategy, such as "
+                "placement.get_strategy(name), or a component of a plan, such as plan[name]"
+            )
+        if visibility is not None:
+            component = component.with_visibility(visibility)
+        settings = rank_settings(component, prove, cluster.simulated)
+        seats = find_seats(nodes, component)
+        if reserve:
+            reservation = make_reservation(cluster.connection, nodes, [component])
+        recipe = replace(self._recipe, max_concurrency=as_int(max_concurrency))
+        terms = Terms(lambda: cluster.nodes, recipe, component, planned, visibility, prove)
+        crew = Crew(component.name, cluster.connection, nodes, reservation, private=reserve)
+        bring_up(crew, Start(recipe, nodes, seats, settings, component[0], seconds))
+        group = WorkerGroup(crew, terms)
+        if on_failure is not None:
+            watch(crew, partial(on_failure, group))
+        return group
+
+
+def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserve: bool) -> None:
+    if not isinstance(reserve, bool):
+        raise TypeError(f"reserve is {shown(reserve)}; pass True or False: shares belong to the components of a plan")
+    if reservation is None:
+        return
+    if not isinstance(reservation, Reservation):
+        raise TypeError(
+            f"reservation is of type {type(reservation).__name__}; pass what cluster.reserve(plan) returned"
+        )
+    if reserve:
+        raise ValueError("reserve=True makes a reservation of its own; pass either reserve or reservation")
+    if reservation.connection is not cluster.connection:
+        raise ValueError("the reservation belongs to another Cluster; reserve on the one that is launched on")
+
+
+def one_process_each(inventory: Inventory) -> PlacementStrategy:
+    """Return the strategy of a launch without one: a process per accelerator, or per node if there are none.
+
+    Excluded ones are left out. RLinf starts one process in all if there are no accelerators. Nodes are then the
+    resources that ``all`` counts, so a job that is tried without accelerators keeps a process on every node.
+    """
+    if accelerators := inventory.core.accelerators():
+        usable = accelerators - inventory.excluded_accelerators
+        if usable in (accelerators, RankSet()):
+            return PackedPlacementStrategy(0, len(accelerators) - 1)
+        return FlexiblePlacementStrategy([[index] for index in usable])
+    nodes = RankSet(range(inventory.num_nodes))
+    excluded = RankSet(chain.from_iterable(ranks for ranks, local in inventory.excluded if local is None))
+    return NodePlacementStrategy(list(nodes - excluded or nodes))

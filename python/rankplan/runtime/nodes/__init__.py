@@ -1,0 +1,1 @@
+"""The nodes of a live cluster: probing, order, simulation and exports."""

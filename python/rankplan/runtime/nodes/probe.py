@@ -1,0 +1,285 @@
+"""Finding the nodes of a live Ray cluster: waits for them to join, and looks at each one from a process there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+
+from rankplan._core import RankSet
+from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, adopt, registered, vendor
+from rankplan.environment import NODE_RANK_VARIABLES
+from rankplan.errors import ClusterError
+from rankplan.hardware.facts import hardware_facts
+from rankplan.hardware.nvml import fabrics
+from rankplan.nodes.inventory import NodeSpec
+from rankplan.nodes.topology.domains import RANK_LABELS
+from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
+from rankplan.runtime.group.calls import outcomes
+from rankplan.runtime.nodes.nodes import pinned
+from rankplan.runtime.nodes.order import (
+    BY_ADDRESS,
+    BY_LABEL,
+    BY_VARIABLE,
+    NODE_RANK_LABEL,
+    USUAL,
+    FoundNode,
+    MissingRanks,
+    Wanted,
+    in_order,
+)
+from rankplan.runtime.nodes.processes import age, inherited
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.faults import Fault
+from rankplan.runtime.ray.internals import accelerator_managers
+from rankplan.runtime.ray.progress import Report
+from rankplan.words import counted
+
+TYPE_LABEL = "rankplan.io/accelerator-type"
+"""The Ray node label that names the accelerator type; required for types that Ray cannot detect."""
+
+HARDWARE_LABEL = "rankplan.io/hardware."
+"""Start of the Ray node labels with the number of pieces of a hardware type: ``rankplan.io/hardware.Franka=2``."""
+
+MODEL_LABEL = "ray.io/accelerator-type"
+"""The Ray node label with the accelerator model, which Ray sets if it knows it."""
+
+HARDWARE_VARIABLE = "RANKPLAN_HARDWARE"
+"""Set on a simulated node: the hardware facts of the node that it stands for, as JSON."""
+
+_SOURCES = "set before `ray start`, or by the job's runtime_env"
+
+_LEFT_OVER = "if it is left over from another cluster, unset it and start Ray again"
+
+_logger = logging.getLogger("rankplan")
+
+
+def find_nodes(
+    num_nodes: int | None, timeout: float, report: Report, starting: bool = True, wanted: Wanted = USUAL
+) -> list[FoundNode]:
+    """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the ``wanted`` order.
+
+    If more nodes than ``num_nodes`` are up, those without ranks that cannot be used are skipped, with a warning.
+    ``starting``: other nodes may be about to join, so nodes without ranks are used only once no node has joined for
+    `timeouts.LAST_JOIN` seconds. The rank of the only node does not matter. Raises ``ClusterError`` if too few nodes
+    join within ``timeout`` seconds, if their ranks are contradictory, or if a node to use cannot run rankplan.
+    """
+    deadline = time.monotonic() + timeout
+    known: dict[str, FoundNode] = {}
+    driver = str(ray.get_runtime_context().get_node_id())
+    while True:
+        entries = {entry["NodeID"]: entry for entry in ray.nodes() if entry["Alive"]}
+        late = time.monotonic() >= deadline
+        if len(entries) < (num_nodes or 1):
+            if late:
+                raise _too_few(num_nodes, timeout, list(entries.values()))
+            report(f"waiting for nodes: {len(entries)} of {num_nodes} have joined")
+        elif new := [entry for node_id, entry in entries.items() if node_id not in known]:
+            report(f"probing {counted(len(new), 'node')}")
+            left = max(deadline - time.monotonic(), timeouts.ANSWER)
+            known |= {node.node_id: node for node in probed(new, math.ceil(left))}
+            continue
+        else:
+            nodes = [known[node_id] for node_id in entries]
+            quiet = not starting or time.monotonic() - max(node.started for node in nodes) >= timeouts.LAST_JOIN
+            try:
+                ordered, source = in_order(nodes, num_nodes, wanted, driver)
+            except MissingRanks as missing:
+                if len(nodes) == 1 and num_nodes in (None, 1) and (quiet or late):
+                    return [_only(nodes[0])]
+                if late:
+                    raise _missing(missing, nodes, timeout) from None
+                report(f"waiting for nodes: {missing}")
+            else:
+                if late or quiet or num_nodes is None or source in (BY_LABEL, BY_VARIABLE):
+                    return _chosen(ordered, source, num_nodes, driver)
+                report(f"waiting for nodes: more than {num_nodes} may be joining")
+        time.sleep(timeouts.JOIN_POLL)
+
+
+def _too_few(num_nodes: int | None, timeout: float, entries: Sequence[Mapping[str, Any]]) -> ClusterError:
+    rows = "".join(f"\n  {_describe(entry)}" for entry in entries) or " none"
+    verb = "has" if len(entries) == 1 else "have"
+    return ClusterError(
+        f"num_nodes is {num_nodes}, but only {counted(len(entries), 'node')} {verb} joined within {timeout:g} s:{rows}"
+        "\njoin the others with `ray start --address=...`, or lower num_nodes"
+    )
+
+
+def _missing(missing: MissingRanks, nodes: Sequence[FoundNode], timeout: float) -> ClusterError:
+    """Return the error for ranks that are missing at the end: maybe those of nodes that cannot be used."""
+    unusable = [node.fault for node in nodes if node.fault is not None]
+    return unusable[0] if unusable else ClusterError(f"after {timeout:g} s, {missing}; start the missing nodes")
+
+
+def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, driver: str) -> list[FoundNode]:
+    """Return the first nodes of an order; raises ``ClusterError`` if one of them cannot be used."""
+    used = list(ordered[:num_nodes])
+    usable = [node for node in ordered if node.fault is None]
+    if source not in (BY_LABEL, BY_VARIABLE) and num_nodes is not None and len(usable) >= num_nodes:
+        used = usable[:num_nodes]
+    chosen = {node.node_id for node in used}
+    unused = [node for node in ordered if node.node_id not in chosen]
+    for node in used:
+        if node.fault is not None:
+            raise node.fault
+    _logger.info("%s, in the order of %s: %s", counted(len(used), "node"), source, ", ".join(map(str, used)))
+    for node in used:
+        for index, problem in node.spec.problems():
+            name = f"{node.spec.hostname or node.spec.ip}/{index}"
+            _logger.warning("accelerator %s: %s; do not use it with exclude: [%s]", name, problem, name)
+    if unused:
+        names = ", ".join(map(str, unused))
+        _logger.warning("using %d of %d nodes (num_nodes); not used: %s", len(used), len(ordered), names)
+    if source == BY_ADDRESS and any(node.node_id == driver for node in unused):
+        _logger.warning('the node of this program is not used; node_order="rlinf" puts it first')
+    for node in unused:
+        if node.fault is not None:
+            _logger.warning("an unused node cannot run rankplan: %s", node.fault)
+    return used
+
+
+def _only(node: FoundNode) -> FoundNode:
+    """Return the only node, whose rank may be left over from another cluster."""
+    if node.fault is not None:
+        raise node.fault
+    variables, label = " or ".join(NODE_RANK_VARIABLES), f"the Ray label {NODE_RANK_LABEL}"
+    rank, source = (node.rank_label, label) if node.rank_variable is None else (node.rank_variable, variables)
+    _logger.warning(
+        "%s is the only node, and used as node 0 despite its rank %s (%s); %s", node, rank, source, _LEFT_OVER
+    )
+    return node
+
+
+def _describe(entry: Mapping[str, Any]) -> str:
+    shown = {"CPU"} | {row.resource for row in VENDORS}
+    counts = [f"{count:g} {name}" for name, count in sorted(entry["Resources"].items()) if name in shown]
+    return "  ".join([entry["NodeManagerAddress"], entry["NodeManagerHostname"], ", ".join(counts)])
+
+
+def probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]:
+    """Look at each of these nodes from a process there, all at once."""
+    rows = registered()
+    looks = [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries]
+    nodes = []
+    for entry, found in zip(entries, outcomes(looks, timeout), strict=True):
+        label = entry["Labels"].get(NODE_RANK_LABEL)
+        if isinstance(found, tuple):
+            spec, variable, age = found
+            nodes.append(FoundNode(entry["NodeID"], spec, variable, label, started=time.monotonic() - age))
+        else:
+            fault = _fault(_describe(entry), found, timeout)
+            spec = NodeSpec(**_names(entry), labels=_kept(entry["Labels"]))
+            nodes.append(FoundNode(entry["NodeID"], spec, rank_label=label, fault=fault))
+    return nodes
+
+
+def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
+    if fault is None:
+        return ClusterError(f"node {place}: it did not start a process for rankplan within {timeout:g} s")
+    if isinstance(fault.cause, ClusterError):
+        return ClusterError(f"node {place}: {fault.cause}")
+    error = ClusterError(f"node {place}: the probe {fault.reason}; install the same version of rankplan on every node")
+    error.__cause__ = fault.cause
+    return error
+
+
+@ray.remote(num_cpus=0)
+def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str | None, float]:
+    """Return the record of this node, the node rank that is set in its environment, and the age of its raylet.
+
+    ``rows`` are the types of accelerators that the driver has registered.
+    """
+    adopt(rows)
+    resources, labels, environment = entry["Resources"], entry["Labels"], inherited()
+    row = _vendor_here(resources, labels)
+    fabric = fabrics() if row is not None and row.accelerator_type == "NV_GPU" else []
+    try:
+        known = slurm_labels(environment) | nemo_rl_labels(resources) | fabric_labels(fabric) | _kept(labels)
+    except ValueError as contradiction:
+        raise ClusterError(str(contradiction)) from None
+    found = {**_names(entry), "labels": known}
+    found["hardware"] = {
+        name.removeprefix(HARDWARE_LABEL): count
+        for name, count in labels.items()
+        if name.startswith(HARDWARE_LABEL) and count.isdecimal() and int(count)
+    }
+    ids: tuple[str, ...] = ()
+    if row and (ids := _ids(row, int(resources[row.resource]), environment)):
+        found |= {"accelerator_type": row.accelerator_type, "accelerator_ids": ids}
+        found["accelerator_model"] = labels.get(MODEL_LABEL)
+    stated = environment.get(HARDWARE_VARIABLE)
+    found |= json.loads(stated) if stated else hardware_facts(row.accelerator_type if row else NO_ACCEL, ids)
+    variable = next((environment[name] for name in NODE_RANK_VARIABLES if name in environment), None)
+    return NodeSpec(**found), variable, age(os.getppid())
+
+
+def _names(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"ranks": RankSet(), "ip": entry["NodeManagerAddress"], "hostname": entry["NodeManagerHostname"]}
+
+
+def _kept(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of the user and of other tools, and Ray's own ones that tell where a node is."""
+    own = ("ray.io/", "rankplan.io/")
+    return {
+        name: value
+        for name, value in labels.items()
+        if not name.startswith(own) or known_key(name) or name in RANK_LABELS
+    }
+
+
+def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> Vendor | None:
+    """Return the vendor of this node's accelerators: from its label, or else as Ray detected it."""
+    if TYPE_LABEL in labels:
+        return _declared(labels[TYPE_LABEL], resources)
+    managers = accelerator_managers({row.resource: resources.get(row.resource, 0) for row in VENDORS})
+    found = [row for row in VENDORS if row.manager in managers]
+    if len(found) > 1:
+        counts = " and ".join(f"{resources[row.resource]:g} {row.resource}" for row in found)
+        types = " or ".join(f"--labels={TYPE_LABEL}={row.accelerator_type}" for row in found)
+        raise ClusterError(f"it has {counts}, but a node must have one accelerator type; start Ray there with {types}")
+    return found[0] if found else None
+
+
+def _declared(accelerator_type: str, resources: Mapping[str, float]) -> Vendor | None:
+    try:
+        row = vendor(accelerator_type)
+    except ValueError as unknown:
+        raise ClusterError(f"the Ray label {TYPE_LABEL}: {unknown}") from None
+    if row is not None and not resources.get(row.resource):
+        raise ClusterError(
+            f"the Ray label {TYPE_LABEL} is {accelerator_type}, but Ray counts no {row.resource} there; start Ray "
+            f"with their number, e.g. {_counting(row, 8)}, or without the label"
+        )
+    return row
+
+
+def _counting(row: Vendor, number: int) -> str:
+    """Return the option of ``ray start`` that declares this many accelerators."""
+    return f"--num-gpus={number}" if row.resource == "GPU" else f"--resources='{{\"{row.resource}\": {number}}}'"
+
+
+def _ids(row: Vendor, count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the node's own ids of its accelerators: those in the mask that Ray was started under, or else 0, 1, ..."""
+    if disturbing := row.disturbed(environment):
+        others = " ".join(f"{name}={value}" for name, value in disturbing.items())
+        raise ClusterError(
+            f"its processes start with {others} ({_SOURCES}), which changes the devices they see; unset it, and "
+            f"select {row.maker} devices with {row.visibility} only"
+        )
+    ids = row.shown(environment)
+    if ids is None:
+        return tuple(map(str, range(count)))
+    if len(ids) < count:
+        raise ClusterError(
+            f"its processes start with {row.visibility}={environment[row.visibility]} ({_SOURCES}), which names "
+            f"{counted(len(ids), 'device')}, but Ray counts {count} {row.resource}; name each device once, separated "
+            f"by commas, or start Ray with {_counting(row, len(ids))}"
+        )
+    return ids[:count]

@@ -1,0 +1,145 @@
+"""A real Ray cluster of several raylets on this machine, with declared accelerators that need not exist."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ray import cluster_utils
+
+from rankplan.accelerators import VARIABLES, vendor
+from rankplan.environment import NODE_RANK_VARIABLES
+from rankplan.errors import ClusterError
+from rankplan.nodes.inventory import Inventory, NodeSpec
+from rankplan.runtime.nodes.probe import HARDWARE_LABEL, HARDWARE_VARIABLE, MODEL_LABEL, TYPE_LABEL
+from rankplan.runtime.nodes.processes import Process, end, family
+from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.internals import (
+    LONGEST_FOLDER,
+    SIMULATED_HEAD,
+    SIMULATED_SETTINGS,
+    quiet_detection,
+    sigterm_handler_kept,
+)
+from rankplan.runtime.ray.progress import Report
+
+_FIRST_ADDRESS = ipaddress.ip_address("127.0.0.2")  # a head on 127.0.0.1 makes the driver rewrite the address and hang
+_OBJECT_STORE_BYTES = 80 << 20
+_CPUS = 128  # declared, like the accelerators: as many as a node of a real cluster has
+
+_logger = logging.getLogger("rankplan")
+
+
+class Raylets:
+    """One raylet for each node of the inventory, from ``127.0.0.2`` on, in a private folder; ``close`` ends them.
+
+    The accelerators, their ids, models and types, and the node ranks are those of the inventory. Starting a node takes
+    about a second and 135 MiB.
+    """
+
+    def __init__(self, inventory: Inventory, report: Report) -> None:
+        base = tempfile.gettempdir()
+        self._folder = tempfile.mkdtemp(prefix="rankplan-", dir=base if len(base) <= LONGEST_FOLDER else "/tmp")
+        self._restore_handler = session.keep_handler()
+        self._cluster = cluster_utils.Cluster()
+        self._closed = False
+        try:
+            with _environment(self._start_environment()), quiet_detection(), sigterm_handler_kept():
+                for rank in range(inventory.num_nodes):
+                    report(f"starting node {rank + 1} of {inventory.num_nodes}")
+                    self._cluster.add_node(**_node_options(inventory.node(rank), rank))
+            self.address = str(self._cluster.address)
+        except BaseException as error:
+            # Ray does not list a raylet that was about to start, so waiting for it would be in vain.
+            self.close(patience=0.0)
+            if isinstance(error, Exception):
+                raise ClusterError(f"the simulated cluster did not start: {error}") from error
+            raise
+
+    def _start_environment(self) -> dict[str, str | None]:
+        """Return the environment of Ray's processes; ``None``: unset.
+
+        The private folder keeps this cluster from being recorded as the machine's running one, and identifies its
+        processes. The driver's own mask and node rank do not apply to the declared nodes.
+        """
+        hidden = dict.fromkeys([*NODE_RANK_VARIABLES, *VARIABLES])
+        return {**hidden, "RAY_TMPDIR": self._folder, **SIMULATED_SETTINGS}
+
+    def close(self, patience: float = timeouts.RAYLETS) -> None:
+        """End every process of the cluster and remove its folder; may be called again.
+
+        Processes that do not end by themselves within ``patience`` seconds are killed.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        processes = self.processes()
+        try:
+            with _environment({"RAY_TMPDIR": self._folder}):
+                self._cluster.shutdown()
+        except Exception as error:
+            _logger.debug("Ray did not end its processes: %s", error)
+        finally:
+            # workers end when their raylet is gone
+            end(processes | self.processes(), patience)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._restore_handler()
+
+    def stop(self, node_id: str) -> None:
+        """End a node with this id, in order; does nothing if it has ended."""
+        for node in [node for node in self._cluster.worker_nodes if node.node_id == node_id]:
+            with _environment({"RAY_TMPDIR": self._folder}):
+                self._cluster.remove_node(node)
+
+    def processes(self) -> set[Process]:
+        """Return the processes of the cluster: Ray's own, the ranks, and their descendants."""
+        return family(f"RAY_TMPDIR={self._folder}")
+
+
+def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
+    environment = {NODE_RANK_VARIABLES[0]: str(rank), HARDWARE_VARIABLE: node.facts or "{}"}
+    labels = {**node.labels, TYPE_LABEL: node.accelerator_type}
+    labels |= {f"{HARDWARE_LABEL}{name}": str(count) for name, count in node.hardware.items()}
+    options: dict[str, Any] = {"num_gpus": 0, **(SIMULATED_HEAD if rank == 0 else {})}
+    row = vendor(node.accelerator_type)
+    if row is not None:
+        if node.accelerator_model is not None:
+            labels[MODEL_LABEL] = node.accelerator_model
+        environment[row.visibility] = row.showing(node.accelerator_ids)[row.visibility]
+        if row.resource == "GPU":
+            options["num_gpus"] = node.accelerators
+        else:
+            options["resources"] = {row.resource: node.accelerators}
+    return {
+        **options,
+        "num_cpus": _CPUS,
+        "node_ip_address": str(_FIRST_ADDRESS + rank),
+        "env_vars": environment,
+        "labels": labels,
+        "object_store_memory": _OBJECT_STORE_BYTES,
+    }
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Change environment variables of this process temporarily (``None``: unset)."""
+    before = {name: os.environ.get(name) for name in changes}
+    _set(changes)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -1,0 +1,272 @@
+"""The actor that a rank runs in.
+
+It starts without the user's code, sets the environment of its rank, and then loads the user's class. The module of the
+class therefore sees ``RANK`` and its devices when it is imported, and Ray needs no ``runtime_env``, which would double
+the launch time. ``OMP_NUM_THREADS=1``, which Ray sets in processes without reserved CPUs (as torchrun does), stays
+unless the driver or the node group's ``env_vars`` set it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import os
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import ray
+
+from rankplan.accelerators import Vendor, adopt, registered
+from rankplan.config.hardware import on_node
+from rankplan.dialects.rlinf.placement import Placement
+from rankplan.environment import added, expanded, rank_environment, restart_environment
+from rankplan.errors import LaunchError
+from rankplan.plans.component import Coordinates
+from rankplan.runtime.rank import context
+from rankplan.runtime.rank.ports import free_block
+from rankplan.runtime.rank.report import Sighting
+from rankplan.runtime.rank.settings import RankSettings
+from rankplan.runtime.rank.stopwatch import Stopwatch
+from rankplan.runtime.rank.timing import Durations
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.faults import RankFailure
+from rankplan.runtime.ray.internals import is_termination
+
+MOST_CALLS = 1000
+"""The most calls that a rank works on at a time: Ray's limit for ``async`` methods.
+
+Plain methods need a thread each, all started at once, and a process does not survive many thousands of threads.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RankSetup:
+    """What makes a host a rank: its row, the address of rank 0's node, the variables beyond those of its node.
+
+    ``exports`` and ``env_vars`` are those of the driver and of the node group, without the ones that the process was
+    started with. ``hardware`` is pickled, because the modules of its models must be imported after the environment is
+    set. ``import_path`` has the driver's own module folders. The worker's log is shown from ``log_level`` on.
+    ``accelerators`` are the types that the driver has registered. ``restarts`` is how often ranks of the group were
+    restarted.
+    """
+
+    component: str
+    placement: Placement
+    coordinates: Coordinates | list[Coordinates]
+    hardware: bytes
+    master_addr: str
+    exports: Mapping[str, str]
+    env_vars: Mapping[str, str]
+    import_path: list[str]
+    log_level: int
+    accelerators: list[Vendor] = field(default_factory=registered)
+    settings: RankSettings = field(default_factory=RankSettings)
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What changes for a running rank when others of its group are restarted."""
+
+    placement: Placement
+    coordinates: Coordinates | list[Coordinates]
+    environment: Mapping[str, str]
+
+
+class Rank:
+    """What the hosts of both kinds do."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._worker: Any = None
+        self._durations = Durations()
+        self._stopwatch = Stopwatch()
+
+    def __repr__(self) -> str:
+        return self._name  # Ray prefixes it to each line that this process prints
+
+    def free_block(self, choice: range, count: int) -> int | None:
+        """Return the first port of a free block on this machine, or ``None``; see `ports.free_block`."""
+        return free_block(choice, count)
+
+    def look(self) -> Sighting:
+        """Return where this process runs and what it sees."""
+        return Sighting.here()
+
+    def renew(self, renewal: Renewal, nodes: bytes) -> Sighting:
+        """Take over the environment and the row that a restart of other ranks has changed."""
+        before = context.current()
+        if before is not None:
+            row, coordinates = renewal.placement, renewal.coordinates
+            context.enter(replace(before, placement=row, coordinates=coordinates, pickled_nodes=nodes))
+            self._worker._renew(before)
+        os.environ |= renewal.environment
+        return Sighting.here()
+
+    def durations(self, ticket: int) -> dict[str, float]:
+        """Return the seconds that timed functions took during a call."""
+        return self._durations.of(ticket)
+
+    def timings(self) -> list[tuple[str, float, float]]:
+        """Return method, start and length of the finished calls."""
+        return self._stopwatch.calls()
+
+    def _become(self, setup: RankSetup, master_port: int | None, payload: bytes, nodes: bytes) -> Sighting:
+        placement, address = setup.placement, setup.master_addr
+        adopt(setup.accelerators)
+        if master_port is None:
+            raise RankFailure.of(LaunchError(f"none of the ports tried is free on {address}"))
+        exports = added(setup.exports, os.environ)
+        env_vars = exports | expanded(setup.env_vars, os.environ | exports)
+        os.environ |= rank_environment(placement, master_addr=address, master_port=master_port, env_vars=env_vars)
+        os.environ |= restart_environment(setup.restarts)
+        # Python reads PYTHONPATH only at its start
+        first = setup.exports.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[:0] = [folder for folder in first if folder and folder not in sys.path]
+        sys.path += [folder for folder in setup.import_path if folder not in sys.path]
+        _show_logs(setup.log_level)
+        setup.settings.enter(setup.env_vars)
+        threading.Thread(target=_end_after_main_thread, name="rankplan-end", daemon=True).start()
+        try:
+            hardware = on_node(pickle.loads(setup.hardware), placement.local_hardware_ranks, os.environ)
+            context.enter(context.RankContext(setup.component, placement, setup.coordinates, hardware, nodes))
+            worker_class, args, kwargs = pickle.loads(payload)
+            self._worker = worker_class(*args, **kwargs)
+        except BaseException as error:
+            if is_termination(error):
+                raise
+            raise RankFailure.of(error) from None
+        return Sighting.here()
+
+    def _run(self, ticket: int, method: str, args: Any, kwargs: Any) -> Any:
+        """Run a method of the worker; what an ``async`` one returns is still to be awaited."""
+        try:
+            with self._durations.measured(ticket):
+                return _sendable(method, getattr(self._worker, method)(*args, **kwargs))
+        except SystemExit:
+            raise
+        except BaseException as error:
+            raise RankFailure.of(error) from None
+
+
+# not a method: Ray runs every method of a class that has an async one in an event loop
+async def _awaited(rank: Rank, ticket: int, method: str, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run to completion what an ``async`` method returned."""
+    try:
+        with rank._durations.measured(ticket):
+            return _sendable(method, await coroutine)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        raise RankFailure.of(error) from None
+
+
+def _sendable(method: str, value: Any) -> Any:
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        raise TypeError(f"{method}() returns a generator, which cannot be sent to the driver; return a list")
+    return value
+
+
+class Host(Rank):
+    """The rank of a class without ``async`` methods: works on one call at a time, or on several in threads of Ray."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, setup: RankSetup, master_port: int | None, payload: bytes, nodes: bytes) -> Sighting:
+        """Become the rank: ``payload`` is the pickled class with its arguments, ``nodes`` those of the cluster."""
+        return self._become(setup, master_port, payload, nodes)
+
+    def call(self, ticket: int, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Run a method of the worker. One that returns a coroutine is awaited in the event loop of the process."""
+        with self._stopwatch.timing(method):
+            found = self._run(ticket, method, args, kwargs)
+            if not inspect.iscoroutine(found):
+                return found
+            return asyncio.run_coroutine_threadsafe(_awaited(self, ticket, method, found), self._event_loop()).result()
+
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the one event loop of this process: tasks of one method continue during the next."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="rankplan-async", daemon=True).start()
+            return self._loop
+
+
+class AsyncHost(Rank):
+    """The rank of a class with ``async`` methods: these run concurrently, in the event loop of the process.
+
+    The constructor and plain methods run in ``threads`` threads of their own, one by default, so that a plain method
+    may block. The event loop wakes up when it is done: what it did to an ``asyncio.Event``, say, takes effect.
+    """
+
+    def __init__(self, name: str, threads: int) -> None:
+        super().__init__(name)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rankplan-call")
+
+    async def start(self, setup: RankSetup, master_port: int | None, payload: bytes, nodes: bytes) -> Sighting:
+        """Become the rank; see `Host.start`."""
+        sighting: Sighting = await self._in_thread(self._become, setup, master_port, payload, nodes)
+        return sighting
+
+    async def call(self, ticket: int, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Run a method of the worker."""
+        try:
+            with self._stopwatch.timing(method):
+                if inspect.iscoroutinefunction(getattr(self._worker, method)):
+                    found = self._run(ticket, method, args, kwargs)
+                else:
+                    found = await self._in_thread(self._run, ticket, method, args, kwargs)
+                return await _awaited(self, ticket, method, found) if inspect.iscoroutine(found) else found
+        except SystemExit as end:
+            # it would end only the event loop, and every call would wait forever; Ray keeps no exit code here
+            print(f"{method}() ends the process (code {end.code})", file=sys.stderr, flush=True)
+            return ray.actor.exit_actor()
+
+    async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        run = partial(contextvars.copy_context().run, function, *args)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+
+
+def has_async_methods(worker_class: type) -> bool:
+    """Whether a class needs the event loop of an `AsyncHost`."""
+    found = (inspect.getattr_static(worker_class, name, None) for name in dir(worker_class))
+    return any(inspect.iscoroutinefunction(inspect.unwrap(each)) for each in found)
+
+
+# Any: the types of Ray know no options() of a decorated class
+_options: dict[str, Any] = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0}
+HostActor: Any = ray.remote(**_options)(Host)
+AsyncHostActor: Any = ray.remote(**_options)(AsyncHost)
+
+
+def _end_after_main_thread() -> None:
+    """End this process if a thread or an exit handler keeps it from exiting.
+
+    Ray counts a rank that exits as dead, and would leave such a process behind.
+    """
+    threading.main_thread().join()
+    time.sleep(timeouts.EXIT)
+    os._exit(1)
+
+
+def _show_logs(level: int) -> None:
+    """Write the worker's log from this level on to stderr, however logging is configured in this process."""
+    logger = logging.getLogger("rankplan.worker")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(level)

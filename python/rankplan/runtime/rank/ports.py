@@ -1,0 +1,119 @@
+"""Blocks of consecutive free ports: found on the node itself, and handed out once."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from rankplan.errors import LaunchError
+from rankplan.runtime.ray.internals import worker_ports
+
+FIRST, LAST = 20_000, 32_767
+"""Above the default ports of Ray's workers (10002 to 19999), and below Linux's ephemeral ports."""
+
+_ROOM = 2_000  # enough ports for a run; if fewer lie below the ephemeral ones, these are used too
+_CHOICE = 64  # ports among which a node finds one block
+_APART = 997  # distance between the first ports of programs started one after another: they do not know each other
+
+
+class Ports:
+    """The ports that this program has handed out, by machine. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, set[int]] = {}
+        self._next: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def choice(self, machine: str, count: int) -> range:
+        """Take more than ``count`` consecutive ports of a machine, among which a process there finds a free block.
+
+        Raises ``LaunchError`` if too few are left.
+        """
+        size, last = max(_CHOICE, 2 * count), _last()
+        with self._lock:
+            taken = self._taken.setdefault(machine, set())
+            start = _gap(taken, self._next.get(machine, FIRST + os.getpid() * _APART % (last - FIRST)), last, size)
+            if start is None:
+                start = _gap(taken, FIRST, last, size)
+            if start is None:
+                most = (last - FIRST + 1) // 2
+                cure = "shut down some groups" if count <= most else f"a block has at most {most}"
+                raise LaunchError(f"no {size} ports in a row are left between {FIRST} and {last} on {machine}; {cure}")
+            taken.update(range(start, start + size))
+            self._next[machine] = start + size
+            return range(start, start + size)
+
+    def give_back(self, machine: str, ports: Iterable[int]) -> None:
+        """Allow these ports to be handed out again."""
+        with self._lock:
+            self._taken.get(machine, set()).difference_update(ports)
+
+
+PORTS = Ports()
+"""The ports of this process, for all clusters that it connects to."""
+
+
+def _last() -> int:
+    """Return the last port to hand out: below the ephemeral ports of this machine, which other nodes mostly share."""
+    below = _ephemeral().start - 1
+    return below if FIRST + _ROOM <= below < LAST else LAST
+
+
+def _gap(taken: set[int], start: int, last: int, size: int) -> int | None:
+    """Return the first port from ``start`` on that begins ``size`` untaken ports, none above ``last``."""
+    while start + size - 1 <= last:
+        last_taken = next((port for port in range(start + size - 1, start - 1, -1) if port in taken), None)
+        if last_taken is None:
+            return start
+        start = last_taken + 1
+    return None
+
+
+def free_block(choice: range, count: int) -> int | None:
+    """Return the first port of a block of ``count`` that nothing on this machine uses, or ``None``.
+
+    The block avoids the ports of Ray's workers here, and the ephemeral ports if possible.
+    """
+    ephemeral, workers = _ephemeral(), worker_ports()
+    clear = [port for port in choice if port not in workers]
+    allowed = [port for port in clear if port not in ephemeral] or clear
+    start = 0
+    while start + count <= len(allowed):
+        block = range(allowed[start], allowed[start] + count)
+        busy = next((port for port in block if port not in allowed or not _is_free(port)), None)
+        if busy is None:
+            return block[0]
+        start = next((index for index, port in enumerate(allowed) if port > busy), len(allowed))
+    return None
+
+
+def _is_free(port: int) -> bool:
+    with ExitStack() as sockets:
+        for family, address in _families():
+            probe = sockets.enter_context(socket.socket(family))
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                probe.bind((address, port))
+            except OSError:
+                return False
+    return True
+
+
+def _families() -> Iterator[tuple[socket.AddressFamily, str]]:
+    yield socket.AF_INET, "0.0.0.0"
+    if socket.has_ipv6 and Path("/proc/net/if_inet6").exists():
+        yield socket.AF_INET6, "::"
+
+
+def _ephemeral() -> range:
+    """The ports that this machine assigns to outgoing connections."""
+    try:
+        first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    except OSError:
+        return range(LAST + 1, 65_536)
+    return range(int(first), int(last) + 1)

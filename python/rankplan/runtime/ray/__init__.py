@@ -1,0 +1,1 @@
+"""Ray itself: its private parts, connections, waiting and failures."""

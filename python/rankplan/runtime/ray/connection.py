@@ -1,0 +1,174 @@
+"""A driver's connection to Ray, and what must end before it does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, ExitStack
+from typing import Literal, Protocol
+
+import ray
+from ray.exceptions import RayError
+
+from rankplan.errors import ClusterError, LaunchError
+from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.internals import (
+    connection_fault,
+    greet,
+    introduce,
+    lost_connection,
+    offer_token,
+    running_cluster,
+    sigterm_handler_kept,
+    unused_token,
+)
+from rankplan.runtime.ray.progress import Report, told
+
+_TOKEN = "Ray offers the token of this machine only to a cluster that it finds by itself: set RAY_AUTH_MODE=token"
+
+
+class Ends(Protocol):
+    """Something that runs until it is ended; ``end`` may be called again, and from any thread."""
+
+    def end(self) -> None: ...
+
+
+class Named(Protocol):
+    """A running group; its text names the component, its ranks and where they are."""
+
+    component: str
+
+
+class Owner(ABC):
+    """Owns running things and ends them before it ends itself. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._owned: list[Ends] = []
+        self._ended = False
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def check_open(self) -> None:
+        """Raise ``LaunchError`` if this has ended."""
+
+    def own(self, thing: Ends) -> None:
+        """End this thing later, unless it is disowned before. Raises ``LaunchError`` if this has ended."""
+        with self._lock:
+            if not self._ended:
+                self._owned.append(thing)
+                return
+        self.check_open()
+
+    def disown(self, thing: Ends) -> None:
+        """Forget a thing that has ended; does nothing for an unknown one."""
+        with self._lock:
+            self._owned = [other for other in self._owned if other is not thing]
+
+    def end_owned(self) -> None:
+        """End everything that is owned, the newest first, even if ending one fails. Nothing can be owned afterwards."""
+        with self._lock:
+            self._ended = True
+            owned = list(self._owned)
+        with ExitStack() as steps:
+            for thing in owned:
+                steps.callback(thing.end)
+
+
+class Connection(Owner):
+    """The connection to Ray that this process has at the moment, shown to everything that launches or reserves."""
+
+    def __init__(self, on_progress: Report | None) -> None:
+        super().__init__()
+        self._on_progress = on_progress
+        self._session = session.current()
+        self.has_launched = False
+        self._groups: list[Named] = []
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the process still has this connection to Ray."""
+        return self._session == session.current()
+
+    def check_open(self) -> None:
+        """Raise ``LaunchError`` if the cluster was closed, or the connection has been replaced."""
+        if self._ended or not self.is_current:
+            raise LaunchError("the cluster was closed; launch before close(), inside its `with`")
+
+    def check_alive(self) -> None:
+        """Raise ``LaunchError`` if the cluster was closed, or Ray has ended under this program."""
+        self.check_open()
+        if lost := lost_connection(timeouts.ANSWER):
+            raise LaunchError(f"{lost}; close this Cluster, start Ray again, and make a new Cluster")
+
+    def enter(self, group: Named) -> list[Named]:
+        """Note a group that starts, until it leaves; return the running ones of the same name."""
+        with self._lock:
+            namesakes = [other for other in self._groups if other.component == group.component]
+            self._groups.append(group)
+        return namesakes
+
+    def leave(self, group: Named) -> None:
+        """Forget a group that has ended; does nothing for an unknown one."""
+        with self._lock:
+            self._groups = [other for other in self._groups if other is not group]
+
+    def progress(self) -> AbstractContextManager[Report]:
+        """Return a context with the function that reports progress to ``on_progress``, or else to the terminal."""
+        return told(self._on_progress)
+
+
+def connect(address: str | None, num_nodes: int | None) -> Literal["kept", "joined", "started"]:
+    """Connect to Ray; return whether a connection was kept, a running cluster joined, or a local one started."""
+    if ray.is_initialized():
+        connected = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", connected):
+            raise ClusterError(
+                f"this process is connected to the Ray cluster at {connected}, not to {address}; close that Cluster, "
+                "or call ray.shutdown(), first"
+            )
+        return "kept"
+    try:
+        running = _running_cluster(address)
+        if running is None and num_nodes is not None and num_nodes > 1:
+            raise ClusterError(
+                f"num_nodes is {num_nodes}, but no running Ray cluster was found; run `ray start --head` on one node "
+                "and `ray start --address=...` on the others, set RAY_ADDRESS, or use "
+                f'Cluster.simulate("{num_nodes}x8") to try it out on this machine'
+            )
+        with sigterm_handler_kept():
+            if running is None:
+                ray.init(address="local", include_dashboard=False, logging_level=logging.WARNING)
+            else:
+                offer_token(address)
+                introduce(running)
+                # Ray offers its token only to a cluster that it looks for itself
+                ray.init(address=address or "auto", logging_level=logging.WARNING)
+    except (OSError, ValueError, RuntimeError, RayError) as error:
+        if isinstance(error, ClusterError):
+            raise
+        advice = f"; {_TOKEN}" if unused_token() else ""
+        raise ClusterError(f"cannot connect to a Ray cluster: {connection_fault(error)}{advice}") from error
+    return "started" if running is None else "joined"
+
+
+def _running_cluster(address: str | None) -> str | None:
+    """Return host:port of the cluster to connect to, found as ``ray.init`` finds it; ``None`` if there is none."""
+    given = address or os.environ.get("RAY_ADDRESS", "")
+    if "://" in given:
+        raise ClusterError(
+            f"{given} is a Ray Client address, which cannot launch groups; run on a node of the cluster, with its "
+            "host:port, or as a job (`ray job submit`)"
+        )
+    found = running_cluster(address)
+    if found is None:
+        return None
+    try:
+        greet(found, timeouts.ANSWER)
+    except OSError as error:
+        raise ClusterError(
+            f"no Ray cluster answers at {found} ({error}); give the address of a running one, or remove the outdated "
+            "address (unset RAY_ADDRESS, or run `ray stop`)"
+        ) from None
+    return found

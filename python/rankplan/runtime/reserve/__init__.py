@@ -1,0 +1,1 @@
+"""Reservations of accelerators, and notices to other jobs."""

@@ -1,0 +1,157 @@
+"""Notices: what the ranks of each job use, as one named record per node, which Ray deletes with the job.
+
+A record is an empty placement group: it has no process, takes 3 ms, and Ray removes it as soon as the driver that made
+it has ended, however it ended. Its only bundle takes a ten-thousandth of the resource that names its node, and nothing
+that jobs ask for. Its name is the record, in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
+
+from rankplan._core import RankSet
+from rankplan.dialects.rlinf.placement import Placement
+from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.connection import Connection
+from rankplan.runtime.ray.internals import lost_connection
+from rankplan.words import nodes_text, printable
+
+_KEY = "rankplan notice"
+_AMOUNT = 0.0001
+_MOST_NODES = 4
+_LONGEST = 120  # characters of a name in another job's record
+
+Ranks = dict[int, RankSet]
+"""The ranks that use each accelerator of a node, by local index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A component of another job, and what it uses of the accelerators that this job wants, by node rank."""
+
+    holder: str
+    component: str
+    nodes: dict[int, Ranks]
+
+    def __str__(self) -> str:
+        ranks = RankSet(chain.from_iterable(chain.from_iterable(map(Ranks.values, self.nodes.values()))))
+        places = [f"{_accelerators(used)} of {nodes_text(RankSet([node]))}" for node, used in self.nodes.items()]
+        more = f" and {len(places) - _MOST_NODES} more nodes" if len(places) > _MOST_NODES else ""
+        which = f"rank{'s' if len(ranks) > 1 else ''} {ranks}"
+        return f"{self.holder} uses {', '.join(places[:_MOST_NODES])}{more} for {self.component} {which}"
+
+
+class Notice:
+    """The records of some components of this job; ``withdraw`` removes them."""
+
+    def __init__(self, connection: Connection, nodes: Nodes, components: Mapping[str, Iterable[Placement]]) -> None:
+        self._connection, self._nodes = connection, nodes
+        self._uses = {name: _uses(rows) for name, rows in components.items()}
+        self._groups: list[PlacementGroup] = []
+
+    def post(self) -> None:
+        """Record what is used of each node."""
+        names = {entry["NodeID"]: _own_resource(entry) for entry in ray.nodes() if entry["Alive"]}
+        record = {_KEY: 1, "job": _job(), "by": _program(), "id": uuid.uuid4().hex[:8]}
+        for node in sorted({node for nodes in self._uses.values() for node in nodes}):
+            node_id = self._nodes.ids[node]
+            if (resource := names.get(node_id)) is None:
+                continue  # it has left the cluster, which the launch will report
+            uses = {
+                name: {index: str(ranks) for index, ranks in nodes[node].items()}
+                for name, nodes in self._uses.items()
+                if node in nodes
+            }
+            text = json.dumps({**record, "node": node_id, "uses": uses}, separators=(",", ":"))
+            self._groups.append(placement_group([{resource: _AMOUNT}], name=text))
+
+    def overlaps(self) -> list[Overlap]:
+        """Return the components of other jobs that use some of these accelerators.
+
+        Of two jobs that start at the same time, at least one sees the other if both post before they look.
+        """
+        wanted: dict[str, tuple[int, set[int]]] = {}
+        for uses in self._uses.values():
+            for node, used in uses.items():
+                wanted.setdefault(self._nodes.ids[node], (node, set()))[1].update(used)
+        found: dict[tuple[str, str], dict[int, Ranks]] = {}
+        for record in _records():
+            if record["job"] == _job() or record["node"] not in wanted:
+                continue
+            node, indices = wanted[record["node"]]
+            for component, used in record["uses"].items():
+                if both := {index: ranks for index, ranks in used.items() if index in indices}:
+                    place = found.setdefault((f"job {record['job']} ({record['by']})", component), {})
+                    place[node] = place.get(node, {}) | both
+        return [Overlap(holder, name, dict(sorted(nodes.items()))) for (holder, name), nodes in sorted(found.items())]
+
+    def withdraw(self) -> None:
+        """Remove the records; may be called again."""
+        groups, self._groups = self._groups, []
+        # without its head, Ray would try for a minute
+        if groups and self._connection.is_current and lost_connection(timeouts.ANSWER) is None:
+            for group in groups:
+                remove_placement_group(group)
+
+
+def is_notice(name: str) -> bool:
+    """Whether this is the name of a record."""
+    return name.startswith(f'{{"{_KEY}":')
+
+
+def _uses(rows: Iterable[Placement]) -> dict[int, Ranks]:
+    """Return the accelerators that these processes use, by node rank."""
+    ranks: dict[int, dict[int, list[int]]] = {}
+    for row in rows:
+        for node, index in row.devices if row.num_accelerators else ():
+            ranks.setdefault(node, {}).setdefault(index, []).append(row.rank)
+    return {node: {index: RankSet(users) for index, users in sorted(used.items())} for node, used in ranks.items()}
+
+
+def _records() -> Iterator[dict[str, Any]]:
+    """Yield the records of all jobs; skip what another version has written differently."""
+    for entry in placement_group_table().values():
+        if entry["state"] == "REMOVED" or not is_notice(entry["name"]):
+            continue
+        try:
+            record = json.loads(entry["name"])
+            uses = {
+                printable(name)[:_LONGEST]: {int(index): RankSet(ranks) for index, ranks in used.items()}
+                for name, used in record["uses"].items()
+            }
+            job, by = (printable(record[key])[:_LONGEST] for key in ("job", "by"))
+            yield {"node": record["node"], "job": job, "by": by, "uses": uses}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+
+
+def _own_resource(entry: Mapping[str, Any]) -> str | None:
+    """Return the resource that every node has for itself, ``node:`` and its address."""
+    names = (name for name in entry["Resources"] if name.startswith("node:") and not name.startswith("node:__"))
+    return next(names, None)
+
+
+def _job() -> str:
+    return str(ray.get_runtime_context().get_job_id())
+
+
+def _program() -> str:
+    name = Path(sys.argv[0]).name if sys.argv and sys.argv[0] not in ("", "-c") else "python"
+    return f"{name}, process {os.getpid()} on {socket.gethostname()}"
+
+
+def _accelerators(used: Ranks) -> str:
+    return f"accelerator{'s' if len(used) > 1 else ''} {RankSet(used)}"

@@ -1,0 +1,302 @@
+"""Reservations: whole accelerators and CPUs that Ray keeps for some components, in one placement group per node."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Protocol, Self, TypeAlias
+
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from rankplan.accelerators import vendor
+from rankplan.dialects.rlinf.placement import Placement
+from rankplan.errors import LaunchError
+from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.connection import Connection, Ends, Owner
+from rankplan.runtime.ray.faults import launch_error
+from rankplan.runtime.ray.internals import available_resources, granted
+from rankplan.runtime.reserve.notices import Notice
+from rankplan.runtime.reserve.shortage import Amounts, shortage, total_resources
+from rankplan.words import counted
+
+_ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
+
+Bundles: TypeAlias = dict[int | None, dict[str, float]]
+"""What a reservation takes of a node: a bundle for each accelerator, by local index, and for processes without any."""
+
+_claimed: dict[tuple[str, int], str] = {}  # accelerators (Ray's node id, local index) that this program has reserved
+_claiming = threading.Lock()
+
+
+class Reserved(Protocol):
+    """A component, or some of its rows."""
+
+    @property
+    def name(self) -> str: ...
+    def __iter__(self) -> Iterator[Placement]: ...
+
+
+class Reservation(Owner):
+    """Whole accelerators, and a CPU per process, that Ray keeps for some components; made by ``Cluster.reserve``.
+
+    Groups are launched in it with ``launch(..., reservation=...)``, and leave it unchanged when they are shut down.
+    ``release()``, leaving ``with``, or closing the cluster shuts down the groups that still run in it, then returns
+    everything to Ray.
+    """
+
+    def __init__(
+        self, connection: Connection, nodes: Nodes, components: Collection[Reserved], parent: Reservation | None = None
+    ) -> None:
+        super().__init__()
+        self.connection = connection
+        self._nodes = nodes
+        self._parent = parent
+        self._additions: list[Reservation] = []
+        self._bundles = _bundles(nodes, components)
+        if parent is not None:
+            self._bundles = _rest(self._bundles, nodes, parent)
+        self._ranks = {nodes.ids[rank]: rank for rank in self._bundles}
+        self._groups: dict[int, PlacementGroup] = {}
+        self._claims: list[tuple[str, int]] = []
+        self._notice = Notice(connection, nodes, {component.name: component for component in components})
+        self.components = tuple(component.name for component in components)
+        """Names of the components that it was made for."""
+
+    def __repr__(self) -> str:
+        state = "released" if self._ended else f"on {counted(len(self._groups), 'node')}"
+        return f"<Reservation for {self._who}, {state}>"
+
+    @property
+    def _who(self) -> str:
+        more = [f"{len(self.components) - 4} more"] if len(self.components) > 4 else []
+        return " + ".join([*self.components[:4], *more])
+
+    def check_open(self) -> None:
+        """Raise ``LaunchError`` if it was released, or the cluster was closed."""
+        self.connection.check_open()
+        if self._ended:
+            raise LaunchError(
+                f"the reservation for {self._who} was released; launch before release(), inside its `with`"
+            )
+
+    def release(self) -> None:
+        """Shut down the groups that run in it and return everything to Ray; may be called again."""
+        self.end_owned()
+        (self._parent or self.connection).disown(self)
+        self._notice.withdraw()
+        groups, self._groups = self._groups, {}
+        if self.connection.is_current:
+            for group in groups.values():
+                remove_placement_group(group)
+        with _claiming:
+            while self._claims:
+                del _claimed[self._claims.pop()]
+
+    end = release
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    def strategy(self, component: str, row: Placement, nodes: Nodes) -> PlacementGroupSchedulingStrategy:
+        """Return the strategy that starts a rank, planned on these nodes, in the bundle of its first accelerator.
+
+        Raises ``LaunchError`` if the component or the row is outside of the reservation.
+        """
+        self.check_open()
+        if component not in self.components:
+            raise LaunchError(
+                f"{component} is outside of the reservation, which was made for {self._who}; launch it under one of "
+                "these names, or reserve it too",
+                component,
+            )
+        home, own = row.cluster_node_rank, _accelerators(row)
+        outside = [
+            f"accelerator {index} of node {node}" for node, index in own if not self.place(nodes.ids[node], index)
+        ]
+        found = self.place(nodes.ids[home], own[0][1] if own else None)
+        if outside or found is None:
+            what = ", ".join(outside) or f"a process of node {home} without an accelerator of its own"
+            what += f", which is outside of the reservation for {self._who}; launch the component that was reserved"
+            raise launch_error(component, row, f" needs {what}")
+        return PlacementGroupSchedulingStrategy(*found)
+
+    def place(self, node_id: str, index: int | None) -> tuple[PlacementGroup, int] | None:
+        """Return the placement group and the bundle of an accelerator, or of processes without any, if reserved."""
+        rank, groups = self._ranks.get(node_id, -1), self._groups
+        if rank in groups and index in self._bundles[rank]:
+            return groups[rank], list(self._bundles[rank]).index(index)
+        return next((found for one in self._additions if (found := one.place(node_id, index))), None)
+
+    def extend(self, nodes: Nodes, component: str, rows: Collection[Placement]) -> Reservation | None:
+        """Also reserve what these rows need on these nodes and is not reserved yet; ``None`` if that is nothing.
+
+        All or nothing: raises ``LaunchError`` within about a second if it does not fit. The addition ends with this
+        reservation, or when it is released.
+        """
+        addition = Reservation(self.connection, nodes, [_Rows(component, rows)], self)
+        if not addition._bundles:
+            return None
+        self.own(addition)
+        try:
+            addition.fill()
+        except BaseException:
+            addition.release()
+            raise
+        self._additions.append(addition)
+        return addition
+
+    def disown(self, thing: Ends) -> None:
+        """Forget a thing that has ended, such as an addition."""
+        super().disown(thing)
+        self._additions = [one for one in self._additions if one is not thing]
+
+    def fill(self) -> None:
+        """Ask Ray for everything, node after node; raises ``LaunchError`` if something does not fit.
+
+        All drivers ask for nodes in the same order, so of several that want the same nodes, the one that gets the first
+        contested node is not held up by the others on any later one.
+        """
+        self._claim()
+        total, before = total_resources(), available_resources()
+        for rank in self._bundles:
+            there = total.get(self._nodes.ids[rank], {})
+            if any(amount > there.get(name, 0) for name, amount in self._total(rank).items()):
+                raise self._refused(rank, before)
+        for rank in self._bundles:
+            self._ask(rank, before)
+        self._notice.post()
+        # Ray counts accelerators, so another job may use the same ones while enough others are available
+        if overlaps := self._notice.overlaps():
+            others = "".join(f"\n  {overlap}" for overlap in overlaps)
+            raise self._error(min(overlaps[0].nodes), f"another job uses the same accelerators:{others}\n{_ADVICE}")
+        self.check_open()
+
+    def _claim(self) -> None:
+        """Claim the accelerators within this program: Ray counts those of a node, but does not tell them apart."""
+        with _claiming:
+            for rank, bundles in self._bundles.items():
+                for index in (index for index in bundles if index is not None):
+                    place = self._nodes.ids[rank], index
+                    if place in _claimed:
+                        raise self._error(
+                            rank,
+                            f"accelerator {index} of node {rank} is reserved by this program for {_claimed[place]}; "
+                            "reserve these components together, or release the other reservation first",
+                        )
+                    _claimed[place] = self._who
+                    self._claims.append(place)
+
+    def _ask(self, rank: int, before: Amounts) -> None:
+        """Reserve what is needed of a node."""
+        started = time.monotonic()
+        while True:
+            group = self._groups[rank] = self._requested(rank)
+            while (answer := granted(group)) is None:
+                self.check_open()
+                if time.monotonic() - started > timeouts.GRANT:
+                    place = f"node {rank} ({self._nodes.address(rank)})"
+                    raise self._error(rank, f"{place} did not answer within {timeouts.GRANT:g} s")
+                time.sleep(timeouts.GRANT_POLL)
+            if answer:
+                return
+            remove_placement_group(group)
+            self._groups.pop(rank, None)
+            self.check_open()
+            if time.monotonic() - started > timeouts.SETTLE:
+                raise self._refused(rank, before)
+            time.sleep(timeouts.RETRY)
+
+    def _requested(self, rank: int) -> PlacementGroup:
+        bundles = list(self._bundles[rank].values())
+        pins = [{"ray.io/node-id": self._nodes.ids[rank]}] * len(bundles)
+        name = f"{self._who} (rankplan {uuid.uuid4().hex[:8]})"  # unique, as Ray requires
+        group: PlacementGroup = placement_group(bundles, name=name, bundle_label_selector=pins)
+        return group
+
+    def _refused(self, rank: int, before: Amounts) -> LaunchError:
+        """Return the error with a table of what is missing on this node and on those not yet granted."""
+        waiting = [node for node in self._bundles if node not in self._groups]
+        rows = shortage({self._nodes.ids[node]: (node, self._total(node)) for node in waiting}, rank, before)
+        return self._error(rank, f"too little is available\n{rows}\n{_ADVICE}")
+
+    def _total(self, node: int) -> Counter[str]:
+        """Return the amount of each resource that is needed of a node."""
+        total: Counter[str] = Counter()
+        for bundle in self._bundles[node].values():
+            total.update(bundle)
+        return total
+
+    def _error(self, node: int, why: str) -> LaunchError:
+        component = self.components[0] if len(self.components) == 1 else None
+        return LaunchError(f"cannot reserve {self._who}: {why}", component, node=node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Some rows of a component."""
+
+    name: str
+    rows: Collection[Placement]
+
+    def __iter__(self) -> Iterator[Placement]:
+        return iter(self.rows)
+
+
+def make_reservation(connection: Connection, nodes: Nodes, components: Collection[Reserved]) -> Reservation:
+    """Reserve the accelerators of these components, which are placed on these nodes, and a CPU for each process.
+
+    All or nothing: raises ``LaunchError`` within about a second if it does not fit.
+    """
+    connection.check_alive()
+    reservation = Reservation(connection, nodes, components)
+    with session.used(), connection.progress() as report:
+        connection.own(reservation)
+        try:
+            report(f"reserving {counted(len(reservation._bundles), 'node')}")
+            reservation.fill()
+        except BaseException:
+            reservation.release()
+            raise
+    return reservation
+
+
+def _rest(bundles: dict[int, Bundles], nodes: Nodes, held: Reservation) -> dict[int, Bundles]:
+    """Return the bundles that another reservation does not hold."""
+    rest = {
+        node: {index: bundle for index, bundle in here.items() if held.place(nodes.ids[node], index) is None}
+        for node, here in bundles.items()
+    }
+    return {node: here for node, here in rest.items() if here}
+
+
+def _bundles(nodes: Nodes, components: Iterable[Iterable[Placement]]) -> dict[int, Bundles]:
+    """Return the bundles of each node, in node order; the bundle of processes without accelerators comes last.
+
+    An accelerator has a CPU for each process whose first accelerator it is.
+    """
+    processes: dict[int, Counter[int | None]] = {}
+    for row in chain.from_iterable(components):
+        for place, (node, index) in enumerate(_accelerators(row) or [(row.cluster_node_rank, None)]):
+            processes.setdefault(node, Counter())[index] += int(place == 0)
+    found: dict[int, Bundles] = {}
+    for node, counts in sorted(processes.items()):
+        kind = vendor(nodes.inventory.node(node).accelerator_type)
+        for index in sorted(counts, key=lambda index: (index is None, index)):
+            accelerator = {kind.resource: 1} if kind is not None and index is not None else {}
+            found.setdefault(node, {})[index] = {**accelerator, **({"CPU": counts[index]} if counts[index] else {})}
+    return found
+
+
+def _accelerators(row: Placement) -> Sequence[tuple[int, int | None]]:
+    """Return the accelerators of a process's own, as (node rank, local index)."""
+    return row.devices if row.num_accelerators else []
