@@ -70,7 +70,7 @@ def test_the_slurm_script_is_valid_shell_and_the_manifest_matches_its_text() -> 
 def test_the_failure_guide_quotes_messages_that_exist() -> None:
     """Every part of a quoted message that is not a name or a number is in a string of the code."""
     texts = []
-    for file in (DOCS.parent / "python" / "rankplan" / "runtime").glob("*.py"):
+    for file in (DOCS.parent / "python" / "rankplan" / "runtime").rglob("*.py"):
         for found in ast.walk(ast.parse(file.read_text())):
             if isinstance(found, ast.Constant) and isinstance(found.value, str):
                 texts.append(found.value)

@@ -1,4 +1,4 @@
-"""Text that messages share: suggestions, values, paths, nodes and numbers."""
+"""Helpers for names and messages: natural order, suggestions, values, paths, nodes and numbers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import difflib
 import operator
 import re
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
+
+Name: TypeAlias = tuple[tuple[str, int], ...]
+
+
+def natural(name: str) -> Name:
+    """Return a sort key that puts node9 before node10."""
+    return tuple((text, int(digits or -1)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name))
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:

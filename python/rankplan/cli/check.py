@@ -25,6 +25,7 @@ from rankplan.cli.common import (
 from rankplan.cli.watch import watch
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
+from rankplan.dialects.rlinf.modes import PlacementMode
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -32,7 +33,6 @@ from rankplan.plans.weights import senderless
 from rankplan.render.annotations import github, sarif
 from rankplan.render.groups import group_lines
 from rankplan.render.tables import by_nodes
-from rankplan.dialects.rlinf.modes import PlacementMode
 from rankplan.words import counted
 
 _FORMATS = ("text", "json", "sarif", "github")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from rankplan.nodes.addresses import address_key
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.topology.addresses import address_key
 
 _Value = TypeVar("_Value", str, int | str)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rankplan.hardware.pci import DISTANCES, PciDevice, device_in, distance
 from rankplan.hardware.sysfs import Sysfs
-from rankplan.nodes.addresses import natural
+from rankplan.words import natural
 
 _CARDS = "sys/class/infiniband"
 

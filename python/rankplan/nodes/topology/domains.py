@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from rankplan.nodes.addresses import natural
+from rankplan.words import natural
 
 RANK_LABELS = ("rankplan.io/topology-rank", "topo_rank")
 """Labels that order domains: a domain has the smallest rank of its nodes. The second one is NeMo-RL's."""

@@ -10,9 +10,10 @@ from rankplan._core import MAX_RANK, RankSet
 from rankplan.config.network import AS_RLINF_ORDER, BY_TOPOLOGY
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
-from rankplan.nodes.addresses import Key, Name, address_key, natural
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology import detect, natural_order
+from rankplan.nodes.topology.addresses import Key, address_key
+from rankplan.words import Name, natural
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"
 """The Ray node label with a node's rank."""

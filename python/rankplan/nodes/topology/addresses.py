@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
 from typing import TypeAlias
 
-Name: TypeAlias = tuple[tuple[str, int], ...]
+from rankplan.words import Name, natural
+
 Key: TypeAlias = tuple[int, int, Name, str]
 
 
@@ -29,8 +29,3 @@ def address_key(address: str) -> Key:
     if found.ipv4_mapped is not None:
         return (4, int(found.ipv4_mapped), (), "")
     return (6, int(found), (), found.scope_id or "")
-
-
-def natural(name: str) -> Name:
-    """Return a sort key that puts node9 before node10."""
-    return tuple((text, int(digits or -1)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name))
