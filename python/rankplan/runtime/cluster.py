@@ -18,7 +18,6 @@ from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.runtime.group.calls import as_timeout
 from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports, selected
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.nodes.order import Wanted
@@ -27,6 +26,7 @@ from rankplan.runtime.nodes.refresh import Roster
 from rankplan.runtime.nodes.simulate import Raylets
 from rankplan.runtime.rank import context
 from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.answers import as_timeout
 from rankplan.runtime.ray.connection import Connection, connect
 from rankplan.runtime.ray.progress import Report, told
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation

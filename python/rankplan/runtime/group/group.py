@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rankplan.dialects.rlinf.placement import Placement
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component
-from rankplan.runtime.group.calls import Call, as_timeout, new_ticket, ranks_text
+from rankplan.runtime.group.calls import Call, new_ticket
 from rankplan.runtime.group.crew import Crew, LiveRank
 from rankplan.runtime.group.restart import Terms, renewals, restart
 from rankplan.runtime.group.watch import Failure, wait_for_failure
@@ -19,6 +19,7 @@ from rankplan.runtime.rank.report import RankReport, check
 from rankplan.runtime.rank.stopwatch import Timing
 from rankplan.runtime.rank.timing import timer
 from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.answers import as_timeout, ranks_text
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.words import as_int, shown
 

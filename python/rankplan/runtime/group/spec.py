@@ -20,7 +20,6 @@ from rankplan.dialects.rlinf.placement import (
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.group.calls import as_timeout
 from rankplan.runtime.group.crew import Crew
 from rankplan.runtime.group.group import WorkerGroup, is_method
 from rankplan.runtime.group.launch import Recipe, Start, bring_up
@@ -30,6 +29,7 @@ from rankplan.runtime.group.watch import Failure, watch
 from rankplan.runtime.rank.host import MOST_CALLS
 from rankplan.runtime.rank.settings import PROOFS, rank_settings
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import as_timeout
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, shown
 

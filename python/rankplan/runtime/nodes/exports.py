@@ -15,10 +15,10 @@ from pathlib import Path
 import ray
 
 from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, PATH_VARIABLES, RESERVED_VARIABLES
-from rankplan.runtime.group.calls import outcomes
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.nodes.processes import inherited
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.faults import Fault
 from rankplan.words import counted, shown
 

@@ -21,7 +21,6 @@ from rankplan.hardware.nvml import fabrics
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
-from rankplan.runtime.group.calls import outcomes
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.nodes.order import (
     BY_ADDRESS,
@@ -36,6 +35,7 @@ from rankplan.runtime.nodes.order import (
 )
 from rankplan.runtime.nodes.processes import age, inherited
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.faults import Fault
 from rankplan.runtime.ray.internals import accelerator_managers
 from rankplan.runtime.ray.progress import Report
