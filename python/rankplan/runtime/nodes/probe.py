@@ -271,14 +271,14 @@ def _ids(row: Vendor, count: int, environment: Mapping[str, str]) -> tuple[str, 
         others = " ".join(f"{name}={value}" for name, value in disturbing.items())
         raise ClusterError(
             f"its processes start with {others} ({_SOURCES}), which changes the devices they see; unset it, and "
-            f"select {row.maker} devices with {row.visibility} only"
+            f"select {row.vendor} devices with {row.env_var} only"
         )
     ids = row.shown(environment)
     if ids is None:
         return tuple(map(str, range(count)))
     if len(ids) < count:
         raise ClusterError(
-            f"its processes start with {row.visibility}={environment[row.visibility]} ({_SOURCES}), which names "
+            f"its processes start with {row.env_var}={environment[row.env_var]} ({_SOURCES}), which names "
             f"{counted(len(ids), 'device')}, but Ray counts {count} {row.resource}; name each device once, separated "
             f"by commas, or start Ray with {_counting(row, len(ids))}"
         )

@@ -111,7 +111,7 @@ def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
     if row is not None:
         if node.accelerator_model is not None:
             labels[MODEL_LABEL] = node.accelerator_model
-        environment[row.visibility] = row.showing(node.accelerator_ids)[row.visibility]
+        environment[row.env_var] = row.showing(node.accelerator_ids)[row.env_var]
         if row.resource == "GPU":
             options["num_gpus"] = node.accelerators
         else:

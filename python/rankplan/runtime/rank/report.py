@@ -90,8 +90,8 @@ class Expectation:
                 differences.append(f"{name} is {'not set' if value is None else repr(value)}, expected {planned!r}")
         if (row := vendor(self.placement.accelerator_type)) is not None:
             others = row.disturbed(found.environment).items()
-            differences += [f"{name} is {value!r}, which overrides {row.visibility}" for name, value in others]
-            mask = f"{row.visibility}={found.environment.get(row.visibility, '')}"
+            differences += [f"{name} is {value!r}, which overrides {row.env_var}" for name, value in others]
+            mask = f"{row.env_var}={found.environment.get(row.env_var, '')}"
             differences += driver_differences(self.settings, found.seen.shown, mask)
         return differences
 
