@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import psutil
 from ray import cluster_utils
 
 from rankplan.accelerators import VARIABLES, vendor
@@ -18,7 +19,7 @@ from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.runtime.nodes.probe import HARDWARE_LABEL, HARDWARE_VARIABLE, MODEL_LABEL, TYPE_LABEL
-from rankplan.runtime.nodes.processes import Process, end, family
+from rankplan.runtime.nodes.processes import end, family
 from rankplan.runtime.ray import session, timeouts
 from rankplan.runtime.ray.internals import (
     LONGEST_FOLDER,
@@ -97,7 +98,7 @@ class Raylets:
             with _environment({"RAY_TMPDIR": self._folder}):
                 self._cluster.remove_node(node)
 
-    def processes(self) -> set[Process]:
+    def processes(self) -> set[psutil.Process]:
         """Return the processes of the cluster: Ray's own, the ranks, and their descendants."""
         return family(f"RAY_TMPDIR={self._folder}")
 
