@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from rankplan._core import RankSet
 from rankplan.cli import signals
@@ -35,22 +34,18 @@ from rankplan.cli.common import (
     without_option,
 )
 from rankplan.config.network import NODE_ORDERS
+from rankplan.config.section import Reading
 from rankplan.config.text.document import read_value
 from rankplan.config.text.load import load_config
-from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
-from rankplan.render.tables import MOST_ROWS, table
-from rankplan.runtime.ray.progress import Report, told
-from rankplan.tuning.measure import Measurement, add_measurements
+from rankplan.tuning.measure import add_measurements
 from rankplan.tuning.reading import read_costs
 
 if TYPE_CHECKING:
-    from rankplan.runtime.cluster import Cluster
-    from rankplan.runtime.group.group import WorkerGroup
-    from rankplan.runtime.group.spec import GroupSpec
+    from rich.table import Table
+
     from rankplan.runtime.group.worker import Worker
     from rankplan.runtime.rank.report import RankReport
 
@@ -184,7 +179,10 @@ def run(
         # Ray reads these when it is imported.
         with signals.at_once():
             from rankplan.runtime.cluster import Cluster
-            from rankplan.runtime.rank.roll_call import RollCall
+            from rankplan.runtime.group.group import WorkerGroup
+            from rankplan.runtime.group.job import launch, measurements
+            from rankplan.runtime.group.roll_call import RollCall
+            from rankplan.runtime.ray.progress import told
 
         worker = _worker(worker_name) if worker_name else RollCall
         try:
@@ -205,7 +203,13 @@ def run(
                 cluster = Cluster.simulate(inventory, **options)
             with cluster:
                 plan = job.plan(cluster.inventory)
-                reports, measured = _run(cluster, plan, spec, method, timeout, reserve, report)
+                groups = launch(plan, cluster, spec, reserve=reserve, timeout=timeout)
+                report(f"running {method}()")
+                for call in [getattr(group, method)() for group in groups.values()]:
+                    call.wait()
+                report("verifying")
+                measured = measurements(plan, groups) if timings is not None else {}
+                reports = [found for group in groups.values() for found in WorkerGroup.verify(group)]
         if timings is not None:
             add_measurements(Path(timings), measured)
         if form == "json":
@@ -266,39 +270,12 @@ def _job(
         reject_crossings(planned, reading, labelled)
         return planned
 
-    return _Job(plan, reading.finish, reading if dialect is rlinf else None)
+    return _Job(plan, reading.finish, reading if isinstance(reading, Reading) else None)
 
 
 def _show_log() -> None:
     logging.basicConfig(format="%(levelname)s %(message)s")
     logging.getLogger("rankplan").setLevel(logging.DEBUG)
-
-
-def _run(
-    cluster: Cluster, plan: Plan, spec: GroupSpec, method: str, timeout: float, reserve: bool, report: Report
-) -> tuple[list[RankReport], dict[str, Measurement]]:
-    from rankplan.runtime.group.group import WorkerGroup
-
-    shared = any(component.share for component in plan.values())
-    reservation = cluster.reserve(plan) if shared or reserve else None
-    groups = []
-    for name, component in plan.items():
-        report(f"launching {name}")
-        groups.append(spec.launch(cluster, component, name, reservation=reservation, timeout=timeout))
-    report(f"running {method}()")
-    for call in [getattr(group, method)() for group in groups]:
-        call.wait()
-    report("verifying")
-    measured = {name: _measured(plan[name], group) for name, group in zip(plan, groups, strict=True)}
-    return [found for group in groups for found in WorkerGroup.verify(group)], measured
-
-
-def _measured(component: Component, group: WorkerGroup) -> Measurement:
-    from rankplan.runtime.group.group import WorkerGroup
-    from rankplan.runtime.rank.stopwatch import slowest_rank
-
-    used = len(component.rows.accelerators()) or len(component)
-    return Measurement(used, slowest_rank(WorkerGroup.timings(group)), component.parallel)
 
 
 def _worker(name: str) -> type[Worker]:
@@ -322,6 +299,8 @@ def _worker(name: str) -> type[Worker]:
 
 
 def _table(reports: list[RankReport]) -> Table:
+    from rankplan.render.tables import MOST_ROWS, table
+
     result = table("component", "rank#", "node#", "process id#", "accelerators", "verified")
     if len(reports) <= MOST_ROWS:
         for found in reports:

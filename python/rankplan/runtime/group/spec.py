@@ -100,8 +100,7 @@ class GroupSpec:
         not fit the cluster (for a plan, ``plan-mismatch`` or, by ``cluster.topology.keep``, ``group-spans``),
         ``ValueError`` and ``TypeError`` for an invalid argument.
         """
-        if not isinstance(cluster, Cluster):
-            raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
+        check_cluster(cluster)
         cluster.connection.check_alive()
         if max_concurrency is not None and as_int(max_concurrency) not in range(1, MOST_CALLS + 1):
             raise ValueError(
@@ -146,6 +145,12 @@ class GroupSpec:
         if on_failure is not None:
             watch(crew, partial(on_failure, group))
         return group
+
+
+def check_cluster(cluster: Cluster) -> None:
+    """Raise ``TypeError`` for anything else."""
+    if not isinstance(cluster, Cluster):
+        raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
 
 
 def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserve: bool) -> None:

@@ -59,6 +59,7 @@ class Reservation(Owner):
         self._nodes = nodes
         self._parent = parent
         self._additions: list[Reservation] = []
+        self._ends_with_groups = False
         self._bundles = _bundles(nodes, components)
         if parent is not None:
             self._bundles = _rest(self._bundles, nodes, parent)
@@ -85,6 +86,10 @@ class Reservation(Owner):
             raise LaunchError(
                 f"the reservation for {self._who} was released; launch before release(), inside its `with`"
             )
+
+    def release_when_unused(self) -> None:
+        """Release it as soon as the last group that runs in it has been shut down."""
+        self._ends_with_groups = True
 
     def release(self) -> None:
         """Shut down the groups that run in it and return everything to Ray; may be called again."""
@@ -159,6 +164,8 @@ class Reservation(Owner):
         """Forget a thing that has ended, such as an addition."""
         super().disown(thing)
         self._additions = [one for one in self._additions if one is not thing]
+        if self._ends_with_groups and all(isinstance(one, Reservation) for one in self._owned):
+            self.release()
 
     def fill(self) -> None:
         """Ask Ray for everything, node after node; raises ``LaunchError`` if something does not fit.
