@@ -12,24 +12,19 @@ MAX_CPU = 65_535
 """Far above the largest kernel's limit; a list with a larger number is damaged."""
 
 _LONGEST = 1 << 16
-_LIST = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*", re.ASCII)
+_LIST = re.compile(r"([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?", re.ASCII)
 
 
 def cpu_list(text: str) -> RankSet | None:
     """Return the numbers of a kernel list such as ``0-55,112-167`` (empty: none), or ``None`` for any other text."""
     text = text.strip()
-    if not text:
-        return RankSet()
     if _LIST.fullmatch(text) is None:
         return None
-    found = RankSet()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        ends = int(first), int(last or first)
-        if ends[0] > ends[1] or ends[1] > MAX_CPU:
-            return None
-        found = found | RankSet(f"{ends[0]}-{ends[1]}")
-    return found
+    try:
+        found = RankSet(text)
+    except ValueError:
+        return None
+    return found if not found or found[-1] <= MAX_CPU else None
 
 
 class Sysfs:

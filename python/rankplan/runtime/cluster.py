@@ -215,7 +215,7 @@ class Cluster:
         plan = plan.only(*names)
         nodes, found = self.nodes.fitting(plan.inventory, list(plan.values()))
         plan.check_shares()
-        return make_reservation(self.connection, nodes, found)
+        return make_reservation(self.connection, nodes, {one.name: one for one in found})
 
     def refresh(self, timeout: float = timeouts.JOIN) -> Inventory:
         """Probe the nodes again, and return the current inventory. No node rank changes.

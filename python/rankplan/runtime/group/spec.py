@@ -136,7 +136,7 @@ class GroupSpec:
         settings = rank_settings(component, prove, cluster.simulated)
         seats = find_seats(nodes, component)
         if reserve:
-            reservation = make_reservation(cluster.connection, nodes, [component])
+            reservation = make_reservation(cluster.connection, nodes, {component.name: component})
         recipe = replace(self._recipe, max_concurrency=as_int(max_concurrency))
         terms = Terms(lambda: cluster.nodes, recipe, component, planned, visibility, prove)
         crew = Crew(component.name, cluster.connection, nodes, reservation, private=reserve)

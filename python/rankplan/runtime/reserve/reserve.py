@@ -6,10 +6,9 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Protocol, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -35,14 +34,6 @@ _claimed: dict[tuple[str, int], str] = {}  # accelerators (Ray's node id, local 
 _claiming = threading.Lock()
 
 
-class Reserved(Protocol):
-    """A component, or some of its rows."""
-
-    @property
-    def name(self) -> str: ...
-    def __iter__(self) -> Iterator[Placement]: ...
-
-
 class Reservation(Owner):
     """Whole accelerators, and a CPU per process, that Ray keeps for some components; made by ``Cluster.reserve``.
 
@@ -52,7 +43,11 @@ class Reservation(Owner):
     """
 
     def __init__(
-        self, connection: Connection, nodes: Nodes, components: Collection[Reserved], parent: Reservation | None = None
+        self,
+        connection: Connection,
+        nodes: Nodes,
+        components: Mapping[str, Iterable[Placement]],
+        parent: Reservation | None = None,
     ) -> None:
         super().__init__()
         self.connection = connection
@@ -60,14 +55,14 @@ class Reservation(Owner):
         self._parent = parent
         self._additions: list[Reservation] = []
         self._ends_with_groups = False
-        self._bundles = _bundles(nodes, components)
+        self._bundles = _bundles(nodes, components.values())
         if parent is not None:
             self._bundles = _rest(self._bundles, nodes, parent)
         self._ranks = {nodes.ids[rank]: rank for rank in self._bundles}
         self._groups: dict[int, PlacementGroup] = {}
         self._claims: list[tuple[str, int]] = []
-        self._notice = Notice(connection, nodes, {component.name: component for component in components})
-        self.components = tuple(component.name for component in components)
+        self._notice = Notice(connection, nodes, components)
+        self.components = tuple(components)
         """Names of the components that it was made for."""
 
     def __repr__(self) -> str:
@@ -142,21 +137,16 @@ class Reservation(Owner):
             return groups[rank], list(self._bundles[rank]).index(index)
         return next((found for one in self._additions if (found := one.place(node_id, index))), None)
 
-    def extend(self, nodes: Nodes, component: str, rows: Collection[Placement]) -> Reservation | None:
+    def extend(self, nodes: Nodes, component: str, rows: Iterable[Placement]) -> Reservation | None:
         """Also reserve what these rows need on these nodes and is not reserved yet; ``None`` if that is nothing.
 
         All or nothing: raises ``LaunchError`` within about a second if it does not fit. The addition ends with this
         reservation, or when it is released.
         """
-        addition = Reservation(self.connection, nodes, [_Rows(component, rows)], self)
+        addition = Reservation(self.connection, nodes, {component: rows}, self)
         if not addition._bundles:
             return None
-        self.own(addition)
-        try:
-            addition.fill()
-        except BaseException:
-            addition.release()
-            raise
+        addition.fill()
         self._additions.append(addition)
         return addition
 
@@ -168,7 +158,16 @@ class Reservation(Owner):
             self.release()
 
     def fill(self) -> None:
-        """Ask Ray for everything, node after node; raises ``LaunchError`` if something does not fit.
+        """Ask Ray for everything; raises ``LaunchError``, and releases this, if something does not fit."""
+        (self._parent or self.connection).own(self)
+        try:
+            self._fill()
+        except BaseException:
+            self.release()
+            raise
+
+    def _fill(self) -> None:
+        """Ask for node after node.
 
         All drivers ask for nodes in the same order, so of several that want the same nodes, the one that gets the first
         contested node is not held up by the others on any later one.
@@ -248,18 +247,9 @@ class Reservation(Owner):
         return LaunchError(f"cannot reserve {self._who}: {why}", component, node=node)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Some rows of a component."""
-
-    name: str
-    rows: Collection[Placement]
-
-    def __iter__(self) -> Iterator[Placement]:
-        return iter(self.rows)
-
-
-def make_reservation(connection: Connection, nodes: Nodes, components: Collection[Reserved]) -> Reservation:
+def make_reservation(
+    connection: Connection, nodes: Nodes, components: Mapping[str, Iterable[Placement]]
+) -> Reservation:
     """Reserve the accelerators of these components, which are placed on these nodes, and a CPU for each process.
 
     All or nothing: raises ``LaunchError`` within about a second if it does not fit.
@@ -267,13 +257,8 @@ def make_reservation(connection: Connection, nodes: Nodes, components: Collectio
     connection.check_alive()
     reservation = Reservation(connection, nodes, components)
     with session.used(), connection.progress() as report:
-        connection.own(reservation)
-        try:
-            report(f"reserving {counted(len(reservation._bundles), 'node')}")
-            reservation.fill()
-        except BaseException:
-            reservation.release()
-            raise
+        report(f"reserving {counted(len(reservation._bundles), 'node')}")
+        reservation.fill()
     return reservation
 
 
