@@ -275,7 +275,7 @@ def registered() -> list[Vendor]:
 
 
 def adopt(rows: Iterable[Vendor]) -> None:
-    """Add rows, e.g. those that the driver has registered. Raises ``ValueError`` for a type known with other values."""
+    """Add rows, e.g. those registered by the driver. Raises ``ValueError`` for a type known with other values."""
     for row in rows:
         if row.accelerator_type == NO_ACCEL or _BY_TYPE.get(row.accelerator_type, row) != row:
             raise ValueError(f"accelerator type {row.accelerator_type!r} is already known, with other values")

@@ -134,6 +134,7 @@ def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a value of the config (may be repeated)."
 )
 def run(
+    *,
     file: str,
     arguments: dict[str, Any],
     simulate: Inventory | str | None,
@@ -169,7 +170,14 @@ def run(
         if timings is not None:
             _check_costs(Path(timings))
         labelled = not isinstance(simulate, Inventory)  # nodes that are only a number have no labels
-        job = _job(file, changes, dialect_name, isolate, without, labelled)
+        job = _job(
+            file=file,
+            changes=changes,
+            dialect_name=dialect_name,
+            isolate=isolate,
+            without=without,
+            labelled=labelled,
+        )
         inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
         # Report faults before anything starts.
         job.check(inventory)
@@ -231,7 +239,7 @@ def _check_costs(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What a file asks for: a plan for an inventory, the section that the cluster needs, and the number of nodes."""
+    """The content of a file: its plan for an inventory, the section for the cluster, and the number of nodes."""
 
     plan: Callable[[Inventory], Plan]
     finish: Callable[[], object]
@@ -247,6 +255,7 @@ class _Job:
 
 
 def _job(
+    *,
     file: str,
     changes: tuple[str, ...],
     dialect_name: str | None,
@@ -254,7 +263,7 @@ def _job(
     without: tuple[str, ...],
     labelled: bool,
 ) -> _Job:
-    """Return what a config or a saved plan asks for."""
+    """Read a config or a saved plan."""
     if is_saved(file):
         if changes:
             raise click.UsageError(f"{file} is a saved plan, which takes no --set")

@@ -1,4 +1,4 @@
-"""One reader of the kernel's files below a root: what is missing, unreadable or damaged is ``None``, never an error."""
+"""Reads the kernel's files below a root. Missing, unreadable and damaged files give ``None``, never an error."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Sysfs:
         return None if text is None else cpu_list(text)
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none if it cannot be read."""
+        """Return the names in a folder, sorted; an empty list if it cannot be read."""
         try:
             return sorted(entry.name for entry in (self.root / path).iterdir())
         except (OSError, ValueError):

@@ -27,7 +27,6 @@ from rankplan.runtime.nodes.order import (
     BY_LABEL,
     BY_VARIABLE,
     NODE_RANK_LABEL,
-    USUAL,
     FoundNode,
     MissingRanks,
     Wanted,
@@ -61,7 +60,7 @@ _logger = logging.getLogger("rankplan")
 
 
 def find_nodes(
-    num_nodes: int | None, timeout: float, report: Report, starting: bool = True, wanted: Wanted = USUAL
+    num_nodes: int | None, timeout: float, report: Report, *, starting: bool, wanted: Wanted
 ) -> list[FoundNode]:
     """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the ``wanted`` order.
 
@@ -113,7 +112,7 @@ def _too_few(num_nodes: int | None, timeout: float, entries: Sequence[Mapping[st
 
 
 def _missing(missing: MissingRanks, nodes: Sequence[FoundNode], timeout: float) -> ClusterError:
-    """Return the error for ranks that are missing at the end: maybe those of nodes that cannot be used."""
+    """Return the error for ranks that are missing at the end; unusable nodes may have them."""
     unusable = [node.fault for node in nodes if node.fault is not None]
     return unusable[0] if unusable else ClusterError(f"after {timeout:g} s, {missing}; start the missing nodes")
 

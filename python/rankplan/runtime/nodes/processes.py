@@ -53,7 +53,7 @@ def end(processes: set[psutil.Process], patience: float) -> None:
 
 
 def left_after(processes: set[psutil.Process], seconds: float) -> set[psutil.Process]:
-    """Wait at most ``seconds`` until these processes have ended; return those that have not."""
+    """Wait at most ``seconds`` until these processes have ended; return the ones that still run."""
     deadline = time.monotonic() + seconds
     while (left := set(filter(_runs, processes))) and time.monotonic() < deadline:
         time.sleep(timeouts.PROCESS_POLL)
@@ -76,7 +76,7 @@ def _running() -> Iterator[psutil.Process]:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """Whether a process still runs; one that has ended may stay as a zombie that nobody waits for."""
+    """Whether a process still runs; a zombie, whose parent has not waited for it, does not."""
     try:
         return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:

@@ -40,8 +40,8 @@ _logger = logging.getLogger("rankplan")
 class Raylets:
     """One raylet for each node of the inventory, from ``127.0.0.2`` on, in a private folder; ``close`` ends them.
 
-    The accelerators, their ids, models and types, and the node ranks are those of the inventory. Starting a node takes
-    about a second and 135 MiB.
+    The nodes have the accelerators, ids, models, types and node ranks of the inventory. Starting a node takes about a
+    second and 135 MiB.
     """
 
     def __init__(self, inventory: Inventory, report: Report) -> None:

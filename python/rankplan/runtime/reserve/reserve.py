@@ -28,7 +28,7 @@ from rankplan.words import counted
 _ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
 
 Bundles: TypeAlias = dict[int | None, dict[str, float]]
-"""What a reservation takes of a node: a bundle for each accelerator, by local index, and for processes without any."""
+"""The bundles of a node: one for each accelerator, by local index, and one (``None``) for processes without any."""
 
 _claimed: dict[tuple[str, int], str] = {}  # accelerators (Ray's node id, local index) that this program has reserved
 _claiming = threading.Lock()
@@ -138,7 +138,7 @@ class Reservation(Owner):
         return next((found for one in self._additions if (found := one.place(node_id, index))), None)
 
     def extend(self, nodes: Nodes, component: str, rows: Iterable[Placement]) -> Reservation | None:
-        """Also reserve what these rows need on these nodes and is not reserved yet; ``None`` if that is nothing.
+        """Also reserve everything that these rows need on these nodes; ``None`` if it is already reserved.
 
         All or nothing: raises ``LaunchError`` within about a second if it does not fit. The addition ends with this
         reservation, or when it is released.
@@ -169,8 +169,8 @@ class Reservation(Owner):
     def _fill(self) -> None:
         """Ask for node after node.
 
-        All drivers ask for nodes in the same order, so of several that want the same nodes, the one that gets the first
-        contested node is not held up by the others on any later one.
+        All drivers ask for nodes in the same order, so the driver that gets the first contested node meets no
+        other driver on the later ones.
         """
         self._claim()
         total, before = total_resources(), available_resources()
@@ -203,7 +203,7 @@ class Reservation(Owner):
                     self._claims.append(place)
 
     def _ask(self, rank: int, before: Amounts) -> None:
-        """Reserve what is needed of a node."""
+        """Reserve the bundles of a node."""
         started = time.monotonic()
         while True:
             group = self._groups[rank] = self._requested(rank)
@@ -230,7 +230,7 @@ class Reservation(Owner):
         return group
 
     def _refused(self, rank: int, before: Amounts) -> LaunchError:
-        """Return the error with a table of what is missing on this node and on those not yet granted."""
+        """Return the error with a table of the shortage on this node and on all others that are not yet granted."""
         waiting = [node for node in self._bundles if node not in self._groups]
         rows = shortage({self._nodes.ids[node]: (node, self._total(node)) for node in waiting}, rank, before)
         return self._error(rank, f"too little is available\n{rows}\n{_ADVICE}")
