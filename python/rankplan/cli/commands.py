@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from rankplan.cli.common import Commands
+from rankplan.cli.common import Commands, notes_on_stderr
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -23,6 +23,7 @@ def main() -> None:
     For shell completion, add eval "$(_RANKPLAN_COMPLETE=bash_source rankplan)" to ~/.bashrc, or use zsh_source or
     fish_source for these shells.
     """
+    click.get_current_context().with_resource(notes_on_stderr())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names may not fit the terminal's encoding

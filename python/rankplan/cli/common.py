@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
@@ -19,15 +18,15 @@ from rich.console import Console
 from rich.table import Table
 
 from rankplan.cli import signals
-from rankplan.config.text.load import load_config
-from rankplan.config.text.reader import Reader
-from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
+from rankplan.dialects import DIALECTS
 from rankplan.dialects.pools import by_address_text
 from rankplan.errors import PlacementError, RankplanError
+from rankplan.front import Job, faults_line, inventory_from, is_saved, notes, plan, read_job, saved_plan
+from rankplan.front import Nodes as Given
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.render.tables import sharing_lines
-from rankplan.words import counted, did_you_mean
+from rankplan.words import did_you_mean
 
 # Names come from configs: a bracket in a name is not markup.
 stdout = Console(highlight=False, markup=False, soft_wrap=True)
@@ -41,6 +40,25 @@ EXPECTED = (RankplanError, OSError)
 """Errors that input or a cluster can cause; any other error is a bug of rankplan and keeps its traceback."""
 
 
+class _Notes(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        hint = getattr(record, "hint", None)
+        stderr.print(record.getMessage() + (f"; {hint}" if hint else ""), style="dim")
+
+
+@contextmanager
+def notes_on_stderr() -> Iterator[None]:
+    """Print the notes of `rankplan.front` on stderr, with hints that name options."""
+    handler = _Notes()
+    notes.addHandler(handler)
+    notes.propagate = False
+    try:
+        yield
+    finally:
+        notes.removeHandler(handler)
+        notes.propagate = True
+
+
 class Nodes(click.ParamType):  # type: ignore[type-arg]
     """``2x8``: nodes x accelerators per node."""
 
@@ -48,14 +66,13 @@ class Nodes(click.ParamType):  # type: ignore[type-arg]
     otherwise = ""
     """What else the option accepts, appended to its error message."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Inventory:
-        """Return the inventory of these nodes."""
-        if isinstance(value, Inventory):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text if it is a size."""
         try:
-            return Inventory.of_size(str(value))
+            Inventory.of_size(str(value))
         except PlacementError as error:
             self.fail(f"{error.message}; {error.help}{self.otherwise}", param, ctx)
+        return str(value)
 
 
 dialect_option = click.option(
@@ -66,47 +83,39 @@ dialect_option = click.option(
 )
 
 
-def chosen_dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
-    """Return the dialect with this name, or else the one detected from the keys of the config.
-
-    Raises `PlacementError` for a config with keys of several, unless one is named.
-    """
-    if name is not None:
-        return DIALECTS[name]
-    reader = Reader(config)
-    for path, fault in mixed(config):
-        reader.add(path, fault)
-    reader.finish()
-    return dialect_of(config)
-
-
 @dataclass(frozen=True, slots=True)
 class InventoryChoice:
     """The inventory options of a command."""
 
     file: str | None = None
-    nodes: Inventory | None = None
+    nodes: str | None = None
     ray: str | None = None
     without: tuple[str, ...] = ()
     by_text: bool = False
 
-    def load(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
-        """Return the inventory for a config, without the excluded hardware, and whether it is assumed."""
-        inventory, assumed = self._whole(config, dialect)
-        inventory = by_address_text(inventory) if self.by_text else inventory
-        return (inventory.without(self.without) if self.without else inventory), assumed
-
-    def _whole(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
-        if self.file is not None:
-            return Inventory.from_yaml(self.file), False
+    @property
+    def given(self) -> Given | None:
+        """The nodes as `rankplan.plan` takes them: a size, or this object, which has the inventory when it is used."""
         if self.nodes is not None:
-            return self.nodes, False
-        if self.ray is not None:
+            return self.nodes
+        return None if self.file is None and self.ray is None else self
+
+    @property
+    def inventory(self) -> Inventory:
+        """The nodes of the file or the Ray cluster, in the order that the options state."""
+        if self.file is not None:
+            found = Inventory.from_yaml(self.file)
+        else:
             from rankplan.runtime.cluster import Cluster
 
             with Cluster(address=self.ray) as cluster:
-                return cluster.inventory, False
-        return dialect.assumed_inventory(config), True
+                found = cluster.inventory
+        return by_address_text(found) if self.by_text else found
+
+    def among(self, otherwise: Inventory) -> Inventory:
+        """Return the nodes that the options state, or else others, without the excluded hardware."""
+        found = otherwise if self.given is None else inventory_from(self.given)
+        return found.without(self.without) if self.without else found
 
 
 without_option = click.option(
@@ -123,7 +132,7 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def chosen(
         inventory: str | None,
-        nodes: Inventory | None,
+        nodes: str | None,
         ray: str | None,
         without: tuple[str, ...],
         node_order: str,
@@ -199,71 +208,24 @@ def overrides() -> tuple[str, ...]:
     return context.meta.get(OVERRIDES, ()) if context is not None else ()
 
 
-def loaded(
-    file: str, choice: InventoryChoice, name: str | None, note: bool = True
-) -> tuple[Reader, Dialect, Inventory, bool]:
-    """Return a config, its dialect, its inventory, and whether that is assumed; if so, print a note."""
-    config = load_config(file, overrides())
-    dialect = chosen_dialect(name, config)
-    reading = dialect.read(config)
-    inventory, assumed = choice.load(reading, dialect)
-    if assumed and note:
-        nodes, has = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
-        each = " each" if inventory.num_nodes > 1 else ""
-        stderr.print(
-            f"{file}: assuming {nodes} with {has}{each}; set other nodes with --nodes, --inventory or --ray",
-            style="dim",
-        )
-    return reading, dialect, inventory, assumed
+def read(file: str, choice: InventoryChoice, dialect: str | None, *, quiet: bool = False) -> Job:
+    """Return a config with its dialect and nodes, as the options say."""
+    job = read_job(file, choice.given, dialect=dialect, overrides=overrides(), without=choice.without)
+    if not quiet:
+        job.announce()
+    return job
 
 
-def reject_crossings(plan: Plan, config: Reader, labelled: bool) -> None:
-    """Raise `PlacementError` if groups cross what the config forbids, with the place of each rule.
-
-    Unless the nodes are real ones, whose labels are known, only the level ``node`` is checked.
-    """
-    reader = config.fork()
-    for keys, found in plan.topology_faults(labelled):
-        reader.add_in_config(("cluster", "topology", *keys), found)
-    reader.finish()
-
-
-def note_warnings(file: str, reading: Any) -> None:
-    """Print how many values of a launch script are known only when it runs, if any."""
-    if reading.warnings:
-        values = counted(len(reading.warnings), "warning")
-        stderr.print(f"{file}: {values} about what only a run decides; rankplan check lists them", style="dim")
-
-
-def is_saved(file: str) -> bool:
-    """Whether a file starts like a saved plan. A pipe never counts as one. Raises ``OSError``."""
-    if not Path(file).is_file():
-        return False  # a pipe can be read only once
-    with Path(file).open("rb") as opened:
-        return re.match(rb"\s*\{\s*\"rankplan\"\s*:", opened.read(256)) is not None
-
-
-def planned(file: str, choice: InventoryChoice, name: str | None, isolate: bool | None = None) -> Plan:
+def planned(file: str, choice: InventoryChoice, dialect: str | None, isolate: bool | None = None) -> Plan:
     """Return the plan of a config in any dialect, or the saved plan in the file, which has its own nodes.
 
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config.
     """
-    if not is_saved(file):
-        config, dialect, inventory, assumed = loaded(file, choice, name)
-        note_warnings(file, config)
-        plan = dialect.plan(config, inventory, isolate is not False)
-        reject_crossings(plan, config, labelled=not assumed and choice.nodes is None)
-        return plan
-    if replace(choice, without=()) != InventoryChoice() or name is not None or overrides():
+    if is_saved(file) and (replace(choice, without=()) != InventoryChoice() or dialect is not None or overrides()):
         raise click.UsageError(
             f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and overrides"
         )
-    plan = Plan.load(file)
-    if choice.without:
-        plan = plan.on(plan.inventory.without(choice.without))
-    if isolate is None:
-        return plan
-    return plan.with_visibility("own" if isolate else "node")
+    return plan(file, choice.given, dialect=dialect, overrides=overrides(), without=choice.without, isolate=isolate)
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]
@@ -281,12 +243,9 @@ class Component(click.ParamType):  # type: ignore[type-arg]
             choice = InventoryChoice(
                 ctx.params.get("inventory"), ctx.params.get("nodes"), without=ctx.params.get("without", ())
             )
-            if is_saved(file):
-                plan = Plan.load(file)
-            else:
-                config, dialect, inventory, _ = loaded(file, choice, ctx.params.get("dialect_name"), note=False)
-                plan = dialect.plan(config, inventory)
-            return [CompletionItem(name) for name in plan if name.startswith(incomplete)]
+            saved = saved_plan(file)
+            found = read(file, choice, ctx.params.get("dialect_name"), quiet=True).plan() if saved is None else saved
+            return [CompletionItem(name) for name in found if name.startswith(incomplete)]
         return []
 
 
@@ -337,10 +296,7 @@ def colored(console: Console) -> bool:
 def show_error(error: Exception) -> None:
     """Print an expected error: every fault with its location, or one message."""
     if isinstance(error, PlacementError):
-        click.echo(error.render(colored(stderr)), err=True)
-        files = dict.fromkeys(found.file for found in error.diagnostics if found.file)
-        where = f" in {' and '.join(files)}" if files else ""
-        click.echo(f"\n{counted(len(error.diagnostics), 'fault')}{where}", err=True)
+        click.echo(f"{error.render(colored(stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
         return
     stderr.print("error:", style="bold red", end=" ")
     if isinstance(error, OSError) and error.filename:
