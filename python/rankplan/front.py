@@ -25,8 +25,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
 from rankplan.render.groups import group_lines
-from rankplan.render.tables import by_nodes
-from rankplan.words import counted
+from rankplan.words import by_nodes, counted
 
 Config: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Plan
 """The path of a config or of a saved plan, a mapping (a dict, an OmegaConf object), or a plan."""

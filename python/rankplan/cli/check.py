@@ -18,8 +18,6 @@ from rankplan.cli.common import (
     inventory_options,
     overrides,
     show_error,
-    stderr,
-    stdout,
 )
 from rankplan.cli.watch import watch
 from rankplan.errors import Diagnostic
@@ -60,7 +58,7 @@ def _check_all(files: tuple[str, ...], choice: InventoryChoice, dialect: str | N
             elif isinstance(report, _Unread):
                 show_error(report.error)
             else:
-                click.echo(report.render(color=colored(stdout if report else stderr)), err=not report)
+                click.echo(report.render(color=colored(sys.stdout if report else sys.stderr)), err=not report)
         reports.append(report)
     found = [one for report in reports for one in report.diagnostics]
     if form == "json":

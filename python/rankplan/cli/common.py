@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.shell_completion import CompletionItem
-from rich.console import Console
-from rich.table import Table
 
 from rankplan.cli import signals
+from rankplan.cli.commands import OVERRIDES
 from rankplan.dialects import DIALECTS
 from rankplan.dialects.pools import by_address_text
 from rankplan.errors import PlacementError, RankplanError
@@ -28,13 +26,9 @@ from rankplan.plans.plan import Plan
 from rankplan.render.tables import sharing_lines
 from rankplan.words import did_you_mean
 
-# Names come from configs: a bracket in a name is not markup.
-stdout = Console(highlight=False, markup=False, soft_wrap=True)
-stderr = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-
-for console in (stdout, stderr):
-    if console.width < 1:  # COLUMNS=0 would print nothing
-        console.width = 80
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 EXPECTED = (RankplanError, OSError)
 """Errors that input or a cluster can cause; any other error is a bug of rankplan and keeps its traceback."""
@@ -43,11 +37,11 @@ EXPECTED = (RankplanError, OSError)
 class _Notes(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         hint = getattr(record, "hint", None)
-        stderr.print(record.getMessage() + (f"; {hint}" if hint else ""), style="dim")
+        note(record.getMessage() + (f"; {hint}" if hint else ""))
 
 
 @contextmanager
-def notes_on_stderr() -> Iterator[None]:
+def _notes_on_stderr() -> Iterator[None]:
     """Print the notes of `rankplan.front` on stderr, with hints that name options."""
     handler = _Notes()
     notes.addHandler(handler)
@@ -162,46 +156,6 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return chosen
 
 
-OVERRIDES = "rankplan.overrides"
-"""The key, in the context of click, of the words after ``--``."""
-
-
-class Commands(click.Group):
-    """The commands, each imported when it is used. They take overrides of their config after ``--``."""
-
-    names: tuple[str, ...] = (
-        *("arrange", "check", "convert", "diff", "env", "explain"),
-        *("inventory", "plan", "replan", "run", "schema", "show", "tune"),
-    )
-    without: frozenset[str] = frozenset({"explain", "schema", "diff", "inventory"})
-    """Commands that read no config, or several."""
-    other: frozenset[str] = frozenset({"run"})
-    """Commands with another use for these words."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, sorted."""
-        return list(self.names)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
-        if cmd_name not in self.names:
-            return None
-        with signals.at_once():
-            command: click.Command = getattr(import_module(f"rankplan.cli.{cmd_name}"), cmd_name)
-        return command
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words after ``--`` for `loaded`."""
-        name = next((word for word in args if word in self.names), None)
-        if "--" in args[1:] and name not in self.other and not ctx.resilient_parsing:
-            dashes = args.index("--", 1)
-            ctx.meta[OVERRIDES] = tuple(args[dashes + 1 :])
-            if name in self.without:
-                raise click.UsageError(f"{name} takes no overrides after --", ctx)
-            args = args[:dashes]
-        return super().parse_args(ctx, args)
-
-
 def overrides() -> tuple[str, ...]:
     """Return the overrides that follow ``--`` on the command line."""
     context = click.get_current_context(silent=True)
@@ -269,9 +223,19 @@ isolate_option = click.option(
 )
 
 
+def text_console(width: int | None = None) -> Console:
+    """Return a console of rich for stdout. Names come from configs: a bracket in a name is not markup."""
+    from rich.console import Console  # most commands print plain lines
+
+    console = Console(highlight=False, markup=False, soft_wrap=True, width=width)
+    if console.width < 1:  # COLUMNS=0 would print nothing
+        console.width = 80
+    return console
+
+
 def print_table(table: Table) -> None:
     """Print a table, as wide as the terminal if there is one, else as wide as it needs."""
-    console = stdout if stdout.is_terminal else Console(highlight=False, markup=False, width=10_000)
+    console = text_console(None if sys.stdout.isatty() else 10_000)
     with console.capture() as capture:
         console.print(table, soft_wrap=False)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
@@ -288,17 +252,24 @@ def print_lines(lines: Sequence[str]) -> None:
         click.echo("\n".join(["", *lines]))
 
 
-def colored(console: Console) -> bool:
-    """Whether to print colors to this console."""
-    return console.is_terminal and not console.no_color
+def colored(stream: TextIO) -> bool:
+    """Whether to print colors to this stream."""
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def note(text: str, color: str | None = None) -> None:
+    """Print a note on stderr, dim unless it has a color."""
+    click.secho(text, fg=color, dim=color is None, err=True, color=None if colored(sys.stderr) else False)
 
 
 def show_error(error: Exception) -> None:
     """Print an expected error: every fault with its location, or one message."""
     if isinstance(error, PlacementError):
-        click.echo(f"{error.render(colored(stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
+        click.echo(f"{error.render(colored(sys.stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
         return
-    stderr.print("error:", style="bold red", end=" ")
+    style = None if colored(sys.stderr) else False
+    click.secho("error:", fg="red", bold=True, nl=False, err=True, color=style)
+    click.echo(" ", nl=False, err=True)
     if isinstance(error, OSError) and error.filename:
         hint = "; write overrides after --" if "=" in str(error.filename) else ""
         click.echo(f"{error.filename}: {error.strerror}{hint}", err=True)
@@ -310,7 +281,8 @@ def show_error(error: Exception) -> None:
 def faults_end_it(code: int = 1) -> Iterator[None]:
     """Turn expected errors into a message and an exit code, without a traceback."""
     try:
-        yield
+        with _notes_on_stderr():
+            yield
     except BrokenPipeError:
         # The reader of stdout has closed it; the interpreter must not write at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

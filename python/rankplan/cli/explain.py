@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from click.shell_completion import CompletionItem
 from rich.table import Table
 
 from rankplan.cli.arrange import kept_levels, segment_sizes
-from rankplan.cli.common import colored, faults_end_it, print_table, stdout
+from rankplan.cli.common import colored, faults_end_it, print_table
 from rankplan.config.text.load import load_config
 from rankplan.dialects import dialect_of
 from rankplan.dialects.rlinf import dialect as rlinf
@@ -188,7 +189,7 @@ def explain(rule: Rule | None) -> None:
 
 
 def _text(rule: Rule) -> str:
-    color = colored(stdout)
+    color = colored(sys.stdout)
     shown = "\n\n".join(diagnostic.render(color) for diagnostic in rule.diagnostics())
     parts = [
         f"{click.style(rule.code, bold=True)}: {rule.when}",

@@ -27,7 +27,6 @@ from rankplan.cli.common import (
     faults_end_it,
     planned,
     print_table,
-    stdout,
     without_option,
 )
 from rankplan.config.network import NODE_ORDERS
@@ -174,7 +173,7 @@ def run(
         inventory = None if simulate is None else inventory_from(simulate)
         # Report faults before anything starts.
         job.check(inventory)
-        if not stdout.is_terminal:
+        if not sys.stdout.isatty():
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
         # Ray reads these when it is imported.

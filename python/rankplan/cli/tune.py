@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,6 @@ from rankplan.cli.common import (
     print_sharing,
     print_table,
     read,
-    stderr,
 )
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
@@ -99,7 +99,7 @@ def tune(
         before = Plan.load(present) if present is not None else None
         result = tuned(costs, inventory, config, extrapolate=extrapolate, present=before)
         for warning in (*result.warnings, *result.best.warnings):
-            click.echo(warning.render(colored(stderr)), err=True)
+            click.echo(warning.render(colored(sys.stderr)), err=True)
         for output in outputs:
             _write(output, result, inventory)
         if form == "json":
