@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use rankplan_core::weights::Side;
+use rankplan_core::groups::weights::Side;
 use rankplan_core::{Chunks, Inventory, Kind, Layout, NodeSpec, Parallel, Pool, ProcessRank, RankSet, Rule};
 use rankplan_core::{Counted, Selection, Slots, Table, WeightMap, apply, place};
 

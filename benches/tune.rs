@@ -7,8 +7,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use rankplan_core::tune::problem::{Choice, Problem, Shape, Task};
 use rankplan_core::tune::solve;
-use rankplan_core::tune_problem::{Choice, Problem, Shape, Task};
 
 /// Seconds of `fixed + shared / n` on `n` units, and the components before, as a bit set.
 type Component = (f64, f64, u32);

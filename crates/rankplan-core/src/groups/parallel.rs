@@ -1,6 +1,6 @@
 //! Sizes of parallel groups, and the groups themselves as arithmetic progressions.
 //!
-//! A component has slots `0..n` (see [`crate::slots`]). In the order `tp-cp-ep-dp-pp`, slot `t + tp * (c + cp * (d + dp * p))`
+//! A component has slots `0..n` (see [`crate::groups::slots`]). In the order `tp-cp-ep-dp-pp`, slot `t + tp * (c + cp * (d + dp * p))`
 //! has the coordinates `t`, `c`, `d`, `p`; experts divide the same slots into `etp`, `ep`, `edp` and `pp`. The slots that
 //! differ in one coordinate only are a group: its first slot, a step, and a size.
 

@@ -1,7 +1,7 @@
 //! What an arrangement costs: a list of numbers, compared from the first one on.
 
-use crate::demand::{Bond, CLASSES, Demand};
-use crate::hierarchy::Hierarchy;
+use crate::arrange::demand::{Bond, CLASSES, Demand};
+use crate::arrange::hierarchy::Hierarchy;
 
 /// Node ranks to place on nodes, and what is known of both.
 #[derive(Clone, Debug)]

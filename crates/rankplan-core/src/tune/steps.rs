@@ -1,6 +1,6 @@
 //! How a schedule was put together, step by step.
 
-use crate::tune_problem::Tree;
+use crate::tune::problem::Tree;
 
 /// A step; the numbers are earlier steps.
 #[derive(Clone, Copy, Debug)]

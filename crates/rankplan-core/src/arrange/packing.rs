@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-use crate::bundles::Bundles;
-use crate::hierarchy::UNKNOWN;
-use crate::merging::Merging;
-use crate::objective::{Assignment, Problem};
+use crate::arrange::bundles::Bundles;
+use crate::arrange::hierarchy::UNKNOWN;
+use crate::arrange::merging::Merging;
+use crate::arrange::objective::{Assignment, Problem};
 
 /// Place the node ranks that are not fixed. `allotted`, if not empty, has the innermost domain of each bundle, or [`UNKNOWN`].
 ///

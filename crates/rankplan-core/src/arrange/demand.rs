@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::layout::Layout;
-use crate::parallel::Kind;
-use crate::slots::Slots;
+use crate::groups::layout::Layout;
+use crate::groups::parallel::Kind;
+use crate::groups::slots::Slots;
 use crate::table::Table;
 
 /// The kinds of groups that count, by how much a crossing costs: tp, cp and etp, then ep, then dp, then pp.

@@ -9,10 +9,10 @@
 use std::collections::HashSet;
 
 use crate::diagnostic::{Code, Diagnostic};
+use crate::groups::layout::Layout;
+use crate::groups::parallel::{Groups, Kind};
+use crate::groups::slots::Slots;
 use crate::ids::NodeRank;
-use crate::layout::Layout;
-use crate::parallel::{Groups, Kind};
-use crate::slots::Slots;
 use crate::words::either;
 
 /// One side of a weight map.

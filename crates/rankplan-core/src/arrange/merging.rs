@@ -1,7 +1,7 @@
 //! Bundles merged into larger sets while a domain has room for them, with the way back.
 
-use crate::bundles::Bundles;
-use crate::hierarchy::UNKNOWN;
+use crate::arrange::bundles::Bundles;
+use crate::arrange::hierarchy::UNKNOWN;
 
 /// A forest: its first trees are the bundles, and each merge adds a tree above others.
 pub(crate) struct Merging<'a> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::objective::{Assignment, Cost, MOVED, Problem, crossings_at};
+use crate::arrange::objective::{Assignment, Cost, MOVED, Problem, crossings_at};
 
 /// Improve an arrangement until it is the cheapest with these node ranks fixed; `fixed` has the node of each.
 ///
