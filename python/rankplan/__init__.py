@@ -5,7 +5,6 @@ Everything up to the plan works without Ray, and importing this package does not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -90,10 +89,6 @@ __all__ = [
     "register_hardware",
     "tune",
 ]
-
-Sequence.register(Placements)
-Sequence.register(Groups)
-Collection.register(RankSet)
 
 
 def _html(self: Plan | Component | Placements) -> str:
