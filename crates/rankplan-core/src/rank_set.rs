@@ -140,7 +140,7 @@ impl RankSet {
     /// The ranks of either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        Self::union_of([self, other])
+        Self::from_ranges(self.ranges.iter().chain(&other.ranges).copied())
     }
 
     /// The ranks of any of the sets.
