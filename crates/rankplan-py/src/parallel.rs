@@ -68,7 +68,7 @@ impl Layout {
         self.slots.len()
     }
 
-    /// What the slots are called, for this many of them: devices, processes or slots.
+    /// The noun for this many slots: devices, processes or slots.
     fn noun(&self, count: u32) -> Cow<'static, str> {
         self.slots.noun(count)
     }

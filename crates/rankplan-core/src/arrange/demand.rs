@@ -1,4 +1,4 @@
-//! What an arrangement has to keep together: the sets of node ranks of parallel groups, and the processes on each node rank.
+//! The node ranks that an arrangement keeps together, because a parallel group is on them, and the processes on each.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ pub struct Bond {
     pub level: usize,
     /// The node ranks, ascending.
     pub ranks: Box<[u32]>,
-    /// Where it comes from: an index that the caller chooses.
+    /// Its origin: an index that the caller chooses.
     pub source: u32,
 }
 

@@ -118,7 +118,7 @@ impl<'a> Merging<'a> {
         self.needs.extend(need);
     }
 
-    /// The sets that are part of no other, without bundles that had a domain before.
+    /// The largest sets, without bundles that had a domain before.
     pub fn tops(&self) -> impl Iterator<Item = u32> {
         (0..self.up.len() as u32).filter(|&tree| {
             self.up[tree as usize] == tree && !self.decided.get(tree as usize).is_some_and(|&known| known)
@@ -130,7 +130,7 @@ impl<'a> Merging<'a> {
         self.labels[top as usize]
     }
 
-    /// The sets that a set was merged from; none for a bundle.
+    /// The sets that were merged into this one; empty for a bundle.
     pub fn children(&self, tree: u32) -> &[u32] {
         let (start, end) = self.children[tree as usize];
         &self.all_children[start as usize..end as usize]

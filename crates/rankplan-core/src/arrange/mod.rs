@@ -2,14 +2,14 @@
 //!
 //! Every rule first, then the fewest moves, then the fewest crossings, then unused nodes that stay whole; see
 //! [`objective`]. Small instances are solved exactly. Larger ones are packed level by level, and the result says whether it
-//! meets a bound that no arrangement is below.
+//! meets a lower bound of the cost.
 //!
 //! The modules in order of use; each one uses only those above it:
 //!
 //! | module | content |
 //! |---|---|
 //! | [`hierarchy`], [`segments`] | levels of the network; whole segments of nodes within domains |
-//! | [`demand`], [`objective`] | what an arrangement keeps together; what it costs |
+//! | [`demand`], [`objective`] | the node ranks that an arrangement keeps together; its cost |
 //! | `bundles`, `merging`, `packing`, `exact` | node ranks that stay together; sets of them into domains; a few of them exactly |
 
 mod bundles;
@@ -45,7 +45,7 @@ pub struct Shortage {
 pub struct Arrangement {
     /// By node rank.
     pub nodes: Assignment,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
     /// Whether it is proved that no arrangement costs less.
     pub optimal: bool,

@@ -193,7 +193,7 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// The nodes of all node ranks: within an innermost domain in order, then what remains.
+    /// The nodes of all node ranks: within an innermost domain in order, then on the remaining nodes.
     fn nodes(mut self) -> Option<Assignment> {
         let (problem, classes) = (self.problem, self.classes);
         let mut nodes = self.fixed.clone();

@@ -46,7 +46,7 @@ struct Equal<'a> {
     revisited: bool,
 }
 
-/// What the groups are compared on.
+/// The slots and the equal nodes on which groups are compared.
 struct Rows<'a> {
     equal: Vec<Equal<'a>>,
     slots: &'a Slots,

@@ -1,4 +1,4 @@
-//! The slots of a component: what parallel groups divide.
+//! The slots of a component, which parallel groups divide.
 //!
 //! A process with accelerators of its own has a slot per accelerator. A process without accelerators, or with one that another
 //! process of the component uses too, is one slot. Slots are numbered in process order and stored folded, as runs are.

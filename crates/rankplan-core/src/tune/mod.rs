@@ -12,7 +12,7 @@
 //! A `then` keeps all its children in memory if they fit, else each is loaded for its turn.
 //!
 //! The search builds the fronts of all subsets of the components, from small to large, and for each number of
-//! accelerators. `Bounds` leaves out what cannot be part of the best schedule.
+//! accelerators. `Bounds` leaves out schedules that cannot be part of the best one.
 //!
 //! The modules in order of use; each one uses only those above it:
 //!

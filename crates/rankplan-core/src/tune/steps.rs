@@ -14,7 +14,7 @@ pub enum Step {
     },
     /// A pipeline, or its first block, and one more block.
     Pipe {
-        /// What comes before.
+        /// The pipeline or block before it.
         before: u32,
         /// The block.
         last: u32,
