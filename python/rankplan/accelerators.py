@@ -178,7 +178,8 @@ VENDORS: list[Vendor] = [
         "TPUAcceleratorManager",
         "TPU_VISIBLE_CHIPS",
         unordered="a chip belongs to one process only",
-        # As in Ray: libtpu needs the shape of a part of a host, and that the part is independent.
+        # Ray: TPUAcceleratorManager.set_current_process_visible_accelerator_ids. libtpu needs the shape of a part of a
+        # host, and that the part is independent.
         bounds={
             1: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
             2: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,2,1", "TPU_HOST_BOUNDS": "1,1,1"},

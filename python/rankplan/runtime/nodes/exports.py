@@ -1,7 +1,8 @@
 """The driver's exports: its environment variables that reach every rank.
 
 Ray starts the processes of a node with the variables that were set there before ``ray start``. A variable that was
-exported later, or for the driver alone, would be known to no rank.
+exported later, or for the driver alone, would be known to no rank. RLinf exports them in
+``NodeProbe._configure_node_envs``.
 """
 
 from __future__ import annotations
