@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rankplan.accelerators import VARIABLES, vendor
 
@@ -32,28 +32,13 @@ RESTART_VARIABLE = "RANKPLAN_RESTART"
 """How often ranks of the component were restarted; not set before the first restart."""
 
 
-_PLANNED = frozenset({*RANK_VARIABLES, *MASTER_VARIABLES, RESTART_VARIABLE})
+def reserved_variables() -> set[str]:
+    """Return the variables that the plan sets (ranks and devices); a node group may set any other.
 
+    Registered types of accelerators add theirs.
+    """
+    return {*RANK_VARIABLES, *MASTER_VARIABLES, RESTART_VARIABLE, *VARIABLES}
 
-class _Reserved(Set[str]):
-    """A view: types of accelerators that are registered later add their variables."""
-
-    def __contains__(self, name: object) -> bool:
-        return name in _PLANNED or name in VARIABLES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({*_PLANNED, *VARIABLES})
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    @classmethod
-    def _from_iterable(cls, names: Iterable[Any]) -> Any:
-        return frozenset(names)
-
-
-RESERVED_VARIABLES: Set[str] = _Reserved()
-"""Variables that the plan sets (ranks and devices); the ``env_vars`` of a node group may set any other."""
 
 NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
 """Set one of them on every node before ``ray start``; the first one set on a node counts."""
