@@ -16,11 +16,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from hardware.test_driver import CUDA, uuid
 from launch import settle, spread
-from libraries import compiled
 from rankplan import Cluster, ComponentPlacement, Inventory
 from rankplan.runtime.rank.roll_call import RollCall
-from test_driver import CUDA, uuid
+from support.libraries import compiled
 
 CARDS = 8
 _STARTING = "int cuInit(unsigned flags) {"

@@ -1,0 +1,93 @@
+"""Laws of ``RankSet``, each compared with Python's own sets."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import PlacementError, RankSet
+from rankplan.testing import rank_sets
+from support import oracle
+
+LARGEST = oracle.LARGEST_RANK
+
+ranks = st.integers(0, 63) | st.integers(LARGEST - 63, LARGEST)
+
+
+@given(rank_sets())
+def test_parse_inverts_display(rank_set: RankSet) -> None:
+    assert RankSet(str(rank_set)) == rank_set
+    assert str(rank_set) == oracle.rank_text(rank_set)
+    assert repr(rank_set) == f"RankSet({str(rank_set)!r})"
+
+
+@given(st.lists(st.tuples(ranks, st.integers(0, 9)), min_size=1, max_size=10))
+def test_text_is_the_union_of_its_ranges_in_any_order(ranges: list[tuple[int, int]]) -> None:
+    ranges = [(first, min(first + length, LARGEST)) for first, length in ranges]
+    text = ",".join(f"{first}-{last}" for first, last in ranges)
+    assert set(RankSet(text)) == {rank for first, last in ranges for rank in range(first, last + 1)}
+
+
+@given(st.lists(ranks, max_size=40))
+def test_iteration_is_ascending_and_without_repeats(members: list[int]) -> None:
+    assert list(RankSet(members)) == sorted(set(members))
+    assert len(RankSet(members)) == len(set(members))
+
+
+@given(rank_sets())
+def test_nth_inverts_position(rank_set: RankSet) -> None:
+    members = sorted(set(rank_set))
+    for position, rank in enumerate(members):
+        assert rank_set[position] == rank == rank_set[position - len(members)]
+        assert rank_set.index(rank) == position
+
+
+@given(rank_sets(), ranks)
+def test_membership_is_that_of_sets(rank_set: RankSet, rank: int) -> None:
+    assert (rank in rank_set) == (rank in set(rank_set))
+    with pytest.raises(ValueError):
+        (rank_set - RankSet([rank])).index(rank)
+
+
+@given(rank_sets(), st.integers(0, 50))
+def test_nth_outside_is_an_index_error(rank_set: RankSet, beyond: int) -> None:
+    for position in (len(rank_set) + beyond, -len(rank_set) - 1 - beyond):
+        with pytest.raises(IndexError):
+            rank_set[position]
+
+
+@given(rank_sets(), rank_sets())
+def test_union_intersection_and_difference_are_those_of_sets(left: RankSet, right: RankSet) -> None:
+    assert set(left | right) == set(left) | set(right)
+    assert set(left & right) == set(left) & set(right)
+    assert set(left - right) == set(left) - set(right)
+    assert (left == right) == (set(left) == set(right))
+
+
+@given(rank_sets())
+def test_equal_however_it_was_made(rank_set: RankSet) -> None:
+    for again in (RankSet(sorted(rank_set, reverse=True)), RankSet(rank_set), pickle.loads(pickle.dumps(rank_set))):
+        assert again == rank_set and hash(again) == hash(rank_set)
+
+
+def test_a_huge_range_is_never_expanded() -> None:
+    everything = RankSet(f"0-{LARGEST}")
+    assert len(everything) == LARGEST + 1
+    assert everything[-1] == everything.index(LARGEST) == LARGEST
+    assert LARGEST in everything and LARGEST + 1 not in everything
+    assert str(everything - RankSet("7")) == f"0-6,8-{LARGEST}"
+
+
+@pytest.mark.parametrize(("text", "code"), [("3-1", "reversed-range"), ("1-", "syntax"), ("0:0", "syntax")])
+def test_refuses_what_is_not_ranges(text: str, code: str) -> None:
+    with pytest.raises(PlacementError) as refused:
+        RankSet(text)
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("members", [[-1], [LARGEST + 1], [2**64]])
+def test_refuses_numbers_that_are_not_ranks(members: list[int]) -> None:
+    with pytest.raises((ValueError, OverflowError)):
+        RankSet(members)
