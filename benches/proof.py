@@ -16,10 +16,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from hardware.test_driver import CUDA, uuid
 from launch import settle, spread
 from rankplan import Cluster, ComponentPlacement, Inventory
 from rankplan.runtime.rank.roll_call import RollCall
+from support.drivers import CUDA, uuid
 from support.libraries import compiled
 
 CARDS = 8

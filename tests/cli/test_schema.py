@@ -9,14 +9,15 @@ from typing import Any
 import jsonschema
 import pytest
 from click.testing import CliRunner
-from config import test_config
 from rankplan import load_config
 from rankplan.cli.commands import main
 from rankplan.cli.explain import rules
 from rankplan.dialects import areal, nemo_rl, openrlhf, skyrl, verl
 from rankplan.dialects.keys import OTHER_CLUSTER
+from support.configs import FULL
 from support.goldens import as_yaml, lines
 from support.paths import EXAMPLES
+from support.rejected.config import REFUSED
 
 SCHEMA = json.loads(CliRunner().invoke(main, ["schema"]).stdout)
 VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
@@ -50,7 +51,7 @@ def test_the_right_examples_are_accepted(code: str) -> None:
 
 
 def test_every_way_of_writing_is_accepted() -> None:
-    assert errors(test_config.FULL) == []
+    assert errors(FULL) == []
     assert errors("trainer: 1\n") == []
     assert errors("cluster: {num_nodes: '${nodes}', component_placement: null, node_groups: null}\n") == []
     variables = "{A: 1, B: '2'}"
@@ -85,7 +86,7 @@ def test_both_ways_of_writing_sizes_are_accepted() -> None:
         assert errors(f"cluster: {{num_nodes: 1, component_placement: {{a: {{placement: 0, parallel: {sizes}}}}}}}\n")
 
 
-KEYS = [row for row in test_config.REFUSED if row[1].split()[1] in ("unknown-key:", "missing-key:")]
+KEYS = [row for row in REFUSED if row[1].split()[1] in ("unknown-key:", "missing-key:")]
 
 
 @pytest.mark.parametrize("text", [row[0] for row in KEYS], ids=lambda text: text[:40])

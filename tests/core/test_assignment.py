@@ -19,22 +19,16 @@ from rankplan import (
     PackedPlacementStrategy,
     PlacementError,
     PlacementStrategy,
-    Plan,
 )
-from rankplan.testing import check_plan, cluster_sections, inventories, placements
+from rankplan.testing import check_plan, placements
 from support import answers, oracle
+from support.cases import Case, planned, valid_cases
+from support.rejected.assignment import REFUSED_BY_HAND, TWO_BY_FOUR, WORDS
 
 # ------------------------------------------------------------------------------------------- generated clusters
 
-Case = tuple[dict[str, Any], dict[str, Any], bool]  # cluster section, inventory, isolate
 
 FAULTY_PARTS = ["2-1", "0", "99", "0-1:0-2", "5:all", "x", ":1", "1,3:2", "", "all", "all:0"]
-
-
-@st.composite
-def valid_cases(draw: st.DrawFn) -> Case:
-    inventory = draw(inventories())
-    return draw(cluster_sections(inventory)), inventory.to_dict(), draw(st.booleans())
 
 
 @st.composite
@@ -124,12 +118,6 @@ def test_packed_strategy_agrees_with_the_oracle(
 # ------------------------------------------------------------------------------------------- laws of every plan
 
 
-def planned(case: Case) -> Plan:
-    cluster, inventory, isolate = case
-    placement = ComponentPlacement({"cluster": cluster}, Inventory.from_dict(inventory))
-    return placement.plan(isolate_accelerator=isolate)
-
-
 @given(valid_cases())
 def test_what_must_hold_for_every_plan(case: Case) -> None:
     check_plan(planned(case))
@@ -216,7 +204,6 @@ def test_numpy_columns_hold_what_the_rows_hold(case: Case) -> None:
 
 # ------------------------------------------------------------------------------------------ strategies by hand
 
-TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)
 
 # (strategy, devices of every process)
 BY_HAND = [
@@ -267,35 +254,6 @@ def test_ids_are_the_node_s_own_and_ranks_count_the_visible_ones() -> None:
     assert (open_to_all.visible_accelerators, open_to_all.local_accelerator_rank) == (["4", "6", "7"], 1)
 
 
-# (what makes and asks a strategy, code)
-REFUSED_BY_HAND = [
-    (lambda: FlexiblePlacementStrategy([]), "empty-placement"),
-    (lambda: FlexiblePlacementStrategy([[0], []]), "empty-placement"),
-    (lambda: FlexiblePlacementStrategy([[0, 0]]), "duplicate-resource"),
-    (lambda: FlexiblePlacementStrategy([[-1]]), "invalid-value"),
-    (lambda: FlexiblePlacementStrategy([["0"]]), "invalid-value"),
-    (lambda: FlexiblePlacementStrategy([[2**40]]), "invalid-value"),
-    (lambda: FlexiblePlacementStrategy([[8]]).get_placement(TWO_BY_FOUR), "resource-out-of-range"),
-    (lambda: FlexiblePlacementStrategy([[3, 4]]).get_placement(TWO_BY_FOUR), "spans-nodes"),
-    (lambda: FlexiblePlacementStrategy([[0]], "node").get_placement(TWO_BY_FOUR), "no-resources"),
-    (lambda: FlexiblePlacementStrategy([[0]], "nope").get_placement(TWO_BY_FOUR), "unknown-node-group"),
-    (lambda: NodePlacementStrategy([]), "empty-placement"),
-    (lambda: NodePlacementStrategy([-1]), "invalid-value"),
-    (lambda: NodePlacementStrategy([2]).get_placement(TWO_BY_FOUR), "resource-out-of-range"),
-    (lambda: PackedPlacementStrategy(-1, 2), "invalid-value"),
-    (lambda: PackedPlacementStrategy(0, 3, 0), "invalid-value"),
-    (lambda: PackedPlacementStrategy(0, 3, 1, 0), "invalid-value"),
-    (lambda: PackedPlacementStrategy(0, 3, -1), "invalid-value"),
-    (lambda: PackedPlacementStrategy(0, 3, 1, 1.0), "invalid-value"),  # type: ignore[arg-type]
-    (lambda: PackedPlacementStrategy(3, 2), "reversed-range"),
-    (lambda: PackedPlacementStrategy(0, 2, 2), "not-multiple"),
-    (lambda: PackedPlacementStrategy(0, 10**9), "too-many-processes"),
-    (lambda: PackedPlacementStrategy(0, 8).get_placement(TWO_BY_FOUR), "resource-out-of-range"),
-    (lambda: PackedPlacementStrategy(3, 4, 2).get_placement(TWO_BY_FOUR), "spans-nodes"),
-    (lambda: PackedPlacementStrategy(0, 0, node_group="node").get_placement(TWO_BY_FOUR), "no-resources"),
-]
-
-
 @pytest.mark.parametrize(("ask", "code"), REFUSED_BY_HAND)
 def test_strategy_by_hand_is_refused_with_a_code(ask: Callable[[], object], code: str) -> None:
     with pytest.raises(PlacementError) as refused:
@@ -308,68 +266,6 @@ def test_strategy_by_hand_is_refused_with_a_code(ask: Callable[[], object], code
 ARM = {"label": "arm", "node_ranks": 0, "hardware": {"type": "Arm", "configs": [{"node_rank": 0}]}}
 NO_ARM = {"label": "none", "node_ranks": 0, "hardware": {"type": "Arm", "configs": []}}
 HEAD = {"label": "head", "node_ranks": 0}
-
-# (component entry over two nodes of four accelerators, code and message of every fault, help of the last)
-WORDS = [
-    (
-        "0-7:0",
-        ["spans-nodes: process 0 would need 8 accelerators on nodes 0 and 1; a process runs on one node"],
-        "use more processes: no node has more than 4 accelerators",
-    ),
-    (
-        "2-5:0",
-        ["spans-nodes: process 0 would need 4 accelerators on nodes 0 and 1; a process runs on one node"],
-        "choose ranks so that each block of 4 is on one node, or give each process fewer accelerators",
-    ),
-    (
-        {"node_group": "node", "placement": "0-1:0"},
-        ["spans-nodes: process 0 would run on 2 nodes (0 to 1); a process runs on one node"],
-        "use at least as many processes as nodes, e.g. 0-1:0-1",
-    ),
-    (
-        {"node_group": "head,arm", "placement": "3-4:0"},
-        ["mixed-hardware: process 0 would need two hardware types: NV_GPU and Arm"],
-        "give each hardware type its own segment or component",
-    ),
-    (
-        {"node_group": "cluster,arm", "placement": "7-8:0"},
-        [
-            "spans-nodes: process 0 would need 2 resources on nodes 1 and 0; a process runs on one node",
-            "mixed-hardware: process 0 would need two hardware types: NV_GPU and Arm",
-        ],
-        "give each hardware type its own segment or component",
-    ),
-    (
-        8,
-        ["resource-out-of-range: resource rank 8 is out of range: node group `cluster` has 8 accelerators, ranks 0-7"],
-        "use ranks up to 7",
-    ),
-    (
-        60,
-        ["resource-out-of-range: resource rank 60 is out of range: node group `cluster` has 8 accelerators, ranks 0-7"],
-        "use ranks up to 7; 60 may be YAML 1.1's reading of 1:0; quote it",
-    ),
-    (
-        {"node_group": "node", "placement": "0-5"},
-        ["resource-out-of-range: resource ranks 0-5 are out of range: node group `node` has 2 nodes, ranks 0-1"],
-        "write 0-1, or add nodes",
-    ),
-    (
-        {"node_group": "none", "placement": "all"},
-        ["no-resources: node group `none` has no Arm units to place processes on"],
-        "select another node group, or place by node with `node_group: node`",
-    ),
-    (
-        {"node_group": "head, cluster", "placement": "all"},
-        ["overlapping-groups: node groups `head` and `cluster` both count the accelerators of node 0"],
-        "select groups without common nodes, or one group that has all of these nodes",
-    ),
-    (
-        {"node_group": "heads", "placement": "all"},
-        ["unknown-node-group: unknown node group `heads`"],
-        "did you mean `head`?",
-    ),
-]
 
 
 @pytest.mark.parametrize(("entry", "found", "help"), WORDS)

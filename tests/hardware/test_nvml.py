@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hardware.test_sysfs import pci, tree, write
 from rankplan.hardware import kfd, nvml
 from rankplan.hardware.facts import hardware_facts
 from rankplan.hardware.nvml import Gpu
 from rankplan.hardware.sysfs import Sysfs
 from support.libraries import compiled, python
+from support.machines import pci, tree, write
 
 # Device 2 is lost and device 1 cannot remap its rows. Its MIG slice is found by UUID.
 NVML = """

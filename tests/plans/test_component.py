@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.test_assignment import Case, planned, valid_cases
 from hypothesis import given
 from rankplan import (
     Chunks,
@@ -27,6 +26,7 @@ from rankplan import (
 )
 from rankplan.dialects import DIALECTS
 from rankplan.plans.component import Component, Parallel
+from support.cases import Case, planned, valid_cases
 from support.paths import EXAMPLES
 
 TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.test_assignment import Case, planned, valid_cases
 from hypothesis import given
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, RankSet
 from rankplan.dialects import DIALECTS
 from rankplan.plans.plan import Move
 from support import answers
+from support.cases import Case, planned, valid_cases
 from support.paths import GOLDEN
 
 

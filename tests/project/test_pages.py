@@ -8,10 +8,10 @@ import subprocess
 
 import rankplan
 import yaml
-from project.test_documents import blocks
-from project.test_rooms import ROOMS
 from rankplan import runtime, testing
+from support.documents import blocks
 from support.paths import DOCS, ROOT
+from support.rooms import ROOMS
 
 _VARIABLE = r"""\.\.\.|[:;,'"()]|\S*\d\S*|\b(?:step|actor|it|raised|failed|nodes have)\b"""
 """What a quoted message has from elsewhere: names, numbers, and punctuation between its parts."""

@@ -13,36 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.paths import ROOT
+from support.paths import ROOT, TESTS
+from support.rooms import ROOMS
 
 PACKAGE = ROOT / "python" / "rankplan"
 
-# A room may use itself and the rooms before it. A room is a folder; ``rankplan`` is the folder of the package itself.
-ROOMS = [
-    "rankplan",
-    "hardware",
-    "config.text.shell",
-    "config.text",
-    "config",
-    "nodes.topology",
-    "nodes",
-    "plans",
-    "arranging",
-    "dialects.rlinf",
-    "dialects",
-    "tuning",
-    "testing",
-    "render",
-    "render.map",
-    "runtime.ray",
-    "runtime.nodes",
-    "runtime.rank",
-    "runtime.reserve",
-    "runtime",
-    "runtime.group",
-    "cli",
-]
 MOST_FLOORS = 12
+MOST_LINES = 450
 # The package's own names, and the ways in, stand above all rooms.
 ABOVE = {"rankplan", "rankplan.__main__", "rankplan.rlinf"}
 # These rooms read the plan, never the config that it was made from.
@@ -175,6 +152,23 @@ def test_no_import_cycle_between_python_files() -> None:
 @pytest.mark.parametrize("crate", sorted((ROOT / "crates").glob("*/src")), ids=lambda path: path.parent.name)
 def test_no_import_cycle_between_rust_files(crate: Path) -> None:
     assert cycles(rust_graph(crate)) == []
+
+
+def test_no_file_of_tests_imports_another() -> None:
+    """What several of them use is in ``tests/support``."""
+    found = []
+    for path in TESTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [*(getattr(node, "module", None) or "").split("."), *(alias.name for alias in node.names)]
+                found += [f"{path.name} imports {name}" for name in names if re.search(r"\btest_", name)]
+    assert found == []
+
+
+def test_no_file_of_the_package_is_long() -> None:
+    paths = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi"), *(ROOT / "crates").rglob("*.rs")]
+    lengths = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in paths}
+    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
 
 
 def test_one_file_uses_the_private_parts_of_ray() -> None:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
 import pytest
-from core.test_assignment import Case, planned, valid_cases
 from hypothesis import given
-from rankplan import ComponentPlacement, Inventory, Plan, RankSet, load_config
+from rankplan import Inventory, Plan, load_config
 from rankplan.dialects import dialect_of
 from rankplan.environment import planned_environment
 from rankplan.render.map import notebook  # noqa: F401  # plans display themselves
@@ -27,13 +22,12 @@ from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
 from rankplan.render.tables import sharing_lines
+from support.cases import Case, planned, valid_cases
+from support.maps import Page, bands_of_svg, places_of_bands, places_of_rows, plan_of, rankplan
 from support.paths import DOCS, EXAMPLES
 
 SHOWN = [("quickstart.yaml", "2x8"), ("roll.yaml", "3x8"), ("slime-colocated.yaml", "2x4"), ("mixed/conf.yaml", "")]
 HOSTILE = "<script>alert('x')</script>&\"]]>"
-
-Place = tuple[str, int, int, str, int]
-"""Component, rank, node, kind of resource and its local index (0 for a process by node)."""
 
 
 def example(name: str, size: str) -> Plan:
@@ -41,54 +35,6 @@ def example(name: str, size: str) -> Plan:
     inventory = Inventory.of_size(size) if size else Inventory.from_yaml(path.with_name("nodes.yaml"))
     config = load_config(path)
     return dialect_of(config).plan(config, inventory)
-
-
-def plan_of(placements: dict[str, Any], inventory: Inventory, **cluster: Any) -> Plan:
-    section = {"num_nodes": inventory.num_nodes, "component_placement": placements, **cluster}
-    return ComponentPlacement({"cluster": section}, inventory).plan()
-
-
-def places_of_rows(plan: Plan) -> Counter[Place]:
-    places: Counter[Place] = Counter()
-    for component, rows in plan.items():
-        for row in rows:
-            for node, index in row.devices or [(row.cluster_node_rank, 0)]:
-                places[component, row.rank, node, row.resource_type, index] += 1
-    return places
-
-
-def places_of_bands(bands: Iterable[dict[str, str]]) -> Counter[Place]:
-    return Counter(
-        (band["data-component"], rank, int(band["data-node"]), band["data-resource"], index)
-        for band in bands
-        for rank in RankSet(band["data-ranks"])
-        for index in RankSet(band["data-cells"])
-    )
-
-
-def bands_of_svg(text: str) -> list[dict[str, str]]:
-    bands = [element for element in ElementTree.fromstring(text).iter() if element.get("class") == "band"]
-    return [{**band.attrib, "tip": band[0].text or ""} for band in bands]
-
-
-class Page(HTMLParser):
-    """The elements of a page: name, attributes, and direct text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str], list[str]]] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attributes}, []))
-
-    def handle_data(self, data: str) -> None:
-        if self.elements:
-            self.elements[-1][2].append(data)
-
-    def of_class(self, name: str) -> list[dict[str, str]]:
-        return [attributes for _, attributes, _ in self.elements if name in attributes.get("class", "").split()]
 
 
 def terminal(plan: Plan, width: int = 80) -> list[str]:
@@ -326,12 +272,6 @@ def test_a_notebook_shows_plans_and_rows() -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- command line
-
-
-def rankplan(folder: Path, *arguments: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": str(columns)}
-    command = [sys.executable, "-m", "rankplan", *arguments]
-    return subprocess.run(command, cwd=folder, text=True, capture_output=True, env=environment)
 
 
 def test_show_takes_configs_and_saved_plans_and_writes_files(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from rankplan.render.map.model import map_of
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
-from render.test_map import Page, bands_of_svg, places_of_bands, places_of_rows, plan_of, rankplan
+from support.maps import Page, bands_of_svg, places_of_bands, places_of_rows, plan_of, rankplan
 
 
 def grouped() -> Plan:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import ray
-from hardware.test_driver import CUDA, EGL
 from rankplan import Cluster, ComponentPlacement, Inventory, LaunchError, PlacementError, RankSet
 from rankplan.hardware.machine import Machine
 from rankplan.plans.binding import Binding
 from rankplan.runtime.nodes.probe import HARDWARE_VARIABLE, _look
 from rankplan.runtime.rank.settings import rank_settings
+from support.drivers import CUDA, EGL
 from support.libraries import compiled
 from support.placed import Placed
 

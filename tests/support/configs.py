@@ -1,4 +1,4 @@
-"""Configs of other systems for the tests of dialects: from overrides, and on clusters of given sizes."""
+"""Configs: one with most keys, those of other systems from overrides, and clusters of given sizes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,24 @@ from rankplan import Inventory
 from rankplan.config.text.document import Section
 from rankplan.config.text.overrides import overridden, parse_overrides
 from rankplan.config.text.places import Places
+
+FULL = """\
+cluster:
+  num_nodes: 2
+  trainer_setting: left alone
+  component_placement:
+    actor,critic: 0-3
+    rollout: {node_group: 4090, placement: 0}
+    env: {node_group: "4090, arms", placement: all}
+  node_groups:
+    - label: 4090
+      node_ranks: 1
+    - label: arms
+      node_ranks: 0
+      hardware: {type: Arm, configs: [{node_rank: 0, name: right}, {node_rank: 0, name: left}]}
+      env_configs:
+        - {node_ranks: 0, env_vars: [{A: 1}, {B: two}], python_interpreter_path: /opt/python}
+"""
 
 
 def from_overrides(words: Sequence[str]) -> Section:
