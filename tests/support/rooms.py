@@ -25,5 +25,6 @@ ROOMS = [
     "runtime.reserve",
     "runtime",
     "runtime.group",
+    "front",
     "cli",
 ]
