@@ -15,17 +15,6 @@ from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Rule, merged
 
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """Processes that use other accelerators of their node: ``local`` has the new index of each old one."""
-
-    component: str
-    node: int
-    ranks: RankSet
-    local: dict[int, int]
-
-
 Swap: TypeAlias = tuple[list[str], dict[int, int]]
 """Components that use other accelerators of a node rank: the new local index of each old one."""
 
@@ -35,14 +24,15 @@ class Repair:
     """What is done about broken hardware before nodes are found.
 
     ``parts`` are the components after it. Of the node ranks with broken accelerators, ``staying`` keep their node, and
-    ``lost`` get another one. ``added`` are new node ranks for components that leave a staying one, with that one.
+    ``lost`` get another one. ``added`` maps new node ranks, for components that leave a staying one, to that one.
+    ``shifted`` are the ranks, by component, that use other accelerators of their node.
     """
 
     parts: dict[str, Component]
     staying: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
     added: dict[int, int] = field(default_factory=dict)
-    shifts: list[Shift] = field(default_factory=list)
+    shifted: dict[str, set[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, parts: Mapping[str, Component], planned: Inventory, broken: Mapping[int, RankSet | None]) -> Repair:
@@ -87,17 +77,17 @@ class Repair:
 
     def _swap(self, swaps: Mapping[int, Swap]) -> bool:
         """Let components use other accelerators of these node ranks, all or none; return whether rules express that."""
-        parts, shifts = dict(self.parts), []
+        parts, shifted = dict(self.parts), dict(self.shifted)
         for name in dict.fromkeys(name for names, _ in swaps.values() for name in names):
             here = {rank: local for rank, (names, local) in swaps.items() if name in names}
             component = parts[name]
             lists = _lists(component)
-            moved: dict[int, list[int]] = {rank: [] for rank in here}
+            moved: set[int] = set()
             for row, ranks in zip(component.rows, lists, strict=True):
                 for index, (node, device) in enumerate(row.devices):
                     if node in here and device in here[node]:
                         ranks[index] += here[node][device] - device
-                        moved[node].append(row.rank)
+                        moved.add(row.rank)
             rule = rule_of(lists, component.rule)
             if rule is None:
                 return False
@@ -105,9 +95,8 @@ class Repair:
                 parts[name] = placed(component, component.inventory, rule)
             except PlacementError:
                 return False
-            shifts += [Shift(name, rank, RankSet(moved[rank]), dict(local)) for rank, local in here.items()]
-        self.parts = parts
-        self.shifts = sorted([*self.shifts, *shifts], key=lambda shift: shift.node)
+            shifted[name] = shifted.get(name, set()) | moved
+        self.parts, self.shifted = parts, shifted
         return True
 
     def _leave(self, planned: Inventory, leaving: Mapping[int, list[str]]) -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import click
 
-from rankplan.arranging.replanning import replanned
+from rankplan.arranging.replan import replan as repaired
 from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options
 from rankplan.dialects import DIALECTS
 from rankplan.plans.plan import Plan
-from rankplan.render.network import proof, replan_lines
+from rankplan.render.network import replan_lines
 
 
 @click.command()
@@ -45,14 +45,12 @@ def replan(
         raise click.UsageError("--renumber requires --shrink")
     with faults_end_it():
         plan = Plan.load(file)
-        inventory = plan.inventory.without_groups()
+        inventory = plan.inventory
         nodes = replace(choice, without=())  # excluded by name below, with the nodes of the plan
         if nodes != InventoryChoice():
             inventory, _ = nodes.load({}, next(iter(DIALECTS.values())))
-        found = replanned(list(plan.values()), inventory, choice.without, shrink, renumber)
+        found = repaired(plan, inventory, without=choice.without, shrink=shrink, renumber=renumber)
         for line in replan_lines(found):
             click.echo(line)
-        if not found.solution.optimal:
-            click.echo(proof(found.solution))
         if output is not None:
-            Plan(found.inventory, found.components, plan.mode).save(output)
+            found.plan.save(output)

@@ -4,31 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from rankplan._core import RankSet
 from rankplan.arranging.repair import placed, rule_of
 from rankplan.errors import PlacementError
 from rankplan.plans.component import Component
 from rankplan.words import counted
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """A component that shrank: its data groups, or engines, and its processes before and after.
-
-    ``renumbered`` are the ranks before of processes that have another rank now.
-    """
-
-    component: str
-    groups: tuple[int, int]
-    processes: tuple[int, int]
-    renumbered: RankSet
-
-    def __str__(self) -> str:
-        (before, after), (processes, left) = self.groups, self.processes
-        text = f"{self.component} shrinks from {counted(before, 'data group')} to {after}: {left} of {processes} ranks"
-        return f"{text}; ranks {self.renumbered} are renumbered" if self.renumbered else text
 
 
 class Shrinking:
@@ -39,13 +20,14 @@ class Shrinking:
     """
 
     def __init__(
-        self, parts: Mapping[str, Component], names: Sequence[str], renumber: bool, gone: set[int], usable: int
+        self, parts: Mapping[str, Component], names: Sequence[str], gone: set[int], usable: int, *, renumber: bool
     ) -> None:
         self._usable = usable
         self._whole = dict(parts)
+        self.stated = names
         self._names = list(dict.fromkeys(names))
         self._renumber, self._gone = renumber, gone
-        self._groups = {name: _groups(parts[name]) for name in self._names}
+        self._groups = {name: data_groups(parts[name]) for name in self._names}
         self._nodes = {name: _nodes(parts[name], groups) for name, groups in self._groups.items()}
         self._left = {name: list(range(max(groups) + 1)) for name, groups in self._groups.items()}
         self.parts: dict[str, Component] = dict(parts)
@@ -102,17 +84,10 @@ class Shrinking:
         self._left[name] = left
         return True
 
-    @property
-    def losses(self) -> list[Loss]:
-        """What is gone so far."""
-        found = []
-        for name, left in self._left.items():
-            groups, processes = max(self._groups[name]) + 1, len(self._whole[name])
-            if len(left) < groups:
-                kept = self._kept(name, left)
-                new = RankSet(rank for index, rank in enumerate(kept) if index != rank)
-                found.append(Loss(name, (groups, len(left)), (processes, len(kept)), new))
-        return found
+    def kept(self, name: str) -> Sequence[int]:
+        """Return the old rank of each rank of a component."""
+        shrinks = len(self._left.get(name, ())) < len(self._nodes.get(name, ()))
+        return self._kept(name, self._left[name]) if shrinks else range(len(self._whole[name]))
 
     def _lost(self, devices: Sequence[tuple[int, int]], node: int) -> bool:
         return node in self._gone or any(one in self._gone for one, _ in devices)
@@ -179,7 +154,7 @@ def _nodes(component: Component, groups: Sequence[int]) -> list[set[int]]:
     return found
 
 
-def _groups(component: Component) -> list[int]:
+def data_groups(component: Component) -> list[int]:
     """Return the data group of each process; without parallel sizes, its engine."""
     if not component.parallel.stated:
         return [rank // component.engines for rank in range(len(component))]
