@@ -211,7 +211,7 @@ def test_other_coordinates_in_the_same_places() -> None:
     assert {move.rank: (move.was, move.now) for move in moves.renumbered} == wanted
     (block,) = blocks(diff(two, four))
     assert (str(block.ranks), *block.cells()) == ("2-7", "tp 0-1, dp 1-3", "tp 0-3, dp 0-1")
-    assert block.after and block.after.plain()["coordinates"] == {"tp": "0-3", "dp": "0-1"}
+    assert block.after and block.after.coordinates == {"tp": RankSet("0-3"), "dp": RankSet("0-1")}
     (block,) = blocks(diff(sized("0-7"), two))
     assert block.cells() == ("no groups", "tp 0-1, dp 0-3")
     assert not diff(sized({"placement": "0-7", "parallel": "d4t2"}), two), "the data size may be stated"

@@ -115,7 +115,7 @@ class Task:
         listed = taken.union(spares)
         rest = tuple(node for node in range(self.inventory.num_nodes) if node not in listed)
         block = problem.moved_as_block(found) if self.old else None
-        tears_less = block if block is not None and block.cost[3:] < found.cost[3:] else None
+        tears_less = block is not None and block.cost[3:] < found.cost[3:]
         return Arrangement(
             present=self.inventory,
             nodes=tuple(filled),
@@ -125,16 +125,13 @@ class Task:
             after=problem.crossings(found.nodes),
             optimal=found.optimal,
             moved=found.moved,
-            as_block=tears_less.moved if tears_less else None,
+            as_block=block.moved if block is not None and tears_less else None,
         )
 
     @cached_property
     def needed(self) -> RankSet:
         """The node ranks with processes."""
-        needed = RankSet()
-        for part in self.parts.values():
-            needed = needed | part.used_nodes()
-        return needed
+        return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
 
     @cached_property
     def _kept(self) -> list[tuple[int, str, int]]:
@@ -144,10 +141,8 @@ class Task:
     @cached_property
     def _usable(self) -> list[int]:
         """The ranks in the inventory of the nodes that are not excluded."""
-        excluded = RankSet()
-        for ranks, accelerators in self.inventory.excluded:
-            excluded = excluded | ranks if accelerators is None else excluded
-        return list(RankSet(range(self.inventory.num_nodes)) - excluded)
+        whole = (ranks for ranks, accelerators in self.inventory.excluded if accelerators is None)
+        return list(RankSet(range(self.inventory.num_nodes)) - RankSet().union(*whole))
 
     @cached_property
     def _hierarchy(self) -> Hierarchy:
@@ -165,41 +160,27 @@ class Task:
         return self.old or same_nodes(self.planned, self.inventory)
 
     @cached_property
-    def _needs(self) -> list[int]:
-        """The hardware of each node rank in the plan, as an index of `_kinds`."""
-        return self._hardware(self.planned)
-
-    @cached_property
-    def _present(self) -> list[int]:
-        """The hardware of each node of the inventory, as an index of `_kinds`."""
-        return self._hardware(self.inventory)
-
-    @cached_property
-    def _kinds(self) -> dict[_Kind, int]:
-        """The index of each kind of hardware."""
-        return {}
-
-    def _hardware(self, inventory: Inventory) -> list[int]:
-        by_model, kinds = self._by_model, self._kinds
-        found: list[int] = []
-        for nodes, record in inventory.stretches():
-            model = record.accelerator_model if by_model else None
-            kind = record.accelerator_type, len(record.accelerator_ids), model, record.unhealthy
-            found += [kinds.setdefault(kind, len(kinds))] * len(nodes)
-        return found
-
-    @cached_property
-    def _by_model(self) -> bool:
-        return any(record.accelerator_model is not None for _, record in self.planned.stretches())
+    def _hardware(self) -> tuple[list[int], list[int], list[_Kind]]:
+        """The hardware of each node rank and of each node, as indexes of the kinds of hardware, and these kinds."""
+        by_model = any(record.accelerator_model is not None for _, record in self.planned.stretches())
+        kinds: dict[_Kind, int] = {}
+        needs: list[int] = []
+        present: list[int] = []
+        for column, inventory in ((needs, self.planned), (present, self.inventory)):
+            for nodes, record in inventory.stretches():
+                model = record.accelerator_model if by_model else None
+                kind = record.accelerator_type, len(record.accelerator_ids), model, record.unhealthy
+                column += [kinds.setdefault(kind, len(kinds))] * len(nodes)
+        return needs, present, list(kinds)
 
     def _problem(self, segments: Sequence[_Together]) -> Problem:
         position = {node: index for index, node in enumerate(self._usable)}
-        needs, present = self._needs, self._present
+        needs, present, kinds = self._hardware
         node_classes = [present[node] for node in self._usable]
         rank_classes: list[int | None] = [None] * self.planned.num_nodes
         for rank in self.needed:
             rank_classes[rank] = needs[rank]
-        own = len(self._kinds)
+        own = len(kinds)
         old = [None if node is None else position.get(node) for node in self.old]
         pinned: list[int | None] = [None] * self.planned.num_nodes
         for rank in self._fixtures():
@@ -236,8 +217,8 @@ class Task:
 
     def _fill(self, nodes: list[int | None]) -> None:
         """Give node ranks without processes the nodes that they had, else others of the same hardware."""
-        needs, present = self._needs, self._present
-        whole = [kind[:3] for kind in self._kinds]  # a broken accelerator does not matter here
+        needs, present, kinds = self._hardware
+        whole = [kind[:3] for kind in kinds]  # a broken accelerator does not matter here
         taken = {node for node in nodes if node is not None}
         for rank in [rank for rank, node in enumerate(nodes) if node is None]:
             place = self._places[rank]
@@ -285,7 +266,7 @@ class Task:
         return _hierarchy(domains(Listed(nodes), self.rules.levels), range(len(nodes)), 1)
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
-        accelerator_type, count, model, unhealthy = list(self._kinds)[kind]
+        accelerator_type, count, model, unhealthy = self._hardware[2][kind]
         what = f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
         broken = f" (accelerators {unhealthy} excluded)" if unhealthy else ""
         message = f"the plan needs {counted(needed, 'node')} with {what}{broken}; {found} can be used"

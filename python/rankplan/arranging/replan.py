@@ -168,9 +168,9 @@ class _Failure:
         return self._plan.inventory.node(origin) if known is None else self._inventory.node(known)
 
 
-def _used(plan: Plan) -> list[int]:
+def _used(plan: Plan) -> RankSet:
     """Return the node ranks with processes."""
-    return sorted(set().union(*(component.used_nodes() for component in plan.values())))
+    return RankSet().union(*(component.used_nodes() for component in plan.values()))
 
 
 def _at_home(component: Component, nodes: set[int]) -> RankSet:

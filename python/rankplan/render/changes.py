@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any
 
@@ -13,7 +13,6 @@ from rich.table import Table
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.plans.component import Coordinates
 from rankplan.plans.diff import Change, Fields, Move, PlanDiff
-from rankplan.plans.plan import Plan
 from rankplan.render.tables import ids, table
 from rankplan.words import by_nodes, counted, nodes_text
 
@@ -26,37 +25,23 @@ _APART = {"own": ", each rank its own", "own-first": ", each rank its own first"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The places of a block in one plan: the first row, local indices by node, visible devices, coordinates.
+    """The places of a block in one plan: local indices by node. They ascend with the ranks.
 
     ``names`` are those of nodes that are another machine in the other plan.
     """
 
-    first: Placement
+    resource: str
+    node_group: str
+    accelerator_type: str
+    visibility: str
     nodes: dict[int, RankSet]
     sees: tuple[str, ...]
     coordinates: dict[str, RankSet]
     names: dict[int, str]
 
-    @classmethod
-    def of(cls, plan: Plan, replaced: frozenset[int], rows: Sequence[Placement], slots: Sequence[Coordinates]) -> Side:
-        """Return the side of a block with these rows and the coordinates of all its slots."""
-        nodes: dict[int, list[int]] = {}
-        for row in rows:
-            nodes.setdefault(row.cluster_node_rank, [])
-            for node, index in row.devices:
-                nodes.setdefault(node, []).append(index)
-        return cls(
-            rows[0],
-            {node: RankSet(indices) for node, indices in nodes.items()},
-            tuple(dict.fromkeys(device for row in rows for device in row.visible_accelerators)),
-            {kind: RankSet({slot[kind] for slot in slots}) for kind in (slots[0] if slots else ())},
-            {node: plan.inventory.node(node).name for node in replaced.intersection(nodes)},
-        )
-
     def where(self) -> str:
         """Return the places as text, or their number if the text is long."""
-        resource = self.first.resource_type
-        if resource == WHOLE_NODE:
+        if self.resource == WHOLE_NODE:
             text = nodes_text(RankSet(self.nodes))
             text = text if len(text) <= _WIDEST else counted(len(self.nodes), "node")
         else:
@@ -64,39 +49,23 @@ class Side:
         if self.names:
             names = ", ".join(islice(self.names.values(), 4)) + (", ..." if len(self.names) > 4 else "")
             text = f"{text} ({names})"
-        return text if resource in (ACCELERATOR, WHOLE_NODE) else f"{resource}: {text}"
+        return text if self.resource in (ACCELERATOR, WHOLE_NODE) else f"{self.resource}: {text}"
 
     def sight(self) -> str:
         """Return the visible devices as text."""
-        row = self.first
-        apart = _APART.get(row.visibility, "") if row.resource_type == ACCELERATOR else ""
-        return f"sees {ids(row.accelerator_type, self.sees)}{apart}"
+        apart = _APART.get(self.visibility, "") if self.resource == ACCELERATOR else ""
+        return f"sees {ids(self.accelerator_type, self.sees)}{apart}"
 
     def numbers(self) -> str:
         """Return the coordinates as text."""
         return ", ".join(f"{kind} {found}" for kind, found in self.coordinates.items()) or "no groups"
-
-    def plain(self) -> dict[str, Any]:
-        """Return the side as plain values."""
-        row = self.first
-        plain = {
-            "resource": row.resource_type,
-            "node_group": row.node_group_label,
-            "accelerator_type": row.accelerator_type,
-            "visibility": row.visibility,
-            "nodes": {str(node): str(indices) for node, indices in self.nodes.items()},
-            "sees": list(self.sees),
-            "coordinates": {kind: str(numbers) for kind, numbers in self.coordinates.items()},
-        }
-        return plain | ({"names": {str(node): name for node, name in self.names.items()}} if self.names else {})
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """Consecutive ranks of a component that move together, or stay ``in_place`` with other coordinates.
 
-    ``before`` is ``None`` for new ranks, ``after`` for removed ones. On either side the places ascend with the ranks,
-    so the places of the block determine the place of each rank.
+    ``before`` is ``None`` for new ranks, ``after`` for removed ones.
     """
 
     component: str
@@ -110,23 +79,18 @@ class Block:
         before, after = self.before, self.after
         if before is None or after is None:
             return before.where() if before else "-", after.where() if after else "-"
-        (old, *there), (new, *here) = ((side.first, side.nodes, side.names) for side in (before, after))
-        if old.resource_type != new.resource_type or there != here:
+        if (before.resource, before.nodes, before.names) != (after.resource, after.nodes, after.names):
             return before.where(), after.where()
         if self.in_place:
             return before.numbers(), after.numbers()
-        if old.node_group_label != new.node_group_label:
-            return f"node group {old.node_group_label}", f"node group {new.node_group_label}"
+        if before.node_group != after.node_group:
+            return f"node group {before.node_group}", f"node group {after.node_group}"
         return before.sight(), after.sight()
-
-    def plain(self) -> dict[str, Any]:
-        """Return the block as plain values."""
-        sides = {"before": self.before and self.before.plain(), "after": self.after and self.after.plain()}
-        return {"component": self.component, "ranks": str(self.ranks), **sides}
 
 
 def blocks(found: PlanDiff) -> Iterator[Block]:
     """Yield the processes that change, in blocks."""
+    names = [{node: plan.inventory.node(node).name for node in found.replaced} for plan in (found.before, found.after)]
     held: list[Move] = []
     last: tuple[Any, ...] = ()
     for index, move in enumerate(found.moves()):
@@ -134,24 +98,41 @@ def blocks(found: PlanDiff) -> Iterator[Block]:
         # In a block, ranks are consecutive, and either all processes stay in their places or all move.
         kind = move.component, move.rank - index, old == new, move.in_place, move.replaced, old_kind, new_kind
         if held and (kind != last[0] or old < last[1] or new < last[2]):
-            yield _block(found, held)
+            yield _block(names, held)
             held = []
         held.append(move)
         last = kind, old, new
     if held:
-        yield _block(found, held)
+        yield _block(names, held)
 
 
-def _block(found: PlanDiff, moves: Sequence[Move]) -> Block:
-    first, replaced = moves[0], found.replaced
-    before = [move.before for move in moves if move.before is not None]
-    after = [move.after for move in moves if move.after is not None]
-    return Block(
-        first.component,
-        RankSet(range(first.rank, moves[-1].rank + 1)),
-        Side.of(found.before, replaced, before, [slot for move in moves for slot in move.was]) if before else None,
-        Side.of(found.after, replaced, after, [slot for move in moves for slot in move.now]) if after else None,
-        first.in_place,
+def _block(names: Sequence[Mapping[int, str]], moves: Sequence[Move]) -> Block:
+    first, ranks = moves[0], RankSet(range(moves[0].rank, moves[-1].rank + 1))
+    before = _side([(move.before, move.was) for move in moves], names[0])
+    after = _side([(move.after, move.now) for move in moves], names[1])
+    return Block(first.component, ranks, before, after, first.in_place)
+
+
+def _side(places: Sequence[tuple[Placement | None, Sequence[Coordinates]]], names: Mapping[int, str]) -> Side | None:
+    """Return one side of a block with these rows and coordinates; ``names`` are those of other machines."""
+    rows = [row for row, _ in places if row is not None]
+    if not rows:
+        return None
+    nodes: dict[int, list[int]] = {}
+    for row in rows:
+        nodes.setdefault(row.cluster_node_rank, [])
+        for node, index in row.devices:
+            nodes.setdefault(node, []).append(index)
+    slots = [slot for _, coordinates in places for slot in coordinates]
+    return Side(
+        rows[0].resource_type,
+        rows[0].node_group_label,
+        rows[0].accelerator_type,
+        rows[0].visibility,
+        {node: RankSet(indices) for node, indices in nodes.items()},
+        tuple(dict.fromkeys(device for row in rows for device in row.visible_accelerators)),
+        {kind: RankSet({slot[kind] for slot in slots}) for kind in (slots[0] if slots else ())},
+        {node: names[node] for node in nodes if node in names},
     )
 
 
@@ -166,10 +147,23 @@ def _kind_and_place(row: Placement | None) -> tuple[tuple[Any, ...], tuple[Any, 
 
 def diff_json(found: PlanDiff) -> str:
     """Return the changes as JSON."""
-    sizes = {name: {"before": old, "after": new} for name, (old, new) in found.world_sizes.items()}
-    nodes, groups = ([change._asdict() for change in part] for part in (found.nodes, found.node_groups))
-    content = {"nodes": nodes, "node_groups": groups, "world_sizes": sizes}
-    return json.dumps({**content, "processes": [block.plain() for block in blocks(found)]}, indent=2)
+    content = {
+        "nodes": [change._asdict() for change in found.nodes],
+        "node_groups": [change._asdict() for change in found.node_groups],
+        "world_sizes": {name: {"before": old, "after": new} for name, (old, new) in found.world_sizes.items()},
+        "processes": [
+            {"component": one.component, "ranks": one.ranks, "before": one.before, "after": one.after}
+            for one in blocks(found)
+        ],
+    }
+    return json.dumps(content, indent=2, default=_plain)
+
+
+def _plain(value: RankSet | Side) -> Any:
+    if isinstance(value, RankSet):
+        return str(value)
+    parts = {part.name: getattr(value, part.name) for part in fields(value)}
+    return {name: part for name, part in parts.items() if part or name != "names"}
 
 
 def diff_table(found: PlanDiff) -> Table:
