@@ -105,7 +105,8 @@ class Task:
         except ValueError as error:
             raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
         if broken := problem.broken(found):
-            raise PlacementError([self._broken(broken, segments, found.optimal)])
+            unproved = "" if found.optimal else " (the search ended early)"
+            raise PlacementError([self._broken(broken, segments, unproved)])
         usable = self._usable
         nodes = [None if node is None else usable[node] for node in found.nodes]
         self._fill(nodes)
@@ -273,12 +274,11 @@ class Task:
         return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
 
     def _broken(
-        self, broken: Sequence[tuple[int | None, int, list[int]]], segments: Sequence[_Together], optimal: bool
+        self, broken: Sequence[tuple[int | None, int, list[int]]], segments: Sequence[_Together], unproved: str
     ) -> Diagnostic:
         """Return the fault of the smallest set that must be within a domain and is not."""
         source, level, ranks = min(broken, key=lambda one: (one[0] is None, len(one[2]), one[2]))
         name, sizes = self.rules.levels[level], self._hierarchy.sizes(level)
-        unproved = "" if optimal else " (the search ended early)"
         if source is None:
             return self._incomplete(segments, name, sizes, unproved)
         part, kind, _ = self._kept[source]
