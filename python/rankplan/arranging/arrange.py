@@ -1,4 +1,4 @@
-"""Node ranks to nodes: what a plan needs and what an inventory has, as a problem that the core solves."""
+"""Arrange nodes: find a node for every node rank of a plan, so that few parallel groups cross a domain."""
 
 from __future__ import annotations
 

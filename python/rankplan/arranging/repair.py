@@ -1,4 +1,4 @@
-"""Broken accelerators: other accelerators of the node, another node for some components, or another node for all."""
+"""Repair broken accelerators: use others of the node, or move some or all components of the node to another one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Swap: TypeAlias = tuple[list[str], dict[int, int]]
 
 @dataclass(slots=True)
 class Repair:
-    """What is done about broken hardware before nodes are found.
+    """The components of a plan without its broken hardware, before a node is found for each node rank.
 
-    ``parts`` are the components after it. Of the node ranks with broken accelerators, ``staying`` keep their node, and
+    ``parts`` are the components. Of the node ranks with broken accelerators, ``staying`` keep their node, and
     ``lost`` get another one. ``added`` maps new node ranks, for components that leave a staying one, to that one.
     ``shifted`` are the ranks, by component, that use other accelerators of their node.
     """
@@ -34,11 +34,11 @@ class Repair:
 
     @classmethod
     def of(cls, parts: Mapping[str, Component], planned: Inventory, broken: Mapping[int, RankSet | None]) -> Repair:
-        """Choose, for each node rank with broken accelerators, what moves the fewest processes.
+        """Move the fewest processes off the broken accelerators of each node rank.
 
-        ``broken`` has the local indices of the accelerators by node rank, or ``None`` for the whole node. Other
-        accelerators of the same node come first; then another node for the components that use a broken one, while the
-        others stay; then another node for the whole node rank.
+        ``broken`` has the local indices of the accelerators by node rank, or ``None`` for the whole node. The
+        processes use other accelerators of the same node, if enough are idle. Otherwise the components that use a
+        broken one move to another node, while the others stay; if they cannot, the whole node rank moves.
         """
         repair = cls(dict(parts))
         partly = {rank for rank, accelerators in broken.items() if accelerators is not None}

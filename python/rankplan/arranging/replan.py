@@ -1,4 +1,4 @@
-"""A plan after a failure: which node takes each role, with as few moves as possible."""
+"""Repair a plan after a failure with as few moves as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components with fewer data groups, so that the nodes that are left suffice."""
+"""Remove data groups of components until the nodes that are left suffice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrangements and repaired plans in words: the moves, and the groups that cross a domain."""
+"""Lines about arrangements and repaired plans: the moves, and the groups that cross a domain."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _losses(found: Replanned) -> Iterator[str]:
 
 
 def _distance(before: NodeSpec, after: NodeSpec, levels: Sequence[str]) -> str:
-    """Return the innermost domain that two nodes share, in words."""
+    """Name the innermost domain that two nodes share."""
     same = 0
     for level in levels:
         labels = before.labels.get(level), after.labels.get(level)
@@ -129,7 +129,7 @@ def _distance(before: NodeSpec, after: NodeSpec, levels: Sequence[str]) -> str:
 
 
 def _crossings(found: Arrangement) -> str:
-    """Return the groups that cross more domains than before, in words."""
+    """Count the groups that cross more domains than before."""
     if not found.levels:
         return ""
     if not any(map(any, found.after)):

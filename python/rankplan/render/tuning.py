@@ -66,7 +66,7 @@ def placement_text(one: Ranked) -> str:
 
 
 def tuning_json(tuning: Tuning) -> str:
-    """Return the ranking and what it depends on as JSON."""
+    """Return the ranking as JSON, with the measured time that decides it."""
     found = tuning.sensitivity
     content: dict[str, Any] = {
         "ranking": [_ranked(one) for one in tuning.ranking],
