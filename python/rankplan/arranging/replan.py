@@ -18,7 +18,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.matching import same_nodes
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component
-from rankplan.plans.diff import Move
+from rankplan.plans.diff import Move, coordinates_of
 from rankplan.plans.plan import Plan
 from rankplan.words import did_you_mean
 
@@ -155,12 +155,14 @@ class _Failure:
         elsewhere = _at_home(after, changed)
         shifted = self._repair.shifted.get(after.name, set())
         for rank in elsewhere | RankSet(new for new, old in enumerate(kept if shifted else ()) if old in shifted):
-            yield Move.between(rank, before, before[kept[rank]], after, after[rank], replaced=rank in elsewhere)
+            old, new = before[kept[rank]], after[rank]
+            coordinates = coordinates_of(before, old), coordinates_of(after, new)
+            yield Move(after.name, rank, old, new, *coordinates, rank in elsewhere)
 
     def _losses(self, shrinking: Shrinking) -> Iterator[Move]:
         for name, before in self._plan.items():
             for rank in RankSet(range(len(before))) - RankSet(shrinking.kept(name)):
-                yield Move.between(rank, before, before[rank], None, None)
+                yield Move(name, rank, before[rank], None, coordinates_of(before, before[rank]))
 
     def _node_before(self, rank: int) -> NodeSpec:
         origin = self._origins[rank]

@@ -40,21 +40,6 @@ class Move:
     now: tuple[Coordinates, ...] = ()
     replaced: bool = False
 
-    @classmethod
-    def between(
-        cls,
-        rank: int,
-        here: Component | None,
-        before: Placement | None,
-        there: Component | None,
-        after: Placement | None,
-        *,
-        replaced: bool = False,
-    ) -> Move:
-        """Return the move of a process, given its component and its row in both plans, as far as they have it."""
-        name = next(component.name for component in (here, there) if component is not None)
-        return cls(name, rank, before, after, _coordinates(here, before), _coordinates(there, after), replaced)
-
     @property
     def in_place(self) -> bool:
         """Whether only the coordinates change."""
@@ -86,7 +71,8 @@ class PlanDiff:
             if same and not self.replaced:
                 continue
             for rank, (old, new) in enumerate(zip_longest(here or (), there or ())):
-                move = Move.between(rank, here, old, there, new, replaced=old is not None and _on(old, self.replaced))
+                elsewhere = old is not None and _on(old, self.replaced)
+                move = Move(name, rank, old, new, coordinates_of(here, old), coordinates_of(there, new), elsewhere)
                 if not move.in_place or move.was != move.now:
                     yield move
 
@@ -183,7 +169,8 @@ def _place(row: Placement) -> tuple[Any, ...]:
     return row.cluster_node_rank, row.devices, *seen, row.node_group_label
 
 
-def _coordinates(component: Component | None, row: Placement | None) -> tuple[Coordinates, ...]:
+def coordinates_of(component: Component | None, row: Placement | None) -> tuple[Coordinates, ...]:
+    """Return the coordinates of the slots of a process; none if its component states no parallel sizes."""
     if component is None or row is None or not component.parallel.stated:
         return ()
     return tuple(map(component.layout.coordinates, component.layout.slots_of(row.rank)))
