@@ -230,8 +230,8 @@ class Cluster:
 
         Nodes that have left are not ``healthy`` any more: no plan may use them. A node that was started again, with its
         hostname and address, has its rank again. Nodes that have joined come last, as spares, also those beyond
-        ``num_nodes``; unusable ones are skipped, with a warning. Groups are left alone: see
-        ``Plan.replanned`` and ``WorkerGroup.restart``. Raises ``LaunchError`` if the cluster was closed or Ray has
+        ``num_nodes``; unusable ones are skipped, with a warning. Groups are left alone: see `replan` and
+        ``WorkerGroup.restart``. Raises ``LaunchError`` if the cluster was closed or Ray has
         ended, ``ValueError`` for an invalid timeout.
         """
         seconds = as_timeout(timeout)

@@ -151,10 +151,10 @@ class WorkerGroup(RankSelection):
     def restart(self, component: Component | None = None, timeout: float = timeouts.LAUNCH) -> list[RankReport]:
         """Start the ranks that are dead, or whose place another plan has changed, and return their reports.
 
-        ``component`` is that of a new plan: ``plan.replanned(cluster.refresh())["rollout"]``. Without one, dead ranks
-        start again at their places. The other ranks continue what they are doing, in their processes. Ranks that the
-        new plan lacks are ended. Every rank that starts gets ``MASTER_ADDR``, a new ``MASTER_PORT`` and the number of
-        restarts as ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others.
+        ``component`` is that of a new plan: ``replan(plan, cluster.refresh()).plan["rollout"]``. Without one, dead
+        ranks start again at their places. The other ranks continue what they are doing, in their processes. Ranks that
+        the new plan lacks are ended. Every rank that starts gets ``MASTER_ADDR``, a new ``MASTER_PORT`` and the number
+        of restarts as ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others.
 
         All or nothing, as in a launch: raises ``LaunchError``, and leaves the group as it was, if a rank does not come
         up within ``timeout`` seconds or differs from the plan. A rank that is alive but moves ends only then. A group

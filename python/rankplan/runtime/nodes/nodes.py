@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankplan.arranging.physical import same_nodes
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.matching import same_nodes
 from rankplan.plans.component import Component, fitted
 from rankplan.plans.crossings import check_keep
 
