@@ -1,6 +1,8 @@
-"""RLinf's placement classes under their own names, for jobs whose roles have tensor, context and pipeline sizes."""
+"""RLinf's classes under their own names: placement of roles with tensor, context and pipeline sizes, and the worker."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode
 from rankplan.dialects.rlinf.multi_agent import (
@@ -13,6 +15,9 @@ from rankplan.dialects.rlinf.placements import (
     ModelParallelEvalComponentPlacement,
 )
 
+if TYPE_CHECKING:
+    from rankplan.runtime.group.worker import RLinfWorker as Worker
+
 __all__ = [
     "HybridComponentPlacement",
     "ModelParallelComponentPlacement",
@@ -21,4 +26,13 @@ __all__ = [
     "MultiAgentModelParallelEvalComponentPlacement",
     "PlacementMode",
     "RolloutSyncMode",
+    "Worker",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Worker":
+        from rankplan.runtime.group.worker import RLinfWorker  # needs Ray
+
+        return RLinfWorker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +184,7 @@ def run(
         # Ray reads these when it is imported.
         with signals.at_once():
             from rankplan.runtime.cluster import Cluster
-            from rankplan.runtime.rank.roll_call import RollCall
+            from rankplan.runtime.group.worker import RollCall
 
         worker = _worker(worker_name) if worker_name else RollCall
         try:
@@ -209,7 +209,7 @@ def run(
         if timings is not None:
             add_measurements(Path(timings), measured)
         if form == "json":
-            ranks = [asdict(found) | {"verified": True} for found in reports]
+            ranks = [found.to_dict() | {"verified": True} for found in reports]
             click.echo(json.dumps({"mode": plan.mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
             return
         print_table(_table(reports))
@@ -284,9 +284,9 @@ def _run(
     groups = []
     for name, component in plan.items():
         report(f"launching {name}")
-        groups.append(spec.launch(cluster, component, name, reservation=reservation, timeout=timeout))
+        groups.append(spec.launch(cluster, component, name=name, reservation=reservation, timeout=timeout))
     report(f"running {method}()")
-    for call in [getattr(group, method)() for group in groups]:
+    for call in [WorkerGroup.call(group, method) for group in groups]:
         call.wait()
     report("verifying")
     measured = {name: _measured(plan[name], group) for name, group in zip(plan, groups, strict=True)}
@@ -295,7 +295,7 @@ def _run(
 
 def _measured(component: Component, group: WorkerGroup) -> Measurement:
     from rankplan.runtime.group.group import WorkerGroup
-    from rankplan.runtime.rank.stopwatch import slowest_rank
+    from rankplan.runtime.rank.timing import slowest_rank
 
     used = len(component.rows.accelerators()) or len(component)
     return Measurement(used, slowest_rank(WorkerGroup.timings(group)), component.parallel)

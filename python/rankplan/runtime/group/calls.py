@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
-from rankplan._core import RankSet
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement, RankSet
 from rankplan.errors import WorkerError
 from rankplan.runtime.ray import session, timeouts
 from rankplan.runtime.ray.faults import Fault
@@ -177,7 +176,7 @@ class Call:
             return len(_done(self._answers)) == len(self._answers)
 
     def wait(self, timeout: float | None = None) -> list[Any]:
-        """Return what the ranks returned, in the order of the ranks; may be called again.
+        """Return the answers, in the order of the ranks; may be called again.
 
         Raises ``WorkerError`` as soon as one rank has failed or died (the others continue), or if the cluster was
         closed; ``TimeoutError`` if some ranks have not answered after ``timeout`` seconds (the call continues; 0 only
