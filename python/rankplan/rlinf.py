@@ -16,7 +16,9 @@ from rankplan.dialects.rlinf.placements import (
 )
 
 if TYPE_CHECKING:
-    from rankplan.runtime.group.worker import RLinfWorker as Worker
+    from rankplan.runtime.group.worker import RLinfWorker
+
+    Worker = RLinfWorker
 
 __all__ = [
     "HybridComponentPlacement",
@@ -26,8 +28,7 @@ __all__ = [
     "MultiAgentModelParallelEvalComponentPlacement",
     "PlacementMode",
     "RolloutSyncMode",
-    "Worker",
-]
+]  # not the worker: `from rankplan.rlinf import *` must not import Ray
 
 
 def __getattr__(name: str) -> Any:
