@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from launch import settle, spread
 from libraries import compiled
 from rankplan import Cluster, ComponentPlacement, Inventory
-from rankplan.runtime.group.worker import RollCall
+from rankplan.runtime.group.roll_call import RollCall
 from test_driver import CUDA, uuid
 
 CARDS = 8

@@ -137,7 +137,9 @@ def test_each_vendor_has_its_own_variables(row: Vendor) -> None:
     inventory = Inventory.uniform(num_nodes=1, accelerators=2, accelerator_type=row.accelerator_type)
     planned = planned_environment(PackedPlacementStrategy(0, 1).get_placement(inventory)[1])
     assert row.shown(planned) == ("1",)
-    assert {name for name in planned if name.startswith("RAY_")} == ({row.hands_off} if row.hands_off else set())
+    assert {name for name in planned if name.startswith("RAY_")} == (
+        {row.noset_env_var} if row.noset_env_var else set()
+    )
     assert VARIABLES & set(planned) <= row.variables
 
 

@@ -23,7 +23,7 @@ from rankplan.runtime.nodes.processes import end, family, left_after
 JOINS = """
 import sys
 from rankplan import Cluster, ClusterError
-from rankplan.runtime.group.worker import RollCall
+from rankplan.runtime.group.roll_call import RollCall
 try:
     with Cluster(address=eval(sys.argv[1])) as cluster, RollCall.create_group().launch(cluster) as group:
         print([report.accelerators for report in group.verify()], cluster.inventory.node(0).ip)
@@ -223,7 +223,9 @@ def test_run_rejects_arguments_that_do_not_fit(plain: Plain, given: list[str], m
 
 def test_run_waits_for_nodes_as_long_as_told_and_says_so(plain: Plain) -> None:
     (plain.folder / "three.yaml").write_text("cluster: {num_nodes: 3, component_placement: {actor: 0-1}}\n")
-    prelude = "from rankplan.render import progress; progress._LINE_SECONDS = 1; from rankplan.cli import main; main()"
+    prelude = (
+        "from rankplan.runtime.ray import progress; progress._LINE_SECONDS = 1\nfrom rankplan.cli import main; main()"
+    )
     done = plain.python("-c", prelude, "run", "three.yaml", "--timeout", "3")
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if "WARNING services.py" not in line]  # other clusters run here
@@ -255,13 +257,13 @@ def test_a_signal_leaves_nothing_of_a_simulation(plain: Plain, number: signal.Si
     base.mkdir()
     prelude = (
         "import os, signal, sys\n"
-        "from rankplan.cli import run\n"
-        "def told(listener, lines):\n"
+        "from rankplan.runtime.ray import progress\n"
+        "def told(listener, lines=False):\n"
         "    def show(message):\n"
         f"        if message == {stage!r}: os.kill(os.getpid(), {int(number)})\n"
         "    import contextlib\n"
         "    return contextlib.nullcontext(show)\n"
-        "sys.modules['rankplan.cli.run'].told = told\n"
+        "progress.told = told\n"
         "from rankplan.cli import main; main()\n"
     )
     (plain.folder / "nodes.yaml").write_text(TWO.replace("1, c", "2, c"))

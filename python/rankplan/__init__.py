@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from rankplan.runtime.cluster import Cluster as Cluster
     from rankplan.runtime.group.calls import Call as Call
     from rankplan.runtime.group.group import WorkerGroup as WorkerGroup
+    from rankplan.runtime.group.job import launch as launch
     from rankplan.runtime.group.spec import GroupSpec as GroupSpec
     from rankplan.runtime.group.watch import Failure as Failure
     from rankplan.runtime.group.worker import Worker as Worker
@@ -83,6 +84,7 @@ _NAMES = {
     "runtime.cluster": ("Cluster",),
     "runtime.group.calls": ("Call",),
     "runtime.group.group": ("WorkerGroup",),
+    "runtime.group.job": ("launch",),
     "runtime.group.spec": ("GroupSpec",),
     "runtime.group.watch": ("Failure",),
     "runtime.group.worker": ("Worker",),

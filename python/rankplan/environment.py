@@ -67,7 +67,7 @@ PATH_VARIABLES = frozenset(
 """Lists of folders, to which a value is prepended instead of replacing them; the same variables as in RLinf."""
 
 PATH_MODE = "RLINF_PATH_ENV_MERGE_MODE"
-"""The variable that decides what happens to `PATH_VARIABLES`: ``append`` (prepend, the default) or ``override``."""
+"""The variable that selects how to treat `PATH_VARIABLES`: ``append`` (prepend, the default) or ``override``."""
 PATH_MODES = ("append", "override")
 
 _READ_AT_START = ("LD_", "PYTHON", "MALLOC_")
@@ -97,8 +97,8 @@ def rank_environment(
 ) -> dict[str, str]:
     """Return the whole environment of a rank: variables of its node group, of the plan, and of the rendezvous.
 
-    ``env_vars`` are those of the node group; the plan overrides them (a config with such a variable is rejected
-    earlier). ``master_addr`` is the address of rank 0's node and ``master_port`` a free port there.
+    ``env_vars`` are the variables of the node group; the plan overrides them (a config with such a variable is
+    rejected earlier). ``master_addr`` is the address of rank 0's node and ``master_port`` a free port there.
     """
     return {
         **env_vars,
@@ -109,7 +109,7 @@ def rank_environment(
 
 
 def restart_environment(restarts: int) -> dict[str, str]:
-    """Return the variable that counts the restarts of a component; none before the first."""
+    """Return the variable that counts the restarts of a component; nothing before the first."""
     return {RESTART_VARIABLE: str(restarts)} if restarts else {}
 
 

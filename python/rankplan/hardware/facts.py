@@ -49,7 +49,7 @@ def hardware_facts(accelerator_type: str, ids: Sequence[str], sysfs: Sysfs | Non
 
 
 def _gpus(accelerator_type: str, ids: Sequence[str], sysfs: Sysfs) -> list[Gpu]:
-    """Return what is known of each accelerator."""
+    """Return the known facts of each accelerator."""
     unknown = [Gpu() for _ in ids]
     if accelerator_type == "NV_GPU":
         answer = nvml.read(ids)

@@ -1,4 +1,4 @@
-"""What NVML reports of NVIDIA devices. It is loaded only when asked, and none of its faults is fatal."""
+"""Facts of NVIDIA devices from NVML, which is loaded on demand. Its faults never raise."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Fabric:
 
 
 def read(ids: Sequence[str]) -> Answer:
-    """Return what NVML reports of these devices: indices, UUIDs or their beginnings, or MIG UUIDs."""
+    """Return NVML's facts of these devices: indices, UUIDs or their beginnings, or MIG UUIDs."""
     try:
         with _started() as nvml:
             devices = _Devices(nvml)
@@ -66,7 +66,7 @@ def fabrics() -> list[Fabric]:
 class _Unavailable(Exception):
     """NVML does not answer; ``missing`` as in `Answer`."""
 
-    def __init__(self, problem: str, missing: bool = False) -> None:
+    def __init__(self, problem: str, *, missing: bool = False) -> None:
         super().__init__(problem)
         self.problem = problem
         self.missing = missing
@@ -83,7 +83,7 @@ def _started() -> Iterator[Any]:
         nvml.nvmlInit()
     except (nvml.NVMLError, OSError, AttributeError) as error:
         missing = isinstance(error, getattr(nvml, "NVMLError_LibraryNotFound", ()))
-        raise _Unavailable(f"NVML does not start: {_words(error)}", missing) from None
+        raise _Unavailable(f"NVML does not start: {_words(error)}", missing=missing) from None
     try:
         yield nvml
     except (nvml.NVMLError, OSError, AttributeError) as error:
@@ -158,7 +158,7 @@ class _Devices:
         return Gpu(uuid, address_of(address), model, int(memory.total) >> 20 if memory else None, problem)
 
     def _damage(self, handle: Any) -> str | None:
-        """Return what is wrong with the memory of a device, as far as it can report it."""
+        """Return the damage to the memory of a device, as far as it can report it."""
         rows, _ = self._ask(self._nvml.nvmlDeviceGetRemappedRows, handle)
         if rows and rows[3]:
             return "remapping of damaged memory rows failed"

@@ -13,11 +13,11 @@ import ray
 from rankplan._core import Placement, RankSet
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component, Visibility
-from rankplan.runtime.group.calls import ranks_text
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import ranks_text
 from rankplan.runtime.ray.connection import Connection, Named
 from rankplan.runtime.reserve.notices import Notice, Overlap
 from rankplan.runtime.reserve.reserve import Reservation

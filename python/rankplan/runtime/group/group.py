@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rankplan._core import Placement
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component
-from rankplan.runtime.group.calls import Call, as_timeout, new_ticket, ranks_text
+from rankplan.runtime.group.calls import Call, new_ticket
 from rankplan.runtime.group.crew import Crew, LiveRank
 from rankplan.runtime.group.restart import renewals, restart
 from rankplan.runtime.group.verify import verified
@@ -19,6 +19,7 @@ from rankplan.runtime.rank.context import OfRank
 from rankplan.runtime.rank.report import RankReport
 from rankplan.runtime.rank.timing import Timing, timer
 from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.answers import as_timeout, ranks_text
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.words import as_int, shown
 
@@ -93,8 +94,7 @@ class RankSelection:
     def _call(
         self, method: str, ranks: Sequence[LiveRank], answers: Sequence[ObjectRef[Any]], ticket: int | None = None
     ) -> Call:
-        rows, hosts = [rank.placement for rank in ranks], [rank.actor for rank in ranks]
-        return Call(self._crew.component, method, rows, answers, new_ticket() if ticket is None else ticket, hosts)
+        return Call(self._crew.component, method, ranks, answers, new_ticket() if ticket is None else ticket)
 
 
 class WorkerGroup(RankSelection):

@@ -15,10 +15,10 @@ from pathlib import Path
 import ray
 
 from rankplan._core import RankSet
-from rankplan.runtime.group.calls import Failed, Unanswered, collect
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import Failed, Unanswered, collect
 from rankplan.runtime.ray.faults import launch_error, plain
 from rankplan.words import nodes_text
 

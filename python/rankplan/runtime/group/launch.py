@@ -16,7 +16,6 @@ import ray
 
 from rankplan._core import Placement, RankSet
 from rankplan.errors import LaunchError
-from rankplan.runtime.group.calls import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.group.crew import Crew, LiveRank
 from rankplan.runtime.group.ranks import pickled
 from rankplan.runtime.group.verify import unbound_text, verified
@@ -26,6 +25,7 @@ from rankplan.runtime.rank.ports import free_block
 from rankplan.runtime.rank.report import RankReport
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.ray import session
+from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.ray.faults import launch_error
 from rankplan.runtime.ray.internals import has_process
 from rankplan.words import nodes_text
@@ -142,7 +142,10 @@ _free_block = ray.remote(num_cpus=0)(free_block)
 
 
 def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], timeout: float, undone: str) -> LaunchError:
-    """Return the error that names the late ranks and their state; they must not have been killed yet."""
+    """Return the error with the state of the late ranks, which must not have been killed yet.
+
+    It names them like ``ranks 0-3 on nodes 0-1: no process yet``.
+    """
     bare = {index for index in late if not has_process(ranks[index].actor)}
     if 0 in bare:
         late = bare  # the others wait for the port of rank 0

@@ -14,11 +14,11 @@ from rankplan.environment import added, expanded, start_variables
 from rankplan.errors import LaunchError, PlacementError
 from rankplan.plans.component import Component
 from rankplan.plans.nearby import near_cards, network_variables, own_devices, visible_uuids
-from rankplan.runtime.group.calls import outcomes
 from rankplan.runtime.nodes.exports import environment_of
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.spec import DEVICES, ENVIRONMENT, RankSpec
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import outcomes
 from rankplan.words import nodes_text
 
 _logger = logging.getLogger("rankplan")

@@ -12,7 +12,6 @@ import ray
 from rankplan._core import Placement, RankSet
 from rankplan.environment import MASTER_VARIABLES, restart_environment
 from rankplan.plans.component import Component
-from rankplan.runtime.group.calls import ranks_text
 from rankplan.runtime.group.crew import Crew, LiveRank
 from rankplan.runtime.group.interpreters import check_interpreters
 from rankplan.runtime.group.launch import started
@@ -21,6 +20,7 @@ from rankplan.runtime.group.watch import dead_ranks
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.report import RankReport
 from rankplan.runtime.ray import session
+from rankplan.runtime.ray.answers import ranks_text
 
 _logger = logging.getLogger("rankplan")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from copy import deepcopy
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -150,14 +149,6 @@ class RLinfWorker(Worker):
     """
 
     _hides_group = True
-
-
-class RollCall(Worker):
-    """Reports its process id: the default worker of ``rankplan run``."""
-
-    def run(self) -> int:
-        """Return the process id."""
-        return os.getpid()
 
 
 def _process() -> context.RankProcess:

@@ -15,10 +15,10 @@ from pathlib import Path
 import ray
 
 from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, PATH_VARIABLES, RESERVED_VARIABLES
-from rankplan.runtime.group.calls import outcomes
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.nodes.processes import inherited
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.faults import Fault
 from rankplan.words import counted, shown
 
@@ -63,7 +63,7 @@ def as_selection(forward_env: Selection) -> Selection:
 
 
 def find_exports(selection: Selection) -> dict[str, str]:
-    """Return the exports of this process: what differs between its environment and Ray's on this node.
+    """Return the exports of this process: the differences between its environment and Ray's on this node.
 
     A name in the selection is exported even if it does not differ. Relative folders in lists of folders become
     absolute. If Ray's environment cannot be read, a warning says so, and nothing is exported.

@@ -95,7 +95,7 @@ class RankProcess:
     def _find_egl_device(self) -> int | None:
         """Return the number of the EGL device of the first accelerator, and set the variables that select it."""
         row = vendor(self.spec.placement.accelerator_type)
-        masks = {row.visibility} if row else set()
+        masks = {row.env_var} if row else set()
         number = device_of(egl_devices(os.environ, masks), self.spec.ordinal, self.spec.pci)
         if number is None:
             print("EGL shows no device for the first accelerator of this rank; it renders as before", file=sys.stderr)

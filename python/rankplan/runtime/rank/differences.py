@@ -23,8 +23,8 @@ def differences(spec: RankSpec, report: RankReport, pid: int | None = None) -> I
             yield f"{name} is {'not set' if value is None else repr(value)}, expected {planned!r}"
     if (row := vendor(spec.placement.accelerator_type)) is not None:
         for name, value in row.disturbed(report.environment).items():
-            yield f"{name} is {value!r}, which overrides {row.visibility}"
-        mask = f"{row.visibility}={report.environment.get(row.visibility, '')}"
+            yield f"{name} is {value!r}, which overrides {row.env_var}"
+        mask = f"{row.env_var}={report.environment.get(row.env_var, '')}"
         yield from _driver_differences(spec.uuids, report, mask)
 
 

@@ -1,4 +1,4 @@
-"""A driver's connection to Ray, and what must end before it does."""
+"""A driver's connection to Ray, and the groups and reservations that end before it."""
 
 from __future__ import annotations
 
