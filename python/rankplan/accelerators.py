@@ -79,11 +79,23 @@ class Vendor:
 
 
 def _vendor(
-    accelerator_type: str, vendor: str, resource: str, manager: str | None, env_var: str, noset: str = "", **more: Any
+    accelerator_type: str,
+    vendor: str,
+    resource: str,
+    manager: str | None,
+    env_var: str,
+    noset: str = "",
+    conflicts: Iterable[str] | Mapping[str, str] = (),
+    **more: Any,
 ) -> Vendor:
-    """Return a row whose ``noset_env_var`` is Ray's usual name for ``env_var``, or for ``noset`` if that differs."""
+    """Return a row whose ``noset_env_var`` is Ray's usual name for ``env_var``, or for ``noset`` if that differs.
+
+    ``manager`` is the start of the name of Ray's class. ``conflicts`` without patterns count with any value.
+    """
+    manager = f"{manager}AcceleratorManager" if manager else None
     noset_env_var = f"RAY_EXPERIMENTAL_NOSET_{noset or env_var}"
-    return Vendor(accelerator_type, vendor, resource, manager, env_var, noset_env_var, **more)
+    patterns = conflicts if isinstance(conflicts, Mapping) else dict.fromkeys(conflicts, _ANY)
+    return Vendor(accelerator_type, vendor, resource, manager, env_var, noset_env_var, conflicts=patterns, **more)
 
 
 _CUDA = "CUDA_VISIBLE_DEVICES"
@@ -91,22 +103,22 @@ _ANY = ".*"
 _UNKNOWN = "its documentation does not state that the order of a mask counts"
 
 VENDORS: list[Vendor] = [
-    _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPUAcceleratorManager", _CUDA, torch_device="cuda"),
+    _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPU", _CUDA, torch_device="cuda"),
     _vendor(
         "AMD_GPU",
         "AMD",
         "GPU",
-        "AMDGPUAcceleratorManager",
+        "AMDGPU",
         "HIP_VISIBLE_DEVICES",
         # HIP counts within the devices of ROCR and falls back to CUDA's variable. The last one is OpenCL's.
-        conflicts=dict.fromkeys(["ROCR_VISIBLE_DEVICES", _CUDA, "GPU_DEVICE_ORDINAL"], _ANY),
+        conflicts=["ROCR_VISIBLE_DEVICES", _CUDA, "GPU_DEVICE_ORDINAL"],
         torch_device="cuda",  # PyTorch for ROCm keeps the name
     ),
     _vendor(
         "INTEL_GPU",
         "Intel",
         "GPU",
-        "IntelGPUAcceleratorManager",
+        "IntelGPU",
         "ZE_AFFINITY_MASK",
         unordered="Level Zero counts the devices of a mask in its own order",
         # SYCL counts within the devices of the mask; a value such as level_zero:gpu selects only a backend
@@ -117,7 +129,7 @@ VENDORS: list[Vendor] = [
         "NPU",
         "Huawei Ascend",
         "NPU",
-        "NPUAcceleratorManager",
+        "NPU",
         "ASCEND_RT_VISIBLE_DEVICES",
         unordered="the Ascend runtime requires ascending ids",
         torch_device="npu",
@@ -133,29 +145,14 @@ VENDORS: list[Vendor] = [
         torch_device="musa",
         torch_plugin="torch_musa",
     ),
-    _vendor(
-        "KUNLUN_XPU",
-        "Kunlun",
-        "GPU",
-        None,
-        _CUDA,
-        conflicts={"XPU_VISIBLE_DEVICES": _ANY},
-        torch_device="cuda",  # its PyTorch keeps the name, as RLinf's manager shows
-    ),
-    _vendor(
-        "METAX_GPU",
-        "MetaX",
-        "GPU",
-        "MetaxGPUAcceleratorManager",
-        _CUDA,
-        conflicts={"MACA_VISIBLE_DEVICES": _ANY},
-        torch_device="cuda",
-    ),
+    # Its PyTorch keeps the name cuda, as RLinf's manager shows.
+    _vendor("KUNLUN_XPU", "Kunlun", "GPU", None, _CUDA, conflicts=["XPU_VISIBLE_DEVICES"], torch_device="cuda"),
+    _vendor("METAX_GPU", "MetaX", "GPU", "MetaxGPU", _CUDA, conflicts=["MACA_VISIBLE_DEVICES"], torch_device="cuda"),
     _vendor(
         "HPU",
         "Intel Gaudi",
         "HPU",
-        "HPUAcceleratorManager",
+        "HPU",
         "HABANA_VISIBLE_MODULES",
         unordered=_UNKNOWN,
         torch_device="hpu",
@@ -165,64 +162,43 @@ VENDORS: list[Vendor] = [
         "NEURON",
         "AWS Neuron",
         "neuron_cores",
-        "NeuronAcceleratorManager",
+        "Neuron",
         "NEURON_RT_VISIBLE_CORES",
         unordered=_UNKNOWN,
-        conflicts={"NEURON_RT_NUM_CORES": _ANY},
+        conflicts=["NEURON_RT_NUM_CORES"],
         torch_device="xla",
     ),
     _vendor(
         "TPU",
         "Google TPU",
         "TPU",
-        "TPUAcceleratorManager",
+        "TPU",
         "TPU_VISIBLE_CHIPS",
         unordered="a chip belongs to one process only",
-        # As in Ray: libtpu needs the shape of a part of a host, and that the part is independent.
+        # Ray: TPUAcceleratorManager.set_current_process_visible_accelerator_ids. libtpu needs the shape of a part of a
+        # host, and that the part is independent.
         bounds={
             1: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
             2: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,2,1", "TPU_HOST_BOUNDS": "1,1,1"},
         },
         # With the second one, Ray counts parts of chips, which a process cannot see one by one.
-        conflicts=dict.fromkeys(["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"], _ANY),
+        conflicts=["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"],
         torch_device="xla",
     ),
+    _vendor("RBLN", "Rebellions", "RBLN", "RBLN", "RBLN_DEVICES", "RBLN_RT_VISIBLE_DEVICES", unordered=_UNKNOWN),
+    _vendor("FURIOSA", "FuriosaAI", "FURIOSA", "Furiosa", "FURIOSA_DEVICES", prefix="npu:", unordered=_UNKNOWN),
     _vendor(
-        "RBLN",
-        "Rebellions",
-        "RBLN",
-        "RBLNAcceleratorManager",
-        "RBLN_DEVICES",
-        "RBLN_RT_VISIBLE_DEVICES",
-        unordered=_UNKNOWN,
-    ),
-    _vendor(
-        "FURIOSA",
-        "FuriosaAI",
-        "FURIOSA",
-        "FuriosaAcceleratorManager",
-        "FURIOSA_DEVICES",
-        prefix="npu:",
-        unordered=_UNKNOWN,
-    ),
-    _vendor(
-        "MBLT",
-        "Mobilint",
-        "MBLT",
-        "MBLTAcceleratorManager",
-        "QBRUNTIME_VISIBLE_DEVICES",
-        "MBLT_RT_VISIBLE_DEVICES",
-        unordered=_UNKNOWN,
+        "MBLT", "Mobilint", "MBLT", "MBLT", "QBRUNTIME_VISIBLE_DEVICES", "MBLT_RT_VISIBLE_DEVICES", unordered=_UNKNOWN
     ),
     _vendor(
         "TTNPU",
         "Tenstorrent",
         "TTNPU",
-        "TTNPUAcceleratorManager",
+        "TTNPU",
         "TT_VISIBLE_DEVICES",
         "TENSTORRENT_VISIBLE_DEVICES",
         unordered=_UNKNOWN,
-        conflicts={"TT_METAL_VISIBLE_DEVICES": _ANY},
+        conflicts=["TT_METAL_VISIBLE_DEVICES"],
     ),
 ]
 """Every row; registered ones come last."""

@@ -9,7 +9,7 @@ from pathlib import Path
 REGISTER = """
 from rankplan import ComponentPlacement, Inventory, PlacementError, register_accelerator
 from rankplan.accelerators import TYPES, VENDORS, registered
-from rankplan.environment import RESERVED_VARIABLES, planned_environment
+from rankplan.environment import planned_environment, reserved_variables
 
 def register(accelerator_type="MY_NPU", **more):
     values = dict(env_var="MY_VISIBLE", resource="MY_NPU", noset_env_var="MY_OFF", prefix="npu:", conflicts=["MY_MASK"])
@@ -34,7 +34,7 @@ plan = ComponentPlacement(config, inventory).plan()
 print(plan["actor"][1].accelerator_type, plan["actor"][1].visible_accelerators)
 environment = planned_environment(plan["actor"][1])
 print({name: environment[name] for name in ("MY_VISIBLE", "MY_OFF")}, "CUDA_VISIBLE_DEVICES" in environment)
-print(sorted({"MY_VISIBLE", "MY_OFF", "MY_MASK", "RANK", "MINE"} & RESERVED_VARIABLES))
+print(sorted({"MY_VISIBLE", "MY_OFF", "MY_MASK", "RANK", "MINE"} & reserved_variables()))
 group = {"label": "a", "node_ranks": 0, "env_configs": [{"node_ranks": 0, "env_vars": [{"MY_MASK": "1"}]}]}
 try:
     inventory.with_config({"num_nodes": 1, "node_groups": [group]})

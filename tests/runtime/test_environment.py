@@ -16,11 +16,11 @@ from rankplan import (
 from rankplan.accelerators import NO_ACCEL, VARIABLES, VENDORS, Vendor, vendor
 from rankplan.environment import (
     PATH_VARIABLES,
-    RESERVED_VARIABLES,
     added,
     expanded,
     planned_environment,
     rank_environment,
+    reserved_variables,
     start_variables,
 )
 
@@ -145,7 +145,7 @@ def test_each_vendor_has_its_own_variables(row: Vendor) -> None:
 
 def test_the_plan_overrides_env_vars() -> None:
     row = EIGHT.get_placement(TWO_NODES)[3]
-    tried = dict.fromkeys(RESERVED_VARIABLES & set(environment(row)), "tried")
+    tried = dict.fromkeys(reserved_variables() & set(environment(row)), "tried")
     assert environment(row, **tried) == environment(row)
 
 

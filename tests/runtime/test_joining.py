@@ -224,7 +224,7 @@ def test_run_rejects_arguments_that_do_not_fit(plain: Plain, given: list[str], m
 def test_run_waits_for_nodes_as_long_as_told_and_says_so(plain: Plain) -> None:
     (plain.folder / "three.yaml").write_text("cluster: {num_nodes: 3, component_placement: {actor: 0-1}}\n")
     prelude = (
-        "from rankplan.runtime.ray import progress; progress._LINE_SECONDS = 1\nfrom rankplan.cli import main; main()"
+        "from rankplan.runtime.ray import progress; progress._LINE_SECONDS = 1; from rankplan.cli import main; main()"
     )
     done = plain.python("-c", prelude, "run", "three.yaml", "--timeout", "3")
     assert done.returncode == 1

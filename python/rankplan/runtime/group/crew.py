@@ -18,7 +18,7 @@ from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import ranks_text
-from rankplan.runtime.ray.connection import Connection, Named
+from rankplan.runtime.ray.connection import Connection
 from rankplan.runtime.reserve.notices import Notice, Overlap
 from rankplan.runtime.reserve.reserve import Reservation
 from rankplan.words import nodes_text
@@ -103,12 +103,12 @@ class Crew:
 
         A reservation has its own record, and has refused other jobs.
         """
-        namesakes: list[Named] = []
+        namesakes: list[object] = []
         overlaps: list[Overlap] = []
         with self._lock:
             self.check_open()
             if not self.ranks:
-                namesakes = self.connection.enter(self)
+                namesakes = self.connection.enter(self.component, self)
             if self.reservation is None:
                 notice = Notice(self.connection, nodes, {self.component: rows})
                 self._notices.append(notice)

@@ -98,7 +98,8 @@ def in_order(
 def _as_rlinf(nodes: Sequence[FoundNode], driver: str | None) -> list[FoundNode]:
     """Return the driver's node, then nodes of one accelerator type after another, by address as text.
 
-    RLinf takes the types in the order in which Ray lists the nodes, which varies: here the lowest address comes first.
+    As RLinf: ``NodeProbe._sort_nodes``. RLinf takes the types in the order in which
+    Ray lists the nodes, which varies: here the lowest address comes first.
     """
     by_address = sorted(nodes, key=lambda node: (str(node.spec.ip), str(node.spec.hostname), node.node_id))
     types = list(dict.fromkeys(node.spec.accelerator_type for node in by_address))

@@ -13,7 +13,7 @@ import ray
 from rankplan._core import RankSet
 from rankplan.accelerators import vendor
 from rankplan.config.hardware import on_node
-from rankplan.environment import RESERVED_VARIABLES
+from rankplan.environment import reserved_variables
 from rankplan.hardware import bind
 from rankplan.hardware.driver import Question, Shown, plain, written
 from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
@@ -72,7 +72,7 @@ class RankProcess:
             shown = question.answer(timeouts.DRIVER)
         row, bound = vendor(spec.placement.accelerator_type), spec.bound
         known = {plain(uuid): uuid for uuid in spec.uuids}
-        environment = {name: os.environ[name] for name in RESERVED_VARIABLES if name in os.environ}
+        environment = {name: os.environ[name] for name in reserved_variables() if name in os.environ}
         return RankReport(
             component=spec.component,
             rank=spec.placement.rank,
