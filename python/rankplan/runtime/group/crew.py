@@ -129,6 +129,11 @@ class Crew:
                 overlap,
             )
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its ranks can be called: it has not ended, and this program still has its connection to Ray."""
+        return not self.ended and self.connection.is_current
+
     def check_open(self) -> None:
         """Raise ``LaunchError`` if the cluster was closed or the reservation was released."""
         self._owner.check_open()

@@ -35,7 +35,7 @@ class RankSelection:
 
     @property
     def _ranks(self) -> Sequence[LiveRank]:
-        if self._crew.ended or not self._crew.connection.is_current:
+        if not self._crew.is_running:
             return ()
         ranks = list(self._crew.ranks)  # a restart replaces some
         return ranks if self._selected is None else [ranks[rank] for rank in self._selected if rank < len(ranks)]
@@ -84,7 +84,7 @@ class RankSelection:
 
     def _running(self, method: str) -> Sequence[LiveRank]:
         component, ranks = self._crew.component, self._ranks
-        if self._crew.ended or not self._crew.connection.is_current:
+        if not self._crew.is_running:
             raise WorkerError(f"{component}.{method}(): the group was shut down; launch it again", component)
         if self._selected is not None and len(ranks) < len(self._selected):
             gone = ranks_text(set(self._selected) - {rank.placement.rank for rank in ranks})

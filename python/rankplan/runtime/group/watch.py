@@ -100,7 +100,7 @@ def _wait(crew: Crew, timeout: float | None, known: frozenset[str]) -> list[Live
 
 
 def _check_running(crew: Crew) -> None:
-    if crew.ended or not crew.connection.is_current:
+    if not crew.is_running:
         raise WorkerError(f"{crew.component}: the group was shut down; launch it again", crew.component)
 
 
