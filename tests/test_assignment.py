@@ -189,7 +189,7 @@ def test_placements_compare_pickle_and_hash_by_their_rows(case: Case) -> None:
 
 
 def test_a_row_is_read_only_and_shows_its_fields() -> None:
-    row = FlexiblePlacementStrategy([[1, 2]]).get_placement(Inventory.uniform(num_nodes=1, accelerators=4))[0]
+    row = FlexiblePlacementStrategy([[1, 2]]).get_placement(Inventory.uniform(num_nodes=1, num_accelerators=4))[0]
     assert "rank=0/1" in repr(row) and "[1, 2]" in repr(row)
     for field in oracle.FIELDS:
         with pytest.raises(AttributeError):
@@ -217,7 +217,7 @@ def test_numpy_columns_hold_what_the_rows_hold(case: Case) -> None:
 
 # ------------------------------------------------------------------------------------------ strategies by hand
 
-TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)
+TWO_BY_FOUR = Inventory.uniform(num_nodes=2, num_accelerators=4)
 
 # (strategy, devices of every process)
 BY_HAND = [

@@ -28,7 +28,7 @@ from rankplan import (
 )
 from rankplan.dialects.rlinf import dialect as rlinf
 
-TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)
+TWO_BY_FOUR = Inventory.uniform(num_nodes=2, num_accelerators=4)
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +92,7 @@ TOKEN = "invalid YAML: while scanning for the next token found character that ca
 TABS = "use spaces to indent; YAML forbids tabs"
 UNINDENTED = "indent these keys under it: num_nodes and component_placement"
 CUT = "quote the placement: inside YAML braces a comma ends the text"
-KEYS = "use one of: node_group, placement, parallel, visibility, binding, memory, nics, render"
+KEYS = "use one of: node_group, placement, parallel, visibility, binding, memory_binding, nics, egl"
 ONCE = "configure each piece once, or add a field that distinguishes them, e.g. name"
 
 # (file, "line:column code: message" of its one fault, help)
@@ -255,7 +255,10 @@ REFUSED = [
     ),
     *(
         (section(f"  {typo}: x\n"), f"3:3 unknown-key: unknown key `{typo}`", f"did you mean `{key}`?")
-        for typo, key in [("exclud", "exclude"), ("toplogy", "topology"), ("bindng", "binding"), ("memry", "memory")]
+        for typo, key in [
+            *[("exclud", "exclude"), ("toplogy", "topology"), ("bindng", "binding"), ("memory", "memory_binding")],
+            ("memory_bindng", "memory_binding"),
+        ]
     ),
     (section("  node_groups: {}\n"), "3:3 invalid-value: `node_groups` is {}; it must be a list", LIST),
     (
@@ -955,7 +958,7 @@ def test_many_robots_groups_and_components_take_a_moment_and_are_not_dumped() ->
     section = {"num_nodes": many, "component_placement": components, "node_groups": groups}
     section["node_groups"].append({"label": "arms", "node_ranks": 0, "hardware": arms})
     started = time.perf_counter()
-    plan = ComponentPlacement({"cluster": section}, Inventory.uniform(num_nodes=many, accelerators=8)).plan()
+    plan = ComponentPlacement({"cluster": section}, Inventory.uniform(num_nodes=many, num_accelerators=8)).plan()
     assert (len(plan["env"]), len(plan["actor"])) == (10 * many, 8 * many)
     assert time.perf_counter() - started < 10
     assert len(repr(plan)) < 300 and len(repr(plan["actor"])) < 300

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import ray
 from libraries import compiled
 from rankplan import Cluster, ComponentPlacement, Inventory, LaunchError, PlacementError, RankSet
 from rankplan.hardware.machine import Machine
-from rankplan.plans.binding import Binding
 from rankplan.runtime.nodes.probe import HARDWARE_VARIABLE, _look
 from rankplan.runtime.rank.settings import rank_settings
 from runtime_placed import Placed
@@ -71,7 +69,7 @@ def test_the_facts_of_a_simulated_node_are_those_of_its_inventory(cluster: Clust
 
 
 def test_ranks_are_bound_before_their_class_is_loaded(cluster: Cluster) -> None:
-    entry = {"placement": "0-1", "binding": "exclusive", "memory": "preferred", "nics": "set", "render": True}
+    entry = {"placement": "0-1", "binding": "exclusive", "memory_binding": "preferred", "nics": "set", "egl": True}
     variables = {"UCX_NET_DEVICES": "mine"}
     with launched(cluster, entry, variables, prove="devices", visibility="own-first") as group:
         reports, seen = group.verify(), group.run().wait()
@@ -124,7 +122,7 @@ def test_a_binding_that_the_facts_contradict_is_rejected_before_the_launch(clust
     spec = cluster.inventory.node(0)
     one = {**spec.described(), "ranks": 0, "cores": [CPUS[0]]}
     nodes = Inventory.from_dict({"nodes": [one, {"ranks": 1, "accelerators": 2}]})
-    component = replace(plan.on(nodes)["a"], binding=Binding("exclusive"))
+    component = plan.on(nodes)["a"].with_settings(binding="exclusive")
     assert [found.code for found in component.binding_faults()] == ["binding-unmet"]
     with pytest.raises(PlacementError, match="1 usable core for 2 accelerators"):
         rank_settings(component, None, simulated=True)

@@ -269,7 +269,7 @@ def test_a_rank_that_ray_starts_on_another_node_is_caught(two_nodes: Cluster, mo
 
 
 def test_verify_finds_a_variable_that_overrides_the_mask() -> None:
-    amd = Inventory.uniform(num_nodes=1, accelerators=4, accelerator_type="AMD_GPU")
+    amd = Inventory.uniform(num_nodes=1, num_accelerators=4, accelerator_type="AMD_GPU")
     row = PackedPlacementStrategy(3, 3).get_placement(amd)[0]
     expected = Expectation(row, "here", planned_environment(row))
     found = Sighting("here", 1, planned_environment(row))

@@ -120,8 +120,8 @@ def test_levels_are_stated_or_detected_and_are_saved(tmp_path: Path) -> None:
     assert (stated.levels, detected.levels) == (("rack",), ("nvidia.com/gpu.clique",))
     assert inventory({"rack": "a"}).levels == () and "levels" not in inventory({"rack": "a"}).to_dict()
     for known in (stated, detected):
-        known.to_yaml(tmp_path / "nodes.yaml")
-        loaded = Inventory.from_yaml(tmp_path / "nodes.yaml")
+        known.save(tmp_path / "nodes.yaml")
+        loaded = Inventory.load(tmp_path / "nodes.yaml")
         assert loaded == known == pickle.loads(pickle.dumps(known)) and loaded.levels == known.levels
     assert stated != detected
     section = {"num_nodes": 1, "topology": {"levels": ["nvidia.com/gpu.clique", "rack"]}}

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rankplan.errors import RankplanError as RankplanError
     from rankplan.errors import ResourceOutOfRangeError as ResourceOutOfRangeError
     from rankplan.errors import WorkerError as WorkerError
-    from rankplan.nodes.clusters import HasInventory as HasInventory
+    from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
     from rankplan.parallel import Parallel as Parallel
@@ -73,7 +73,7 @@ _NAMES = {
         *("ClusterError", "Diagnostic", "Label", "LaunchError", "PlacementError", "RankplanError"),
         *("ResourceOutOfRangeError", "WorkerError"),
     ),
-    "nodes.clusters": ("HasInventory",),
+    "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "parallel": ("Parallel",),
     "plans.component": ("Component",),

@@ -66,7 +66,7 @@ class Repair:
             names = affected[rank] = [name for name, used in uses.items() if used & accelerators]
             alone[rank] = len(names) == len(uses)
             needed = _all(uses[name] & accelerators for name in names)
-            idle = RankSet(range(planned.node(rank).accelerators)) - accelerators - _all(uses.values())
+            idle = RankSet(range(planned.node(rank).num_accelerators)) - accelerators - _all(uses.values())
             local = dict(zip(needed, idle, strict=False))
             if len(local) == len(needed):
                 swaps[rank] = names, local
@@ -129,7 +129,7 @@ class Repair:
             pool = extended.pool(component.node_groups)
             ends, end = {}, len(pool)
             for new in sorted(self.added, reverse=True):
-                end -= extended.node(new).accelerators
+                end -= extended.node(new).num_accelerators
                 ends[new] = end
             lists = _lists(component)
             for row, ranks in zip(component.rows, lists, strict=True):

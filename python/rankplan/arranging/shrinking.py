@@ -140,8 +140,8 @@ class Shrinking:
         if parallel.dp is not None:
             parallel = replace(parallel, dp=len(groups))
         try:
-            self.parts[name] = placed(replace(whole, parallel=type(parallel)()), whole.inventory, rule)
-            self.parts[name] = replace(self.parts[name], parallel=parallel)
+            self.parts[name] = placed(whole.with_settings(parallel=type(parallel)()), whole.inventory, rule)
+            self.parts[name] = self.parts[name].with_settings(parallel=parallel)
         except PlacementError as error:
             self.obstacle = f"{name} cannot shrink to {counted(len(groups), 'data group')}: {error.message}"
             return False

@@ -80,7 +80,7 @@ def arrange(
         spare = f"; {counted(spares, 'spare')}" if spares else ""
         click.echo(f"{counted(len(solution.nodes), 'node')}{spare}; {proof(solution)}")
         if output is not None:
-            arranged.to_yaml(output)
+            arranged.save(output)
             return
         for rank, old in enumerate([*solution.nodes, *solution.spares][:_MOST_SHOWN]):
             spare = "  (spare)" if rank >= len(solution.nodes) else ""

@@ -25,9 +25,9 @@ from rankplan.cli.common import (
 from rankplan.cli.watch import watch
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.rlinf.modes import PlacementMode
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.mode import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
 from rankplan.render.annotations import github, sarif
@@ -71,7 +71,7 @@ class _Report:
             "fine": self.plan is not None,
             "nodes": None if self.plan is None else self.plan.inventory.num_nodes,
             "components": components,
-            "mode": None if self.plan is None else self.plan.mode,
+            "mode": None if self.plan is None or self.plan.mode is None else self.plan.mode.name,
             "groups": [] if self.plan is None else group_lines(self.plan),
             "faults": [fault.plain() for fault in self.faults],
             "warnings": [warning.plain() for warning in self.warnings],
@@ -154,7 +154,7 @@ def _print(report: _Report, plan: Plan) -> None:
         counted(sum(len(rows) for rows in plan.values()), "process", "processes"),
         counted(plan.inventory.num_nodes, "node"),
     )
-    mode = "" if plan.mode is None else f", mode {plan.mode}"
+    mode = "" if plan.mode is None else f", mode {plan.mode.name}"
     click.echo(f"{report.file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}")
     for line in group_lines(plan):
         click.echo(line)
@@ -186,7 +186,7 @@ def sender_faults(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     whole tensors first.
     """
     for name, found in senderless(plan):
-        if plan.mode in (None, PlacementMode.HYBRID.name):
+        if plan.mode in (None, PlacementMode.HYBRID):
             help = f"{found.help}; a trainer that gathers whole tensors can ignore this warning"
             found = replace(found, help=help, warning=True)
         yield reader.located(_tensor_size(reader, reader.size_paths.get(name, ())), found)

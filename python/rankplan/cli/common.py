@@ -53,7 +53,7 @@ class Nodes(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, Inventory):
             return value
         try:
-            return Inventory.of_size(str(value))
+            return Inventory.parse(str(value))
         except PlacementError as error:
             self.fail(f"{error.message}; {error.help}{self.otherwise}", param, ctx)
 
@@ -98,7 +98,7 @@ class InventoryChoice:
 
     def _whole(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
         if self.file is not None:
-            return Inventory.from_yaml(self.file), False
+            return Inventory.load(self.file), False
         if self.nodes is not None:
             return self.nodes, False
         if self.ray is not None:
@@ -208,7 +208,7 @@ def loaded(
     reading = dialect.read(config)
     inventory, assumed = choice.load(reading, dialect)
     if assumed and note:
-        nodes, has = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
+        nodes, has = counted(inventory.num_nodes, "node"), counted(inventory.node(0).num_accelerators, "accelerator")
         each = " each" if inventory.num_nodes > 1 else ""
         stderr.print(
             f"{file}: assuming {nodes} with {has}{each}; set other nodes with --nodes, --inventory or --ray",

@@ -175,7 +175,7 @@ def run(
             _check_costs(Path(timings))
         labelled = not isinstance(simulate, Inventory)  # nodes that are only a number have no labels
         job = _job(file, changes, dialect_name, isolate, without, labelled)
-        inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
+        inventory = Inventory.load(simulate) if isinstance(simulate, str) else simulate
         # Report faults before anything starts.
         job.check(inventory)
         if not stdout.is_terminal:
@@ -210,11 +210,12 @@ def run(
             add_measurements(Path(timings), measured)
         if form == "json":
             ranks = [asdict(found) | {"verified": True} for found in reports]
-            click.echo(json.dumps({"mode": plan.mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
+            mode = plan.mode and plan.mode.name
+            click.echo(json.dumps({"mode": mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
             return
         print_table(_table(reports))
         if plan.mode is not None:
-            click.echo(f"mode: {plan.mode}")
+            click.echo(f"mode: {plan.mode.name}")
 
 
 def _check_costs(path: Path) -> None:

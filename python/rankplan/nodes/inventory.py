@@ -81,27 +81,27 @@ class Inventory:
     def uniform(
         cls,
         num_nodes: int,
-        accelerators: int,
+        num_accelerators: int,
         accelerator_type: str | None = None,
         accelerator_model: str | None = None,
     ) -> Inventory:
-        """Return an inventory of ``num_nodes`` equal nodes with ``accelerators`` each (default type ``NV_GPU``).
+        """Return an inventory of ``num_nodes`` equal nodes with ``num_accelerators`` each (type ``NV_GPU`` by default).
 
         Raises `PlacementError` for an invalid number or an unknown type.
         """
-        count, each = as_int(num_nodes), as_int(accelerators)
+        count, each = as_int(num_nodes), as_int(num_accelerators)
         if count is None or not 0 < count <= MAX_NODES:
             message = f"{shown(num_nodes)} is not a number of nodes"
             raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number from 1 to {MAX_NODES:,}")])
         if each is None:
-            message = f"{shown(accelerators)} is not a number of accelerators"
+            message = f"{shown(num_accelerators)} is not a number of accelerators"
             raise PlacementError([Diagnostic("invalid-value", message, "use a whole number; 0 means none")])
         kind = {"accelerator_type": accelerator_type, "accelerator_model": accelerator_model}
         entry = {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each, **kind}
         return cls.from_dict({"nodes": [entry]})
 
     @classmethod
-    def of_size(cls, text: str) -> Inventory:
+    def parse(cls, text: str) -> Inventory:
         """Return the inventory of a size such as ``2x8``: 2 equal nodes with 8 accelerators each.
 
         Raises `PlacementError` for any other text.
@@ -130,7 +130,7 @@ class Inventory:
         return inventory_file.read(content, lambda nodes, levels: cls(nodes, levels=levels))
 
     @classmethod
-    def from_yaml(cls, path: str | os.PathLike[str]) -> Inventory:
+    def load(cls, path: str | os.PathLike[str]) -> Inventory:
         """Read an inventory file. Raises `PlacementError` with its faults, ``OSError`` if the file cannot be read."""
         return cls.from_dict(load_config(path))
 
@@ -138,7 +138,7 @@ class Inventory:
         """Return the mapping that `from_dict` reads, without node groups."""
         return inventory_file.described(self._entries, self.levels)
 
-    def to_yaml(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
         inventory_file.write(path, self.to_dict())
 
@@ -303,7 +303,7 @@ class Inventory:
         if keys and (unknown := list(unlabelled(levels, keys))):
             return self, [(("topology", "levels", index), found) for index, found in unknown]
         section = section.model_copy(
-            update={"component_placement": {}, "exclude": (), "binding": None, "memory": None, "nics": None}
+            update={"component_placement": {}, "exclude": (), "binding": None, "memory_binding": None, "nics": None}
         )
         applied = self._applied.issuperset(names)
         if wanted == present and section == self._section and applied:
@@ -334,13 +334,6 @@ class Inventory:
         marks, faults = Names(self).marks(one_or_several(names))
         if faults:
             raise PlacementError([found for _, found in faults])
-        return self._with(marks)
-
-    def excluding(self, excluded: Iterable[tuple[RankSet, RankSet | None]]) -> Inventory:
-        """Return the inventory without these nodes, or without some of their accelerators: see `excluded`."""
-        marks: Marks = {}
-        for nodes, local in excluded:
-            marks.update(dict.fromkeys(nodes, local))
         return self._with(marks)
 
     def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:
@@ -484,7 +477,7 @@ class Inventory:
 
     def __repr__(self) -> str:
         kinds = ", ".join(
-            f"{entry.ranks}: {entry.accelerators} {entry.accelerator_type}" for entry in self._entries[:4]
+            f"{entry.ranks}: {entry.num_accelerators} {entry.accelerator_type}" for entry in self._entries[:4]
         )
         more = ", ..." if len(self._entries) > 4 else ""
         return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"

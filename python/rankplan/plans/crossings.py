@@ -140,7 +140,7 @@ def _help(layout: Layout, inventory: Inventory, kind: str, domains: Domains | No
     capacity = [0] * len(domains)
     for nodes, record in inventory.stretches():
         for node in nodes:
-            capacity[domains.ids[node]] += record.accelerators or 1
+            capacity[domains.ids[node]] += record.num_accelerators or 1
     size, most = layout.size(kind), max(capacity)
     if size > most:
         return f"use {kind} {most} or less: {domains.level} domains have at most {most} {layout.noun(2)}"

@@ -16,10 +16,12 @@ from rankplan.arranging.physical import same_nodes
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
-from rankplan.nodes.clusters import HasInventory, inventory_of
+from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans import plan_file
 from rankplan.plans.component import Component, Coordinates, Visibility, fitted
 from rankplan.plans.crossings import check_keep, topology_faults
+from rankplan.plans.mode import PlacementMode
 from rankplan.plans.occupancy import NodeKind, node_kinds
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean
@@ -41,8 +43,8 @@ class Move:
     rank: int
     before: Placement | None
     after: Placement | None
-    was: Coordinates | list[Coordinates] | None = None
-    now: Coordinates | list[Coordinates] | None = None
+    was: list[Coordinates] | None = None
+    now: list[Coordinates] | None = None
     replaced: bool = False
 
     @property
@@ -107,7 +109,9 @@ class Plan(Mapping[str, Component]):
     Raises ``ValueError`` for components over different inventories, or two with one name.
     """
 
-    def __init__(self, inventory: Inventory, components: Iterable[Component], mode: str | None = None) -> None:
+    def __init__(
+        self, inventory: Inventory, components: Iterable[Component], mode: PlacementMode | None = None
+    ) -> None:
         self._inventory = inventory
         self._mode = mode
         self._components: dict[str, Component] = {}
@@ -123,13 +127,13 @@ class Plan(Mapping[str, Component]):
         """Give components without accelerators the cores that others do not use exclusively."""
         taken = RankSet()
         for component in self.values():
-            if component.binding.policy == EXCLUSIVE:
+            if component.binding == EXCLUSIVE:
                 taken = taken | component.rows.accelerators()
         if not taken:
             return  # a part of a plan keeps what it knows of the others
         for name, component in self.items():
-            if component.binding.policy != NO_BINDING and not component.rows.accelerators():
-                self._components[name] = replace(component, binding=replace(component.binding, taken=taken))
+            if component.binding != NO_BINDING and not component.rows.accelerators():
+                self._components[name] = replace(component, taken=taken)
 
     @property
     def inventory(self) -> Inventory:
@@ -137,8 +141,8 @@ class Plan(Mapping[str, Component]):
         return self._inventory
 
     @property
-    def mode(self) -> str | None:
-        """Name of RLinf's placement mode (``COLLOCATED``, ...), if the plan comes from a config that has one."""
+    def mode(self) -> PlacementMode | None:
+        """RLinf's placement mode, if the plan comes from a config that has one."""
         return self._mode
 
     @property
@@ -180,7 +184,7 @@ class Plan(Mapping[str, Component]):
         sizes += f" and {len(self) - 8} more" if len(self) > 8 else ""
         return f"<Plan of {sizes or 'nothing'} on {counted(self._inventory.num_nodes, 'node')}>"
 
-    def on(self, inventory: Inventory | HasInventory) -> Plan:
+    def on(self, inventory: Inventory | SupportsInventory) -> Plan:
         """Apply the rule of every component to another inventory, or a cluster, and return the new plan.
 
         Raises `PlacementError` with every fault.
@@ -199,7 +203,7 @@ class Plan(Mapping[str, Component]):
             raise refusal(faults)
         return Plan(inventory, components, self.mode)
 
-    def fitted(self, cluster: Inventory | HasInventory) -> Plan:
+    def fitted(self, cluster: Inventory | SupportsInventory) -> Plan:
         """Return the plan in the same places of a cluster that it fits, with that cluster's accelerator ids.
 
         Each used node must have the same type and number of accelerators, and the ids, hostname and address that the
@@ -211,7 +215,7 @@ class Plan(Mapping[str, Component]):
 
     def replanned(
         self,
-        inventory: Inventory | HasInventory,
+        inventory: Inventory | SupportsInventory,
         without: Iterable[str] = (),
         *,
         shrink: Sequence[str] = (),
@@ -238,7 +242,7 @@ class Plan(Mapping[str, Component]):
 
     def with_visibility(self, visibility: Visibility) -> Plan:
         """Return the plan with another visibility of every component."""
-        components = [component.with_visibility(visibility) for component in self.values()]
+        components = [component.with_settings(visibility=visibility) for component in self.values()]
         return Plan(self._inventory, components, self.mode)
 
     def only(self, *names: str) -> Plan:
@@ -377,11 +381,21 @@ class Plan(Mapping[str, Component]):
         named = (all(both) for both in zip(here, there, strict=False))
         return frozenset(rank for rank, both in enumerate(named) if both and found[rank] != rank)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, which `from_dict` reads."""
+        return plan_file.plain(self._inventory, self.values(), self.mode)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Plan:
+        """Return the plan of a mapping that `to_dict` made.
+
+        Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason.
+        """
+        return cls(*plan_file.read(content))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
-        from rankplan.plans import plan_file  # as below, not needed to make a plan
-
-        plan_file.save(Path(path), self._inventory, self.values(), self.mode)
+        plan_file.save(Path(path), self.to_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
@@ -390,8 +404,6 @@ class Plan(Mapping[str, Component]):
         Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason, ``OSError`` if the file cannot be
         read.
         """
-        from rankplan.plans import plan_file
-
         return cls(*plan_file.load(os.fspath(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -411,6 +423,6 @@ def _place(row: Placement) -> tuple[Any, ...]:
     return row.cluster_node_rank, row.devices, *seen, row.node_group_label
 
 
-def _coordinates(component: Component | None, row: Placement | None) -> Coordinates | list[Coordinates] | None:
+def _coordinates(component: Component | None, row: Placement | None) -> list[Coordinates] | None:
     stated = component is not None and component.parallel.stated and row is not None
     return component.coordinates(row.rank) if stated else None  # type: ignore[union-attr]  # neither is None here

@@ -20,7 +20,7 @@ from rankplan.words import counted, nodes_text
 MOST_LINES = 64
 """How many lines of one kind, or blocks of one component, a table shows; it counts the others."""
 
-_NODE_FIELDS = [name for name in NodeSpec.model_fields if name != "ranks"]
+_NODE_FIELDS = {field.alias or name: name for name, field in NodeSpec.model_fields.items() if name != "ranks"}
 _WIDEST = 80
 _Fields: TypeAlias = dict[str, Any]
 _OWN = ("ip", "hostname")
@@ -44,9 +44,9 @@ class Side:
     names: dict[int, str] = field(default_factory=dict)
     """Of nodes that are another machine on the other side."""
 
-    def add(self, row: Placement, coordinates: Coordinates | list[Coordinates] | None) -> None:
+    def add(self, row: Placement, coordinates: list[Coordinates] | None) -> None:
         """Add the next process."""
-        for slot in [coordinates] if isinstance(coordinates, dict) else coordinates or ():
+        for slot in coordinates or ():
             for kind, number in slot.items():
                 self.coordinates.setdefault(kind, set()).add(number)
         self.nodes.setdefault(row.cluster_node_rank, [])
@@ -233,7 +233,7 @@ def _nodes(before: Inventory, after: Inventory) -> list[Change]:
 def _specs(inventory: Inventory) -> dict[int, _Fields]:
     specs: dict[int, _Fields] = {}
     for nodes, node in inventory.stretches():
-        spec = {name: getattr(node, name) for name in _NODE_FIELDS}
+        spec = {key: getattr(node, name) for key, name in _NODE_FIELDS.items()}
         if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
             spec["accelerator_ids"] = None  # implied by the number of accelerators
         spec |= {"healthy": None if node.healthy else False, "unhealthy": str(node.unhealthy) or None}

@@ -138,7 +138,7 @@ class Cluster:
         Raises ``PlacementError`` for a faulty size or section, before anything is started, and ``ClusterError`` if this
         process is already connected to Ray, or this is not the main thread.
         """
-        inventory = Inventory.of_size(nodes) if isinstance(nodes, str) else nodes
+        inventory = Inventory.parse(nodes) if isinstance(nodes, str) else nodes
         if not isinstance(inventory, Inventory):
             raise TypeError(f'{nodes!r} is neither a size such as "2x8" nor an Inventory')
         if threading.current_thread() is not threading.main_thread():
@@ -158,8 +158,14 @@ class Cluster:
             present = inventory.num_nodes
             cluster._open(reading, present, raylets.address, timeouts.JOIN, on_progress, raylets, True)
             # the raylets of excluded nodes run too
-            marked = cluster.inventory.excluding(inventory.excluded)
-            cluster.nodes = replace(cluster.nodes, inventory=marked)
+            states = [inventory.node(rank) for rank in range(present)]
+            records = [
+                node.model_copy(
+                    update={"healthy": node.healthy and state.healthy, "unhealthy": node.unhealthy | state.unhealthy}
+                )
+                for node, state in zip(map(cluster.inventory.node, range(present)), states, strict=True)
+            ]
+            cluster.nodes = replace(cluster.nodes, inventory=cluster.inventory.updated(records))
         except BaseException:
             raylets.close()
             raise
@@ -213,7 +219,7 @@ class Cluster:
         self.connection.check_open()
         names = list(plan) if components is None else [components] if isinstance(components, str) else components
         plan = plan.only(*names)
-        nodes, found = self.nodes.fitting(plan.inventory, list(plan.values()))
+        nodes, found = self.nodes.fitted(plan.inventory, list(plan.values()))
         plan.check_shares()
         return make_reservation(self.connection, nodes, found)
 

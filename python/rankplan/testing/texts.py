@@ -38,7 +38,7 @@ def placements(where: int | Inventory) -> st.SearchStrategy[str]:
     if none has an accelerator. Raises ``ValueError`` for less than one resource.
     """
     if isinstance(where, Inventory):
-        counts = [where.node(rank).accelerators for rank in range(where.num_nodes)]
+        counts = [where.node(rank).num_accelerators for rank in range(where.num_nodes)]
         return texts([count for count in counts if count] or [1] * where.num_nodes)
     if where < 1:
         raise ValueError(f"no placement is valid on {where} resources")

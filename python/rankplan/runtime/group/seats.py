@@ -42,7 +42,7 @@ class Seat:
     """
 
     placement: Placement
-    coordinates: Coordinates | list[Coordinates]
+    coordinates: list[Coordinates]
     node_id: str
     hardware: tuple[Any, ...]
     exports: Mapping[str, str]

@@ -122,7 +122,7 @@ class GroupSpec:
             placement_strategy = one_process_each(cluster.inventory)
         if isinstance(placement_strategy, Component):
             planned = placement_strategy.name
-            nodes, (component,) = cluster.nodes.fitting(placement_strategy.inventory, [placement_strategy])
+            nodes, (component,) = cluster.nodes.fitted(placement_strategy.inventory, [placement_strategy])
             component = replace(component, name=name or planned)
         elif isinstance(placement_strategy, PlacementStrategy):
             planned, nodes = name or self._recipe.worker_class.__name__, cluster.nodes
@@ -133,7 +133,7 @@ class GroupSpec:
                 "placement.get_strategy(name), or a component of a plan, such as plan[name]"
             )
         if visibility is not None:
-            component = component.with_visibility(visibility)
+            component = component.with_settings(visibility=visibility)
         settings = rank_settings(component, prove, cluster.simulated)
         seats = find_seats(nodes, component)
         if reserve:

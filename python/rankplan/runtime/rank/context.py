@@ -23,7 +23,7 @@ class RankContext:
 
     component: str
     placement: Placement
-    coordinates: Coordinates | list[Coordinates]
+    coordinates: list[Coordinates]
     hardware: tuple[Any, ...]
     pickled_nodes: bytes
 

@@ -61,7 +61,7 @@ class RankSetup:
 
     component: str
     placement: Placement
-    coordinates: Coordinates | list[Coordinates]
+    coordinates: list[Coordinates]
     hardware: bytes
     master_addr: str
     exports: Mapping[str, str]
@@ -78,7 +78,7 @@ class Renewal:
     """What changes for a running rank when others of its group are restarted."""
 
     placement: Placement
-    coordinates: Coordinates | list[Coordinates]
+    coordinates: list[Coordinates]
     environment: Mapping[str, str]
 
 

@@ -39,7 +39,7 @@ class RankSettings:
     """The plan of a rank beyond its row.
 
     ``uuids`` are those of its visible devices, empty if unknown; ``proof`` says whether to ask the driver for them.
-    ``nics`` are the network cards near it, and ``variables`` make it use them. With ``render``, it finds the EGL device
+    ``nics`` are the network cards near it, and ``variables`` make it use them. With ``egl``, it finds the EGL device
     of its first accelerator: ``ordinal`` is the number of that accelerator on its node, ``pci`` its address.
     """
 
@@ -48,7 +48,7 @@ class RankSettings:
     proof: str = ENVIRONMENT
     nics: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    render: bool = False
+    egl: bool = False
     ordinal: int | None = None
     pci: str | None = None
     masks: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class RankSettings:
         os.environ |= {name: value for name, value in self.variables.items() if name not in env_vars}
         if self.proof == DEVICES:
             process.question = Question(os.environ)
-        if self.render:
+        if self.egl:
             process.egl_device = self._egl(env_vars)
         _processes[:] = [process]
 
@@ -131,12 +131,12 @@ def rank_settings(component: Component, prove: str | None, simulated: bool) -> l
             near_cards(component, row),
             network_variables(component, row),
         )
-        if component.render and row.num_accelerators:
+        if component.egl and row.num_accelerators:
             own, maker = own_devices(component, row), vendor(row.accelerator_type)
             name = here.accelerator_ids[row.local_accelerator_rank]
             one = replace(
                 one,
-                render=True,
+                egl=True,
                 ordinal=int(name) if name.isascii() and name.isdigit() else None,
                 pci=own[0].pci if own else None,
                 masks=frozenset({maker.visibility}) if maker else frozenset(),
