@@ -70,6 +70,11 @@ class Parallel:
         return cls(**sizes)  # type: ignore[arg-type]  # the keys are sizes; `order` is none of them
 
     @property
+    def dense(self) -> int:
+        """The slots of a replica: ``tp * cp * pp``."""
+        return self.tp * self.cp * self.pp
+
+    @property
     def stated(self) -> bool:
         """Whether any size is stated."""
         sizes = self.tp, self.cp, self.ep, self.etp, self.pp, self.dp, self.fsdp

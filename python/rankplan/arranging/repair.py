@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import chain
-from operator import or_
 from typing import TypeAlias
 
 from rankplan._core import ACCELERATOR, CLUSTER, Chunks, RankMap, RankSet
@@ -65,8 +63,8 @@ class Repair:
             uses = {name: found[rank] for name, found in used.items() if rank in found}
             names = affected[rank] = [name for name, used in uses.items() if used & accelerators]
             alone[rank] = len(names) == len(uses)
-            needed = _all(uses[name] & accelerators for name in names)
-            idle = RankSet(range(planned.node(rank).num_accelerators)) - accelerators - _all(uses.values())
+            needed = RankSet().union(*(uses[name] & accelerators for name in names))
+            idle = RankSet(range(planned.node(rank).num_accelerators)) - accelerators - RankSet().union(*uses.values())
             local = dict(zip(needed, idle, strict=False))
             if len(local) == len(needed):
                 swaps[rank] = names, local
@@ -159,10 +157,6 @@ def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:
 
 def _lists(component: Component) -> list[list[int]]:
     return component.inventory.pool(component.node_groups, component.by_node).ranks_of(component.rows)
-
-
-def _all(sets: Iterable[RankSet]) -> RankSet:
-    return reduce(or_, sets, RankSet())
 
 
 def _used(component: Component, nodes: set[int]) -> dict[int, RankSet]:

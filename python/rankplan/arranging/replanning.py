@@ -72,7 +72,7 @@ def replanned(
             raise PlacementError(
                 [Diagnostic("unknown-component", message, did_you_mean(name, parts, "the components are"))]
             )
-    used = sorted(set().union(*(component.used_nodes() for component in components)))
+    used = RankSet().union(*(component.used_nodes() for component in components))
     if all(old[rank] is None for rank in used):
         help = "pass the inventory of the cluster that the plan was made for"
         raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])

@@ -115,18 +115,13 @@ class Task:
     @cached_property
     def needed(self) -> RankSet:
         """The node ranks with processes."""
-        needed = RankSet()
-        for part in self.parts.values():
-            needed = needed | part.used_nodes()
-        return needed
+        return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
 
     @cached_property
     def _usable(self) -> list[int]:
         """The ranks in the inventory of the nodes that are not excluded."""
-        excluded = RankSet()
-        for ranks, accelerators in self.inventory.excluded:
-            excluded = excluded | ranks if accelerators is None else excluded
-        return list(RankSet(range(self.inventory.num_nodes)) - excluded)
+        excluded = (ranks for ranks, accelerators in self.inventory.excluded if accelerators is None)
+        return list(RankSet(range(self.inventory.num_nodes)) - RankSet().union(*excluded))
 
     @cached_property
     def _hierarchy(self) -> Hierarchy:

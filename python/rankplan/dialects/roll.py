@@ -314,7 +314,7 @@ def _strategy(reader: KeyReader, values: Mapping[Any, Any], path: KeyPath) -> tu
     if parallel is None:
         return None
     if name == "vllm":
-        return parallel.tp * parallel.pp, parallel
+        return parallel.dense, parallel
     if reader.value(values, "strategy_args", path) is not None and name not in _AS_WRITTEN:
         return 1, parallel
     written = reader.value(values, "num_gpus_per_worker", path)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankplan._core import RankSet
-from rankplan.hardware.machine import Machine, union
+from rankplan.hardware.machine import Machine
 
 NO_BINDING, BY_NODE, BY_SOCKET, EXCLUSIVE, CORE_COMPLEX = POLICIES = (
     "none",
@@ -52,7 +52,7 @@ def home(machine: Machine, node: int | None) -> int | None:
 def spare_cpus(machine: Machine, numa: Sequence[int | None], taken: RankSet) -> RankSet:
     """Return the CPUs that ``exclusive`` leaves if only the accelerators in ``taken`` are used so."""
     shares = near_cpus(EXCLUSIVE, machine, numa)
-    return machine.cpus - union(cpus for index in taken if isinstance(cpus := shares[index], RankSet))
+    return machine.cpus - RankSet().union(*(cpus for index in taken if isinstance(cpus := shares[index], RankSet)))
 
 
 def memory_nodes(machine: Machine, cpus: RankSet) -> RankSet:
@@ -71,7 +71,7 @@ def _near(policy: str, machine: Machine, homes: Sequence[int | None], index: int
         socket = next((nodes for nodes in machine.sockets if node in nodes), None)
         if socket is None:
             return Unmet(f"the socket of NUMA node {node} is unknown", False)
-        cpus = union(machine.numa.get(other, RankSet()) for other in socket)
+        cpus = RankSet().union(*(machine.numa.get(other, RankSet()) for other in socket))
         return cpus or Unmet(f"none of the CPUs of its socket (NUMA nodes {socket}) may be used")
     if not here:
         return Unmet(f"no CPU of its NUMA node {node} may be used")
@@ -98,4 +98,4 @@ def _share_of_cores(machine: Machine, node: int, turn: int, sharers: int) -> Ran
         plural = "s" if len(cores) > 1 else ""
         return Unmet(f"NUMA node {node} has {len(cores)} usable core{plural} for {sharers} accelerators")
     start = turn * each + min(turn, more)
-    return union(cores[start : start + each + (turn < more)])
+    return RankSet().union(*cores[start : start + each + (turn < more)])

@@ -22,14 +22,14 @@ def cpu_list(text: str) -> RankSet | None:
         return RankSet()
     if _LIST.fullmatch(text) is None:
         return None
-    found = RankSet()
+    parts: list[RankSet] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         ends = int(first), int(last or first)
         if ends[0] > ends[1] or ends[1] > MAX_CPU:
             return None
-        found = found | RankSet(f"{ends[0]}-{ends[1]}")
-    return found
+        parts.append(RankSet(f"{ends[0]}-{ends[1]}"))
+    return RankSet().union(*parts)
 
 
 class Sysfs:

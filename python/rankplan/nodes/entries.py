@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
@@ -53,7 +52,7 @@ def numbered(stretches: Iterable[tuple[range, NodeSpec]]) -> list[NodeSpec]:
             found.append(record.at(RankSet(nodes)))
         else:
             alike.setdefault(id(record), (record, []))[1].append(nodes)
-    found += [record.at(RankSet(chain.from_iterable(ranges))) for record, ranges in alike.values()]
+    found += [record.at(RankSet().union(*map(RankSet, ranges))) for record, ranges in alike.values()]
     return sorted(found, key=lambda entry: entry.rank) if alike else found
 
 

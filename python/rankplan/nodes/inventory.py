@@ -7,11 +7,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from rankplan import _core
-from rankplan._core import CLUSTER, MAX_NODES, NODE, RankSet
+from rankplan._core import CLUSTER, MAX_NODES, NODE, Pool, RankSet
+from rankplan._core import Domains as DomainColumn
+from rankplan._core import Inventory as Core
 from rankplan.arranging.physical import Rules, Segments
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
@@ -45,17 +45,17 @@ class Inventory:
         self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
     ) -> None:
         self._entries = tuple(nodes)
-        self._fill(_core.Inventory(self._entries), section, None if levels is None else tuple(levels))
+        self._fill(Core(self._entries), section, None if levels is None else tuple(levels))
 
-    def _fill(self, core: _core.Inventory, section: ClusterSection | None, levels: tuple[str, ...] | None) -> None:
+    def _fill(self, core: Core, section: ClusterSection | None, levels: tuple[str, ...] | None) -> None:
         """Set everything but the nodes: `_entries` or `_stretches`, each of which can be made from the other."""
         self.core = core
         self._stated_levels = levels
         self._section = section
         self._applied: frozenset[str] = frozenset()
         """Names in ``exclude`` that its entries are marked with."""
-        self._columns: dict[str, _core.Domains] = {}
-        self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
+        self._columns: dict[str, DomainColumn] = {}
+        self._pools: dict[tuple[tuple[str, ...], bool], Pool] = {}
         self._configured: Inventory | None = None
         groups = section.node_groups if section else []
         self.node_groups = [self._equipped(group) for group in groups]
@@ -184,7 +184,7 @@ class Inventory:
             return self._stated_levels
         return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
 
-    def domain_column(self, level: str) -> _core.Domains | None:
+    def domain_column(self, level: str) -> DomainColumn | None:
         """Return the domain of each node at a level, for the core; ``None`` for the level ``node``.
 
         Raises `PlacementError` (``unknown-level``).
@@ -196,7 +196,7 @@ class Inventory:
                 help = did_you_mean(level, [*self.levels, NODE_LEVEL], "the levels are")
                 raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
             ids = self.domains[self.levels.index(level)].ids
-            self._columns[level] = _core.Domains(ids.tobytes())
+            self._columns[level] = DomainColumn(ids.tobytes())
         return self._columns[level]
 
     @cached_property
@@ -410,16 +410,14 @@ class Inventory:
         """All labels, the reserved ones first."""
         return [CLUSTER, NODE, *(group.label for group in (self._section.node_groups if self._section else ()))]
 
-    def pool(self, labels: tuple[str, ...], by_node: bool = False) -> _core.Pool:
+    def pool(self, labels: tuple[str, ...], by_node: bool = False) -> Pool:
         """Return the resources of these node groups, group after group; with ``by_node`` each node is one resource.
 
         Raises `PlacementError`: ``unknown-node-group``, ``overlapping-groups``.
         """
         key = (labels, by_node)
         if key not in self._pools:
-            self._pools[key] = _core.Pool(
-                self.core, [self._selection(label, by_node) for label in labels], self.excluded
-            )
+            self._pools[key] = Pool(self.core, [self._selection(label, by_node) for label in labels], self.excluded)
         return self._pools[key]
 
     def _selection(self, label: str, by_node: bool) -> tuple[str, RankSet, bool | tuple[str, list[tuple[int, int]]]]:
@@ -464,10 +462,10 @@ class Inventory:
     @cached_property
     def _nodes(self) -> dict[tuple[Any, ...], RankSet]:
         """The node ranks of each kind of node, however the entries were split."""
-        found: dict[tuple[Any, ...], list[range]] = {}
+        found: dict[tuple[Any, ...], list[RankSet]] = {}
         for nodes, record in self.stretches():
-            found.setdefault(record.kind, []).append(nodes)
-        return {kind: RankSet(chain.from_iterable(ranges)) for kind, ranges in found.items()}
+            found.setdefault(record.kind, []).append(RankSet(nodes))
+        return {kind: RankSet().union(*parts) for kind, parts in found.items()}
 
     def __hash__(self) -> int:
         return hash(self.num_nodes)

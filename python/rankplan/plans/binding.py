@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rankplan._core import Placement, RankSet
 from rankplan.errors import Diagnostic
-from rankplan.hardware.machine import Machine, union
+from rankplan.hardware.machine import Machine
 from rankplan.hardware.policies import (
     BY_NODE,
     NO_BINDING,
@@ -59,12 +59,12 @@ class Cores:
         machine = spec.machine
         if machine is None or not self.stated:
             return Bound()
-        cpus = union(found for found in self._answers(row, self._policy) if isinstance(found, RankSet))
+        cpus = self._near_accelerators(row, self._policy)
         if not row.num_accelerators and self._policy != NO_BINDING:
             cpus = self._left(spec, machine, row.cluster_node_rank)
         if self._memory == NO_MEMORY:
             return Bound(cpus)
-        near = cpus or union(found for found in self._answers(row, BY_NODE) if isinstance(found, RankSet))
+        near = cpus or self._near_accelerators(row, BY_NODE)
         return Bound(cpus, self._memory, memory_nodes(machine, near))
 
     def faults(self, name: str, rows: Iterable[tuple[Placement, Sequence[int]]]) -> list[Diagnostic]:
@@ -101,6 +101,9 @@ class Cores:
         if node not in self._specs:
             self._specs[node] = self._inventory.node(node)
         return self._specs[node]
+
+    def _near_accelerators(self, row: Placement, policy: str) -> RankSet:
+        return RankSet().union(*(found for found in self._answers(row, policy) if isinstance(found, RankSet)))
 
     def _answers(self, row: Placement, policy: str) -> Iterator[RankSet | Unmet]:
         """Yield the CPUs near each of its accelerators on its own node."""

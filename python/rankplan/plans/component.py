@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice, pairwise, repeat
+from itertools import islice, pairwise, repeat
 from typing import Any, Literal, TypeAlias, overload
 
 from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
@@ -282,10 +282,7 @@ class Component(Sequence[Placement]):
 
     def used_nodes(self) -> RankSet:
         """Return the nodes that its processes run on or use accelerators of."""
-        nodes: list[int] = []
-        for run in self.rows.runs():
-            nodes += range(run.node, run.node + run.nodes)
-        return RankSet(nodes)
+        return RankSet().union(*(RankSet(range(run.node, run.node + run.nodes)) for run in self.rows.runs()))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -345,11 +342,7 @@ def merged(rank_map: RankMap) -> str:
             segments[-1][1].extend(parts)
         else:
             segments.append(([resources], parts, many, few))
-    return ",".join(":".join(str(_union(sets)) for sets in segment[:2]) for segment in segments)
-
-
-def _union(sets: Iterable[RankSet]) -> RankSet:
-    return RankSet(chain.from_iterable(sets))
+    return ",".join(":".join(str(RankSet().union(*sets)) for sets in segment[:2]) for segment in segments)
 
 
 def fitted(components: Sequence[Component], cluster: Inventory) -> list[Component]:
@@ -359,9 +352,7 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
     inventory = components[0].inventory
     if inventory.section is not None:
         cluster = cluster.with_config(inventory.section)
-    used = RankSet()
-    for component in components:
-        used = used | component.used_nodes()
+    used = RankSet().union(*(component.used_nodes() for component in components))
     different: dict[str, RankSet] = {}
     for nodes, planned, found in _pairs(inventory, cluster):
         if here := RankSet(nodes) & used:

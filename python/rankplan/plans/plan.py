@@ -125,11 +125,8 @@ class Plan(Mapping[str, Component]):
 
     def _share_cores(self) -> None:
         """Give components without accelerators the cores that others do not use exclusively."""
-        taken = RankSet()
-        for component in self.values():
-            if component.binding == EXCLUSIVE:
-                taken = taken | component.rows.accelerators()
-        if not taken:
+        exclusive = (one.rows.accelerators() for one in self.values() if one.binding == EXCLUSIVE)
+        if not (taken := RankSet().union(*exclusive)):
             return  # a part of a plan keeps what it knows of the others
         for name, component in self.items():
             if component.binding != NO_BINDING and not component.rows.accelerators():
@@ -251,9 +248,7 @@ class Plan(Mapping[str, Component]):
 
     def idle(self) -> dict[int, RankSet]:
         """Return the accelerators that no component uses and that are not excluded: local indices by node rank."""
-        used = self._inventory.excluded_accelerators
-        for component in self.values():
-            used = used | component.rows.accelerators()
+        used = self._inventory.excluded_accelerators.union(*(one.rows.accelerators() for one in self.values()))
         return self._inventory.core.by_node(self._inventory.core.accelerators() - used)
 
     def sharing(self) -> Sharing:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from typing import overload
 
-from rankplan import _core
+from rankplan._core import WeightMap as CoreWeightMap
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.component import Component
 
@@ -29,7 +29,7 @@ class WeightMap(Sequence[list[int]]):
     def __init__(self, sender: Component, receiver: Component) -> None:
         self.sender = sender
         self.receiver = receiver
-        self._map = _core.WeightMap((sender.name, sender.layout), (receiver.name, receiver.layout))
+        self._map = CoreWeightMap((sender.name, sender.layout), (receiver.name, receiver.layout))
 
     def __len__(self) -> int:
         return self._map.shape[0]

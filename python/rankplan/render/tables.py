@@ -138,7 +138,7 @@ def _nodes(inventory: Inventory, component: Component) -> Iterator[tuple[tuple[s
 def _cpus(component: Component, rows: list[Placement]) -> str:
     """Return the CPUs of the processes of one node together, and whether each has only its own part."""
     each = [component.cpus(row.rank) for row in rows]
-    every = RankSet(chain.from_iterable(cpus for cpus in each if cpus is not None))
+    every = RankSet().union(*(cpus for cpus in each if cpus is not None))
     if not every:
         return "any"
     return f"{every}{', each rank its own' if any(cpus != every for cpus in each) else ''}"
