@@ -12,7 +12,7 @@ from rankplan._core import Arrangement, Hierarchy, Layout, Placements, Problem, 
 from rankplan.arranging.physical import Nodes, Rules, hierarchy, records, same_nodes
 from rankplan.config.network import GROUP_KINDS, NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.nodes.topology import Domains, Listed, domains
+from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.words import counted, did_you_mean, nodes_text
 
 KINDS = ("tensor or context", "expert", "data", "pipeline")
@@ -131,7 +131,11 @@ class Task:
     def _domains(self) -> tuple[Domains, ...]:
         """The domains of the inventory at each level of the rules."""
         same = self.rules.levels == self.inventory.levels
-        return self.inventory.domains if same else domains(self.inventory, self.rules.levels)
+        return (
+            self.inventory.domains
+            if same
+            else domains(((nodes, one.labels) for nodes, one in self.inventory.stretches()), self.rules.levels)
+        )
 
     @cached_property
     def _places(self) -> Sequence[int | None]:
@@ -309,7 +313,7 @@ class Task:
             return hierarchy(self._domains, known, 1)
         planned, present = records(self.planned), records(self.inventory)
         nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return hierarchy(domains(Listed(nodes), self.rules.levels), range(len(nodes)), 1)
+        return hierarchy(domains(one_by_one(node.labels for node in nodes), self.rules.levels), range(len(nodes)), 1)
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
         accelerator_type, count, model, unhealthy = list(self._kinds)[kind]

@@ -7,10 +7,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rankplan._core import CLUSTER, MAX_NODES, NODE, Pool, RankSet
-from rankplan._core import Domains as DomainColumn
 from rankplan._core import Inventory as Core
 from rankplan.arranging.physical import Rules, Segments
 from rankplan.config.hardware import HardwareConfig
@@ -21,7 +21,7 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes import inventory_file
-from rankplan.nodes.entries import cut, label_keys, labelled, marked, numbered, unknown_group, unlabelled
+from rankplan.nodes.entries import cut, equipped, label_keys, labelled, marked, numbered, unknown_group, unlabelled
 from rankplan.nodes.exclusion import Marks, Names, one_or_several
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, domains
@@ -42,34 +42,44 @@ class Inventory:
     """
 
     def __init__(
-        self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
+        self,
+        nodes: Sequence[NodeSpec],
+        section: ClusterSection | None = None,
+        levels: Sequence[str] | None = None,
+        applied: Iterable[str] = (),
     ) -> None:
+        """``section`` defines the node groups. ``applied``: excluded names that the nodes are already marked with."""
         self._entries = tuple(nodes)
-        self._fill(Core(self._entries), section, None if levels is None else tuple(levels))
+        self._fill(Core(self._entries), section, None if levels is None else tuple(levels), frozenset(applied))
 
-    def _fill(self, core: Core, section: ClusterSection | None, levels: tuple[str, ...] | None) -> None:
+    def _fill(
+        self, core: Core, section: ClusterSection | None, levels: tuple[str, ...] | None, applied: frozenset[str]
+    ) -> None:
         """Set everything but the nodes: `_entries` or `_stretches`, each of which can be made from the other."""
         self.core = core
         self._stated_levels = levels
         self._section = section
-        self._applied: frozenset[str] = frozenset()
-        """Names in ``exclude`` that its entries are marked with."""
-        self._columns: dict[str, DomainColumn] = {}
+        self._applied = applied
         self._pools: dict[tuple[tuple[str, ...], bool], Pool] = {}
         self._configured: Inventory | None = None
         groups = section.node_groups if section else []
-        self.node_groups = [self._equipped(group) for group in groups]
+        self.node_groups = [equipped(group, self.stretches()) for group in groups]
         self._groups = {group.label: group for group in reversed(self.node_groups)}
         self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
 
     def _derived(
-        self, stretches: tuple[list[range], list[NodeSpec]], section: ClusterSection | None, order: Sequence[int] = ()
+        self,
+        stretches: tuple[list[range], list[NodeSpec]],
+        section: ClusterSection | None,
+        order: Sequence[int] = (),
+        applied: frozenset[str] | None = None,
     ) -> Inventory:
         """Return the inventory of other records, whose accelerators are those of this one's nodes in this order."""
         found = Inventory.__new__(Inventory)
         found._stretches = stretches
         levels = self._stated_levels and labelled(self._stated_levels, stretches[1])  # others are cut off
-        found._fill(self.core.reordered(order) if order else self.core, section, levels)
+        core = self.core.reordered(order) if order else self.core
+        found._fill(core, section, levels, self._applied if applied is None else applied)
         return found
 
     @cached_property
@@ -184,25 +194,23 @@ class Inventory:
             return self._stated_levels
         return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
 
-    def domain_column(self, level: str) -> DomainColumn | None:
-        """Return the domain of each node at a level, for the core; ``None`` for the level ``node``.
-
-        Raises `PlacementError` (``unknown-level``).
-        """
+    def domains_of(self, level: str) -> Domains | None:
+        """Return the domains of a level, ``None`` for ``node``. Raises `PlacementError` (``unknown-level``)."""
         if level == NODE_LEVEL:
             return None
-        if level not in self._columns:
-            if level not in self.levels:
-                help = did_you_mean(level, [*self.levels, NODE_LEVEL], "the levels are")
-                raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
-            ids = self.domains[self.levels.index(level)].ids
-            self._columns[level] = DomainColumn(ids.tobytes())
-        return self._columns[level]
+        if level not in self.levels:
+            help = did_you_mean(level, [*self.levels, NODE_LEVEL], "the levels are")
+            raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
+        return self.domains[self.levels.index(level)]
 
     @cached_property
     def domains(self) -> tuple[Domains, ...]:
         """The domains of each level, outermost first."""
-        return domains(self, self.levels)
+        return domains(self.labels(), self.levels)
+
+    def labels(self) -> Iterator[tuple[range, Mapping[str, str]]]:
+        """Yield each range of equal nodes, ascending, with their labels."""
+        return ((nodes, record.labels) for nodes, record in self.stretches())
 
     def with_levels(self, levels: Sequence[str]) -> Inventory:
         """Return the same nodes and groups with these levels, which a cluster section may override."""
@@ -280,49 +288,11 @@ class Inventory:
         Raises `PlacementError` for an invalid section, or one that needs more nodes.
         """
         reading = read_section(cluster_section).fork()
-        configured, faults = self.configured(reading.section)
-        for path, found in faults:
-            reading.add(path, found)
+        found, faults = configured(self, reading.section)
+        for path, fault in faults:
+            reading.add(path, fault)
         reading.finish()
-        return configured
-
-    def configured(self, section: ClusterSection) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
-        """Return the inventory with the section's node groups and exclusions, and the faults with their paths.
-
-        With too few nodes, it is the inventory itself.
-        """
-        present, wanted = self.num_nodes, section.num_nodes
-        if wanted > present:
-            message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
-            fewer = "1" if present == 1 else f"{present} or less"
-            help = f"set num_nodes to {fewer}, or use a larger cluster"
-            return self, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
-        names = section.exclude
-        levels = section.topology.levels or ()
-        keys = label_keys(cut(*self._stretches, wanted)[1]) if levels else ()
-        if keys and (unknown := list(unlabelled(levels, keys))):
-            return self, [(("topology", "levels", index), found) for index, found in unknown]
-        section = section.model_copy(
-            update={"component_placement": {}, "exclude": (), "binding": None, "memory_binding": None, "nics": None}
-        )
-        applied = self._applied.issuperset(names)
-        if wanted == present and section == self._section and applied:
-            return self, []
-        # Every strategy of a config asks for the same section.
-        last = self._configured
-        if last is None or last.section != section or last._applied != self._applied.union(names):
-            stretches = self._stretches
-            if not applied:
-                # those already applied may name nodes that were cut off
-                marks, faults = Names(self).marks(names)
-                faults = [(index, found) for index, found in faults if names[index] not in self._applied]
-                if faults:
-                    return self, [(("exclude", index), found) for index, found in faults]
-                stretches = marked(self.stretches(), marks)
-            order = range(wanted) if wanted < present else ()
-            self._configured = last = self._derived(cut(*stretches, wanted), section, order)
-            last._applied = self._applied.union(names)
-        return last, []
+        return found
 
     def without(self, names: Iterable[str]) -> Inventory:
         """Return the inventory without this hardware, for example after a failure. No rank changes.
@@ -331,20 +301,19 @@ class Inventory:
         accelerator (``node-5/2``, or its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with
         every unknown name.
         """
-        marks, faults = Names(self).marks(one_or_several(names))
+        marks, faults = Names(*self._stretches).marks(one_or_several(names))
         if faults:
             raise PlacementError([found for _, found in faults])
         return self._with(marks)
 
     def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:
         """Return the inventory with these records, one per node, and the same node groups and exclusions."""
-        return _restored(nodes, self._section, self._stated_levels, self._applied)
+        return Inventory(nodes, self._section, self._stated_levels, self._applied)
 
     def _with(self, marks: Marks) -> Inventory:
         if not marks:
             return self
         found = self._derived(marked(self.stretches(), marks), self._section)
-        found._applied = self._applied
         if "domains" in self.__dict__:
             found.__dict__["domains"] = self.domains  # marks change no labels
         return found
@@ -370,9 +339,7 @@ class Inventory:
         section = self._section and self._section.model_copy(
             update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
         )
-        found = self._derived(cut(*self._stretches, num_nodes), section, range(num_nodes))
-        found._applied = self._applied
-        return found
+        return self._derived(cut(*self._stretches, num_nodes), section, range(num_nodes))
 
     def with_groups_added(self, section: ClusterSection) -> ClusterSection:
         """Return a section with the node groups of this inventory that it does not define, if its nodes suffice."""
@@ -387,19 +354,6 @@ class Inventory:
     def without_groups(self) -> Inventory:
         """Return the same nodes without node groups."""
         return self if self._section is None else Inventory(self._entries, levels=self._stated_levels)
-
-    def _equipped(self, group: NodeGroup) -> NodeGroup:
-        """Return a node group whose hardware has configs: those of the nodes, if it states none."""
-        hardware = group.hardware
-        if hardware is None or hardware.configs is not None:
-            return group
-        pieces = [
-            HardwareConfig(node_rank=node)
-            for nodes, entry in self.stretches()
-            for node in (RankSet(nodes) & group.node_ranks if hardware.type in entry.hardware else ())
-            for _ in range(entry.hardware[hardware.type])
-        ]
-        return group.model_copy(update={"hardware": hardware.model_copy(update={"configs": pieces})})
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""
@@ -462,16 +416,16 @@ class Inventory:
     @cached_property
     def _nodes(self) -> dict[tuple[Any, ...], RankSet]:
         """The node ranks of each kind of node, however the entries were split."""
-        found: dict[tuple[Any, ...], list[RankSet]] = {}
+        found: dict[tuple[Any, ...], list[range]] = {}
         for nodes, record in self.stretches():
-            found.setdefault(record.kind, []).append(RankSet(nodes))
-        return {kind: RankSet().union(*parts) for kind, parts in found.items()}
+            found.setdefault(record.kind, []).append(nodes)
+        return {kind: RankSet(chain.from_iterable(ranges)) for kind, ranges in found.items()}
 
     def __hash__(self) -> int:
         return hash(self.num_nodes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._entries, self._section, self._stated_levels, self._applied)
+        return Inventory, (self._entries, self._section, self._stated_levels, self._applied)
 
     def __repr__(self) -> str:
         kinds = ", ".join(
@@ -481,12 +435,35 @@ class Inventory:
         return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
 
 
-def _restored(
-    entries: Sequence[NodeSpec],
-    section: ClusterSection | None,
-    levels: tuple[str, ...] | None,
-    applied: frozenset[str],
-) -> Inventory:
-    inventory = Inventory(entries, section, levels)
-    inventory._applied = applied
-    return inventory
+def configured(inventory: Inventory, section: ClusterSection) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
+    """Return an inventory with the node groups and exclusions of a section; itself and the faults if it is unfit."""
+    present, wanted, names = inventory.num_nodes, section.num_nodes, section.exclude
+    if wanted > present:
+        message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
+        fewer = "1" if present == 1 else f"{present} or less"
+        help = f"set num_nodes to {fewer}, or use a larger cluster"
+        return inventory, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
+    levels = section.topology.levels or ()
+    keys = label_keys(cut(*inventory._stretches, wanted)[1]) if levels else ()
+    if keys and (unknown := list(unlabelled(levels, keys))):
+        return inventory, [(("topology", "levels", index), found) for index, found in unknown]
+    settings = {"binding": None, "memory_binding": None, "nics": None}
+    section = section.model_copy(update={"component_placement": {}, "exclude": (), **settings})
+    applied = inventory._applied.union(names)
+    unchanged = applied == inventory._applied
+    if wanted == present and section == inventory._section and unchanged:
+        return inventory, []
+    # Every strategy of a config asks for the same section.
+    last = inventory._configured
+    if last is None or last.section != section or last._applied != applied:
+        stretches = inventory._stretches
+        if not unchanged:
+            # those already applied may name nodes that were cut off
+            marks, faults = Names(*stretches).marks(names)
+            if faults := [(index, found) for index, found in faults if names[index] not in inventory._applied]:
+                return inventory, [(("exclude", index), found) for index, found in faults]
+            stretches = marked(zip(*stretches, strict=True), marks)
+        order = range(wanted) if wanted < present else ()
+        last = inventory._derived(cut(*stretches, wanted), section, order, applied)
+        inventory._configured = last
+    return last, []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise, repeat
+from itertools import chain, islice, pairwise, repeat
 from typing import Any, Literal, TypeAlias, overload
 
 from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
@@ -282,7 +282,7 @@ class Component(Sequence[Placement]):
 
     def used_nodes(self) -> RankSet:
         """Return the nodes that its processes run on or use accelerators of."""
-        return RankSet().union(*(RankSet(range(run.node, run.node + run.nodes)) for run in self.rows.runs()))
+        return RankSet(chain.from_iterable(range(run.node, run.node + run.nodes) for run in self.rows.runs()))
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -34,7 +34,8 @@ _MOST_DOMAINS = 4
 
 def spans_of(layout: Layout, inventory: Inventory, kind: str, level: str) -> Spans:
     """Return which groups of a kind cross a domain of a level; ``node`` is the innermost level."""
-    return layout.spans(kind, inventory.domain_column(level))
+    domains = inventory.domains_of(level)
+    return layout.spans(kind, None if domains is None else domains.column)
 
 
 def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[Diagnostic]:

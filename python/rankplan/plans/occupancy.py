@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from rankplan._core import Pattern, RankSet
@@ -70,7 +71,7 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Component], fold: 
     kinds = {state: _kind(RankSet(nodes), origins, state) for state, nodes in members.items()}
     firsts = {nodes[0]: kinds[state] for state, nodes in members.items()}
     for name, found in runs.items():
-        others: dict[int, list[RankSet]] = {}
+        others: dict[int, list[range]] = {}
         for run in found:
             size = run.pattern.processes
             for offset in range(run.nodes):
@@ -78,9 +79,9 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Component], fold: 
                 if node in firsts:
                     firsts[node].first_ranks.append(first)
                 else:
-                    others.setdefault(states[node], []).append(RankSet(range(first, first + size)))
+                    others.setdefault(states[node], []).append(range(first, first + size))
         for state, ranks in others.items():
-            kinds[state].ranks[name] = RankSet().union(*ranks)
+            kinds[state].ranks[name] = RankSet(chain.from_iterable(ranks))
     return list(kinds.values())
 
 

@@ -14,7 +14,7 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.clusters import AnyCluster, inventory_of
-from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import USUAL_SETTINGS, Component, Rule, Settings, Visibility
 from rankplan.plans.mode import PlacementMode
 from rankplan.plans.plan import Plan
@@ -259,7 +259,7 @@ class ComponentPlacement:
     def __init__(self, config: Config | Reading, cluster: AnyCluster) -> None:
         reading = read_config(config).fork()
         present = inventory_of(cluster)
-        self._inventory, unfit = present.configured(present.with_groups_added(reading.section))
+        self._inventory, unfit = configured(present, present.with_groups_added(reading.section))
         for path, found in unfit:
             reading.add(path, found)
         self._placements: dict[str, PlacementStrategy] = {}  # RLinf's name, which its subclasses write to
