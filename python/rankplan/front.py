@@ -289,7 +289,7 @@ def reject_crossings(plan: Plan, config: Reader, *, labelled: bool) -> None:
     Unless the labels of the nodes are known, only the level ``node`` is checked.
     """
     reader = config.fork()
-    for keys, found in plan.topology_faults(labelled):
+    for keys, found in plan.topology_faults(labelled=labelled):
         reader.add_in_config(("cluster", "topology", *keys), found)
     reader.finish()
 

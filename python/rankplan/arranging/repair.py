@@ -140,7 +140,7 @@ class Repair:
 
 def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:
     """Return a component with another rule on another inventory. Raises `PlacementError`."""
-    pool = inventory.pool(component.node_groups, component.by_node)
+    pool = inventory.pool(component.node_groups, by_node=component.by_node)
     rows = pool.apply(rule, component.visibility)
     return replace(component, inventory=inventory, rule=rule, rows=rows)
 
@@ -156,7 +156,7 @@ def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:
 
 
 def _lists(component: Component) -> list[list[int]]:
-    return component.inventory.pool(component.node_groups, component.by_node).ranks_of(component.rows)
+    return component.inventory.pool(component.node_groups, by_node=component.by_node).ranks_of(component.rows)
 
 
 def _used(component: Component, nodes: set[int]) -> dict[int, RankSet]:

@@ -131,7 +131,7 @@ class Shrinking:
         if not self._renumber and kept != list(range(len(kept))):
             self.obstacle = f"the last data group of {name} is not its last ranks: allow other numbers (`--renumber`)"
             return False
-        pool = whole.inventory.pool(whole.node_groups, whole.by_node)
+        pool = whole.inventory.pool(whole.node_groups, by_node=whole.by_node)
         lists = pool.ranks_of(whole.rows)
         rule = rule_of([lists[rank] for rank in kept], whole.rule)
         if rule is None:

@@ -132,7 +132,7 @@ def _shares(inventory: Inventory, components: Mapping[str, Component]) -> dict[s
         for stay in kind.stays:
             if stay.pattern.resource_type == ACCELERATOR:
                 for index in chain.from_iterable(stay.pattern.devices):
-                    users.setdefault(index, set()).add(stay.component)
+                    users.setdefault(index, set()).add(stay.component_name)
         for names in users.values():
             most |= {name: max(most.get(name, 0), len(names)) for name in names}
     return {name: SHARE_UNIT // count / SHARE_UNIT for name, count in most.items()}

@@ -364,17 +364,19 @@ class Inventory:
         """All labels, the reserved ones first."""
         return [CLUSTER, NODE, *(group.label for group in (self._section.node_groups if self._section else ()))]
 
-    def pool(self, labels: tuple[str, ...], by_node: bool = False) -> Pool:
+    def pool(self, labels: tuple[str, ...], *, by_node: bool = False) -> Pool:
         """Return the resources of these node groups, group after group; with ``by_node`` each node is one resource.
 
         Raises `PlacementError`: ``unknown-node-group``, ``overlapping-groups``.
         """
         key = (labels, by_node)
         if key not in self._pools:
-            self._pools[key] = Pool(self.core, [self._selection(label, by_node) for label in labels], self.excluded)
+            self._pools[key] = Pool(
+                self.core, [self._selection(label, by_node=by_node) for label in labels], self.excluded
+            )
         return self._pools[key]
 
-    def _selection(self, label: str, by_node: bool) -> tuple[str, RankSet, bool | tuple[str, list[tuple[int, int]]]]:
+    def _selection(self, label: str, *, by_node: bool) -> tuple[str, RankSet, bool | tuple[str, list[tuple[int, int]]]]:
         if label in (CLUSTER, NODE):
             return label, RankSet(f"0-{self.num_nodes - 1}"), by_node or label == NODE
         group = self.group(label)

@@ -107,7 +107,7 @@ class Component(Sequence[Placement]):
         ``changes`` are single settings: ``Component.place(..., share=0.5)``.
         """
         settings = replace(settings, **changes)
-        rows = inventory.pool(node_groups, settings.by_node).apply(rule, settings.visibility)
+        rows = inventory.pool(node_groups, by_node=settings.by_node).apply(rule, settings.visibility)
         return cls(name, inventory, node_groups, rule, rows, settings)
 
     def _check_order(self) -> None:
@@ -367,7 +367,7 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
 def _reject_excluded(components: Sequence[Component], cluster: Inventory) -> None:
     """Reject components that use resources which the cluster excludes."""
     for component in components if cluster.excluded else ():
-        pool = cluster.pool(component.node_groups, component.by_node)
+        pool = cluster.pool(component.node_groups, by_node=component.by_node)
         if pool.excluded & component.rule.resources:
             pool.apply(component.rule)
 

@@ -47,7 +47,7 @@ def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[
 
 
 def topology_faults(
-    components: Mapping[str, Layout], inventory: Inventory, labelled: bool = True, complete: bool = True
+    components: Mapping[str, Layout], inventory: Inventory, *, labelled: bool = True, complete: bool = True
 ) -> Iterator[tuple[tuple[str, ...], Diagnostic]]:
     """Yield the faults of ``keep`` and ``segment`` in ``cluster.topology``, each with its path there.
 
@@ -81,10 +81,10 @@ def topology_faults(
 
 
 def check_keep(
-    components: Mapping[str, Layout], inventory: Inventory, labelled: bool = True, complete: bool = True
+    components: Mapping[str, Layout], inventory: Inventory, *, labelled: bool = True, complete: bool = True
 ) -> None:
     """Raise `PlacementError` with the faults of `topology_faults`, each with the path of its rule."""
-    found = topology_faults(components, inventory, labelled, complete)
+    found = topology_faults(components, inventory, labelled=labelled, complete=complete)
     if faults := [replace(one, path=".".join(("cluster.topology", *keys))) for keys, one in found]:
         raise PlacementError(faults)
 
@@ -122,7 +122,7 @@ def _places(nodes: RankSet, domains: Domains) -> tuple[str, int]:
         found.setdefault(domains.ids[node], []).append(node)
     short = {domains.names[index][-1] for index in found}
     texts = [
-        f"{nodes_text(RankSet(ranks))} ({_domain(domains, index, len(short) == len(found))})"
+        f"{nodes_text(RankSet(ranks))} ({_domain(domains, index, unique=len(short) == len(found))})"
         for index, ranks in found.items()
     ]
     if len(texts) > _MOST_DOMAINS:
@@ -130,7 +130,7 @@ def _places(nodes: RankSet, domains: Domains) -> tuple[str, int]:
     return ", ".join(texts), len(found)
 
 
-def _domain(domains: Domains, index: int, unique: bool) -> str:
+def _domain(domains: Domains, index: int, *, unique: bool) -> str:
     return (domains.names[index][-1] or "no label") if unique else domains.text(index)
 
 

@@ -20,7 +20,7 @@ class Stay:
     Two nodes have equal stays if only the ranks differ; see `Pattern` for the rest.
     """
 
-    component: str
+    component_name: str
     pattern: Pattern
 
 
@@ -42,7 +42,7 @@ class NodeKind:
     ranks: dict[str, RankSet] = field(default_factory=dict)
 
 
-def node_kinds(inventory: Inventory, components: Mapping[str, Component], fold: bool = True) -> list[NodeKind]:
+def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fold: bool = True) -> list[NodeKind]:
     """Return the kinds of nodes in the order of their first nodes; without ``fold``, a kind per node.
 
     Linear in runs and nodes.

@@ -152,15 +152,15 @@ class Plan(Mapping[str, Component]):
         """The cluster section with the node groups, if the plan comes from one."""
         return self._inventory.section
 
-    def __getitem__(self, component: str) -> Component:
+    def __getitem__(self, name: str) -> Component:
         try:
-            return self._components[component]
+            return self._components[name]
         except KeyError:
-            help = did_you_mean(str(component), self._components, "the components are")
-            raise KeyError(f"unknown component {component!r}; {help}") from None
+            help = did_you_mean(str(name), self._components, "the components are")
+            raise KeyError(f"unknown component {name!r}; {help}") from None
 
-    def __contains__(self, component: object) -> bool:
-        return component in self._components
+    def __contains__(self, name: object) -> bool:
+        return name in self._components
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._components)
@@ -275,7 +275,7 @@ class Plan(Mapping[str, Component]):
             for stay in kind.stays:
                 pattern = stay.pattern
                 for index in chain.from_iterable(pattern.devices) if pattern.resource_type == ACCELERATOR else ():
-                    users.setdefault(index, Counter())[stay.component] += 1
+                    users.setdefault(index, Counter())[stay.component_name] += 1
             here: dict[tuple[tuple[str, int], ...], list[int]] = {}
             for index in sorted(users):
                 if users[index].total() > 1:
@@ -290,10 +290,10 @@ class Plan(Mapping[str, Component]):
         for kind in self.node_kinds:
             users: dict[int, dict[str, int]] = {}
             for stay in kind.stays:
-                share = self[stay.component].share
+                share = self[stay.component_name].share
                 if share is not None and stay.pattern.resource_type == ACCELERATOR:
                     for index in chain.from_iterable(stay.pattern.devices):
-                        users.setdefault(index, {})[stay.component] = round(share * SHARE_UNIT)
+                        users.setdefault(index, {})[stay.component_name] = round(share * SHARE_UNIT)
             for index, shares in sorted(users.items()):
                 if sum(shares.values()) > SHARE_UNIT:
                     here = crowds.setdefault(tuple(shares), {})
@@ -314,13 +314,13 @@ class Plan(Mapping[str, Component]):
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
-    def topology_faults(self, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
+    def topology_faults(self, *, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
         """Return the groups that cross what ``keep`` forbids, and unknown names, each with its path in the topology.
 
         ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked.
         """
         layouts = {name: component.layout for name, component in self.items()}
-        return list(topology_faults(layouts, self._inventory, labelled))
+        return list(topology_faults(layouts, self._inventory, labelled=labelled))
 
     def check_keep(self) -> None:
         """Raise `PlacementError` with the faults of `topology_faults`: ``group-spans`` and unknown names."""

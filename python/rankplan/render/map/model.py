@@ -220,7 +220,7 @@ class _Drawing:
             pattern = stay.pattern
             if pattern.resource_type != resource:
                 continue
-            cells = on_cells.setdefault(stay.component, {})
+            cells = on_cells.setdefault(stay.component_name, {})
             for rank, indices in enumerate(pattern.devices or [(0,)] * pattern.processes, first):
                 for index in indices:
                     cells.setdefault(index, []).append(rank)
