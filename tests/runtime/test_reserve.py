@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -26,6 +27,7 @@ from rankplan import (
     Plan,
     Reservation,
     WorkerError,
+    launch,
 )
 from rankplan.runtime.reserve.notices import is_notice
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
@@ -369,6 +371,27 @@ def test_a_launch_that_fails_returns_what_it_reserved(cluster: Cluster) -> None:
         with pytest.raises(LaunchError, match="no weights for rank 2"):
             FailsToStart.create_group("raise", 2).launch(cluster, made["actor"], "actor", reservation=reserved)
         assert len(groups()) == 2
+
+
+def test_a_job_returns_what_it_reserved_with_its_last_group(cluster: Cluster) -> None:
+    made = plan(cluster, actor="0-3", rollout="2-5")
+    job = launch(made, cluster, Reader, reserve=True)
+    job["actor"].shutdown()
+    assert len(groups()) == 2
+    job["rollout"].shutdown()
+    assert groups() == []
+    with pytest.raises(LaunchError, match="no weights for rank 2"):
+        launch(made, cluster, {"actor": Reader, "rollout": FailsToStart.create_group("raise", 2)}, reserve=True)
+    assert groups() == []
+
+
+def test_a_job_with_shares_is_reserved(cluster: Cluster) -> None:
+    made = plan(cluster, actor="0-3", rollout="2-5")
+    shared = Plan(made.inventory, [replace(component, share=0.5) for component in made.values()])
+    job = launch(shared, cluster, Reader)
+    assert len(groups()) == 2
+    for group in job.values():
+        group.shutdown()
 
 
 @pytest.mark.parametrize("reserve", [0.8, 1, 1.0, None, "yes"])

@@ -1,4 +1,4 @@
-"""Binding of this process to CPUs and memory, and what the kernel reports of it. Nothing here raises."""
+"""Binding this process to CPUs and memory, and reading the binding back from the kernel. Nothing here raises."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Whereabouts:
 
 
 def move(cpus: RankSet) -> None:
-    """Move the threads that have the main thread's CPUs to those of ``cpus`` that they may use, if there are any.
+    """Move the threads with the CPUs of the main thread to the allowed CPUs among ``cpus``, if any.
 
     Other threads were put elsewhere by whoever started them, and stay there.
     """

@@ -101,7 +101,7 @@ def shifted(cpus: RankSet, by: int) -> RankSet:
 
 
 def _allowed(sysfs: Sysfs, key: str, kind: str) -> RankSet | None:
-    """Return the CPUs or NUMA nodes that this process may use: its own mask within those of its cgroup."""
+    """Return the CPUs or NUMA nodes that this process may use: its own mask within the limits of its cgroup."""
     allowed = sysfs.status(key)
     for line in (sysfs.text("proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")

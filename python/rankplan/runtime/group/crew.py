@@ -13,12 +13,12 @@ import ray
 from rankplan._core import RankSet
 from rankplan.dialects.rlinf.placement import Placement
 from rankplan.errors import LaunchError, WorkerError
-from rankplan.runtime.group.calls import ranks_text
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.report import Expectation
 from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.connection import Connection, Named
+from rankplan.runtime.ray.answers import ranks_text
+from rankplan.runtime.ray.connection import Connection
 from rankplan.runtime.reserve.notices import Notice, Overlap
 from rankplan.runtime.reserve.reserve import Reservation
 from rankplan.words import nodes_text
@@ -78,12 +78,12 @@ class Crew:
 
         A reservation has its own record, and has refused other jobs.
         """
-        namesakes: list[Named] = []
+        namesakes: list[object] = []
         overlaps: list[Overlap] = []
         with self._lock:
             self.check_open()
             if not self.ranks:
-                namesakes = self.connection.enter(self)
+                namesakes = self.connection.enter(self.component, self)
             if self.reservation is None:
                 notice = Notice(self.connection, nodes, {self.component: rows})
                 self._notices.append(notice)

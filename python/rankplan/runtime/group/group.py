@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rankplan.dialects.rlinf.placement import Placement
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component
-from rankplan.runtime.group.calls import Call, as_timeout, new_ticket, ranks_text
+from rankplan.runtime.group.calls import Call, new_ticket
 from rankplan.runtime.group.crew import Crew, LiveRank
 from rankplan.runtime.group.restart import Terms, renewals, restart
 from rankplan.runtime.group.watch import Failure, wait_for_failure
@@ -19,6 +19,7 @@ from rankplan.runtime.rank.report import RankReport, check
 from rankplan.runtime.rank.stopwatch import Timing
 from rankplan.runtime.rank.timing import timer
 from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.answers import as_timeout, ranks_text
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.words import as_int, shown
 
@@ -150,10 +151,10 @@ class WorkerGroup(RankSelection):
     def restart(self, component: Component | None = None, timeout: float = timeouts.LAUNCH) -> list[RankReport]:
         """Start the ranks that are dead, or whose place another plan has changed, and return their reports.
 
-        ``component`` is that of a new plan: ``plan.replanned(cluster.refresh())["rollout"]``. Without one, dead ranks
-        start again at their places. The other ranks continue what they are doing, in their processes. Ranks that the
-        new plan lacks are ended. Every rank that starts gets ``MASTER_ADDR``, a new ``MASTER_PORT`` and the number of
-        restarts as ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others.
+        ``component`` is that of a new plan: ``replan(plan, cluster.refresh()).plan["rollout"]``. Without one, dead
+        ranks start again at their places. The other ranks continue what they are doing, in their processes. Ranks that
+        the new plan lacks are ended. Every rank that starts gets ``MASTER_ADDR``, a new ``MASTER_PORT`` and the number
+        of restarts as ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others.
 
         All or nothing, as in a launch: raises ``LaunchError``, and leaves the group as it was, if a rank does not come
         up within ``timeout`` seconds or differs from the plan. A rank that is alive but moves ends only then. A group

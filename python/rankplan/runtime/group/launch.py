@@ -18,7 +18,6 @@ from ray import cloudpickle
 from rankplan._core import RankSet
 from rankplan.dialects.rlinf.placement import Placement
 from rankplan.errors import LaunchError
-from rankplan.runtime.group.calls import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.group.crew import Crew, LiveRank
 from rankplan.runtime.group.seats import Seat
 from rankplan.runtime.nodes.nodes import Nodes, pinned
@@ -27,6 +26,7 @@ from rankplan.runtime.rank.ports import free_block
 from rankplan.runtime.rank.report import RankReport, check, unbound_text
 from rankplan.runtime.rank.settings import RankSettings
 from rankplan.runtime.ray import session
+from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.ray.faults import launch_error
 from rankplan.runtime.ray.internals import has_process
 from rankplan.words import nodes_text

@@ -15,7 +15,6 @@ from rankplan._core import RankSet
 from rankplan.dialects.rlinf.placement import Placement
 from rankplan.environment import MASTER_VARIABLES, planned_environment, restart_environment
 from rankplan.plans.component import Component, Visibility
-from rankplan.runtime.group.calls import ranks_text
 from rankplan.runtime.group.crew import Crew, LiveRank
 from rankplan.runtime.group.launch import Recipe, Start, started
 from rankplan.runtime.group.seats import find_seats
@@ -25,6 +24,7 @@ from rankplan.runtime.rank.host import Renewal
 from rankplan.runtime.rank.report import RankReport, Sighting
 from rankplan.runtime.rank.settings import rank_settings
 from rankplan.runtime.ray import session
+from rankplan.runtime.ray.answers import ranks_text
 
 _logger = logging.getLogger("rankplan")
 

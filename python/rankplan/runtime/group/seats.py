@@ -23,11 +23,11 @@ from rankplan.dialects.rlinf.placement import Placement
 from rankplan.environment import added, expanded, planned_environment, start_variables
 from rankplan.errors import LaunchError
 from rankplan.plans.component import Component, Coordinates
-from rankplan.runtime.group.calls import Failed, Unanswered, collect, outcomes
 from rankplan.runtime.nodes.exports import environment_of
 from rankplan.runtime.nodes.nodes import Nodes, pinned
 from rankplan.runtime.rank.report import Expectation
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import Failed, Unanswered, collect, outcomes
 from rankplan.runtime.ray.faults import launch_error, plain
 from rankplan.words import nodes_text
 

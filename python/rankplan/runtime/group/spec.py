@@ -20,7 +20,6 @@ from rankplan.dialects.rlinf.placement import (
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.group.calls import as_timeout
 from rankplan.runtime.group.crew import Crew
 from rankplan.runtime.group.group import WorkerGroup, is_method
 from rankplan.runtime.group.launch import Recipe, Start, bring_up
@@ -30,6 +29,7 @@ from rankplan.runtime.group.watch import Failure, watch
 from rankplan.runtime.rank.host import MOST_CALLS
 from rankplan.runtime.rank.settings import PROOFS, rank_settings
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import as_timeout
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, shown
 
@@ -100,8 +100,7 @@ class GroupSpec:
         not fit the cluster (for a plan, ``plan-mismatch`` or, by ``cluster.topology.keep``, ``group-spans``),
         ``ValueError`` and ``TypeError`` for an invalid argument.
         """
-        if not isinstance(cluster, Cluster):
-            raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
+        check_cluster(cluster)
         cluster.connection.check_alive()
         if max_concurrency is not None and as_int(max_concurrency) not in range(1, MOST_CALLS + 1):
             raise ValueError(
@@ -137,7 +136,7 @@ class GroupSpec:
         settings = rank_settings(component, prove, cluster.simulated)
         seats = find_seats(nodes, component)
         if reserve:
-            reservation = make_reservation(cluster.connection, nodes, [component])
+            reservation = make_reservation(cluster.connection, nodes, {component.name: component})
         recipe = replace(self._recipe, max_concurrency=as_int(max_concurrency))
         terms = Terms(lambda: cluster.nodes, recipe, component, planned, visibility, prove)
         crew = Crew(component.name, cluster.connection, nodes, reservation, private=reserve)
@@ -146,6 +145,12 @@ class GroupSpec:
         if on_failure is not None:
             watch(crew, partial(on_failure, group))
         return group
+
+
+def check_cluster(cluster: Cluster) -> None:
+    """Raise ``TypeError`` for anything else."""
+    if not isinstance(cluster, Cluster):
+        raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
 
 
 def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserve: bool) -> None:

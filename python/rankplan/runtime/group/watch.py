@@ -13,9 +13,9 @@ import ray
 
 from rankplan._core import RankSet
 from rankplan.errors import WorkerError
-from rankplan.runtime.group.calls import outcomes, ranks_text
 from rankplan.runtime.group.crew import Crew, LiveRank
 from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.answers import outcomes, ranks_text
 from rankplan.runtime.ray.faults import Fault
 from rankplan.runtime.ray.internals import actor_id, dead_actors
 from rankplan.words import nodes_text

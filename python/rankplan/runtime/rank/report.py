@@ -11,7 +11,7 @@ import ray
 from rankplan._core import RankSet
 from rankplan.accelerators import vendor
 from rankplan.dialects.rlinf.placement import Placement
-from rankplan.environment import RESERVED_VARIABLES
+from rankplan.environment import reserved_variables
 from rankplan.errors import LaunchError
 from rankplan.hardware.driver import plain, written
 from rankplan.runtime.rank.proof import driver_differences, shared_devices
@@ -30,7 +30,7 @@ class Sighting:
     @classmethod
     def here(cls) -> Sighting:
         """Return the report of this process."""
-        environment = {name: os.environ[name] for name in RESERVED_VARIABLES if name in os.environ}
+        environment = {name: os.environ[name] for name in reserved_variables() if name in os.environ}
         return cls(ray.get_runtime_context().get_node_id(), os.getpid(), environment, seen_here())
 
 
@@ -90,8 +90,8 @@ class Expectation:
                 differences.append(f"{name} is {'not set' if value is None else repr(value)}, expected {planned!r}")
         if (row := vendor(self.placement.accelerator_type)) is not None:
             others = row.disturbed(found.environment).items()
-            differences += [f"{name} is {value!r}, which overrides {row.visibility}" for name, value in others]
-            mask = f"{row.visibility}={found.environment.get(row.visibility, '')}"
+            differences += [f"{name} is {value!r}, which overrides {row.env_var}" for name, value in others]
+            mask = f"{row.env_var}={found.environment.get(row.env_var, '')}"
             differences += driver_differences(self.settings, found.seen.shown, mask)
         return differences
 

@@ -139,7 +139,7 @@ def rank_settings(component: Component, prove: str | None, simulated: bool) -> l
                 egl=True,
                 ordinal=int(name) if name.isascii() and name.isdigit() else None,
                 pci=own[0].pci if own else None,
-                masks=frozenset({maker.visibility}) if maker else frozenset(),
+                masks=frozenset({maker.env_var}) if maker else frozenset(),
             )
         settings.append(one)
     if component.nics == "set" and not any(one.variables for one in settings):
