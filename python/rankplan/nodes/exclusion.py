@@ -33,7 +33,7 @@ class Names:
         self._labels: dict[str, dict[str, list[range]]] = {}
 
     def marks(self, names: Iterable[str]) -> tuple[Marks, list[tuple[int, Diagnostic]]]:
-        """Return what these names stand for, and the faults with the index of their name."""
+        """Return the hardware of these names, and the faults with the index of their name."""
         marks: Marks = {}
         faults: list[tuple[int, Diagnostic]] = []
         for index, name in enumerate(names):
@@ -47,7 +47,7 @@ class Names:
         return marks, faults
 
     def find(self, name: str) -> Marks | Diagnostic:
-        """Return what a name stands for, or the fault of a name that is unknown or stands for several nodes."""
+        """Return the hardware of a name, or the fault of a name that is unknown or that several nodes have."""
         if not isinstance(name, str):
             return _fault(
                 f"{shown(name)} is not a name", "write the name of a node or an accelerator: node-3, node-5/2"

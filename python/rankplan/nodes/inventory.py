@@ -116,10 +116,8 @@ class Inventory:
         """
         size = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,6})", text.strip(), re.ASCII)
         if size is None:
-            message, help = (
-                f"{shown(text)} is not nodes x accelerators",
-                "write 2x8 for 2 nodes with 8 accelerators each",
-            )
+            message = f"{shown(text)} is not nodes x accelerators"
+            help = "write 2x8 for 2 nodes with 8 accelerators each"
             raise PlacementError([Diagnostic("invalid-value", message, help)])
         return cls.uniform(int(size[1]), int(size[2]))
 

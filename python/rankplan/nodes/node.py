@@ -1,4 +1,4 @@
-"""The record of a node: an entry of an inventory file, a probed node, and what the core reads."""
+"""The record of a node: an entry of an inventory file, a probed node, and the input of the core."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class NodeSpec(NodeFacts, Model):
         return [(index, one.problem) for index, one in enumerate(self.devices) if one.problem is not None]
 
     def described(self) -> dict[str, Any]:
-        """Return what was stated as plain values, as in an inventory file."""
+        """Return the stated fields as plain values, as in an inventory file."""
         plain = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"devices", *FIELDS})
         if self.healthy:
             plain.pop("healthy", None)

@@ -33,13 +33,13 @@ Coordinates: TypeAlias = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a component decides besides its rule and its node groups.
+    """The decisions of a component besides its rule and its node groups.
 
-    ``visibility``: what its processes see. ``by_node`` counts each node as one resource, whatever its hardware.
-    ``parallel`` divides its slots into groups. ``share`` is the fraction of each of its accelerators that a reservation
-    counts for it; ``None`` counts nothing. ``engines`` is the number of processes per engine. ``binding`` and
-    ``memory_binding`` are the policies for the CPUs and the memory of its processes. ``egl``: they render with EGL, on
-    their first accelerator. ``nics`` tells whether nearby network cards are only reported (``check``) or used
+    ``visibility``: the devices that its processes see. ``by_node`` counts each node as one resource, whatever its
+    hardware. ``parallel`` divides its slots into groups. ``share`` is the fraction of each of its accelerators that a
+    reservation counts for it; ``None`` counts nothing. ``engines`` is the number of processes per engine. ``binding``
+    and ``memory_binding`` are the policies for the CPUs and the memory of its processes. ``egl``: they render with EGL,
+    on their first accelerator. ``nics`` tells whether nearby network cards are only reported (``check``) or used
     (``set``).
     """
 
@@ -120,7 +120,7 @@ class Component(Sequence[Placement]):
 
     @property
     def visibility(self) -> Visibility:
-        """What its processes see: ``own``, ``node`` or ``own-first``."""
+        """The devices that its processes see: ``own``, ``node`` or ``own-first``."""
         return self.settings.visibility
 
     @property
@@ -235,7 +235,7 @@ class Component(Sequence[Placement]):
         return tuple(size for _, size in dimensions), tuple(name for name, _ in dimensions)
 
     def parallel_warnings(self) -> list[Diagnostic]:
-        """Return warnings for groups that cross a node or a domain, or leave their rails; none without sizes."""
+        """Return warnings for groups that cross a node or a domain, or leave their rails; empty without sizes."""
         if not self.parallel.stated:
             return []
         return [*self.layout.warnings(self.name), *level_warnings(self.name, self.layout, self.inventory)]
@@ -381,7 +381,7 @@ def _pairs(inventory: Inventory, cluster: Inventory) -> Iterator[tuple[range, No
 
 
 def _differences(planned: NodeSpec, found: NodeSpec | None) -> Iterator[str]:
-    """Yield, in words, what a plan states of a node and the cluster contradicts."""
+    """Yield, in words, each statement of a plan about a node that the cluster contradicts."""
     if found is None:
         yield "the cluster has fewer nodes"
         return

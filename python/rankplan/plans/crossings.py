@@ -92,7 +92,7 @@ def check_keep(
 def crossing(
     name: str, layout: Layout, inventory: Inventory, kind: str, domains: Domains | None
 ) -> tuple[str, str] | None:
-    """Return in words which groups of a kind cross a domain, and what helps; ``None`` if none does.
+    """Return in words which groups of a kind cross a domain, with the help; ``None`` if no group crosses one.
 
     Without ``domains``, the level is that of the nodes.
     """
@@ -135,7 +135,7 @@ def _domain(domains: Domains, index: int, *, unique: bool) -> str:
 
 
 def _help(layout: Layout, inventory: Inventory, kind: str, domains: Domains | None) -> str:
-    """Return what helps: a smaller size if no domain has room for a group, else another order of the nodes."""
+    """Return the help: a smaller size if no domain has room for a group, else another order of the nodes."""
     if domains is None:
         return "place the group on one node, or use a smaller size"
     capacity = [0] * len(domains)

@@ -242,7 +242,7 @@ class Plan(Mapping[str, Component]):
         return Diagnostic("share-overflow", message, help)
 
     def topology_faults(self, *, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
-        """Return the groups that cross what ``keep`` forbids, and unknown names, each with its path in the topology.
+        """Return the groups that cross a level which ``keep`` forbids, and unknown names, with paths in the topology.
 
         ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked.
         """

@@ -19,8 +19,9 @@ A receiver may have several parts, such as RLinf's ``rollout_planner``."""
 class WeightMap(Sequence[list[int]]):
     """For every slot of the sender, the slots of the receiver that get its weights, ascending.
 
-    Each slot of the receiver has one sender, and no sender has two receivers more than another. The map is RLinf's
-    wherever RLinf serves every receiver; elsewhere senders on the same device, then on the same node, come first.
+    Each slot of the receiver has one sender, and no sender has two receivers more than another. The map is that of
+    RLinf's ``CollocateRankMapper`` and ``DisaggRankMapper`` wherever these serve every receiver; elsewhere senders on
+    the same device, then on the same node, come first.
 
     Raises `PlacementError` (``no-weight-sender``) if the receiver's tensor size does not divide the sender's, unless
     that is 1.

@@ -80,7 +80,7 @@ class _Known:
         self.kind_and_counts = cache(self._kind_and_counts)
 
     def _kind_and_counts(self, label: str) -> tuple[str, dict[int, int]]:
-        """Return what a node group counts, and for hardware the number on each node."""
+        """Return the type of resource that a node group counts, and for hardware the number on each node."""
         group = self.inventory.group(label)
         if label == NODE or (group and group.ignore_hardware):
             return WHOLE_NODE, {}
