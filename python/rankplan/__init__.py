@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from rankplan.runtime.group.watch import Failure as Failure
     from rankplan.runtime.group.worker import Worker as Worker
     from rankplan.runtime.rank.report import RankReport as RankReport
+    from rankplan.runtime.rank.timing import Timing as Timing
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
     from rankplan.tuning.costs import ComponentCosts as ComponentCosts
     from rankplan.tuning.costs import Costs as Costs
@@ -102,6 +103,7 @@ _NAMES = {
     "runtime.group.watch": ("Failure",),
     "runtime.group.worker": ("Worker",),
     "runtime.rank.report": ("RankReport",),
+    "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),
     "tuning.costs": ("ComponentCosts", "Costs"),
     "tuning.search": ("Tuning", "tune"),
