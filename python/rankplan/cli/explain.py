@@ -66,7 +66,7 @@ class Example:
     def _inventory(self) -> Inventory:
         if self.nodes.startswith("["):
             return Inventory.from_dict({"nodes": yaml.safe_load(self.nodes)})
-        return Inventory.of_size(self.nodes)
+        return Inventory.parse(self.nodes)
 
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
@@ -77,7 +77,7 @@ class Example:
             plan.check_shares()
             plan.fitted(self._inventory)
         elif self.file == "nodes.yaml":
-            Inventory.from_yaml(path)
+            Inventory.load(path)
         elif self.file.endswith(".sh"):
             config = load_config(path)
             dialect_of(config).plan(config, self._inventory)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
@@ -198,7 +197,7 @@ def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: K
     """Return a component with parallel sizes, which are at a path of the config; it is a fault if they do not fit."""
     reader.size_paths[component.name] = path
     try:
-        return replace(component, parallel=parallel)
+        return component.with_settings(parallel=parallel)
     except PlacementError as error:
         for one in error.diagnostics:
             if reader.located(path, one) not in reader.faults:  # two components may have the same sizes

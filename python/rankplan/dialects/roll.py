@@ -9,7 +9,7 @@ runs on node r mod the number of nodes. The name of a nested role is its dotted 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -98,14 +98,15 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
         try:
             rule = Chunks(role.devices or nodes, role.per_worker)
             groups = (NODE if by_node else CLUSTER,)
-            placed = Component.place(role.name, inventory, groups, rule, isolate_accelerator)
+            visibility = "own" if isolate_accelerator else "node"
+            placed = Component.place(role.name, inventory, groups, rule, visibility=visibility)
         except PlacementError as error:
             reading.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
         else:
             components[role.name] = with_sizes(reading, placed, role.parallel, (*role.path, *_CONFIG))
     reading.finish()
     shares = _shares(inventory, components)
-    return Plan(inventory, [replace(one, share=shares.get(name)) for name, one in components.items()])
+    return Plan(inventory, [one.with_settings(share=shares.get(name)) for name, one in components.items()])
 
 
 def assumed_inventory(config: Config | KeyReader) -> Inventory:
@@ -131,7 +132,7 @@ def _shares(inventory: Inventory, components: Mapping[str, Component]) -> dict[s
         for stay in kind.stays:
             if stay.pattern.resource_type == ACCELERATOR:
                 for index in chain.from_iterable(stay.pattern.devices):
-                    users.setdefault(index, set()).add(stay.component)
+                    users.setdefault(index, set()).add(stay.component_name)
         for names in users.values():
             most |= {name: max(most.get(name, 0), len(names)) for name in names}
     return {name: SHARE_UNIT // count / SHARE_UNIT for name, count in most.items()}
@@ -139,7 +140,7 @@ def _shares(inventory: Inventory, components: Mapping[str, Component]) -> dict[s
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a ROLL config for the components that ROLL can express, and why it cannot express the others."""
-    counts = {spec.accelerators for _, spec in planned.inventory.stretches()}
+    counts = {spec.num_accelerators for _, spec in planned.inventory.stretches()}
     config: dict[str, Any] = {"num_nodes": planned.inventory.num_nodes}
     config |= {"num_gpus_per_node": counts.pop()} if len(counts) == 1 else {}
     inexpressible: dict[str, str] = {}
@@ -313,7 +314,7 @@ def _strategy(reader: KeyReader, values: Mapping[Any, Any], path: KeyPath) -> tu
     if parallel is None:
         return None
     if name == "vllm":
-        return parallel.tp * parallel.pp, parallel
+        return parallel.dense, parallel
     if reader.value(values, "strategy_args", path) is not None and name not in _AS_WRITTEN:
         return 1, parallel
     written = reader.value(values, "num_gpus_per_worker", path)
@@ -343,10 +344,10 @@ def _fitting(reading: _Reading, inventory: Inventory) -> Inventory:
     each = reading.per_node
     if each is not None:
         for nodes, spec in inventory.stretches():
-            if spec.accelerators not in (0, each):
-                count = counted(spec.accelerators, "accelerator")
+            if spec.num_accelerators not in (0, each):
+                count = counted(spec.num_accelerators, "accelerator")
                 message = f"num_gpus_per_node is {each}, but node {nodes[0]} has {count}"
-                help = f"write {spec.accelerators}, remove the key if nodes differ, or use another cluster"
+                help = f"write {spec.num_accelerators}, remove the key if nodes differ, or use another cluster"
                 reading.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
                 break
     return inventory

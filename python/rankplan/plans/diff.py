@@ -18,7 +18,7 @@ from rankplan.plans.plan import Plan
 from rankplan.words import nodes_text
 
 Fields: TypeAlias = dict[str, Any]
-_NODE_FIELDS = [name for name in NodeSpec.model_fields if name != "ranks"]
+_NODE_FIELDS = {field.alias or name: name for name, field in NodeSpec.model_fields.items() if name != "ranks"}
 _OWN = ("ip", "hostname")
 """Fields that differ on every node: if many nodes get new values, that is one change."""
 
@@ -179,7 +179,7 @@ def coordinates_of(component: Component | None, row: Placement | None) -> list[C
 def _specs(inventory: Inventory) -> dict[int, Fields]:
     specs: dict[int, Fields] = {}
     for nodes, node in inventory.stretches():
-        spec = {name: getattr(node, name) for name in _NODE_FIELDS}
+        spec = {key: getattr(node, name) for key, name in _NODE_FIELDS.items()}
         if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
             spec["accelerator_ids"] = None  # implied by the number of accelerators
         spec |= {"healthy": None if node.healthy else False, "unhealthy": str(node.unhealthy) or None}
