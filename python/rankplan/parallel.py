@@ -8,7 +8,7 @@ from typing import Any
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.errors import Diagnostic, Label, PlacementError
-from rankplan.words import as_int, shown
+from rankplan.words import as_int, must_be, shown
 
 ORDER = "tp-cp-ep-dp-pp"
 """Megatron's order of slots, fastest first."""
@@ -51,8 +51,7 @@ class Parallel:
             if size is not None and 1 <= size <= MAX_PROCESSES:
                 object.__setattr__(self, field.name, size)
             elif not (value is None and field.name == "dp"):
-                message = f"`{field.name}` is {shown(value)}; it must be a whole number of 1 or more"
-                faults.append(Diagnostic("invalid-value", message, f"use 1 to {MAX_PROCESSES}"))
+                faults.append(must_be((field.name,), value, "a whole number of 1 or more", f"use 1 to {MAX_PROCESSES}"))
         if (fault := order_fault(self.order)) is not None:
             faults.append(fault)
         if faults:

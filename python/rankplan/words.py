@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import operator
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
+from rankplan.errors import Diagnostic
 
 Name: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -69,6 +70,25 @@ def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
         return f"did you mean `{near}`?"
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return f"{what or 'use one of'}: {', '.join(names[:10])}{more}" if names else ""
+
+
+def must_be(name: str | Sequence[str | int], value: Any, allowed: str, help: str | None = None) -> Diagnostic:
+    """Return the fault of a value: ``NAME is VALUE; it must be ALLOWED``.
+
+    ``name`` is a text such as "`key`" or "variable `X`", or a path, of which the last key is named.
+    """
+    name = name if isinstance(name, str) else f"`{name[-1]}`"
+    return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be {allowed}", help)
+
+
+def unknown(kind: str, name: Any, known: Iterable[str], what: str = "", *, code: str = "") -> Diagnostic:
+    """Return the fault of a name that nothing has: "unknown node group `x`", and the similar known name.
+
+    ``kind`` is the word for such names, and gives the code (``unknown-node-group``) unless ``code`` is stated. ``what``
+    introduces the list of known names if none is similar.
+    """
+    code = code or f"unknown-{kind.replace(' ', '-')}"
+    return Diagnostic(code, f"unknown {kind} `{name}`", did_you_mean(str(name), known, what))
 
 
 def path_text(path: Iterable[str | int]) -> str:

@@ -35,11 +35,11 @@ from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_ty
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.process import DESCRIPTIONS, BindingWord, MemoryWord, NicsWord, VisibilityWord
-from rankplan.config.text.faults import RANKS, KeyPath, diagnostics, fault, number
+from rankplan.config.text.faults import RANKS, KeyPath, as_pydantic, diagnostics, fault, number
 from rankplan.config.variables import variable_text
 from rankplan.environment import PATH_MODE
 from rankplan.errors import PlacementError, refusal
-from rankplan.words import as_int, nodes_text, shown
+from rankplan.words import as_int, must_be, nodes_text, shown, unknown
 
 RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
 
@@ -158,7 +158,7 @@ class ComponentEntry(Model):
             help = "write text such as 0-7, 0-1:0-3 or all"
             if isinstance(value, (list, tuple)) and (ranks := _listed(value)):
                 help = f"write the placement as text, not as a list: {ranks}"
-            raise fault("invalid-value", f"placement is {shown(value)}; it must be text", help)
+            raise as_pydantic(must_be("placement", value, "text", help))
         return value if number is None else str(number)
 
 
@@ -188,16 +188,16 @@ class EnvConfig(Model):
     @classmethod
     def _absolute(cls, value: str | None) -> str | None:
         if value is not None and not (value.startswith("/") and value.isprintable()):
-            message = f"`python_interpreter_path` is {shown(value)}; it must be an absolute path"
-            raise fault("invalid-value", message, "write the path on the node, e.g. /opt/venv/bin/python3")
+            help = "write the path on the node, e.g. /opt/venv/bin/python3"
+            raise as_pydantic(must_be("`python_interpreter_path`", value, "an absolute path", help))
         return value
 
     @field_validator("path_env", mode="before")
     @classmethod
     def _prepend_or_replace(cls, value: Any) -> Any:
         if value not in ("prepend", "replace"):
-            message = f"`path_env` is {shown(value)}; it must be prepend or replace"
-            raise fault("invalid-value", message, "remove it: PATH and other lists of folders are then prepended")
+            help = "remove it: PATH and other lists of folders are then prepended"
+            raise as_pydantic(must_be("`path_env`", value, "prepend or replace", help))
         return value
 
     @field_validator("env_vars", mode="before")
@@ -208,7 +208,7 @@ class EnvConfig(Model):
             return variables
         entries = [{key: item} for key, item in value.items()] if isinstance(value, Mapping) else value
         if not isinstance(entries, (list, tuple)):
-            raise fault("invalid-value", f"env_vars is {shown(value)}; it must be a list of variables", _ONE_KEY)
+            raise as_pydantic(must_be("env_vars", value, "a list of variables", _ONE_KEY))
         for index, entry in enumerate(entries):
             path: list[str | int] = [] if isinstance(value, Mapping) else [index]
             if not isinstance(entry, Mapping) or len(entry) != 1:
@@ -237,8 +237,7 @@ def _hardware_type(value: str) -> str:
         raise fault("invalid-value", f"{shown(value)} is not a hardware type", "write a name, e.g. Franka")
     near = [known for known in hardware_types() if known.casefold() == value.casefold()]
     if near and value not in near:
-        message = f"unknown hardware type `{value}`"
-        raise fault("invalid-value", message, f"did you mean `{near[0]}`?")
+        raise as_pydantic(unknown("hardware type", value, near, code="invalid-value"))
     if value in _COUNTED or value in TYPES:
         message = f"hardware type `{value}` cannot be configured: rankplan detects accelerators itself"
         raise fault("invalid-value", message, "remove `hardware` to place on them, or choose another name")

@@ -18,7 +18,7 @@ from rankplan.dialects.reading import ASSUMED, KeyReader, SizeReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.words import shown
+from rankplan.words import must_be, shown
 
 __all__ = ["assumed_inventory", "parse_allocation", "parse_mode", "plan", "read", "recognised"]
 
@@ -58,8 +58,7 @@ class _Reading(SizeReader):
         together = self.at((*strategy, "type")) == "colocation"
         target = self.at((*strategy, "target")) if together else None
         if not isinstance(text, str):
-            message = f"`backend` is {shown(text)}; it must be text"
-            self.add(path, Diagnostic("invalid-value", message, "write a backend such as fsdp:d4"))
+            self.add(path, must_be(path, text, "text", "write a backend such as fsdp:d4"))
             return
         try:
             allocation = parse_allocation(text)

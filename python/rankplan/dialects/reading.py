@@ -18,7 +18,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
-from rankplan.words import misspelt, shown
+from rankplan.words import misspelt, must_be
 
 ASSUMED = 8
 """Accelerators per node if neither the config nor an inventory says how many."""
@@ -130,8 +130,7 @@ class SizeReader(KeyReader):
         value = self.at(path)
         number = default if value is None else self.number(value, path, least)
         if number is not None and number > _LARGEST:
-            message = f"`{path[-1]}` is {shown(value)}; it must be {_LARGEST:,} or less"
-            self.add_in_config(path, Diagnostic("invalid-value", message, f"use {_LARGEST:,} or less"))
+            self.add_in_config(path, must_be(path, value, f"{_LARGEST:,} or less", f"use {_LARGEST:,} or less"))
             return default
         return default if number is None else number
 
@@ -150,8 +149,7 @@ class SizeReader(KeyReader):
         value = self.at(path)
         if isinstance(value, bool) or value is None:
             return default if value is None else value
-        message = f"`{path[-1]}` is {shown(value)}; it must be true or false"
-        self.add_in_config(path, Diagnostic("invalid-value", message, "write true or false"))
+        self.add_in_config(path, must_be(path, value, "true or false", "write true or false"))
         return default
 
     def sizes(self, path: KeyPath, keys: Mapping[str, Collection[str]], order: str = ORDER) -> Parallel:

@@ -24,7 +24,7 @@ from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.occupancy import node_kinds
 from rankplan.plans.plan import SHARE_UNIT, Plan
-from rankplan.words import counted, misspelt, shown
+from rankplan.words import counted, misspelt, must_be, shown
 
 __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "recognised", "written"]
 
@@ -298,9 +298,8 @@ def _strategy(reader: KeyReader, values: Mapping[Any, Any], path: KeyPath) -> tu
     _reject_misspelt(reader, strategy, ("strategy_name", "strategy_config"), inner)
     name = reader.value(strategy, "strategy_name", inner)
     if not isinstance(name, (str, type(None))) or unresolved(name):
-        message = f"`strategy_name` is {shown(name)}; it must be text"
         help = RESOLVE if unresolved(name) else "write a name such as vllm"
-        reader.add((*inner, "strategy_name"), Diagnostic("invalid-value", message, help))
+        reader.add((*inner, "strategy_name"), must_be("`strategy_name`", name, "text", help))
         return None
     if name == "vllm":
         settings = reader.mapping(strategy, "strategy_config", inner)

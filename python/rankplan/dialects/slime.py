@@ -25,7 +25,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
-from rankplan.words import shown
+from rankplan.words import must_be
 
 __all__ = [
     "EngineProcess",
@@ -356,8 +356,8 @@ class _Reading(KeyReader):
         value = self._values.get(flag, implied)
         if isinstance(value, bool):
             return value
-        message = f"`{self._written.get(flag, flag)}` is {shown(value)}; it must be true or false"
-        self.add_flag(flag, Diagnostic("invalid-value", message, "write true or false"))
+        written = self._written.get(flag, flag)
+        self.add_flag(flag, must_be((written,), value, "true or false", "write true or false"))
         self._values[flag], self._doubtful = implied, True
         return implied
 

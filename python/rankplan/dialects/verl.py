@@ -20,7 +20,7 @@ from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.words import path_text
+from rankplan.words import must_be, path_text
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised", "written"]
 
@@ -96,10 +96,7 @@ class _Reading(SizeReader):
         section = self.section(path)
         for key in _POOL:
             if key in section and self.at((*path, key)) is None:
-                fault = Diagnostic(
-                    "invalid-value", f"`{key}` is null; it must be a whole number", "write a number such as 1"
-                )
-                self.add_in_config((*path, key), fault)
+                self.add_in_config((*path, key), must_be((key,), None, "a whole number", "write a number such as 1"))
         each = self.size((*path, "n_gpus_per_node"), default)
         if self.at((*path, "nnodes")) is None and nodes < least:
             message = f"`nnodes` is missing: {path_text(path)} has a pool of its own"

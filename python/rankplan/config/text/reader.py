@@ -10,7 +10,7 @@ from typing import Any, Self
 from rankplan.config.text.document import Section
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.errors import Diagnostic, PlacementError, refusal
-from rankplan.words import as_int, path_text, shown
+from rankplan.words import as_int, must_be, path_text
 
 
 class Reader:
@@ -102,11 +102,10 @@ class Reader:
         """Return the value at ``path`` in the config. One that is not an int of at least ``least`` is a fault."""
         number = as_int(value)
         if number is None or number < least:
-            message = f"`{path[-1]}` is {shown(value)}; it must be a whole number of {least} or more"
             help = RESOLVE if unresolved(value) else f"write a number such as {max(least, 1)}"
             if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):
                 help = "remove the quotes"
-            self.add_in_config(path, Diagnostic("invalid-value", message, help))
+            self.add_in_config(path, must_be(path, value, f"a whole number of {least} or more", help))
             return None
         return number
 
@@ -146,7 +145,7 @@ class Reader:
 
 def not_a_mapping(name: str, value: Any, help: str = "write num_nodes and component_placement in it") -> Diagnostic:
     """Return the fault of a value that must be a mapping."""
-    return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be a mapping", help)
+    return must_be(name, value, "a mapping", help)
 
 
 def unreadable(key: Any, error: Exception) -> Diagnostic:
