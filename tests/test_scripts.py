@@ -1,4 +1,4 @@
-"""Launch scripts, overrides and TOML: what is read and where it was, what only a run reveals, what is refused."""
+"""Launch scripts and overrides: what is read and where it was, what only a run reveals, what is refused."""
 
 from __future__ import annotations
 
@@ -303,16 +303,6 @@ def test_no_script_takes_long(tmp_path: Path) -> None:
         load_config(path)
     with pytest.raises(PlacementError, match="the key has 51 parts"):
         load_config(Path(__file__).parent.parent / "examples" / "verl.yaml", ["+" + ".".join("a" * 51) + "=1"])
-    toml = tmp_path / "conf.toml"
-    toml.write_text("a = " + "[" * 5000 + "]" * 5000)
-    with pytest.raises(PlacementError, match=r"the file is nested too deeply|invalid TOML"):
-        load_config(toml)
-    toml.write_text("a." * 3000 + "b = 1")
-    with pytest.raises(PlacementError, match="the file is nested too deeply"):
-        load_config(toml)
-    toml.write_text("a = " + "1" * 5000)
-    with pytest.raises(PlacementError, match="a number has too many digits"):
-        load_config(toml)
 
 
 @given(st.text(alphabet="aX=1 \n'\"$(){}[];&|<>#\\`-.ifthendo", max_size=60))
@@ -404,48 +394,3 @@ def test_overrides_agree_with_omegaconf(words: list[str]) -> None:
         return
     if expected is not None:
         assert found == expected
-
-
-TOML = """\
-# a comment = 1
-title = "x"
-[trainer]
-nnodes = 2            # trailing
-hosts = [
-  "a",  # ]
-  "b = 1",
-]
-rollout.tp = 6
-"quoted key" = '''
-a = 1
-'''
-[[pools]]
-size = 8
-[[pools]]
-size = nine
-"""
-
-
-def test_toml_has_places(tmp_path: Path) -> None:
-    path = tmp_path / "conf.toml"
-    path.write_text(TOML.replace("nine", "9"))
-    config = load_config(path)
-    assert config.to_dict()["trainer"]["rollout"] == {"tp": 6} and config["pools"][1]["size"] == 9
-    expected = {("trainer", "nnodes"): (4, 10), ("trainer", "rollout", "tp"): (9, 14), ("trainer", "hosts"): (5, 9)}
-    expected |= {("trainer",): (3, 2), ("pools", 1, "size"): (16, 8), ("trainer", "quoted key"): (10, 16)}
-    for keys, place in expected.items():
-        found = config.document.locate(keys, Diagnostic("invalid-value", "", ""))
-        assert (found.line, found.column) == place, keys
-    path.write_text(TOML)
-    with pytest.raises(PlacementError) as caught:
-        load_config(path)
-    assert (caught.value.code, caught.value.line, caught.value.column) == ("syntax", 16, 8)
-    assert caught.value.message == "invalid TOML: invalid value"
-
-
-def test_toml_is_read_as_any_dialect(tmp_path: Path) -> None:
-    path = tmp_path / "verl.toml"
-    path.write_text("[trainer]\nnnodes = 2\n[actor_rollout_ref.rollout]\ntensor_model_parallel_size = 6\n")
-    with pytest.raises(PlacementError) as caught:
-        verl.plan(path, Inventory.uniform(2, 8))
-    assert {(one.line, one.column) for one in caught.value.diagnostics} == {(4, 30)}
