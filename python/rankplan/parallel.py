@@ -15,6 +15,15 @@ ORDER = "tp-cp-ep-dp-pp"
 ENGINE_ORDER = "tp-cp-ep-pp-dp"
 """The order of inference engines: the slots of an engine are consecutive."""
 
+MEGATRON = {
+    "tp": ("tensor_model_parallel_size",),
+    "cp": ("context_parallel_size",),
+    "ep": ("expert_model_parallel_size",),
+    "etp": ("expert_tensor_parallel_size",),
+    "pp": ("pipeline_model_parallel_size",),
+}
+"""Megatron's keys of parallel sizes."""
+
 KINDS = ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "fsdp", "replica")
 """Every kind of parallel group, as `Component.groups` takes it."""
 

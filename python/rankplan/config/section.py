@@ -25,12 +25,10 @@ from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import CUT, RANKS, KeyPath, diagnostics, missing, wrong_type
 from rankplan.config.text.load import load_config
+from rankplan.config.text.reader import Config as Config
 from rankplan.config.text.reader import Reader, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import as_int, misspelt, nearest, shown
-
-Config = Mapping[str, Any] | str | os.PathLike[str]
-"""A mapping (a dict, an OmegaConf object) or the path of a YAML file."""
 
 _DEEPEST = 50
 _INDENTED = "indent these keys under it:"
