@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Protocol, TypeAlias
 
-from pydantic_core import PydanticCustomError
-
 from rankplan._core import Hierarchy, RankSet
 from rankplan.config.models import ClusterSection
-from rankplan.config.network import Topology, segment_sizes
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.config.network import Topology, read_segments
 from rankplan.nodes.topology import Domains
 
 Segments: TypeAlias = int | Mapping[str, int]
@@ -89,12 +86,7 @@ class Rules:
         topology = planned.section.topology if planned.section is not None else Topology()
         levels = topology.levels if topology.levels is not None else inventory.levels or planned.levels
         keep = keep if keep is not None else topology.keep
-        try:
-            sizes = segment_sizes(segment if segment is not None else topology.segment or 1)
-        except PydanticCustomError as error:
-            found = error.context or {}
-            raise PlacementError([Diagnostic(error.type, found["text"], found["help"])]) from None
-        return cls(levels, keep, sizes)
+        return cls(levels, keep, read_segments(segment if segment is not None else topology.segment or 1))
 
 
 def records(nodes: Nodes) -> list[Record]:

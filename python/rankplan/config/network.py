@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema, field_validator
 
 from rankplan._core import MAX_NODES
 from rankplan.config.base import Model
-from rankplan.config.text.faults import RESOLVE, as_pydantic, fault, unresolved
+from rankplan.config.text.faults import RESOLVE, as_pydantic, diagnostics, fault, unresolved
+from rankplan.errors import PlacementError
 from rankplan.words import did_you_mean, must_be, shown, unknown, whole_number
 
 NODE_LEVEL = "node"
@@ -49,11 +50,18 @@ Levels = Annotated[
 ]
 
 
-def segment_sizes(value: Any) -> Any:
-    """Return a number of nodes, or numbers by component. Raises for anything else."""
+def _segment_sizes(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _segment_size(size, (str(name),)) for name, size in value.items()}
     return _segment_size(value, ())
+
+
+def read_segments(value: Any) -> Segments:
+    """Return a number of nodes, or numbers by component. Raises `PlacementError` for anything else."""
+    try:
+        return _SEGMENTS.validate_python(value)
+    except ValidationError as error:
+        raise PlacementError([found for _, found in diagnostics(error, {})]) from None
 
 
 def _segment_size(value: Any, path: tuple[str, ...]) -> int:
@@ -65,11 +73,14 @@ def _segment_size(value: Any, path: tuple[str, ...]) -> int:
 
 
 _SIZE = {"type": "integer", "minimum": 1, "maximum": MAX_NODES}
+Segments = int | dict[str, int]
+"""The number of nodes that must be in one domain together, or numbers by component."""
 Segment = Annotated[
-    int | dict[str, int],
-    BeforeValidator(segment_sizes),
+    Segments,
+    BeforeValidator(_segment_sizes),
     WithJsonSchema({"anyOf": [_SIZE, {"type": "object", "additionalProperties": _SIZE}]}),
 ]
+_SEGMENTS = TypeAdapter[Segments](Segment)
 
 
 class Topology(Model):

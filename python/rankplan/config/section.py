@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from rankplan.config.groups import group_faults
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import (
     RESERVED_LABELS,
@@ -18,7 +19,6 @@ from rankplan.config.models import (
     Hardware,
     Label,
     NodeGroup,
-    group_faults,
     with_all,
 )
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
@@ -127,12 +127,10 @@ class Reading(Reader):
             memory=self._default("memory", raw),
             nics=self._default("nics", raw),
         )
-        for index, found in group_faults(groups, num_nodes if self.num_nodes_known else None):
-            context: Mapping[str, Any] = found.context or {}
-            diagnostic = Diagnostic(found.type, context["text"], context["help"])
-            self.add(("node_groups", index, *context["path"]), diagnostic)
-            if context["path"][0] != "env_configs":
-                self._lost_groups.add(groups[index].label)
+        for (index, *path), found in group_faults(groups, num_nodes if self.num_nodes_known else None):
+            self.add(("node_groups", index, *path), found)
+            if path[0] != "env_configs":
+                self._lost_groups.add(groups[int(index)].label)
 
     def _num_nodes(self, raw: Mapping[str, Any], others: Sequence[str]) -> int:
         if "num_nodes" not in raw:
