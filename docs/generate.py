@@ -10,8 +10,7 @@ from pathlib import Path
 
 import click
 from click.testing import CliRunner
-from rankplan.cli.commands import main
-from rankplan.cli.common import Commands
+from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
 from rankplan.dialects.keys import ROLE, TABLES
 
@@ -103,7 +102,7 @@ def row(rule: Rule) -> str:
 def help_pages() -> dict[Path, str]:
     """Return the help text of every command."""
     pages = {}
-    for words in [[], *([name] for name in Commands.names)]:
+    for words in [[], *([name] for name in COMMANDS)]:
         asked = CliRunner().invoke(main, [*words, "--help"], prog_name="rankplan", terminal_width=100)
         pages[HELP / f"{'-'.join(['rankplan', *words])}.txt"] = asked.output
     return pages
@@ -113,7 +112,7 @@ def with_outputs() -> dict[Path, str]:
     """Return the text of each page with the real outputs of its commands and programs."""
     sys.path.insert(0, str(ROOT / "tests"))
     import conftest  # noqa: F401  # keeps Ray in a private folder
-    import test_documents as documents
+    from support import documents
 
     pages = {page: page.read_text() for page in documents.DOCUMENTS}
     for block, command, output in documents.commands():

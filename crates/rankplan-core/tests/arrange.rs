@@ -1,12 +1,13 @@
-//! Laws of arrangements that are too large for a search; small ones are compared with brute force in `tests/test_arrange.py`.
+//! Laws of arrangements that are too large for a search; small ones are compared with brute force in
+//! `tests/arranging/test_arrange.py`.
 
 #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
 
 use proptest::prelude::*;
 use rankplan_core::arrange::arrange;
-use rankplan_core::demand::{Bond, Demand};
-use rankplan_core::hierarchy::Hierarchy;
-use rankplan_core::objective::{Problem, crossings_at};
+use rankplan_core::arrange::demand::{Bond, Demand};
+use rankplan_core::arrange::hierarchy::Hierarchy;
+use rankplan_core::arrange::objective::{Problem, crossings_at};
 use rankplan_core::{Layout, Parallel, Rule, Slots, Table, apply};
 use rankplan_core::{NodeRank, ProcessRank, RankMap};
 

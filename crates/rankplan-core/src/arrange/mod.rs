@@ -1,0 +1,239 @@
+//! Node ranks to nodes: order, selection and repair are one problem.
+//!
+//! Every rule first, then the fewest moves, then the fewest crossings, then unused nodes that stay whole; see
+//! [`objective`]. Small instances are solved exactly. Larger ones are packed level by level, and the result says whether it
+//! meets a lower bound of the cost.
+//!
+//! The modules in order of use; each one uses only those above it:
+//!
+//! | module | content |
+//! |---|---|
+//! | [`hierarchy`], [`segments`] | levels of the network; whole segments of nodes within domains |
+//! | [`demand`], [`objective`] | the node ranks that an arrangement keeps together; its cost |
+//! | `bundles`, `merging`, `packing`, `exact` | node ranks that stay together; sets of them into domains; a few of them exactly |
+
+mod bundles;
+pub mod demand;
+mod exact;
+pub mod hierarchy;
+mod merging;
+pub mod objective;
+mod packing;
+pub mod segments;
+
+use crate::arrange::bundles::{Bundles, largest_leaf};
+use crate::arrange::demand::Bond;
+use crate::arrange::exact::search;
+use crate::arrange::hierarchy::UNKNOWN;
+use crate::arrange::objective::{Assignment, Cost, Problem};
+use crate::arrange::packing::{free_nodes, packed};
+use crate::arrange::segments::{Packing, Want, pack};
+
+/// A class of hardware of which there are too few nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The class.
+    pub class: u32,
+    /// The nodes that the node ranks need.
+    pub needed: u32,
+    /// The nodes that exist.
+    pub found: u32,
+}
+
+/// A node for every node rank that needs one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrangement {
+    /// By node rank.
+    pub nodes: Assignment,
+    /// Its cost.
+    pub cost: Cost,
+    /// Whether it is proved that no arrangement costs less.
+    pub optimal: bool,
+    /// The bonds that it breaks: indices in [`Problem::bonds`].
+    pub broken: Vec<u32>,
+}
+
+/// The most node ranks that the exact search is tried for, and those for which it always ends.
+const MOST_EXACT: usize = 24;
+const SURELY_EXACT: usize = 7;
+
+/// The states that the exact search visits at most: more than 7 node ranks on 9 nodes have, and few.
+const BUDGETS: [u32; 2] = [300_000, 20_000];
+
+/// The states that the search for segments of several sizes visits at most.
+const SEGMENT_BUDGET: u32 = 200_000;
+
+/// Find a node for every node rank.
+///
+/// # Errors
+/// The classes of hardware of which there are too few nodes.
+pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
+    let short = shortages(problem);
+    if !short.is_empty() {
+        return Err(short);
+    }
+    let pinned = fixed(problem, false);
+    let staying = fixed(problem, true);
+    let mut best = None;
+    consider(problem, &staying, &mut best);
+    // Moving a process is cheaper than breaking a rule: release the sets that are torn, then everything.
+    let torn = |best: &Option<(Cost, Assignment)>| match best {
+        Some((cost, nodes)) if cost[0] > 0 => broken(problem, nodes),
+        _ => Vec::new(),
+    };
+    let mut released = staying.clone();
+    let bonds = torn(&best);
+    if !bonds.is_empty() {
+        for &bond in &bonds {
+            problem.bonds[bond as usize].ranks.iter().for_each(|&rank| released[rank as usize] = pinned[rank as usize]);
+        }
+        consider(problem, &released, &mut best);
+        if !torn(&best).is_empty() {
+            consider(problem, &pinned, &mut best);
+        }
+        released = pinned;
+    }
+    let Some(mut best) = best else { return Err(short) };
+    let open = problem.needed().filter(|&rank| released[rank as usize].is_none()).count();
+    // Every state looks at every node.
+    let budget = BUDGETS[usize::from(open > SURELY_EXACT)] / (1 + problem.domains.nodes() / 256);
+    let optimal = best.0 == problem.bound() || open <= MOST_EXACT && search(problem, &released, &mut best, budget);
+    let (cost, nodes) = best;
+    let broken = broken(problem, &nodes);
+    Ok(Arrangement { nodes, cost, optimal, broken })
+}
+
+/// A cheaper place for the groups of one torn set, if the whole set moves: the least arrangement in which the smallest and
+/// dearest set that an arrangement tears, and that was whole before, is whole again.
+pub fn moved_as_block(problem: &Problem, arrangement: &Arrangement) -> Option<Arrangement> {
+    let inner = problem.domains.levels().checked_sub(1)?;
+    let lost = |&rank: &u32| problem.old.get(rank as usize) == Some(&None);
+    let survivors: Assignment = problem.old.clone();
+    let torn = problem.demand.edges.iter().filter(|edge| edge.ranks.iter().any(lost)).filter_map(|edge| {
+        let level = (0..=inner).rev().find(|&level| {
+            problem.crosses(&arrangement.nodes, &edge.ranks, level) && !problem.crosses(&survivors, &edge.ranks, level)
+        })?;
+        Some((edge.class, edge.ranks.len(), level, edge))
+    });
+    let (_, _, level, edge) = torn.min_by_key(|&(class, len, level, _)| (class, len, level))?;
+    let mut bonded = problem.clone();
+    bonded.bonds.push(Bond { level, ranks: edge.ranks.clone(), source: u32::MAX });
+    let found = arrange(&bonded).ok()?;
+    (found.cost[0] == arrangement.cost[0]).then_some(found)
+}
+
+fn shortages(problem: &Problem) -> Vec<Shortage> {
+    let mut counts: Vec<(u32, u32)> = Vec::new();
+    let count = |counts: &mut Vec<(u32, u32)>, class: u32| {
+        if counts.len() <= class as usize {
+            counts.resize(class as usize + 1, (0, 0));
+        }
+        class as usize
+    };
+    for class in problem.rank_class.iter().flatten() {
+        let at = count(&mut counts, *class);
+        counts[at].0 += 1;
+    }
+    for &class in &problem.node_class {
+        if let Some(found) = counts.get_mut(class as usize) {
+            found.1 += 1;
+        }
+    }
+    let short = (0..).zip(counts).filter(|(_, (needed, found))| needed > found);
+    short.map(|(class, (needed, found))| Shortage { class, needed, found }).collect()
+}
+
+/// The node ranks that keep a node: pinned ones and, if `staying`, those that can keep the node they had.
+fn fixed(problem: &Problem, staying: bool) -> Assignment {
+    let mut taken = vec![false; problem.domains.nodes() as usize];
+    let mut nodes = vec![None; problem.rank_class.len()];
+    let old = if staying { &problem.old[..] } else { &[] };
+    for wanted in [&problem.pinned[..], old] {
+        for (rank, &node) in wanted.iter().enumerate() {
+            let Some(node) = node.filter(|&node| !taken[node as usize]) else { continue };
+            let fits = problem.rank_class[rank] == Some(problem.node_class[node as usize]);
+            if nodes[rank].is_none() && fits {
+                taken[node as usize] = true;
+                nodes[rank] = Some(node);
+            }
+        }
+    }
+    nodes
+}
+
+fn broken(problem: &Problem, nodes: &Assignment) -> Vec<u32> {
+    let bonds = (0..).zip(&problem.bonds);
+    bonds.filter(|(_, bond)| problem.crosses(nodes, &bond.ranks, bond.level)).map(|(index, _)| index).collect()
+}
+
+/// Keep the cheapest of several arrangements with these node ranks fixed.
+fn consider(problem: &Problem, fixed: &Assignment, best: &mut Option<(Cost, Assignment)>) {
+    let mut offer = |nodes: Option<Assignment>| {
+        if let Some(nodes) = nodes {
+            let cost = problem.cost(&nodes);
+            if best.as_ref().is_none_or(|best| cost < best.0) {
+                *best = Some((cost, nodes));
+            }
+        }
+        best.as_ref().is_some_and(|best| best.0[0] > 0)
+    };
+    let bundles = Bundles::of(problem, fixed, None);
+    offer(in_order(problem, fixed, (0..problem.domains.nodes()).collect()));
+    offer(in_order(problem, fixed, problem.domains.order().to_vec()));
+    let torn = offer(packed(problem, fixed, &bundles, &[]));
+    // An outer domain may have room for a group that none of its inner ones has.
+    let largest = largest_leaf(problem);
+    let fitting = problem.demand.edges.iter().find(|edge| edge.ranks.len() <= largest);
+    if let Some(edge) = fitting.filter(|_| problem.domains.levels() > 1) {
+        offer(packed(problem, fixed, &Bundles::of(problem, fixed, Some(edge.class)), &[]));
+    }
+    if torn && let Some(allotted) = allotted(problem, fixed, &bundles) {
+        offer(packed(problem, fixed, &bundles, &allotted));
+    }
+}
+
+/// The node ranks that are not fixed on the nodes in this order.
+fn in_order(problem: &Problem, fixed: &Assignment, order: Vec<u32>) -> Option<Assignment> {
+    let mut taken = vec![false; problem.domains.nodes() as usize];
+    fixed.iter().flatten().for_each(|&node| taken[node as usize] = true);
+    let classes = problem.node_class.iter().map(|&class| class as usize + 1).max()?;
+    let mut free = vec![Vec::new(); classes];
+    for node in order.into_iter().rev().filter(|&node| !taken[node as usize]) {
+        free[problem.node_class[node as usize] as usize].push(node);
+    }
+    let mut nodes = fixed.clone();
+    for rank in problem.needed().filter(|&rank| fixed[rank as usize].is_none()) {
+        nodes[rank as usize] = Some(free.get_mut(problem.rank_class[rank as usize]? as usize)?.pop()?);
+    }
+    Some(nodes)
+}
+
+/// The innermost domain of every bundle of two or more nodes, where bundles of several sizes have to share domains.
+fn allotted(problem: &Problem, fixed: &Assignment, bundles: &Bundles) -> Option<Vec<u32>> {
+    let room = free_nodes(problem, fixed, bundles.classes);
+    let of_class: Vec<Option<usize>> = (0..bundles.len())
+        .map(|bundle| {
+            let mut classes = (0..bundles.classes).filter(|&class| bundles.need(bundle)[class] > 0);
+            classes.next().filter(|_| classes.next().is_none())
+        })
+        .collect();
+    let mut allotted = vec![UNKNOWN; bundles.len()];
+    for class in 0..bundles.classes {
+        let mine = || {
+            (0..bundles.len()).filter(|&bundle| of_class[bundle] == Some(class) && bundles.label[bundle] == u32::MAX)
+        };
+        let mut sizes: Vec<u32> = mine().map(|bundle| bundles.size(bundle)).filter(|&size| size > 1).collect();
+        sizes.sort_unstable();
+        let wants: Vec<Want> =
+            sizes.chunk_by(|a, b| a == b).map(|same| Want { size: same[0], count: same.len() as u32 }).collect();
+        let domains: Vec<u32> = room.iter().skip(class).step_by(bundles.classes).copied().collect();
+        let Packing::Fits(found) = pack(&domains, &wants, SEGMENT_BUDGET) else { return None };
+        let mut next: Vec<_> = found.into_iter().map(Vec::into_iter).collect();
+        for bundle in mine() {
+            if let Some(want) = wants.iter().position(|want| want.size == bundles.size(bundle)) {
+                allotted[bundle] = next[want].next().unwrap_or(UNKNOWN);
+            }
+        }
+    }
+    Some(allotted)
+}

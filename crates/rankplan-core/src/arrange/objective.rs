@@ -1,0 +1,160 @@
+//! The cost of an arrangement: a list of numbers, compared from the first one on.
+
+use crate::arrange::demand::{Bond, CLASSES, Demand};
+use crate::arrange::hierarchy::Hierarchy;
+
+/// Node ranks to place on nodes, with the facts of both.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// The nodes that can be used.
+    pub domains: Hierarchy,
+    /// By node, the class of its hardware.
+    pub node_class: Vec<u32>,
+    /// By node rank, the class of the hardware that it needs; `None` for a node rank without processes, which gets no node.
+    pub rank_class: Vec<Option<u32>>,
+    /// The groups and processes of the plan.
+    pub demand: Demand,
+    /// Sets of node ranks that must share a domain.
+    pub bonds: Vec<Bond>,
+    /// By node rank, the node that it must get.
+    pub pinned: Vec<Option<u32>>,
+    /// By node rank, its node before; `None` if that cannot be used any more. Empty without an old plan.
+    pub old: Vec<Option<u32>>,
+    /// Nodes of a segment, for counting whole segments of unused nodes; 1 without segments.
+    pub segment: u32,
+}
+
+/// The cost of an arrangement, in the order of importance: bonds broken; processes on another node than before, then those that
+/// use accelerators there from elsewhere; by level, outermost first, the groups of each of [`CLASSES`] that cross a domain; by
+/// level, the domains in use and the unused nodes in them; whole segments of unused nodes, negated.
+pub type Cost = Vec<i64>;
+
+/// By node rank, its node, if it has one.
+pub type Assignment = Vec<Option<u32>>;
+
+/// The index in a [`Cost`] of the processes that move.
+pub const MOVED: usize = 1;
+
+/// The index in a [`Cost`] of the crossings of a class at a level.
+pub fn crossings_at(level: usize, class: usize) -> usize {
+    MOVED + 2 + level * CLASSES.len() + class
+}
+
+impl Problem {
+    /// The index in a [`Cost`] of the domains in use at a level; the unused nodes in them follow.
+    pub(crate) fn used_at(&self, level: usize) -> usize {
+        crossings_at(self.domains.levels(), 0) + 2 * level
+    }
+
+    /// The node ranks to place.
+    pub fn needed(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.rank_class).filter(|(_, class)| class.is_some()).map(|(rank, _)| rank)
+    }
+
+    /// A cost of zeros.
+    pub(crate) fn free_of_cost(&self) -> Cost {
+        vec![0; self.used_at(self.domains.levels()) + 1]
+    }
+
+    /// The processes that move if a node rank gets this node: those on it, and those that use it from elsewhere.
+    pub(crate) fn movement(&self, rank: u32, node: u32) -> [i64; 2] {
+        let moves = self.old.get(rank as usize).is_some_and(|&old| old != Some(node));
+        let count = |of: &[u32]| if moves { of.get(rank as usize).map_or(0, |&count| count.into()) } else { 0 };
+        [count(&self.demand.processes), count(&self.demand.visitors)]
+    }
+
+    /// Whether these node ranks are in several domains of a level.
+    pub fn crosses(&self, nodes: &Assignment, ranks: &[u32], level: usize) -> bool {
+        let mut domains = ranks.iter().filter_map(|&rank| Some(self.domains.of(level, nodes[rank as usize]?)));
+        let first = domains.next();
+        domains.any(|domain| Some(domain) != first)
+    }
+
+    /// The cost of an arrangement.
+    pub fn cost(&self, nodes: &Assignment) -> Cost {
+        let mut cost = self.free_of_cost();
+        cost[0] = self.bonds.iter().filter(|bond| self.crosses(nodes, &bond.ranks, bond.level)).count() as i64;
+        for (rank, node) in (0..).zip(nodes) {
+            if let Some(node) = *node {
+                let moved = self.movement(rank, node);
+                cost[MOVED] += moved[0];
+                cost[MOVED + 1] += moved[1];
+            }
+        }
+        for edge in &self.demand.edges {
+            // An edge that crosses a domain crosses all inner ones.
+            let outermost = (0..self.domains.levels()).find(|&level| self.crosses(nodes, &edge.ranks, level));
+            for level in outermost.unwrap_or(usize::MAX)..self.domains.levels() {
+                cost[crossings_at(level, edge.class)] += i64::from(edge.groups);
+            }
+        }
+        let taken: Vec<u32> = nodes.iter().flatten().copied().collect();
+        for level in 0..self.domains.levels() {
+            let mut used = vec![0_u32; self.domains.count(level) as usize];
+            taken.iter().for_each(|&node| used[self.domains.of(level, node) as usize] += 1);
+            for (domain, &count) in (0..).zip(&used).filter(|(_, count)| **count > 0) {
+                cost[self.used_at(level)] += 1;
+                cost[self.used_at(level) + 1] += i64::from(self.domains.size(level, domain) - count);
+            }
+        }
+        let mut unused: Vec<u32> = (0..self.domains.leaves()).map(|leaf| self.leaf_size(leaf)).collect();
+        taken.iter().for_each(|&node| unused[self.domains.leaf(node) as usize] -= 1);
+        if let Some(segments) = cost.last_mut() {
+            *segments = -self.whole_segments(&unused);
+        }
+        cost
+    }
+
+    pub(crate) fn leaf_size(&self, leaf: u32) -> u32 {
+        match self.domains.levels() {
+            0 => self.domains.nodes(),
+            levels => self.domains.size(levels - 1, leaf),
+        }
+    }
+
+    /// The whole segments of nodes, given their number in each innermost domain.
+    pub(crate) fn whole_segments(&self, nodes: &[u32]) -> i64 {
+        if self.segment < 2 {
+            return 0;
+        }
+        nodes.iter().map(|nodes| i64::from(nodes / self.segment)).sum()
+    }
+
+    /// A lower bound of the cost of every arrangement: only the sets of node ranks that are larger than any domain cross, and
+    /// the fewest domains hold all.
+    pub fn bound(&self) -> Cost {
+        let mut cost = self.free_of_cost();
+        let needed: Vec<u32> = self.needed().collect();
+        for &rank in &needed {
+            if self.old.get(rank as usize) == Some(&None) {
+                cost[MOVED] += i64::from(self.demand.processes[rank as usize]);
+                cost[MOVED + 1] += i64::from(self.demand.visitors[rank as usize]);
+            }
+        }
+        for level in 0..self.domains.levels() {
+            let mut sizes: Vec<u32> =
+                (0..self.domains.count(level)).map(|domain| self.domains.size(level, domain)).collect();
+            sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
+            let largest = sizes.first().copied().unwrap_or(0);
+            for edge in self.demand.edges.iter().filter(|edge| edge.ranks.len() > largest as usize) {
+                cost[crossings_at(level, edge.class)] += i64::from(edge.groups);
+            }
+            let (mut held, mut used) = (0, 0);
+            while held < needed.len() as u32 && used < sizes.len() {
+                held += sizes[used];
+                used += 1;
+            }
+            cost[self.used_at(level)] = used as i64;
+            if used == 1 {
+                let fitting = sizes.iter().filter(|&&size| size as usize >= needed.len());
+                cost[self.used_at(level) + 1] = fitting.min().map_or(0, |size| i64::from(*size) - needed.len() as i64);
+            }
+        }
+        let all: Vec<u32> = (0..self.domains.leaves()).map(|leaf| self.leaf_size(leaf)).collect();
+        if let Some(segments) = cost.last_mut() {
+            let unused = i64::from(self.domains.nodes()) - needed.len() as i64;
+            *segments = -self.whole_segments(&all).min(unused / i64::from(self.segment.max(1)));
+        }
+        cost
+    }
+}
