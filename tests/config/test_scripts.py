@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import example, given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from rankplan import Inventory, PlacementError, load_config
@@ -395,3 +396,34 @@ def test_overrides_agree_with_omegaconf(words: list[str]) -> None:
         return
     if expected is not None:
         assert found == expected
+
+
+HYDRA = OverridesParser.create()
+PIECES = ["a", "b-1", " ", "it", "/", "$", *(f"\\{letter}" for letter in "\\()[]{}:=, "), "\\n"]
+PLAIN_TEXTS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join)
+ELEMENTS = st.recursive(
+    PLAIN_TEXTS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]"),
+        st.lists(st.tuples(PLAIN_TEXTS, inner).map(":".join), max_size=3).map(lambda items: f"{{{', '.join(items)}}}"),
+    ),
+    max_leaves=5,
+)
+
+
+@given(ELEMENTS)
+@example(r"a\,b")
+@example("x\\ ")
+@example(r"[a\,b:c, {k\:1: \{v\}, l: [\\]}]")
+@example("C:\\dir")
+def test_escapes_agree_with_hydra(text: str) -> None:
+    try:
+        expected = HYDRA.parse_override(f"key={text}").value()
+    except Exception:  # blanks only
+        return
+    try:
+        found = from_overrides([f"key={text}"]).to_dict()
+    except PlacementError as error:
+        assert "duplicate key" in error.message  # Hydra takes the last one
+    else:
+        assert found == {"key": None if expected == "" else expected}

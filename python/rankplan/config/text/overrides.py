@@ -1,7 +1,16 @@
-"""Overrides of a config, as Hydra's command line has them: ``key=value``, ``+key=value``, ``++key=value``, ``~key``.
+"""Overrides of a config, as Hydra's command line has them.
 
-Values follow OmegaConf's dot-list rules: YAML, so ``[1, 2]``, ``{a: 1}``, ``'text'``, ``null``. Nested keys are joined
-by dots; ``key[0]`` and ``key.0`` are items of a list.
+override  = [ "+" | "++" ] key "=" [ value ] | "~" key [ "=" value ]
+key       = part { "." part | "[" index "]" }                ``hosts[0]`` and ``hosts.0`` are items of a list
+value     = list | dict | quoted | plain
+list      = "[" [ element { "," element } ] "]"              element = list | dict | quoted | plain
+dict      = "{" [ plain ":" element { "," plain ":" element } ] "}"
+quoted    = a text in YAML's single or double quotes
+plain     = characters and escapes; null, true, false and numbers as in YAML 1.2 if it has no escape
+escape    = "\\" followed by a backslash, a blank, a tab, or one of ( ) [ ] { } : = ,
+
+This is the grammar of Hydra 1.3 (``OverrideParser.g4``) without sweeps: ``a,b`` and ``range(3)`` are one text here.
+A dict cannot have a key twice. ``key=`` sets null, as in ``OmegaConf.from_dotlist``.
 """
 
 from __future__ import annotations
@@ -20,7 +29,9 @@ OVERRIDE = re.compile(
     r"(?P<sign>\+\+|\+|~)?(?P<key>[A-Za-z_][\w@/.-]*(?:\[[0-9]+\][\w.\[\]-]*)?)(?:=(?P<value>.*))?", re.DOTALL
 )
 _PART = re.compile(r"[^.\[\]]+")
-_NESTED = re.compile(r"""'[^']*'|"[^"]*"|[\[\]{}]|:(?=[^\s:/])""")
+_ESCAPE = re.compile(r"\\([\\()\[\]{}:=, \t])")
+_TOKEN = re.compile(rf"""'[^']*'|"[^"]*"|{_ESCAPE.pattern}|.""", re.DOTALL)
+_STRIPPED = re.compile(r"\s*((?:\\.|[^\\]|\\\Z)*?)\s*", re.DOTALL)
 _ALIKE = 0.9
 _DEEPEST = 50
 
@@ -161,28 +172,44 @@ def _fault(override: Override, code: str, message: str, help: str, at_key: bool 
     return PlacementError([(override.key_place if at_key else override.value_place).of(fault)])
 
 
-def _with_blanks(text: str) -> str:
-    """Return a value with a blank after each colon between braces, where Hydra needs none."""
+def _as_yaml(text: str) -> str:
+    """Return a list or a dict of Hydra as YAML: with a blank after each key, and quotes around a text with escapes."""
+    parts: list[str] = []
     inside: list[str] = []
-
-    def written(found: re.Match[str]) -> str:
-        token = found[0]
-        if token in "[{":
+    element, is_key = "", False
+    for token in (found[0] for found in _TOKEN.finditer(text)):
+        if token not in ("[", "]", "{", "}", ",") and not (token == ":" and is_key):
+            element += token
+            continue
+        parts += [_plain_as_yaml(element), ": " if token == ":" else token]
+        if token in ("[", "{"):
             inside.append(token)
-        elif token in "]}" and inside:
+        elif token in ("]", "}") and inside:
             inside.pop()
-        return ": " if token == ":" and inside[-1:] == ["{"] else token
+        element, is_key = "", token in ("{", ",") and inside[-1:] == ["{"]
+    return "".join([*parts, _plain_as_yaml(element)])
 
-    return _NESTED.sub(written, text)
+
+def _plain_as_yaml(text: str) -> str:
+    if text.strip()[:1] in ("'", '"') or _ESCAPE.search(text) is None:
+        return text
+    return "'" + _unescaped(text).replace("'", "''") + "'"
+
+
+def _unescaped(text: str) -> str:
+    """Return a text without the blanks around it and without the backslashes of its escapes."""
+    stripped = _STRIPPED.fullmatch(text)
+    return _ESCAPE.sub(r"\1", stripped[1] if stripped else text)
 
 
 def value_of(override: Override) -> Any:
     """Return the value of an override. Raises `PlacementError` (``syntax``)."""
     text = (override.value or "").strip()
     if text[:1] not in ("[", "{", '"', "'"):
-        return plain_scalar(text)
+        written = override.value or ""
+        return _unescaped(written) if _ESCAPE.search(written) else plain_scalar(text)
     try:
-        document = Document("", _with_blanks(text))
+        document = Document("", _as_yaml(text))
         return document.value()
     except PlacementError as error:
         message = f"`{override.key}` is not a value: {error.message.removeprefix('invalid YAML: ')}"
