@@ -25,7 +25,7 @@ class Dialect(Protocol):
     def read(self, config: Any) -> Reader:
         """Read and validate a config, once. Raises `PlacementError` if it is not a mapping."""
 
-    def plan(self, config: Any, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+    def plan(self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
         """Return the plan of a config. Raises `PlacementError` with every fault."""
 
     def assumed_inventory(self, config: Any) -> Inventory:

@@ -85,14 +85,14 @@ def read(config: Config | Reader) -> Reader:
     return AREAL.read(config, _Job)
 
 
-def plan(config: Config | Reader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of an AReaL config on an inventory: a component for each engine.
 
     Raises `PlacementError` with every fault.
     """
     reader = for_inventory(read(config), inventory)
     job: _Job = reader.state
-    pools = Pools(reader, inventory, isolate_accelerator)
+    pools = Pools(reader, inventory, isolate=isolate_accelerator)
     present, start = pools.free.left, 0
     resources: dict[str, range] = {}
     targets = {name: target for name, (_, target, _) in job.engines.items()}

@@ -165,7 +165,7 @@ def read(config: Config | Reader) -> Reader:
     return NEMO_RL.read(inherited(content) if isinstance(content, Section) else content, _Job)
 
 
-def plan(config: Config | Reader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a NeMo-RL config: ``policy``, ``generation``, ``value`` (PPO) and ``reward_model``.
 
     Training has the first nodes, then inference, then the reward model. Raises `PlacementError` with every fault.
@@ -175,7 +175,7 @@ def plan(config: Config | Reader, inventory: Inventory, isolate_accelerator: boo
     if (segments := job.segments(reader)) and job.nodes <= inventory.num_nodes:
         section = {"num_nodes": job.nodes, "component_placement": {}, "topology": {"segment": segments}}
         inventory = inventory.with_config(section)
-    pools = Pools(reader, inventory, isolate_accelerator)
+    pools = Pools(reader, inventory, isolate=isolate_accelerator)
     training = pools.nodes(*job.training, "training", (*_CLUSTER, "num_nodes"))
     inference = [] if job.colocated else pools.nodes(*job.inference, "inference", _RESOURCES)
     reward = pools.nodes(*job.reward, "the reward model", (*_REWARD, "resources")) if job.reward[0] else []

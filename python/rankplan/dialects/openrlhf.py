@@ -85,14 +85,14 @@ def read(config: Config | Reader) -> Reader:
     return OPENRLHF.read(config, _Job)
 
 
-def plan(config: Config | Reader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of OpenRLHF's flags on an inventory: the models, and ``vllm``, whose processes are engines.
 
     Raises `PlacementError` with every fault.
     """
     reader = for_inventory(read(config), inventory)
     job: _Job = reader.state
-    pools = Pools(reader, inventory, isolate_accelerator)
+    pools = Pools(reader, inventory, isolate=isolate_accelerator)
     sizes = Parallel(tp=reader.size(("ds", "tensor_parallel_size"), 1), cp=reader.size(("ds", "ring_attn_size"), 1))
     second = {later: earlier for earlier, later in job.together}
     if job.everything:

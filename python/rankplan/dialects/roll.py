@@ -79,7 +79,7 @@ def read(config: Config | Reader) -> Reader:
     return reader
 
 
-def plan(config: Config | Reader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a ROLL config on an inventory.
 
     Accelerators are counted node by node over the inventory. ``num_nodes`` takes its first nodes, and
@@ -194,7 +194,7 @@ def _mapping_text(devices: list[int]) -> str:
 
 
 def _candidates(
-    mapping: Mapping[Any, Any], path: KeyPath, inside: bool = False
+    mapping: Mapping[Any, Any], path: KeyPath, *, inside: bool = False
 ) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
     """Yield the mappings that may be roles, with their paths.
 
@@ -214,7 +214,7 @@ def _candidates(
             continue
         if any(misspelt(str(key), ("device_mapping",)) for key in value) or ("world_size" in value and not inside):
             yield (*path, str(key)), value
-        yield from _candidates(value, (*path, str(key)), inside or _is_role(value))
+        yield from _candidates(value, (*path, str(key)), inside=inside or _is_role(value))
 
 
 def _is_role(mapping: Mapping[Any, Any]) -> bool:

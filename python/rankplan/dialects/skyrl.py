@@ -105,14 +105,14 @@ def read(config: Config | Reader) -> Reader:
     return SKYRL.read(config, _Job)
 
 
-def plan(config: Config | Reader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a SkyRL config: ``policy``, ``ref``, ``critic``, and the servers of the ``generator``.
 
     Raises `PlacementError` with every fault.
     """
     reader = for_inventory(read(config), inventory)
     job: _Job = reader.state
-    pools = Pools(reader, inventory, isolate_accelerator)
+    pools = Pools(reader, inventory, isolate=isolate_accelerator)
     each = job.tp * job.pp
     policy = job.models["policy"]
     count = job.engines * each or (policy[0] * policy[1] if job.all else 0)

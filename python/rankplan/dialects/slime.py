@@ -88,7 +88,7 @@ def layout(flags: Flags) -> tuple[int, int]:
     return job.sides.num_gpus, job.sides.rollout_offset
 
 
-def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Flags, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of slime's flags on an inventory: the components ``actor``, ``critic`` and ``rollout``.
 
     The pool is the first GPUs of the inventory in the order of `bundle_order`, node by node; nodes are in rank order
@@ -124,11 +124,11 @@ def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) 
     ):
         if count:
             engines = sides.per_engine // each if name == "rollout" else 1
-            more: dict[str, Any] = {"share": share, "engines": engines}
+            more: dict[str, Any] = {"share": share, "engines": engines, "isolate": isolate_accelerator}
             parallel = job.engine if name == "rollout" else job.training
             path = job.path_of_sizes(parallel)
             taken = gpus[start : start + count]
-            placed = place(reader, name, inventory, taken, path, each, isolate_accelerator, parallel, **more)
+            placed = place(reader, name, inventory, taken, path, each, parallel=parallel, **more)
             components += [placed] if placed is not None else []
     reader.finish()
     return Plan(inventory, components)

@@ -97,7 +97,7 @@ def read(config: Config | Reader) -> Reader:
     return VERL.read(config, _Job)
 
 
-def plan(config: Config | Reader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a verl config on an inventory.
 
     In pool order, each pool takes the first nodes with enough free accelerators. The components are ``actor``, ``ref``,
@@ -107,7 +107,7 @@ def plan(config: Config | Reader, inventory: Inventory, isolate_accelerator: boo
     """
     reader = for_inventory(read(config), inventory)
     job: _Job = reader.state
-    planner = _Planner(reader, inventory, isolate_accelerator)
+    planner = _Planner(reader, inventory, isolate=isolate_accelerator)
     trainer = planner.pool("trainer", job.trainer)
     reward = planner.pool("reward", job.reward, _REWARD) if job.reward_pool and not job.apart else trainer
     if job.apart and job.reward_pool:
@@ -130,8 +130,8 @@ def plan(config: Config | Reader, inventory: Inventory, isolate_accelerator: boo
 
 
 class _Planner(Pools):
-    def __init__(self, reader: Reader, inventory: Inventory, isolate: bool) -> None:  # as `Pools`
-        super().__init__(reader, inventory, isolate)
+    def __init__(self, reader: Reader, inventory: Inventory, *, isolate: bool) -> None:
+        super().__init__(reader, inventory, isolate=isolate)
         self.job: _Job = reader.state
 
     def pool(self, name: str, size: tuple[int, int], path: KeyPath | None = None) -> list[int]:

@@ -80,7 +80,7 @@ def parse_overrides(words: Sequence[str]) -> list[Override]:
     return found
 
 
-def overridden(section: Section, overrides: Iterable[Override], strict: bool = True) -> Section:
+def overridden(section: Section, overrides: Iterable[Override], *, strict: bool = True) -> Section:
     """Return a config with overrides applied in order; faults in a value point at its override.
 
     ``strict`` rejects what Hydra rejects: a near miss of a key that exists, ``+key`` for one that exists, ``~key`` for
@@ -91,7 +91,7 @@ def overridden(section: Section, overrides: Iterable[Override], strict: bool = T
     faults: list[Diagnostic] = []
     for override in overrides:
         try:
-            _apply(config, override, places, strict)
+            _apply(config, override, places, strict=strict)
         except PlacementError as error:
             faults += error.diagnostics
     if faults:
@@ -99,7 +99,7 @@ def overridden(section: Section, overrides: Iterable[Override], strict: bool = T
     return config
 
 
-def _apply(config: Section, override: Override, places: Places, strict: bool) -> None:
+def _apply(config: Section, override: Override, places: Places, *, strict: bool) -> None:
     path = override.path
     if len(path) > _DEEPEST:
         raise _fault(
@@ -107,19 +107,19 @@ def _apply(config: Section, override: Override, places: Places, strict: bool) ->
         )
     here: Any = config
     for depth, part in enumerate(path[:-1]):
-        key = _existing(here, part, path[: depth + 1], override, strict)
+        key = _existing(here, part, path[: depth + 1], override, strict=strict)
         if key is None:
             if override.sign == "~":
-                _reject_missing(here, part, path, override, strict)
+                _reject_missing(here, part, path, override, strict=strict)
                 return
             here[part] = Section(places, path[: depth + 1])
             places.put(path[: depth + 1], override.key_place, override.key_place)
             key = part
         here = here[key]
-    last = _existing(here, path[-1], path, override, strict)
+    last = _existing(here, path[-1], path, override, strict=strict)
     if override.sign == "~":
         if last is None:
-            _reject_missing(here, path[-1], path, override, strict)
+            _reject_missing(here, path[-1], path, override, strict=strict)
             return
         if override.value is not None and (written := value_of(override)) != here[last]:
             message = f"`{override.key}` is {shown(here[last])}, not {shown(written)}"
@@ -142,7 +142,7 @@ def _apply(config: Section, override: Override, places: Places, strict: bool) ->
     places.put(path, override.key_place, override.value_place)
 
 
-def _existing(here: Any, part: str | int, path: Path, override: Override, strict: bool) -> str | int | None:
+def _existing(here: Any, part: str | int, path: Path, override: Override, *, strict: bool) -> str | int | None:
     """Return the key of a part of the path if it exists."""
     if isinstance(here, list):
         if isinstance(part, int) and part < len(here):
@@ -160,14 +160,14 @@ def _existing(here: Any, part: str | int, path: Path, override: Override, strict
     return None
 
 
-def _reject_missing(here: Any, part: str | int, path: Path, override: Override, strict: bool) -> None:
+def _reject_missing(here: Any, part: str | int, path: Path, override: Override, *, strict: bool) -> None:
     if strict:
         near = nearest(str(part), here, 0.6) if isinstance(here, dict) else None
         help = f"did you mean `{near}`?" if near else "remove this override"
         raise _fault(override, "unknown-key", f"unknown key `{override.key}`", help, at_key=True)
 
 
-def _fault(override: Override, code: str, message: str, help: str, at_key: bool = False) -> PlacementError:
+def _fault(override: Override, code: str, message: str, help: str, *, at_key: bool = False) -> PlacementError:
     fault = Diagnostic(code, message, help, path=path_text(override.path))
     return PlacementError([(override.key_place if at_key else override.value_place).of(fault)])
 

@@ -39,7 +39,7 @@ def placement(config: Config | Reading, inventory: Inventory) -> ComponentPlacem
     return kind(reading, inventory)
 
 
-def plan(config: Config | Reading, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a config on an inventory.
 
     Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
