@@ -6,6 +6,7 @@ import copy
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +29,9 @@ from rankplan import (
 from rankplan.environment import planned_environment
 from rankplan.runtime.group import launch
 from rankplan.runtime.nodes.nodes import pinned
-from rankplan.runtime.rank.report import Expectation, Sighting
+from rankplan.runtime.rank.differences import differences
+from rankplan.runtime.rank.report import RankReport
+from rankplan.runtime.rank.spec import RankSpec
 from support.workers import NAMES, Caller, Early, FailsToStart, Reader
 
 SHARED = FlexiblePlacementStrategy([[0, 1], [4], [4], [6, 7]])
@@ -316,19 +319,19 @@ def test_a_rank_that_ray_starts_on_another_node_is_caught(two_nodes: Cluster, mo
 
 
 def test_verify_finds_a_variable_that_overrides_the_mask() -> None:
-    amd = Inventory.uniform(num_nodes=1, accelerators=4, accelerator_type="AMD_GPU")
+    amd = Inventory.uniform(num_nodes=1, num_accelerators=4, accelerator_type="AMD_GPU")
     row = PackedPlacementStrategy(3, 3).get_placement(amd)[0]
-    expected = Expectation(row, "here", planned_environment(row))
-    found = Sighting("here", 1, planned_environment(row))
-    assert expected.differences(found) == []
-    found.environment["ROCR_VISIBLE_DEVICES"] = "1"
-    assert expected.differences(found) == ["ROCR_VISIBLE_DEVICES is '1', which overrides HIP_VISIBLE_DEVICES"]
+    spec, environment = RankSpec("actor", row, {}, "here"), planned_environment(row)
+    report = RankReport("actor", 0, 0, 1, ("3",), node_id="here", environment=environment)
+    assert list(differences(spec, report)) == []
+    environment["ROCR_VISIBLE_DEVICES"] = "1"
+    assert list(differences(spec, report)) == ["ROCR_VISIBLE_DEVICES is '1', which overrides HIP_VISIBLE_DEVICES"]
 
 
 def test_verify_finds_another_process_in_place_of_a_rank(two_nodes: Cluster) -> None:
     with Reader.create_group().launch(two_nodes, PackedPlacementStrategy(3, 4), name="actor") as group:
         pid = group.pid().wait()[1]
-        group._crew.ranks[1] = group._crew.ranks[1].in_process(1)
+        group._crew.ranks[1] = replace(group._crew.ranks[1], pid=1)
         with pytest.raises(
             LaunchError, match=rf"rank 1 \(node 1, pid {pid}\): is not the process that was launched, which had pid 1"
         ):

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -201,7 +201,7 @@ def run(
                 plan = job.plan(cluster.inventory)
                 groups = launch(plan, cluster, spec, reserve=reserve, timeout=timeout)
                 report(f"running {method}()")
-                for call in [getattr(group, method)() for group in groups.values()]:
+                for call in [WorkerGroup.call(group, method) for group in groups.values()]:
                     call.wait()
                 report("verifying")
                 measured = measurements(plan, groups) if timings is not None else {}
@@ -209,12 +209,13 @@ def run(
         if timings is not None:
             add_measurements(Path(timings), measured)
         if form == "json":
-            ranks = [asdict(found) | {"verified": True} for found in reports]
-            click.echo(json.dumps({"mode": plan.mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
+            ranks = [found.to_dict() | {"verified": True} for found in reports]
+            mode = plan.mode and plan.mode.name
+            click.echo(json.dumps({"mode": mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
             return
         print_table(_table(reports))
         if plan.mode is not None:
-            click.echo(f"mode: {plan.mode}")
+            click.echo(f"mode: {plan.mode.name}")
 
 
 def _check_costs(path: Path) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 
-from rankplan._core import Placement
 from rankplan.errors import WorkerError
+from rankplan.runtime.group.crew import LiveRank
 from rankplan.runtime.ray import session
 from rankplan.runtime.ray.answers import Failed, Unanswered, as_timeout, collect, collect_async, done_in, ranks_text
-
-if TYPE_CHECKING:
-    from ray.actor import ActorHandle
 
 _tickets = itertools.count()
 
@@ -23,21 +20,14 @@ _tickets = itertools.count()
 class Call:
     """A call that was sent to some ranks of a group; ``wait`` returns the answers.
 
-    ``hosts`` are those ranks, and ``ticket`` is their name of the call.
+    The ranks know the call by its ``ticket``.
     """
 
     def __init__(
-        self,
-        component: str,
-        method: str,
-        placements: Sequence[Placement],
-        answers: Sequence[ray.ObjectRef[Any]],
-        ticket: int,
-        hosts: Sequence[ActorHandle[Any]],
+        self, component: str, method: str, ranks: Sequence[LiveRank], answers: Sequence[ray.ObjectRef[Any]], ticket: int
     ) -> None:
         self._component, self._method = component, method
-        self._placements, self._answers = placements, answers
-        self._ticket, self._hosts = ticket, hosts
+        self._ranks, self._answers, self._ticket = ranks, answers, ticket
         self._session = session.current()
 
     def __repr__(self) -> str:
@@ -51,7 +41,7 @@ class Call:
             return len(done_in(self._answers)) == len(self._answers)
 
     def wait(self, timeout: float | None = None) -> list[Any]:
-        """Return what the ranks returned, in the order of the ranks; may be called again.
+        """Return the answers, in the order of the ranks; may be called again.
 
         Raises ``WorkerError`` as soon as one rank has failed or died (the others continue), or if the cluster was
         closed; ``TimeoutError`` if some ranks have not answered after ``timeout`` seconds (the call continues; 0 only
@@ -80,7 +70,7 @@ class Call:
         self.wait(timeout)
         with self._explained(timeout), session.used():
             self._check_open()
-            found = collect([host.durations.remote(self._ticket) for host in self._hosts], timeout)
+            found = collect([rank.actor.durations.remote(self._ticket) for rank in self._ranks], timeout)
         names = dict.fromkeys(name for durations in found for name in durations)
         return {name: [durations.get(name, 0.0) for durations in found] for name in names}
 
@@ -90,13 +80,13 @@ class Call:
         try:
             yield
         except Unanswered as unanswered:
-            late = [self._placements[index].rank for index in unanswered.pending]
+            late = [self._ranks[index].placement.rank for index in unanswered.pending]
             raise TimeoutError(
                 f"{self._component}.{self._method}(): {len(late)} of {len(self._answers)} ranks have not answered "
                 f"after {timeout:g} s: {ranks_text(late)}"
             ) from None
         except Failed as failed:
-            row, fault, also = failed.culprit(self._placements)
+            row, fault, also = failed.culprit([rank.placement for rank in self._ranks])
             error = WorkerError(
                 f"{self._component} rank {row.rank} (node {row.cluster_node_rank}): {self._method}() "
                 f"{fault.reason}{also}",

@@ -11,7 +11,7 @@ from rankplan.runtime.group.group import WorkerGroup
 from rankplan.runtime.group.roll_call import RollCall
 from rankplan.runtime.group.spec import GroupSpec, check_cluster
 from rankplan.runtime.group.worker import Worker
-from rankplan.runtime.rank.stopwatch import slowest_rank
+from rankplan.runtime.rank.timing import slowest_rank
 from rankplan.runtime.ray import timeouts
 from rankplan.tuning.measure import Measurement
 from rankplan.words import shown
