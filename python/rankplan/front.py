@@ -82,7 +82,7 @@ class Report:
     def render(self, *, color: bool = False) -> str:
         """Return the report as the command prints it."""
         if self.plan is None:
-            return f"{PlacementError(self.faults).render(color)}\n\n{faults_line(self.faults)}"
+            return f"{PlacementError(self.faults).render(color=color)}\n\n{faults_line(self.faults)}"
         counts = (
             counted(len(self.plan), "component"),
             counted(sum(len(rows) for rows in self.plan.values()), "process", "processes"),
@@ -90,7 +90,7 @@ class Report:
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         lines = [f"{self.file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}", *group_lines(self.plan)]
-        return "\n".join([*lines, *(warning.render(color) for warning in self.warnings)])
+        return "\n".join([*lines, *(warning.render(color=color) for warning in self.warnings)])
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
@@ -218,7 +218,7 @@ class Job:
 
     def plan(self, *, isolate: bool | None = None) -> Plan:
         """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden."""
-        found = self.dialect.plan(self.reader, self.inventory, isolate is not False)
+        found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolate is not False)
         reject_crossings(found, self.reader, labelled=self.labelled)
         return found
 

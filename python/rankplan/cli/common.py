@@ -265,7 +265,7 @@ def note(text: str, color: str | None = None) -> None:
 def show_error(error: Exception) -> None:
     """Print an expected error: every fault with its location, or one message."""
     if isinstance(error, PlacementError):
-        click.echo(f"{error.render(colored(sys.stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
+        click.echo(f"{error.render(color=colored(sys.stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
         return
     style = None if colored(sys.stderr) else False
     click.secho("error:", fg="red", bold=True, nl=False, err=True, color=style)

@@ -192,7 +192,7 @@ def explain(rule: Rule | None) -> None:
 
 def _text(rule: Rule) -> str:
     color = colored(sys.stdout)
-    shown = "\n\n".join(diagnostic.render(color) for diagnostic in rule.diagnostics())
+    shown = "\n\n".join(diagnostic.render(color=color) for diagnostic in rule.diagnostics())
     parts = [
         f"{click.style(rule.code, bold=True)}: {rule.when}",
         textwrap.fill(rule.why, 100, break_on_hyphens=False),

@@ -99,7 +99,7 @@ def tune(
         before = Plan.load(present) if present is not None else None
         result = tuned(costs, inventory, config, extrapolate=extrapolate, present=before)
         for warning in (*result.warnings, *result.best.warnings):
-            click.echo(warning.render(colored(sys.stderr)), err=True)
+            click.echo(warning.render(color=colored(sys.stderr)), err=True)
         for output in outputs:
             _write(output, result, inventory)
         if form == "json":

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from rankplan.config.text.faults import RESOLVE, fault, unresolved
+from rankplan.config.text.faults import RESOLVE, as_pydantic, unresolved
 from rankplan.hardware.policies import MEMORY_POLICIES, POLICIES
-from rankplan.words import did_you_mean, shown
+from rankplan.words import did_you_mean, must_be
 
 VISIBILITIES = ("own", "node", "own-first")
 NIC_POLICIES = ("check", "set")
@@ -22,7 +22,7 @@ def _one_of(key: str, allowed: Sequence[str]) -> BeforeValidator:
         if value not in allowed:
             words = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
             help = RESOLVE if unresolved(value) else did_you_mean(str(value), allowed, "use one of")
-            raise fault("invalid-value", f"`{key}` is {shown(value)}; it must be {words}", help)
+            raise as_pydantic(must_be((key,), value, words, help))
         return value
 
     return BeforeValidator(one_of)

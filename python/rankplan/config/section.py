@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from rankplan.config.groups import group_faults
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import (
     RESERVED_LABELS,
@@ -18,19 +19,16 @@ from rankplan.config.models import (
     Hardware,
     Label,
     NodeGroup,
-    group_faults,
     with_all,
 )
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import CUT, RANKS, KeyPath, diagnostics, missing, wrong_type
 from rankplan.config.text.load import load_config
+from rankplan.config.text.reader import Config as Config
 from rankplan.config.text.reader import Reader, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import as_int, misspelt, nearest, shown
-
-Config = Mapping[str, Any] | str | os.PathLike[str]
-"""A mapping (a dict, an OmegaConf object) or the path of a YAML file."""
 
 _DEEPEST = 50
 _INDENTED = "indent these keys under it:"
@@ -132,12 +130,10 @@ class Reading(Reader):
             memory_binding=self._default("memory_binding", raw),
             nics=self._default("nics", raw),
         )
-        for index, found in group_faults(groups, num_nodes if self.num_nodes_known else None):
-            context: Mapping[str, Any] = found.context or {}
-            diagnostic = Diagnostic(found.type, context["text"], context["help"])
-            self.add(("node_groups", index, *context["path"]), diagnostic)
-            if context["path"][0] != "env_configs":
-                self._lost_groups.add(groups[index].label)
+        for (index, *path), found in group_faults(groups, num_nodes if self.num_nodes_known else None):
+            self.add(("node_groups", index, *path), found)
+            if path[0] != "env_configs":
+                self._lost_groups.add(groups[int(index)].label)
 
     def _num_nodes(self, raw: Mapping[str, Any], others: Sequence[str]) -> int:
         if "num_nodes" not in raw:

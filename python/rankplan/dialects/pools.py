@@ -10,11 +10,11 @@ from typing import Any
 from rankplan._core import CLUSTER, Chunks, RankSet
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.reading import KeyReader, with_sizes
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component
+from rankplan.plans.configured import with_sizes
 from rankplan.plans.plan import SHARE_UNIT
 from rankplan.words import counted
 
@@ -92,7 +92,7 @@ def by_address_text(inventory: Inventory) -> Inventory:
 class Pools:
     """The pools that a config takes of an inventory, and the components on them."""
 
-    def __init__(self, reader: KeyReader, inventory: Inventory, isolate: bool) -> None:
+    def __init__(self, reader: Reader, inventory: Inventory, *, isolate: bool) -> None:
         self.reader, self.inventory, self.isolate = reader, inventory, isolate
         self.free = Free(inventory)
         self.components: list[Component] = []
@@ -122,7 +122,8 @@ class Pools:
 
     def place(self, name: str, resources: Sequence[int], path: KeyPath, each: int = 1, **more: Any) -> None:
         """Place a component whose processes take ``each`` of these accelerators in turn, if there are any."""
-        placed = resources and place(self.reader, name, self.inventory, resources, path, each, self.isolate, **more)
+        more["isolate"] = self.isolate
+        placed = resources and place(self.reader, name, self.inventory, resources, path, each, **more)
         self.components += [placed] if placed else []
 
     @staticmethod
@@ -144,6 +145,7 @@ def place(
     resources: Sequence[int],
     path: KeyPath,
     each: int = 1,
+    *,
     isolate: bool = True,
     parallel: Parallel = NO_SIZES,
     **more: Any,

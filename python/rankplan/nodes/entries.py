@@ -12,7 +12,7 @@ from rankplan.config.models import NodeGroup
 from rankplan.errors import Diagnostic
 from rankplan.nodes.exclusion import Marks
 from rankplan.nodes.node import NodeSpec
-from rankplan.words import did_you_mean
+from rankplan.words import did_you_mean, unknown
 
 
 def marked(stretches: Iterable[tuple[range, NodeSpec]], marks: Marks) -> tuple[list[range], list[NodeSpec]]:
@@ -93,7 +93,7 @@ def equipped(group: NodeGroup, stretches: Iterable[tuple[range, NodeSpec]]) -> N
 
 def unknown_group(label: str, known: Sequence[str]) -> Diagnostic:
     """Return the fault of an unknown node group."""
-    help = did_you_mean(label, known, "the groups are")
     if not label:
+        help = did_you_mean(label, known, "the groups are")
         return Diagnostic("unknown-node-group", "a node group is empty", f"write a label between the commas; {help}")
-    return Diagnostic("unknown-node-group", f"unknown node group `{label}`", help)
+    return unknown("node group", label, known, "the groups are")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
@@ -36,8 +36,8 @@ class Move:
     rank: int
     before: Placement | None
     after: Placement | None
-    was: tuple[Coordinates, ...] = ()
-    now: tuple[Coordinates, ...] = ()
+    was: list[Coordinates] = field(default_factory=list)
+    now: list[Coordinates] = field(default_factory=list)
     replaced: bool = False
 
     @property
@@ -169,11 +169,11 @@ def _place(row: Placement) -> tuple[Any, ...]:
     return row.cluster_node_rank, row.devices, *seen, row.node_group_label
 
 
-def coordinates_of(component: Component | None, row: Placement | None) -> tuple[Coordinates, ...]:
+def coordinates_of(component: Component | None, row: Placement | None) -> list[Coordinates]:
     """Return the coordinates of the slots of a process; none if its component states no parallel sizes."""
     if component is None or row is None or not component.parallel.stated:
-        return ()
-    return tuple(map(component.layout.coordinates, component.layout.slots_of(row.rank)))
+        return []
+    return [component.layout.coordinates(slot) for slot in component.layout.slots_of(row.rank)]
 
 
 def _specs(inventory: Inventory) -> dict[int, Fields]:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from rankplan._core import MAX_PROCESSES
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import KeyPath, diagnostics
-from rankplan.dialects.reading import KeyReader
+from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.tuning.costs import SHAPES, ComponentCosts, Costs, WeightSync, cycle
@@ -49,10 +49,10 @@ def read_costs(source: Costs | Mapping[str, Any] | str | os.PathLike[str]) -> Co
     """
     if isinstance(source, Costs):
         return source
-    return _Costs(source).costs()
+    return _Costs.load(source).costs()
 
 
-class _Costs(KeyReader):
+class _Costs(Reader):
     def costs(self) -> Costs:
         content: Mapping[str, Any] = self.content
         self._known_keys(content, _KEYS, ())

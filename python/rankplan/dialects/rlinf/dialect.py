@@ -9,13 +9,13 @@ from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.config.text.faults import KeyPath
-from rankplan.dialects.reading import ASSUMED, resource_lists, with_sizes
 from rankplan.dialects.rlinf.choice import placement_class
 from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, section, sizes_at
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import Parallel
 from rankplan.plans.component import merged
+from rankplan.plans.configured import ASSUMED, resource_lists, with_sizes
 from rankplan.plans.plan import Plan
 
 read = read_config
@@ -39,7 +39,7 @@ def placement(config: Config | Reading, inventory: Inventory) -> ComponentPlacem
     return kind(reading, inventory)
 
 
-def plan(config: Config | Reading, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a config on an inventory.
 
     Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
