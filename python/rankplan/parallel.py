@@ -11,7 +11,7 @@ from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.words import as_int, must_be, shown
 
 ORDER = "tp-cp-ep-dp-pp"
-"""Megatron's order of slots, fastest first."""
+"""The order of slots, fastest first: ``order`` of Megatron-LM's ``parallel_state.initialize_model_parallel``."""
 ENGINE_ORDER = "tp-cp-ep-pp-dp"
 """The order of inference engines: the slots of an engine are consecutive."""
 
@@ -70,12 +70,19 @@ class Parallel:
     def parse(cls, text: str) -> Parallel:
         """Read a compact text such as ``d4t2p1``: the letters d, t, p, c and e, each with a size, in any order.
 
+        AReaL: ``AllocationMode.from_str``.
+
         Raises `PlacementError` (``invalid-value``) with every fault and its place in the text.
         """
         sizes, faults = _sizes(text)
         if faults:
             raise PlacementError(faults)
         return cls(**sizes)  # type: ignore[arg-type]  # the keys are sizes; `order` is none of them
+
+    @property
+    def dense(self) -> int:
+        """The slots of a replica: ``tp * cp * pp``."""
+        return self.tp * self.cp * self.pp
 
     @property
     def stated(self) -> bool:

@@ -103,7 +103,9 @@ def test_a_rejected_key_is_marked(text: str) -> None:
         )
     )
     beside = beside or "\n  node_group: [" in text or "\n  component_placment: " in text
-    beside = beside or any(f"\n  {typo}: x" in text for typo in ("exclud", "toplogy", "bindng", "memry"))
+    beside = beside or any(
+        f"\n  {typo}: x" in text for typo in ("exclud", "toplogy", "bindng", "memory", "memory_bindng")
+    )
     # A field of a hardware type may have any name.
     beside = beside or "robot_pi" in text
     assert bool(errors(text)) != beside

@@ -211,7 +211,7 @@ def test_the_command_line_uses_a_running_cluster(cluster: Cluster) -> None:
 
 
 def test_the_quick_start_config_fits_its_cluster() -> None:
-    plan = ComponentPlacement(EXAMPLES / "quickstart.yaml", Inventory.uniform(num_nodes=2, accelerators=8)).plan()
+    plan = ComponentPlacement(EXAMPLES / "quickstart.yaml", Inventory.uniform(num_nodes=2, num_accelerators=8)).plan()
     assert {name: len(rows) for name, rows in plan.items()} == {
         "actor": 8,
         "reference": 8,
@@ -255,7 +255,7 @@ def read_all(terminal: int) -> str:
 def test_a_group_can_be_launched_inside_a_ray_task(cluster: Cluster) -> None:
     @ray.remote(num_cpus=0)
     def driver() -> list[int]:
-        from rankplan.runtime.rank.roll_call import RollCall
+        from rankplan.runtime.group.roll_call import RollCall
 
         with Cluster() as inner, RollCall.create_group().launch(inner, NodePlacementStrategy([0, 1])) as group:
             return [report.node_rank for report in group.verify()]

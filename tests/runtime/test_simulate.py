@@ -19,7 +19,7 @@ import ray
 from rankplan import Cluster, ClusterError, Inventory, LaunchError, NodePlacementStrategy, PlacementError, RankSet
 from rankplan.runtime.group.spec import one_process_each
 from rankplan.runtime.nodes import simulate
-from rankplan.runtime.nodes.processes import Process, end, family, left_after
+from rankplan.runtime.nodes.processes import end, family, left_after
 from support.workers import Reader
 
 SIMULATING = """
@@ -38,9 +38,9 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(tempfile, "tempdir", str(base))
     monkeypatch.setenv("TMPDIR", str(base))
     folders = set(base.glob("rankplan-*"))
-    seen: set[Process] = set()
+    seen: set[Any] = set()
 
-    def watched(variable: str) -> set[Process]:
+    def watched(variable: str) -> set[Any]:
         found = family(variable)
         seen.update(found)
         return found
@@ -118,7 +118,7 @@ def test_nodes_that_contradict_themselves(
     options = simulate._node_options
     monkeypatch.setattr(simulate, "_node_options", lambda node, rank: options(node, rank) | changed)
     with pytest.raises(ClusterError, match=message):
-        Cluster.simulate(Inventory.uniform(num_nodes=1, accelerators=2, accelerator_type="MUSA_GPU"))
+        Cluster.simulate(Inventory.uniform(num_nodes=1, num_accelerators=2, accelerator_type="MUSA_GPU"))
 
 
 def test_a_faulty_section_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ class Nodes(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text if it is a size."""
         try:
-            Inventory.of_size(str(value))
+            Inventory.parse(str(value))
         except PlacementError as error:
             self.fail(f"{error.message}; {error.help}{self.otherwise}", param, ctx)
         return str(value)
@@ -98,7 +98,7 @@ class InventoryChoice:
     def inventory(self) -> Inventory:
         """The nodes of the file or the Ray cluster, in the order that the options state."""
         if self.file is not None:
-            found = Inventory.from_yaml(self.file)
+            found = Inventory.load(self.file)
         else:
             from rankplan.runtime.cluster import Cluster
 

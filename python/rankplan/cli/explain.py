@@ -16,6 +16,8 @@ import yaml
 from click.shell_completion import CompletionItem
 from rich.table import Table
 
+from rankplan.arranging.arrange import arrange
+from rankplan.arranging.replan import replan
 from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.common import colored, faults_end_it, print_table
 from rankplan.config.text.load import load_config
@@ -64,7 +66,7 @@ class Example:
     def _inventory(self) -> Inventory:
         if self.nodes.startswith("["):
             return Inventory.from_dict({"nodes": yaml.safe_load(self.nodes)})
-        return Inventory.of_size(self.nodes)
+        return Inventory.parse(self.nodes)
 
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
@@ -75,7 +77,7 @@ class Example:
             plan.check_shares()
             plan.fitted(self._inventory)
         elif self.file == "nodes.yaml":
-            Inventory.from_yaml(path)
+            Inventory.load(path)
         elif self.file.endswith(".sh"):
             config = load_config(path)
             dialect_of(config).plan(config, self._inventory)
@@ -98,11 +100,11 @@ class Example:
         """Do what a command with one option does to a plan."""
         _, option, value = (self.ask or "").split()
         if option == "--without":
-            plan.replanned(plan.inventory, [value])
+            replan(plan, plan.inventory, without=[value])
         elif option == "--segment":
-            plan.inventory.arranged(plan, segment=segment_sizes([value]))
+            arrange(plan, plan.inventory, segment=segment_sizes([value]))
         else:
-            plan.inventory.arranged(plan, keep=kept_levels([value]))
+            arrange(plan, plan.inventory, keep=kept_levels([value]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,9 +123,9 @@ class ComponentEntry(Model):
     parallel: ParallelEntry = Field(default=ParallelEntry(), description="Sizes of the parallel groups.")
     visibility: VisibilityWord = Field(default="own", description=DESCRIPTIONS["visibility"])
     binding: BindingWord | None = Field(default=None, description=DESCRIPTIONS["binding"])
-    memory: MemoryWord | None = Field(default=None, description=DESCRIPTIONS["memory"])
+    memory_binding: MemoryWord | None = Field(default=None, description=DESCRIPTIONS["memory_binding"])
     nics: NicsWord | None = Field(default=None, description=DESCRIPTIONS["nics"])
-    render: bool = Field(default=False, description=DESCRIPTIONS["render"])
+    egl: bool = Field(default=False, description=DESCRIPTIONS["egl"])
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -359,7 +359,7 @@ class ClusterSection(BaseModel):
     exclude: Excluded = Field(default=(), description="Nodes, accelerators and domains that no component may use.")
     # for components that do not state them; a saved plan has them with each component
     binding: BindingWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["binding"])
-    memory: MemoryWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["memory"])
+    memory_binding: MemoryWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["memory_binding"])
     nics: NicsWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["nics"])
 
     @model_serializer(mode="wrap")

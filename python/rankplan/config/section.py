@@ -50,6 +50,9 @@ _LABEL = TypeAdapter[str](Label)
 _EXCLUDED = TypeAdapter[tuple[str, ...]](Excluded)
 
 # The consequence of a missing key, and how similar another key must be to be taken for it.
+_RENAMED = {"memory": "memory_binding"}
+"""Keys of the section that have another name now."""
+
 _LACKS = {
     "component_placement": ("no component is placed", 0.6),
     "node_groups": ("no node group is defined", 0.85),
@@ -109,7 +112,7 @@ class Reading(Reader):
         lacking = [key for key in ("num_nodes", *_LACKS) if key not in raw]  # one of these may be any similar key
         known = [key for key in ClusterSection.model_fields if key not in lacking]
         for other in others:
-            if (near := misspelt(other, known)) is not None:
+            if (near := _RENAMED.get(other) or misspelt(other, known)) is not None:
                 self.add((other,), Diagnostic("unknown-key", f"unknown key `{other}`", f"did you mean `{near}`?"))
         if others and "component_placement" in own and "component_placement" not in raw and not self.faults:
             nothing = not_a_mapping("`component_placement`", None, f"{_INDENTED} {', '.join(others[:3])}")
@@ -124,7 +127,7 @@ class Reading(Reader):
             topology=self._topology(raw.get("topology", {})),
             exclude=self._excluded(raw.get("exclude", ())),
             binding=self._default("binding", raw),
-            memory=self._default("memory", raw),
+            memory_binding=self._default("memory_binding", raw),
             nics=self._default("nics", raw),
         )
         for (index, *path), found in group_faults(groups, num_nodes if self.num_nodes_known else None):

@@ -23,7 +23,7 @@ class Free:
     """The accelerators of an inventory that no pool has taken, counted node by node."""
 
     def __init__(self, inventory: Inventory) -> None:
-        counts = [spec.accelerators for nodes, spec in inventory.stretches() for _ in nodes]
+        counts = [spec.num_accelerators for nodes, spec in inventory.stretches() for _ in nodes]
         self._firsts = list(accumulate(counts, initial=0))
         self._taken = [0] * len(counts)
         self._from: dict[int, int] = {}
@@ -109,7 +109,7 @@ class Pools:
         """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault."""
         taken = self.free.nodes(nodes, each)
         if taken is None:
-            counts = {spec.accelerators for _, spec in self.inventory.stretches()}
+            counts = {spec.num_accelerators for _, spec in self.inventory.stretches()}
             message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
             message += counted(self.inventory.num_nodes, "node") + (f" with {max(counts)}" if len(counts) == 1 else "")
             help = "use a larger cluster, or fewer nodes or accelerators per node"
@@ -156,7 +156,8 @@ def place(
     Faults are recorded at the path of the sizes; ``None`` if it cannot be placed.
     """
     try:
-        placed = Component.place(name, inventory, (CLUSTER,), Chunks(list(resources), each), isolate, **more)
+        rule, visibility = Chunks(list(resources), each), "own" if isolate else "node"
+        placed = Component.place(name, inventory, (CLUSTER,), rule, visibility=visibility, **more)
     except PlacementError as error:
         for one in error.diagnostics:
             reader.add_in_config(path, one)

@@ -11,7 +11,7 @@ Follows ROLL's ``WorkerConfig.__post_init__`` and ``ResourceManager.allocate_pla
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -101,14 +101,15 @@ def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: 
         try:
             rule = Chunks(role.devices or nodes, role.per_worker)
             groups = (NODE if by_node else CLUSTER,)
-            placed = Component.place(role.name, inventory, groups, rule, isolate_accelerator)
+            visibility = "own" if isolate_accelerator else "node"
+            placed = Component.place(role.name, inventory, groups, rule, visibility=visibility)
         except PlacementError as error:
             reader.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
         else:
             components[role.name] = with_sizes(reader, placed, role.parallel, (*role.path, *_CONFIG))
     reader.finish()
     shares = _shares(inventory, components)
-    return Plan(inventory, [replace(one, share=shares.get(name)) for name, one in components.items()])
+    return Plan(inventory, [one.with_settings(share=shares.get(name)) for name, one in components.items()])
 
 
 def assumed_inventory(config: Config | Reader) -> Inventory:
@@ -135,7 +136,7 @@ def _shares(inventory: Inventory, components: Mapping[str, Component]) -> dict[s
         for stay in kind.stays:
             if stay.pattern.resource_type == ACCELERATOR:
                 for index in chain.from_iterable(stay.pattern.devices):
-                    users.setdefault(index, set()).add(stay.component)
+                    users.setdefault(index, set()).add(stay.component_name)
         for names in users.values():
             most |= {name: max(most.get(name, 0), len(names)) for name in names}
     return {name: SHARE_UNIT // count / SHARE_UNIT for name, count in most.items()}
@@ -143,7 +144,7 @@ def _shares(inventory: Inventory, components: Mapping[str, Component]) -> dict[s
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a ROLL config for the components that ROLL can express, and why it cannot express the others."""
-    counts = {spec.accelerators for _, spec in planned.inventory.stretches()}
+    counts = {spec.num_accelerators for _, spec in planned.inventory.stretches()}
     config: dict[str, Any] = {"num_nodes": planned.inventory.num_nodes}
     config |= {"num_gpus_per_node": counts.pop()} if len(counts) == 1 else {}
     inexpressible: dict[str, str] = {}
@@ -316,7 +317,7 @@ def _strategy(reader: Reader, values: Mapping[Any, Any], path: KeyPath) -> tuple
     if parallel is None:
         return None
     if name == "vllm":
-        return parallel.tp * parallel.pp, parallel
+        return parallel.dense, parallel
     if reader.value(values, "strategy_args", path) is not None and name not in _AS_WRITTEN:
         return 1, parallel
     written = reader.value(values, "num_gpus_per_worker", path)
@@ -348,10 +349,10 @@ def _fitting(reader: Reader, job: _Job, inventory: Inventory) -> Inventory:
     each = job.per_node
     if each is not None:
         for nodes, spec in inventory.stretches():
-            if spec.accelerators not in (0, each):
-                count = counted(spec.accelerators, "accelerator")
+            if spec.num_accelerators not in (0, each):
+                count = counted(spec.num_accelerators, "accelerator")
                 message = f"num_gpus_per_node is {each}, but node {nodes[0]} has {count}"
-                help = f"write {spec.accelerators}, remove the key if nodes differ, or use another cluster"
+                help = f"write {spec.num_accelerators}, remove the key if nodes differ, or use another cluster"
                 reader.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
                 break
     return inventory

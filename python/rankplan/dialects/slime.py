@@ -209,7 +209,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
 def _written(components: Mapping[str, Component], inventory: Inventory) -> dict[str, Any]:
     """Return the flags for as many GPUs as the components have."""
     actor, critic, rollout = (components.get(name, ()) for name in ("actor", "critic", "rollout"))
-    counts = {spec.accelerators for _, spec in inventory.stretches()}
+    counts = {spec.num_accelerators for _, spec in inventory.stretches()}
     per_node = counts.pop() if len(counts) == 1 else 0
     config: dict[str, Any] = {"num_gpus_per_node": per_node} if per_node else {}
     training = [("actor", actor)] if actor or critic else []
@@ -263,7 +263,7 @@ def _per_process(reader: Reader, job: Job, inventory: Inventory, nodes: Sequence
     here = nodes[offset : offset + sides.rollout]
     if not here:
         return 1
-    largest = max(inventory.node(rank).accelerators for rank in set(here))
+    largest = max(inventory.node(rank).num_accelerators for rank in set(here))
     per_node = sides.per_node or largest
     each = min(engine, per_node)
     if engine % each:

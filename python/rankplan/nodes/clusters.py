@@ -11,7 +11,7 @@ from rankplan.nodes.inventory import Inventory
 _ACCELERATOR = "Accelerator"
 
 
-class HasInventory(Protocol):
+class SupportsInventory(Protocol):
     """Any object with an ``inventory``: a live `Cluster`, or your own class.
 
     Strategies, `ComponentPlacement` and `rankplan.rlinf` take one wherever they take an `Inventory`. A class of yours
@@ -42,7 +42,7 @@ class RlinfCluster(Protocol):
         """Return the record of a node."""
 
 
-AnyCluster: TypeAlias = Inventory | HasInventory | RlinfCluster
+AnyCluster: TypeAlias = Inventory | SupportsInventory | RlinfCluster
 
 
 def inventory_of(cluster: AnyCluster) -> Inventory:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from rankplan._core import RankSet
+from rankplan.config.hardware import HardwareConfig
+from rankplan.config.models import NodeGroup
 from rankplan.errors import Diagnostic
 from rankplan.nodes.exclusion import Marks
 from rankplan.nodes.node import NodeSpec
@@ -73,6 +75,20 @@ def unlabelled(levels: Sequence[str], keys: Collection[str]) -> Iterator[tuple[i
         if level not in keys:
             help = did_you_mean(level, sorted(keys), "the labels are") or "add labels to the nodes"
             yield index, Diagnostic("unknown-level", f"no node has the label `{level}`", help)
+
+
+def equipped(group: NodeGroup, stretches: Iterable[tuple[range, NodeSpec]]) -> NodeGroup:
+    """Return a node group whose hardware has configs: those of the nodes, if it states none."""
+    hardware = group.hardware
+    if hardware is None or hardware.configs is not None:
+        return group
+    pieces = [
+        HardwareConfig(node_rank=node)
+        for nodes, record in stretches
+        for node in (RankSet(nodes) & group.node_ranks if hardware.type in record.hardware else ())
+        for _ in range(record.hardware[hardware.type])
+    ]
+    return group.model_copy(update={"hardware": hardware.model_copy(update={"configs": pieces})})
 
 
 def unknown_group(label: str, known: Sequence[str]) -> Diagnostic:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import LARGEST, Reader
@@ -51,7 +49,7 @@ def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: K
     """Return a component with parallel sizes, which are at a path of the config; it is a fault if they do not fit."""
     reader.size_paths[component.name] = path
     try:
-        return replace(component, parallel=parallel)
+        return component.with_settings(parallel=parallel)
     except PlacementError as error:
         for one in error.diagnostics:
             reader.add_once(path, one)  # two components may have the same sizes

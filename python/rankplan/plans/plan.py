@@ -4,73 +4,29 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, combinations, islice, zip_longest
+from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any
 
-from rankplan._core import ACCELERATOR, Placement, RankSet
-from rankplan.arranging.physical import same_nodes
+from rankplan._core import ACCELERATOR, RankSet
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
-from rankplan.nodes.clusters import HasInventory, inventory_of
+from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component, Coordinates, Visibility, fitted
+from rankplan.plans import plan_file
+from rankplan.plans.component import Component, Visibility, fitted
 from rankplan.plans.crossings import check_keep, topology_faults
+from rankplan.plans.mode import PlacementMode
 from rankplan.plans.occupancy import NodeKind, node_kinds
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean
 
 SHARE_UNIT = 10_000
 """Shares are added up in ten-thousandths, Ray's own unit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A process that runs elsewhere, sees other devices, or has another node group or coordinates in the other plan.
-
-    ``before`` is ``None`` if it appeared, ``after`` is ``None`` if it went. ``was`` and ``now`` are its coordinates
-    (`Component.coordinates`), ``None`` if the component states no parallel sizes. ``replaced``: one of its nodes is
-    another machine in the other plan.
-    """
-
-    component: str
-    rank: int
-    before: Placement | None
-    after: Placement | None
-    was: Coordinates | list[Coordinates] | None = None
-    now: Coordinates | list[Coordinates] | None = None
-    replaced: bool = False
-
-    @property
-    def in_place(self) -> bool:
-        """Whether only the coordinates change."""
-        if self.before is None or self.after is None or self.replaced:
-            return False
-        return _place(self.before) == _place(self.after)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanDiff:
-    """The changes from one plan to another; false if there are none.
-
-    ``renumbered`` processes keep their place, but have other coordinates in the parallel groups.
-    """
-
-    moved: tuple[Move, ...]
-    appeared: tuple[Move, ...]
-    went: tuple[Move, ...]
-    renumbered: tuple[Move, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.moved or self.appeared or self.went or self.renumbered)
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{len(getattr(self, name))} {name}" for name in self.__slots__)
-        return f"<PlanDiff: {counts}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +63,9 @@ class Plan(Mapping[str, Component]):
     Raises ``ValueError`` for components over different inventories, or two with one name.
     """
 
-    def __init__(self, inventory: Inventory, components: Iterable[Component], mode: str | None = None) -> None:
+    def __init__(
+        self, inventory: Inventory, components: Iterable[Component], mode: PlacementMode | None = None
+    ) -> None:
         self._inventory = inventory
         self._mode = mode
         self._components: dict[str, Component] = {}
@@ -121,15 +79,12 @@ class Plan(Mapping[str, Component]):
 
     def _share_cores(self) -> None:
         """Give components without accelerators the cores that others do not use exclusively."""
-        taken = RankSet()
-        for component in self.values():
-            if component.binding.policy == EXCLUSIVE:
-                taken = taken | component.rows.accelerators()
-        if not taken:
+        exclusive = (one.rows.accelerators() for one in self.values() if one.binding == EXCLUSIVE)
+        if not (taken := RankSet().union(*exclusive)):
             return  # a part of a plan keeps what it knows of the others
         for name, component in self.items():
-            if component.binding.policy != NO_BINDING and not component.rows.accelerators():
-                self._components[name] = replace(component, binding=replace(component.binding, taken=taken))
+            if component.binding != NO_BINDING and not component.rows.accelerators():
+                self._components[name] = replace(component, taken=taken)
 
     @property
     def inventory(self) -> Inventory:
@@ -137,8 +92,8 @@ class Plan(Mapping[str, Component]):
         return self._inventory
 
     @property
-    def mode(self) -> str | None:
-        """Name of RLinf's placement mode (``COLLOCATED``, ...), if the plan comes from a config that has one."""
+    def mode(self) -> PlacementMode | None:
+        """RLinf's placement mode, if the plan comes from a config that has one."""
         return self._mode
 
     @property
@@ -151,15 +106,15 @@ class Plan(Mapping[str, Component]):
         """The cluster section with the node groups, if the plan comes from one."""
         return self._inventory.section
 
-    def __getitem__(self, component: str) -> Component:
+    def __getitem__(self, name: str) -> Component:
         try:
-            return self._components[component]
+            return self._components[name]
         except KeyError:
-            help = did_you_mean(str(component), self._components, "the components are")
-            raise KeyError(f"unknown component {component!r}; {help}") from None
+            help = did_you_mean(str(name), self._components, "the components are")
+            raise KeyError(f"unknown component {name!r}; {help}") from None
 
-    def __contains__(self, component: object) -> bool:
-        return component in self._components
+    def __contains__(self, name: object) -> bool:
+        return name in self._components
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._components)
@@ -180,7 +135,7 @@ class Plan(Mapping[str, Component]):
         sizes += f" and {len(self) - 8} more" if len(self) > 8 else ""
         return f"<Plan of {sizes or 'nothing'} on {counted(self._inventory.num_nodes, 'node')}>"
 
-    def on(self, inventory: Inventory | HasInventory) -> Plan:
+    def on(self, inventory: Inventory | SupportsInventory) -> Plan:
         """Apply the rule of every component to another inventory, or a cluster, and return the new plan.
 
         Raises `PlacementError` with every fault.
@@ -199,7 +154,7 @@ class Plan(Mapping[str, Component]):
             raise refusal(faults)
         return Plan(inventory, components, self.mode)
 
-    def fitted(self, cluster: Inventory | HasInventory) -> Plan:
+    def fitted(self, cluster: Inventory | SupportsInventory) -> Plan:
         """Return the plan in the same places of a cluster that it fits, with that cluster's accelerator ids.
 
         Each used node must have the same type and number of accelerators, and the ids, hostname and address that the
@@ -209,36 +164,9 @@ class Plan(Mapping[str, Component]):
         components = fitted(list(self.values()), cluster)
         return Plan(components[0].inventory if components else cluster, components, self.mode)
 
-    def replanned(
-        self,
-        inventory: Inventory | HasInventory,
-        without: Iterable[str] = (),
-        *,
-        shrink: Sequence[str] = (),
-        renumber: bool = False,
-    ) -> Plan:
-        """Return the plan after a failure, on the nodes of an inventory, or a cluster, that has spares.
-
-        ``without`` names hardware that is gone: nodes (hostname, else address, else ``node-3``), accelerators
-        (``node-5/2``, or their ids) or domains (``nvlink=b``). Nodes of the plan that the inventory lacks are gone too.
-        Node ranks keep their nodes if these are left; each lost one gets a spare with the same hardware, in its domain
-        if possible. Of a node with a broken accelerator, the processes use others that are idle; else the components
-        that use it get another node; else all do. Process ranks do not change.
-
-        If the spares do not suffice, the components in ``shrink`` lose whole data groups: the last ones, so that the
-        other ranks keep their numbers, or with ``renumber`` those on the lost nodes. `diff` has what changed.
-
-        Raises `PlacementError`: ``no-spare``, ``plan-mismatch`` if no node of the plan is left in the inventory,
-        ``unknown-component``, and the faults of `Inventory.arranged`.
-        """
-        from rankplan.arranging.replanning import replanned  # most programs never need it
-
-        found = replanned(list(self.values()), inventory_of(inventory), without, shrink, renumber)
-        return Plan(found.inventory, found.components, self.mode)
-
     def with_visibility(self, visibility: Visibility) -> Plan:
         """Return the plan with another visibility of every component."""
-        components = [component.with_visibility(visibility) for component in self.values()]
+        components = [component.with_settings(visibility=visibility) for component in self.values()]
         return Plan(self._inventory, components, self.mode)
 
     def only(self, *names: str) -> Plan:
@@ -247,9 +175,7 @@ class Plan(Mapping[str, Component]):
 
     def idle(self) -> dict[int, RankSet]:
         """Return the accelerators that no component uses and that are not excluded: local indices by node rank."""
-        used = self._inventory.excluded_accelerators
-        for component in self.values():
-            used = used | component.rows.accelerators()
+        used = self._inventory.excluded_accelerators.union(*(one.rows.accelerators() for one in self.values()))
         return self._inventory.core.by_node(self._inventory.core.accelerators() - used)
 
     def sharing(self) -> Sharing:
@@ -276,7 +202,7 @@ class Plan(Mapping[str, Component]):
             for stay in kind.stays:
                 pattern = stay.pattern
                 for index in chain.from_iterable(pattern.devices) if pattern.resource_type == ACCELERATOR else ():
-                    users.setdefault(index, Counter())[stay.component] += 1
+                    users.setdefault(index, Counter())[stay.component_name] += 1
             here: dict[tuple[tuple[str, int], ...], list[int]] = {}
             for index in sorted(users):
                 if users[index].total() > 1:
@@ -291,10 +217,10 @@ class Plan(Mapping[str, Component]):
         for kind in self.node_kinds:
             users: dict[int, dict[str, int]] = {}
             for stay in kind.stays:
-                share = self[stay.component].share
+                share = self[stay.component_name].share
                 if share is not None and stay.pattern.resource_type == ACCELERATOR:
                     for index in chain.from_iterable(stay.pattern.devices):
-                        users.setdefault(index, {})[stay.component] = round(share * SHARE_UNIT)
+                        users.setdefault(index, {})[stay.component_name] = round(share * SHARE_UNIT)
             for index, shares in sorted(users.items()):
                 if sum(shares.values()) > SHARE_UNIT:
                     here = crowds.setdefault(tuple(shares), {})
@@ -315,13 +241,13 @@ class Plan(Mapping[str, Component]):
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
-    def topology_faults(self, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
-        """Return the groups that cross what ``keep`` forbids, and unknown names, each with its path in the topology.
+    def topology_faults(self, *, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
+        """Return the groups that cross a level which ``keep`` forbids, and unknown names, with paths in the topology.
 
         ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked.
         """
         layouts = {name: component.layout for name, component in self.items()}
-        return list(topology_faults(layouts, self._inventory, labelled))
+        return list(topology_faults(layouts, self._inventory, labelled=labelled))
 
     def check_keep(self) -> None:
         """Raise `PlacementError` with the faults of `topology_faults`: ``group-spans`` and unknown names."""
@@ -340,48 +266,21 @@ class Plan(Mapping[str, Component]):
         """
         return WeightMap(self[sender], self[receiver])
 
-    def diff(self, other: Plan) -> PlanDiff:
-        """Return what changes from this plan to the other: processes that move, appear, go or get other coordinates."""
-        moved: list[Move] = []
-        appeared: list[Move] = []
-        went: list[Move] = []
-        renumbered: list[Move] = []
-        for move in self.changes(other):
-            stays = renumbered if move.in_place else moved
-            (appeared if move.before is None else went if move.after is None else stays).append(move)
-        return PlanDiff(tuple(moved), tuple(appeared), tuple(went), tuple(renumbered))
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, which `from_dict` reads."""
+        return plan_file.plain(self._inventory, self.values(), self.mode)
 
-    def changes(self, other: Plan) -> Iterator[Move]:
-        """Yield the moves of `diff` component by component, in rank order."""
-        replaced = self.replaced(other)
-        for name in dict.fromkeys([*self, *other]):
-            here, there = self.get(name), other.get(name)
-            same = here is not None and there is not None and (here.rows, here.parallel) == (there.rows, there.parallel)
-            if same and not replaced:
-                continue
-            for rank, (old, new) in enumerate(zip_longest(here or (), there or ())):
-                elsewhere = old is not None and _on(old, replaced)
-                move = Move(name, rank, old, new, _coordinates(here, old), _coordinates(there, new), elsewhere)
-                if not move.in_place or move.was != move.now:
-                    yield move
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Plan:
+        """Return the plan of a mapping that `to_dict` made.
 
-    def replaced(self, other: Plan) -> frozenset[int]:
-        """Return the node ranks that are another machine in the other plan, by hostname or else address.
-
-        The plans must have a machine in common; otherwise they are for different clusters, and there are none.
+        Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason.
         """
-        here, there = (_are_named(plan._inventory) for plan in (self, other))
-        found = same_nodes(self._inventory, other._inventory)
-        if not any(named and node is not None for named, node in zip(here, found, strict=True)):
-            return frozenset()
-        named = (all(both) for both in zip(here, there, strict=False))
-        return frozenset(rank for rank, both in enumerate(named) if both and found[rank] != rank)
+        return cls(*plan_file.read(content))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
-        from rankplan.plans import plan_file  # as below, not needed to make a plan
-
-        plan_file.save(Path(path), self._inventory, self.values(), self.mode)
+        plan_file.save(Path(path), self.to_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
@@ -390,27 +289,7 @@ class Plan(Mapping[str, Component]):
         Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason, ``OSError`` if the file cannot be
         read.
         """
-        from rankplan.plans import plan_file
-
         return cls(*plan_file.load(os.fspath(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._inventory, list(self.values()), self.mode)
-
-
-def _are_named(inventory: Inventory) -> list[bool]:
-    return [bool(spec.hostname or spec.ip) for nodes, spec in inventory.stretches() for _ in nodes]
-
-
-def _on(row: Placement, nodes: frozenset[int]) -> bool:
-    return bool(nodes) and (row.cluster_node_rank in nodes or any(node in nodes for node, _ in row.devices))
-
-
-def _place(row: Placement) -> tuple[Any, ...]:
-    seen = row.visible_accelerators, row.accelerator_type
-    return row.cluster_node_rank, row.devices, *seen, row.node_group_label
-
-
-def _coordinates(component: Component | None, row: Placement | None) -> Coordinates | list[Coordinates] | None:
-    stated = component is not None and component.parallel.stated and row is not None
-    return component.coordinates(row.rank) if stated else None  # type: ignore[union-attr]  # neither is None here

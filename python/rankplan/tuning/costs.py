@@ -39,8 +39,7 @@ class ComponentCosts:
     @property
     def group(self) -> int:
         """Accelerators of a replica."""
-        sizes = self.parallel
-        return sizes.tp * sizes.cp * sizes.pp
+        return self.parallel.dense
 
     def divides(self, accelerators: int) -> bool:
         """Whether the parallel sizes and the data sizes allow this number of accelerators."""

@@ -182,7 +182,7 @@ class _Profile:
         component = self._planned[name]
         world = len(component.rows.accelerators())
         parallel = component.parallel
-        return world, max(world // (parallel.tp * parallel.cp * parallel.pp), 1), parallel
+        return world, max(world // parallel.dense, 1), parallel
 
     def _whole(self, outer: str, key: str) -> int:
         mapping = section(self._reading, (outer,)) or {}

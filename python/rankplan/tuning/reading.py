@@ -127,7 +127,7 @@ class _Costs(Reader):
         before = len(self.faults)
         parallel = self._parallel(entry, path)
         sizes = self._sizes(entry, path) or shared
-        group = parallel.tp * parallel.cp * parallel.pp
+        group = parallel.dense
         times, written = self._times(name, entry, path, environments, group)
         dp = self._whole_list(entry, "dp", path)
         memory = self._memory(entry, path)

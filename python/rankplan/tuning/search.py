@@ -10,7 +10,8 @@ from typing import Any
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.plan import Plan, PlanDiff
+from rankplan.plans.diff import PlanDiff, diff
+from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.placing import Placed, placed, plain
@@ -146,9 +147,7 @@ def _ranked(
     present: Plan | None,
 ) -> Ranked:
     far = [name for name, size in node.sizes.items() if not costs.components[name].times.within(size)]
-    used = RankSet()
-    for one in ranks.values():
-        used = used | one
+    used = RankSet().union(*ranks.values())
     return Ranked(
         seconds,
         node,
@@ -160,7 +159,7 @@ def _ranked(
         made.plan,
         made.config,
         made.warnings,
-        None if present is None else present.diff(made.plan),
+        None if present is None else diff(present, made.plan),
     )
 
 

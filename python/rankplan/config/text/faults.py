@@ -66,18 +66,18 @@ def diagnostics(
             for diagnostic in cause.diagnostics:
                 yield path, diagnostic
         elif found["type"] == "extra_forbidden":
-            keys = _model(path[:-1], models).model_fields
+            keys = _keys(path[:-1], models)
             cut = found["input"] is None and RANKS.fullmatch(str(path[-1]))
             misspelt = unknown("key", path[-1], keys)
             yield path, replace(misspelt, help=CUT) if cut else misspelt
         elif found["type"] == "missing":
-            keys = _model(path[:-1], models).model_fields
+            keys = _keys(path[:-1], models)
             near = nearest(str(path[-1]), [str(key) for key in found["input"] if key not in keys], 0.8)
             if (*path[:-1], near) in extra:
                 continue  # one typo, reported as the unknown key
             yield path[:-1], missing(str(path[-1]), near)
         elif found["type"] in ("model_type", "model_attributes_type"):
-            keys = _model(path, models).model_fields
+            keys = _keys(path, models)
             help = f"write keys and values: {', '.join(keys)}"
             yield path, must_be(_name(path), found["input"], "a mapping", help)
         else:
@@ -90,9 +90,10 @@ def missing(key: str, written: str | None) -> Diagnostic:
     return Diagnostic("missing-key", f"`{key}` is missing", help)
 
 
-def _model(path: Sequence[str | int], models: Mapping[str, type[BaseModel]]) -> type[BaseModel]:
+def _keys(path: Sequence[str | int], models: Mapping[str, type[BaseModel]]) -> list[str]:
     names = [part for part in path if isinstance(part, str) and part in models]
-    return models[names[-1] if names else ""]
+    fields = models[names[-1] if names else ""].model_fields
+    return [field.alias or name for name, field in fields.items()]
 
 
 _EXPECTED = {

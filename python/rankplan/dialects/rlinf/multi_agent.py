@@ -58,7 +58,8 @@ class _SeveralRollouts(RolePlacement):
             reading.add(("component_placement", self._keys[name], "placement"), fault)
         reading.finish()
         rule = engines(resources, sizes.dense, stride)
-        return Component.place(name, self._inventory, stated.node_groups, rule, parallel=sizes.parallel)
+        place = name, self._inventory, stated.node_groups, rule
+        return Component.place(*place, stated.settings, parallel=sizes.parallel)
 
     def get_strategy(
         self, component: str, placement_strategy: type[PlacementStrategy] | None = None

@@ -14,9 +14,9 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.clusters import AnyCluster, inventory_of
-from rankplan.nodes.inventory import Inventory
-from rankplan.plans.binding import Binding
-from rankplan.plans.component import DECISIONS, Component, Rule, Visibility
+from rankplan.nodes.inventory import Inventory, configured
+from rankplan.plans.component import USUAL_SETTINGS, Component, Rule, Settings, Visibility
+from rankplan.plans.mode import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.words import as_int, counted, did_you_mean, shown
 
@@ -74,13 +74,14 @@ class PlacementStrategy:
     def component(self, name: str, cluster: AnyCluster, isolate_accelerator: bool = True) -> Component:
         """Return a component with the strategy's rule, under this name; see `get_placement`."""
         inventory, placed = self.inventory_on(cluster), self._component
+        visibility = self._visibility(isolate_accelerator)
         if placed is not None and placed.inventory == inventory:
-            return replace(placed, name=name).with_visibility(self._visibility(isolate_accelerator))
+            return replace(placed, name=name).with_settings(visibility=visibility)
         if not self._by_node:
             inventory.pool(self._labels).require_hardware()
-        decided = {} if placed is None else {key: getattr(placed, key) for key in DECISIONS if key != "by_node"}
-        given = name, inventory, self._labels, self._rule, self._visibility(isolate_accelerator), self._by_node
-        return Component.place(*given, **decided)
+        settings = USUAL_SETTINGS if placed is None else placed.settings
+        settings = replace(settings, visibility=visibility, by_node=self._by_node)
+        return Component.place(name, inventory, self._labels, self._rule, settings)
 
     def _visibility(self, isolate: bool) -> Visibility:
         """Return what the config states, if that is more than the own accelerators, else what the caller requests."""
@@ -258,7 +259,7 @@ class ComponentPlacement:
     def __init__(self, config: Config | Reading, cluster: AnyCluster) -> None:
         reading = read_config(config).fork()
         present = inventory_of(cluster)
-        self._inventory, unfit = present.configured(present.with_groups_added(reading.section))
+        self._inventory, unfit = configured(present, present.with_groups_added(reading.section))
         for path, found in unfit:
             reading.add(path, found)
         self._placements: dict[str, PlacementStrategy] = {}  # RLinf's name, which its subclasses write to
@@ -278,8 +279,8 @@ class ComponentPlacement:
         reading.finish()
 
     @property
-    def _mode(self) -> str | None:
-        """RLinf's name of the placement mode, for subclasses."""
+    def _mode(self) -> PlacementMode | None:
+        """The placement mode, for subclasses."""
         return None
 
     def _arrange(self, reading: Reading) -> None:
@@ -301,8 +302,7 @@ class ComponentPlacement:
         names = component_names(key)
         component = Component(names[0], self._inventory, entry.node_group, rule, rows)
         try:
-            component = component.with_visibility(cast(Visibility, entry.visibility))
-            component = replace(component, **_settings(entry, reading.section))
+            component = replace(component, settings=_settings(entry, reading.section))
             for found in component.binding_faults():
                 reading.add((*path, "binding"), found)
         except PlacementError as error:
@@ -310,7 +310,7 @@ class ComponentPlacement:
             return
         reading.size_paths |= dict.fromkeys(names, reading.in_config((*path, "parallel")))
         try:
-            component = replace(component, parallel=entry.parallel.value())
+            component = component.with_settings(parallel=entry.parallel.value())
         except PlacementError as error:
             reading.add_all((*path, "parallel"), error)
             return
@@ -360,11 +360,15 @@ class ComponentPlacement:
         return f"<ComponentPlacement of {self.plan()!r}>"
 
 
-def _settings(entry: ComponentEntry, section: ClusterSection) -> dict[str, Any]:
-    """Return what an entry, or else the section, states about cores, memory, network cards and rendering."""
-    policy, memory = entry.binding or section.binding, entry.memory or section.memory
-    nics = entry.nics or section.nics or "check"
-    return {"binding": Binding(policy or NO_BINDING, memory or NO_MEMORY), "nics": nics, "render": entry.render}
+def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:
+    """Return the settings that an entry states, or else the section, without the parallel sizes."""
+    return Settings(
+        visibility=cast(Visibility, entry.visibility),
+        binding=entry.binding or section.binding or NO_BINDING,
+        memory_binding=entry.memory_binding or section.memory_binding or NO_MEMORY,
+        egl=entry.egl,
+        nics=entry.nics or section.nics or "check",
+    )
 
 
 def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:

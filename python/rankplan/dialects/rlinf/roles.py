@@ -85,8 +85,8 @@ class HybridComponentPlacement(ComponentPlacement):
         return len(self._inventory.core.accelerators())
 
     @property
-    def _mode(self) -> str:
-        return self._placement_mode.name
+    def _mode(self) -> PlacementMode:
+        return self._placement_mode
 
 
 class RolePlacement(HybridComponentPlacement):
@@ -177,7 +177,8 @@ class RolePlacement(HybridComponentPlacement):
             part = self._parts.get(role)
             if part is not None and self._used[role] and self._divides(reading, role, len(part.rule.resources)):
                 try:  # the rows are those that the config gives
-                    self._keep(role, replace(part, rule=one_each(part.rule), parallel=self._parallel(role)))
+                    each = replace(part, rule=one_each(part.rule))
+                    self._keep(role, each.with_settings(parallel=self._parallel(role)))
                 except PlacementError as error:
                     for one in error.diagnostics:
                         reading.add_in_config(reading.size_paths.get(self._names[role], ()), one)
@@ -231,9 +232,10 @@ class RolePlacement(HybridComponentPlacement):
 
     def _put(self, reading: Reading, role: str, rule: Rule, groups: tuple[str, ...] | None = None) -> None:
         """Give a role another rule."""
-        name, labels = self._names[role], groups or self._parts[role].node_groups
+        part, sizes = self._parts[role], self._parallel(role)
+        place = self._names[role], self._inventory, groups or part.node_groups, rule
         try:
-            self._keep(role, Component.place(name, self._inventory, labels, rule, parallel=self._parallel(role)))
+            self._keep(role, Component.place(*place, part.settings, parallel=sizes))
         except PlacementError as error:
             reading.add_all(self._path(role), error)
 

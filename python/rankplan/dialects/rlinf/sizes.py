@@ -44,7 +44,7 @@ class Sizes:
     @property
     def dense(self) -> int:
         """Accelerators of a replica of the model without its experts."""
-        return self.parallel.tp * self.parallel.cp * self.parallel.pp
+        return self.parallel.dense
 
     @property
     def expert(self) -> int:

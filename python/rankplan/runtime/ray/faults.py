@@ -19,7 +19,7 @@ from ray.exceptions import (
     TaskUnschedulableError,
 )
 
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement
 from rankplan.errors import LaunchError
 from rankplan.runtime.ray.internals import death, memory_shortage, unloadable
 from rankplan.words import printable
@@ -31,7 +31,7 @@ _LONGEST_TRACEBACK = 50_000
 
 
 def launch_error(component: str, row: Placement, what: str) -> LaunchError:
-    """Return the error for a rank that cannot be launched as planned: its name, followed by ``what``."""
+    """Return the error for a rank that cannot be launched as planned: its name, followed by the cause ``what``."""
     where = component, row.rank, row.cluster_node_rank
     return LaunchError(f"{component} rank {row.rank} (node {row.cluster_node_rank}){what}", *where)
 
