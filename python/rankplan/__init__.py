@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from rankplan.config.hardware import register_hardware as register_hardware
     from rankplan.config.text.load import load_config as load_config
     from rankplan.dialects.rlinf.placement import ComponentPlacement as ComponentPlacement
-    from rankplan.dialects.rlinf.placement import FlexiblePlacementStrategy as FlexiblePlacementStrategy
-    from rankplan.dialects.rlinf.placement import NodePlacementStrategy as NodePlacementStrategy
-    from rankplan.dialects.rlinf.placement import PackedPlacementStrategy as PackedPlacementStrategy
-    from rankplan.dialects.rlinf.placement import PlacementStrategy as PlacementStrategy
-    from rankplan.dialects.rlinf.placement import parse_placement as parse_placement
+    from rankplan.dialects.rlinf.strategies import FlexiblePlacementStrategy as FlexiblePlacementStrategy
+    from rankplan.dialects.rlinf.strategies import NodePlacementStrategy as NodePlacementStrategy
+    from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy as PackedPlacementStrategy
+    from rankplan.dialects.rlinf.strategies import PlacementStrategy as PlacementStrategy
+    from rankplan.dialects.rlinf.strategies import parse_placement as parse_placement
     from rankplan.errors import ClusterError as ClusterError
     from rankplan.errors import Diagnostic as Diagnostic
     from rankplan.errors import Label as Label
@@ -65,8 +65,9 @@ _NAMES = {
     "accelerators": ("register_accelerator",),
     "config.hardware": ("Franka", "HardwareConfig", "register_hardware"),
     "config.text.load": ("load_config",),
-    "dialects.rlinf.placement": (
-        *("ComponentPlacement", "FlexiblePlacementStrategy", "NodePlacementStrategy", "PackedPlacementStrategy"),
+    "dialects.rlinf.placement": ("ComponentPlacement",),
+    "dialects.rlinf.strategies": (
+        *("FlexiblePlacementStrategy", "NodePlacementStrategy", "PackedPlacementStrategy"),
         *("PlacementStrategy", "parse_placement"),
     ),
     "errors": (

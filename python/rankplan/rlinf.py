@@ -1,19 +1,22 @@
-"""RLinf's placement classes under their own names, for jobs whose roles have tensor, context and pipeline sizes."""
+"""RLinf's placement classes under their own names, for programs written for RLinf.
+
+Their `PlacementError` is an ``AssertionError``, too.
+"""
 
 from __future__ import annotations
 
 from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode
-from rankplan.dialects.rlinf.multi_agent import (
-    MultiAgentModelParallelComponentPlacement,
-    MultiAgentModelParallelEvalComponentPlacement,
-)
 from rankplan.dialects.rlinf.placements import (
+    ComponentPlacement,
     HybridComponentPlacement,
     ModelParallelComponentPlacement,
     ModelParallelEvalComponentPlacement,
+    MultiAgentModelParallelComponentPlacement,
+    MultiAgentModelParallelEvalComponentPlacement,
 )
 
 __all__ = [
+    "ComponentPlacement",
     "HybridComponentPlacement",
     "ModelParallelComponentPlacement",
     "ModelParallelEvalComponentPlacement",

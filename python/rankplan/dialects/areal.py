@@ -14,10 +14,11 @@ from rankplan.config.section import Config
 from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.areal_text import Allocation, parse_allocation, parse_mode
 from rankplan.dialects.pools import Pools
-from rankplan.dialects.reading import ASSUMED, KeyReader, SizeReader
+from rankplan.dialects.reading import KeyReader, SizeReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
+from rankplan.plans.reading import ASSUMED
 from rankplan.words import shown
 
 __all__ = ["assumed_inventory", "parse_allocation", "parse_mode", "plan", "read", "recognised"]

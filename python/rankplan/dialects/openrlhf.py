@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 from rankplan.config.section import Config
 from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.pools import Pools, engine_sizes
-from rankplan.dialects.reading import ASSUMED, KeyReader, SizeReader
+from rankplan.dialects.reading import KeyReader, SizeReader
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import Parallel
 from rankplan.plans.plan import Plan
+from rankplan.plans.reading import ASSUMED
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised"]
 

@@ -10,12 +10,13 @@ from typing import Any
 from rankplan._core import CLUSTER, Chunks, RankSet
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.reading import KeyReader, with_sizes
+from rankplan.dialects.reading import KeyReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.plan import SHARE_UNIT
+from rankplan.plans.reading import with_sizes
 from rankplan.words import counted
 
 

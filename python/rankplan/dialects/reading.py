@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
 from rankplan.config.section import Config
 from rankplan.config.text.document import plain_scalar
 from rankplan.config.text.faults import KeyPath
@@ -17,11 +15,7 @@ from rankplan.config.text.reader import Reader, not_a_mapping
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
-from rankplan.plans.component import Component
 from rankplan.words import misspelt, shown
-
-ASSUMED = 8
-"""Accelerators per node if neither the config nor an inventory says how many."""
 
 
 class KeyReader(Reader):
@@ -192,27 +186,3 @@ def sizes_in(
     if sizes.get("ep", 1) > 1:
         sizes.setdefault("etp", sizes.get("tp", 1))
     return Parallel(**sizes, order=order)
-
-
-def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: KeyPath) -> Component:
-    """Return a component with parallel sizes, which are at a path of the config; it is a fault if they do not fit."""
-    reader.size_paths[component.name] = path
-    try:
-        return replace(component, parallel=parallel)
-    except PlacementError as error:
-        for one in error.diagnostics:
-            if reader.located(path, one) not in reader.faults:  # two components may have the same sizes
-                reader.add_in_config(path, one)
-        return component
-
-
-def resource_lists(component: Component, cluster: Inventory) -> list[list[int]]:
-    """Return the resources of each process: accelerators counted over the cluster, or its node.
-
-    ``cluster`` is the component's inventory without node groups. Raises ``ValueError`` for processes that use anything
-    else, such as robots.
-    """
-    kinds = {run.pattern.resource_type for run in component.rows.runs()}
-    if kinds not in ({WHOLE_NODE}, {ACCELERATOR}):
-        raise ValueError(f"{' and '.join(sorted(kinds))} of a node group cannot be converted")
-    return cluster.pool((NODE if kinds == {WHOLE_NODE} else CLUSTER,)).ranks_of(component.rows)

@@ -17,13 +17,14 @@ from rankplan._core import ACCELERATOR, CLUSTER, MAX_PROCESSES, NODE, WHOLE_NODE
 from rankplan.config.section import Config
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.dialects.device_mapping import parse_device_mapping
-from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, resource_lists, sizes_in, with_sizes
+from rankplan.dialects.reading import MEGATRON, KeyReader, sizes_in
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.occupancy import node_kinds
 from rankplan.plans.plan import SHARE_UNIT, Plan
+from rankplan.plans.reading import ASSUMED, resource_lists, with_sizes
 from rankplan.words import counted, misspelt, shown
 
 __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "recognised", "written"]

@@ -19,12 +19,13 @@ from rankplan.config.section import Config
 from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.bundles import bundle_order, pool_order
 from rankplan.dialects.pools import place, torn
-from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, sizes_in
+from rankplan.dialects.reading import MEGATRON, KeyReader, sizes_in
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
+from rankplan.plans.reading import ASSUMED
 from rankplan.words import shown
 
 __all__ = [

@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 from rankplan.config.section import Config
 from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.pools import Pools, engine_faults
-from rankplan.dialects.reading import ASSUMED, MEGATRON, KeyReader, SizeReader
+from rankplan.dialects.reading import MEGATRON, KeyReader, SizeReader
 from rankplan.dialects.verl_sizes import CONFIG_NAME, Engine, engine_at, training_at
 from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
+from rankplan.plans.reading import ASSUMED
 from rankplan.words import path_text
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised", "written"]

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
-from rankplan._core import RankSet
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement, RankSet
 from rankplan.errors import WorkerError
 from rankplan.runtime.ray import session, timeouts
 from rankplan.runtime.ray.faults import Fault

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from rankplan._core import RankSet
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement, RankSet
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.runtime.group.calls import ranks_text
 from rankplan.runtime.nodes.nodes import Nodes

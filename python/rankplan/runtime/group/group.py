@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component
 from rankplan.runtime.group.calls import Call, as_timeout, new_ticket, ranks_text

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 import ray
 from ray import cloudpickle
 
-from rankplan._core import RankSet
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement, RankSet
 from rankplan.errors import LaunchError
 from rankplan.runtime.group.calls import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.group.crew import Crew, LiveRank

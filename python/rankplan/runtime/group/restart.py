@@ -11,8 +11,7 @@ from typing import Any
 
 import ray
 
-from rankplan._core import RankSet
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement, RankSet
 from rankplan.environment import MASTER_VARIABLES, planned_environment, restart_environment
 from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.group.calls import ranks_text

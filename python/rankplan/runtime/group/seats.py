@@ -18,8 +18,7 @@ from typing import Any
 
 import ray
 
-from rankplan._core import RankSet
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement, RankSet
 from rankplan.environment import added, expanded, planned_environment, start_variables
 from rankplan.errors import LaunchError
 from rankplan.plans.component import Component, Coordinates

@@ -7,7 +7,7 @@ from copy import deepcopy
 from functools import cached_property
 from typing import Any, Self
 
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement
 from rankplan.errors import LaunchError
 from rankplan.plans.component import Coordinates
 from rankplan.runtime.group.spec import GroupSpec

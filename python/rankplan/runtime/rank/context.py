@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement
 from rankplan.plans.component import Coordinates
 from rankplan.runtime.nodes.nodes import Nodes
 

@@ -25,9 +25,9 @@ from typing import Any
 
 import ray
 
+from rankplan._core import Placement
 from rankplan.accelerators import Vendor, adopt, registered
 from rankplan.config.hardware import on_node
-from rankplan.dialects.rlinf.placement import Placement
 from rankplan.environment import added, expanded, rank_environment, restart_environment
 from rankplan.errors import LaunchError
 from rankplan.plans.component import Coordinates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement
 from rankplan.hardware.driver import Shown, plain, written
 from rankplan.runtime.rank.settings import RankSettings
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 import ray
 
-from rankplan._core import RankSet
+from rankplan._core import Placement, RankSet
 from rankplan.accelerators import vendor
-from rankplan.dialects.rlinf.placement import Placement
 from rankplan.environment import RESERVED_VARIABLES
 from rankplan.errors import LaunchError
 from rankplan.hardware.driver import plain, written

@@ -19,7 +19,7 @@ from ray.exceptions import (
     TaskUnschedulableError,
 )
 
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement
 from rankplan.errors import LaunchError
 from rankplan.runtime.ray.internals import death, memory_shortage, unloadable
 from rankplan.words import printable

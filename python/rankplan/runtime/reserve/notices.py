@@ -21,8 +21,7 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
-from rankplan._core import RankSet
-from rankplan.dialects.rlinf.placement import Placement
+from rankplan._core import Placement, RankSet
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.connection import Connection

@@ -14,8 +14,8 @@ from typing import Protocol, Self, TypeAlias
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from rankplan._core import Placement
 from rankplan.accelerators import vendor
-from rankplan.dialects.rlinf.placement import Placement
 from rankplan.errors import LaunchError
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.ray import session, timeouts

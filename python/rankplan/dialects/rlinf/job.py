@@ -1,0 +1,161 @@
+"""The components of an RLinf job, placed as the ``cluster`` section of its config states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from rankplan._core import RankMap
+from rankplan.config.models import ClusterSection, ComponentEntry, component_names
+from rankplan.config.section import Reading
+from rankplan.config.text.faults import KeyPath
+from rankplan.dialects.rlinf.modes import PlacementMode
+from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
+from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.binding import Binding
+from rankplan.plans.component import Component, Visibility
+from rankplan.plans.plan import Plan
+from rankplan.plans.reading import with_sizes
+
+
+class Job:
+    """The components of a config on an inventory, by name; those of one key share the object.
+
+    The config need not repeat the node groups of the inventory, and overrides those of the same name. Raises
+    `PlacementError` with every fault of the config, in the order of the file.
+    """
+
+    mode: PlacementMode | None = None
+
+    def __init__(self, reading: Reading, inventory: Inventory) -> None:
+        reading = reading.fork()
+        self.inventory, unfit = inventory.configured(inventory.with_groups_added(reading.section))
+        for path, found in unfit:
+            reading.add(path, found)
+        self.components: dict[str, Component] = {}
+        seen: set[str] = set()
+        for key in reading.keys:
+            for name in component_names(key):
+                if fault := _bad_name(name, key, seen):
+                    reading.add(("component_placement", key), fault)
+                seen.add(name)
+        known = reading.num_nodes_known and not unfit
+        for key, entry in reading.section.component_placement.items():
+            if not known or reading.lost(entry.node_group):
+                _check_text(key, entry, reading)
+            else:
+                self._place(key, entry, reading)
+        reject_conflicts(reading)
+        self._arrange(reading)
+        reading.finish()
+
+    def _arrange(self, reading: Reading) -> None:
+        """Change the components by the rules of the job's mode. Those with faults are missing."""
+
+    def _place(self, key: str, entry: ComponentEntry, reading: Reading) -> None:
+        path = ("component_placement", key)
+        try:
+            pool = self.inventory.pool(entry.node_group)
+        except PlacementError as error:
+            reading.add_all((*path, "node_group"), error)
+            _check_text(key, entry, reading)
+            return
+        try:
+            rule, rows = pool.place(entry.placement)
+        except PlacementError as error:
+            _add(reading, (*path, "placement"), error)
+            return
+        names = component_names(key)
+        component = Component(names[0], self.inventory, entry.node_group, rule, rows)
+        try:
+            component = component.with_visibility(cast(Visibility, entry.visibility))
+            component = replace(component, **_settings(entry, reading.section))
+            for found in component.binding_faults():
+                reading.add((*path, "binding"), found)
+        except PlacementError as error:
+            reading.add_all((*path, "visibility"), error)
+            return
+        reading.size_paths |= dict.fromkeys(names, reading.in_config((*path, "parallel")))
+        try:
+            component = replace(component, parallel=entry.parallel.value())
+        except PlacementError as error:
+            reading.add_all((*path, "parallel"), error)
+            return
+        self.components |= dict.fromkeys(names, component)
+
+    def take_sizes(self, reading: Reading) -> None:
+        """Give components without parallel sizes those of their sections: ``actor.model``, ``rollout``.
+
+        Raises `PlacementError` for sizes that do not fit.
+        """
+        reading = reading.fork()
+        for name, component in self.components.items():
+            for path, keys in (((name, "model"), TRAINING), ((name,), ENGINE)):
+                found = None if component.parallel.stated else stated_sizes(reading, path, keys)
+                if found is not None:
+                    component = with_sizes(reading, replace(component, name=name), found, path)
+            self.components[name] = component
+        reading.finish()
+
+    def strategies(self) -> dict[str, PlacementStrategy]:
+        """Return the strategy of each component; components of one key share the object."""
+        made = {id(component): strategy_of(component) for component in self.components.values()}
+        return {name: made[id(component)] for name, component in self.components.items()}
+
+    def plan(self, *, isolate: bool = True) -> Plan:
+        """Return the plan of all components, whose processes see their own accelerators or all of their node."""
+        return plan_of(self.strategies(), self.inventory, self.mode, isolate=isolate)
+
+
+class HybridJob(Job):
+    """A job whose components run on any accelerators."""
+
+    mode = PlacementMode.HYBRID
+
+
+def plan_of(
+    strategies: Mapping[str, PlacementStrategy], inventory: Inventory, mode: PlacementMode | None, *, isolate: bool
+) -> Plan:
+    """Return the plan of components with these strategies."""
+    placed = (strategy.component(name, inventory, isolate_accelerator=isolate) for name, strategy in strategies.items())
+    return Plan(inventory, placed, None if mode is None else mode.name)
+
+
+def _settings(entry: ComponentEntry, section: ClusterSection) -> dict[str, Any]:
+    """Return what an entry, or else the section, states about cores, memory, network cards and rendering."""
+    policy, memory = entry.binding or section.binding, entry.memory or section.memory
+    nics = entry.nics or section.nics or "check"
+    return {"binding": Binding(policy or NO_BINDING, memory or NO_MEMORY), "nics": nics, "render": entry.render}
+
+
+def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:
+    if not name:
+        message = f"`{key}` contains an empty component name"
+        return Diagnostic("empty-name", message, "write a name between the commas, e.g. actor")
+    if name in seen:
+        return Diagnostic("duplicate-component", f"component `{name}` is placed twice", "give each component one rule")
+    return None
+
+
+def _check_text(key: str, entry: ComponentEntry, reading: Reading) -> None:
+    """Check a placement without knowing its resources."""
+    try:
+        RankMap.parse(entry.placement)
+    except PlacementError as error:
+        known = [diagnostic for diagnostic in error.diagnostics if diagnostic.code != "no-resources"]
+        if known:
+            _add(reading, ("component_placement", key, "placement"), PlacementError(known))
+
+
+def _add(reading: Reading, path: KeyPath, error: PlacementError) -> None:
+    """Record the faults of a placement; an int may be YAML 1.1's reading of a text such as ``1:0``."""
+    for diagnostic in error.diagnostics:
+        number = int(diagnostic.text or 0) if reading.is_number(str(path[1])) else 0
+        if diagnostic.code == "resource-out-of-range" and number >= 60:
+            hint = f"{number} may be YAML 1.1's reading of {number // 60}:{number % 60}; quote it"
+            diagnostic = replace(diagnostic, help=f"{diagnostic.help}; {hint}")
+        reading.add(path, diagnostic)
