@@ -10,9 +10,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use rankplan_core::arrange::arrange;
-use rankplan_core::demand::{Bond, Demand};
-use rankplan_core::hierarchy::Hierarchy;
-use rankplan_core::objective::Problem;
+use rankplan_core::arrange::demand::{Bond, Demand};
+use rankplan_core::arrange::hierarchy::Hierarchy;
+use rankplan_core::arrange::objective::Problem;
 use rankplan_core::{Counted, Inventory, Layout, NodeSpec, Parallel, Pool, RankSet, Selection, Slots, Table, place};
 
 const EACH: u32 = 8;

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use rankplan_core::weights::Side;
+use rankplan_core::groups::weights::Side;
 use rankplan_core::{Chunks, Inventory, Kind, Layout, NodeSpec, Parallel, Pool, ProcessRank, RankSet, Rule};
 use rankplan_core::{Counted, Selection, Slots, Table, WeightMap, apply, place};
 
@@ -33,7 +33,7 @@ fn main() {
     }
     let mut times = Vec::new();
     for nodes in NODES {
-        // Three parts of eight send to the other five: RLinf has no map for that.
+        // Three parts of eight send to the other five: RLinf's `DisaggRankMapper` has no map for that.
         let total = nodes * EACH;
         let texts = [format!("0-{}", total / 8 * 3 - 1), format!("{}-{}", total / 8 * 3, total - 1)];
         let sides = texts.map(|text| Slots::of(&by_text(nodes, &text).1));

@@ -1,14 +1,15 @@
 //! The search for the lowest-cost schedule: 8 components on 128 units, three of them in parallel, and 4 in a row on 4,096
 //! units, each for the best collocated, disaggregated and hybrid schedule.
 //!
-//! `cargo bench -p rankplan-core --bench tune` prints the shortest processor time of several runs, beside the target. RLinf's own search
-//! has no times here: `tests/golden` records its answers, and `tests/test_tune_rlinf.py` counts those that are not the best.
+//! `cargo bench -p rankplan-core --bench tune` prints the shortest processor time of several runs, beside the target. RLinf's own
+//! search (`AutoPlacementWorker`) has no times here: `tests/golden` records its answers, and `tests/test_tune_rlinf.py` counts
+//! those that are not the best.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use rankplan_core::tune::problem::{Choice, Problem, Shape, Task};
 use rankplan_core::tune::solve;
-use rankplan_core::tune_problem::{Choice, Problem, Shape, Task};
 
 /// Seconds of `fixed + shared / n` on `n` units, and the components before, as a bit set.
 type Component = (f64, f64, u32);

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import click
 from click.testing import CliRunner
-from rankplan.cli.commands import main
-from rankplan.cli.common import Commands
+from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,7 +89,7 @@ def row(rule: Rule) -> str:
 def help_pages() -> dict[Path, str]:
     """Return the help text of every command."""
     pages = {}
-    for words in [[], *([name] for name in Commands.names)]:
+    for words in [[], *([name] for name in COMMANDS)]:
         asked = CliRunner().invoke(main, [*words, "--help"], prog_name="rankplan", terminal_width=100)
         pages[HELP / f"{'-'.join(['rankplan', *words])}.txt"] = asked.output
     return pages

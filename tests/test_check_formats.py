@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
-from rankplan.cli.commands import main
-from rankplan.cli.common import Commands
+from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.watch import watch
 from rankplan.dialects import WRITERS
 
@@ -123,7 +122,7 @@ def test_watch_runs_again_after_each_change() -> None:
 def test_the_pre_commit_hook_is_this_command() -> None:
     (hook,) = yaml.safe_load((Path(__file__).parent.parent / ".pre-commit-hooks.yaml").read_text())
     program, command = hook["entry"].split()
-    assert program == "rankplan" and command in Commands.names
+    assert program == "rankplan" and command in COMMANDS
 
 
 def test_nodes_can_be_ordered_as_verl_orders_them() -> None:

@@ -12,8 +12,7 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 from rankplan import Inventory, error_codes
-from rankplan.cli.commands import main
-from rankplan.cli.common import Commands
+from rankplan.cli.commands import COMMANDS, main
 from rankplan.dialects import DIALECTS, roll
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,13 +33,13 @@ def test_generated_files_are_up_to_date(path: Path) -> None:
 
 
 def test_every_help_text_belongs_to_a_command() -> None:
-    names = {"rankplan.txt", *(f"rankplan-{name}.txt" for name in Commands.names)}
+    names = {"rankplan.txt", *(f"rankplan-{name}.txt" for name in COMMANDS)}
     assert names == {path.name for path in (ROOT / "tests" / "help").iterdir()}
 
 
 def test_every_summary_fits_on_its_line() -> None:
     shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands:\n")[2]
-    assert len(shown.splitlines()) == len(Commands.names) and "..." not in shown
+    assert len(shown.splitlines()) == len(COMMANDS) and "..." not in shown
 
 
 def completed(*words: str) -> list[str]:
@@ -52,7 +51,7 @@ def completed(*words: str) -> list[str]:
 
 
 def test_a_shell_completes_commands_options_and_values() -> None:
-    assert completed("") == sorted(Commands.names)
+    assert completed("") == sorted(COMMANDS)
     assert completed("plan", "--form") == ["--format"]
     assert completed("plan", "conf.yaml", "--format", "r") == ["rankfile"]
     assert completed("check", "--dialect", "") == list(DIALECTS)
@@ -81,7 +80,7 @@ def test_a_shell_completes_components_from_the_file() -> None:
 def test_completion_works_in_bash() -> None:
     """Run in a real bash, with the words of a line as bash passes them."""
     (folder := Path("bin")).mkdir()
-    program = "from rankplan.cli import main; main(prog_name='rankplan')"
+    program = "from rankplan.cli import main; main()"
     (folder / "rankplan").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
     (folder / "rankplan").chmod(0o755)
     script = (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence, Set
+from operator import and_, eq, ge, gt, le, lt, ne, or_, sub, xor
 
 import oracle
 import pytest
@@ -59,11 +61,29 @@ def test_nth_outside_is_an_index_error(rank_set: RankSet, beyond: int) -> None:
 
 
 @given(rank_sets(), rank_sets())
-def test_union_intersection_and_difference_are_those_of_sets(left: RankSet, right: RankSet) -> None:
-    assert set(left | right) == set(left) | set(right)
-    assert set(left & right) == set(left) & set(right)
-    assert set(left - right) == set(left) - set(right)
-    assert (left == right) == (set(left) == set(right))
+def test_operators_are_those_of_sets(left: RankSet, right: RankSet) -> None:
+    for operator in (or_, and_, sub, xor):
+        found = operator(left, right)
+        assert found == RankSet(operator(set(left), set(right)))
+        assert RankSet(str(found)) == found, "its ranges ascend and have gaps between them"
+    assert left.isdisjoint(right) == set(left).isdisjoint(right)
+
+
+@given(rank_sets(), rank_sets())
+def test_order_is_that_of_sets(left: RankSet, right: RankSet) -> None:
+    for one, other in [(left, right), (left & right, right), (left, left | right), (left, RankSet(set(left)))]:
+        for operator in (eq, ne, le, lt, ge, gt):
+            assert operator(one, other) == operator(set(one), set(other))
+
+
+@given(st.lists(rank_sets(), min_size=1, max_size=6))
+def test_union_of_many_is_that_of_sets(sets: list[RankSet]) -> None:
+    assert set(RankSet.union(*sets)) == set(RankSet().union(*sets)) == set().union(*sets)
+
+
+@given(rank_sets(), st.none() | st.integers(-90, 90), st.none() | st.integers(-90, 90))
+def test_slices_are_those_of_the_sorted_ranks(rank_set: RankSet, start: int | None, stop: int | None) -> None:
+    assert list(rank_set[start:stop]) == sorted(rank_set)[start:stop]
 
 
 @given(rank_sets())
@@ -78,6 +98,8 @@ def test_a_huge_range_is_never_expanded() -> None:
     assert everything[-1] == everything.index(LARGEST) == LARGEST
     assert LARGEST in everything and LARGEST + 1 not in everything
     assert str(everything - RankSet("7")) == f"0-6,8-{LARGEST}"
+    assert everything[7:] == everything ^ RankSet("0-6") < everything[:] == everything
+    assert everything[:-1].isdisjoint(everything[-1:])
 
 
 @pytest.mark.parametrize(("text", "code"), [("3-1", "reversed-range"), ("1-", "syntax"), ("0:0", "syntax")])
@@ -91,3 +113,18 @@ def test_refuses_what_is_not_ranges(text: str, code: str) -> None:
 def test_refuses_numbers_that_are_not_ranks(members: list[int]) -> None:
     with pytest.raises((ValueError, OverflowError)):
         RankSet(members)
+
+
+def test_is_a_set_whose_operators_take_only_its_own_kind() -> None:
+    assert isinstance(RankSet(), Set) and not isinstance(RankSet(), Sequence)
+    for operator in (or_, and_, sub, xor, le, lt, ge, gt, RankSet.union, RankSet.isdisjoint):
+        for other in ({1}, [1], "1", 1):
+            with pytest.raises(TypeError):
+                operator(RankSet("1"), other)
+    assert RankSet("1") != {1}
+
+
+@pytest.mark.parametrize("step", [-1, 2])
+def test_a_slice_has_step_1(step: int) -> None:
+    with pytest.raises(ValueError, match="step 1"):
+        RankSet("0-7")[::step]

@@ -40,11 +40,14 @@ ROOMS = [
     "runtime.reserve",
     "runtime",
     "runtime.group",
+    "front",
     "cli",
 ]
 MOST_FLOORS = 12
 # The package's own names, and the ways in, stand above all rooms.
 ABOVE = {"rankplan", "rankplan.__main__", "rankplan.rlinf"}
+# The folders of rankplan-core: each may use itself, those before it, and the files beside the folders.
+RUST_ROOMS = ["groups", "arrange", "tune"]
 # These rooms read the plan, never the config that it was made from.
 BELOW_THE_PLAN = ["render", "runtime", "testing"]
 PRIVATE_TO_RAY = re.compile(r"\bray(\.\w+)*\._(?!_)|from ray[\w.]* import _")
@@ -138,6 +141,8 @@ PYTHON = python_graph()
 
 def room_of(name: str) -> str:
     """Return the room of a module of the package."""
+    if name == "rankplan.front":
+        return "front"  # a room of one file
     path = PACKAGE.joinpath(*name.split(".")[1:])
     inner = name.split(".")[1:] if path.is_dir() else name.split(".")[1:-1]
     return ".".join(inner) or "rankplan"
@@ -175,6 +180,16 @@ def test_no_import_cycle_between_python_files() -> None:
 @pytest.mark.parametrize("crate", sorted((ROOT / "crates").glob("*/src")), ids=lambda path: path.parent.name)
 def test_no_import_cycle_between_rust_files(crate: Path) -> None:
     assert cycles(rust_graph(crate)) == []
+
+
+def test_a_rust_room_uses_only_itself_and_the_rooms_before_it() -> None:
+    def floor(name: str) -> int:
+        room = name.split("::")[0]
+        return RUST_ROOMS.index(room) if room in RUST_ROOMS else -1
+
+    graph = rust_graph(ROOT / "crates" / "rankplan-core" / "src")
+    assert {floor(name) for name in graph} == {-1, *range(len(RUST_ROOMS))}
+    assert [(name, used) for name, uses in graph.items() for used in uses if floor(used) > floor(name)] == []
 
 
 def test_one_file_uses_the_private_parts_of_ray() -> None:

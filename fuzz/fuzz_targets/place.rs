@@ -138,7 +138,7 @@ fn expected(parts: &[Part], places: &[Place]) -> Result<Vec<Vec<u32>>, BTreeSet<
         let resources: Vec<u32> = ranges.iter().flat_map(|&(first, last)| first..=last).collect();
         let (m, k) = (resources.len(), processes as usize);
         let fits = |m: usize| m % k == 0 || k % m == 0;
-        // Out of bounds, only what the fix of that fault leaves must fit.
+        // Of ranges that are out of bounds, only the part that stays after the fix of that fault must fit.
         if !fits(m) && !fits(resources.iter().filter(|&&resource| resource < count).count()) {
             fault(Code::NotMultiple);
         } else if resources.iter().all(|&rank| rank < count) {

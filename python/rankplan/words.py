@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
@@ -148,3 +148,20 @@ def as_int(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
+    """Return accelerators by node, equal nodes folded: ``nodes 0-3: 4-7; node 5: 0``.
+
+    If the text is longer than ``room`` characters, return only their number.
+    """
+    parts = []
+    nodes: dict[RankSet, list[int]] = {}
+    for node, local in accelerators.items():
+        nodes.setdefault(local, []).append(node)
+    for local, ranks in nodes.items():
+        parts.append(f"{nodes_text(RankSet(ranks))}: {local}")
+    text = "; ".join(parts)
+    if len(text) <= room:
+        return text
+    return f"{sum(map(len, accelerators.values())):,} on {counted(len(accelerators), 'node')}"

@@ -3,6 +3,8 @@
 //! In a segment with `m` resources and `k` processes, both ascending, process `i` gets resources `i*m/k .. (i+1)*m/k` when
 //! `m >= k`, else resource `i / (k/m)`. All resources of a process are on one node and of one type; only a chunk may span
 //! nodes.
+//!
+//! RLinf: `ComponentPlacement._rank_map_to_process_resources_map`.
 
 use crate::builder::{Builder, Conflicts};
 use crate::check::check;

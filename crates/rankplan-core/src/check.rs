@@ -257,7 +257,7 @@ impl Checker<'_> {
         let Some(resources) = size.and_then(|size| u32::try_from(size).ok()) else { return };
         let first_process = u32::try_from(first).unwrap_or(u32::MAX);
         if !fits(resources, count) {
-            // Out of bounds, only what the fix of that fault leaves must fit.
+            // Of ranges that are out of bounds, only the part that stays after the fix of that fault must fit.
             let resources = if inside { resources } else { kept as u32 };
             if !fits(resources, count) {
                 let example = inside && first_process == 0;

@@ -65,7 +65,7 @@ impl Chunks {
     /// These resources, in this order.
     ///
     /// # Errors
-    /// Those of [`Chunks::new`], and `invalid-value` for a number above the largest rank.
+    /// The faults of [`Chunks::new`], and `invalid-value` for a number above the largest rank.
     pub fn from_ranks(ranks: &[u32], per_process: u32) -> Result<Self, Diagnostic> {
         if let Some(&rank) = ranks.iter().find(|&&rank| rank > MAX_RANK) {
             return Err(too_large(rank));
@@ -76,7 +76,7 @@ impl Chunks {
     /// Read ranges separated by commas: `0-3,8-11,2`.
     ///
     /// # Errors
-    /// Those of [`Chunks::new`], and `syntax` or `reversed-range` for the text.
+    /// The faults of [`Chunks::new`], and `syntax` or `reversed-range` for the text.
     pub fn parse(text: &str, per_process: u32) -> Result<Self, Diagnostic> {
         Self::new(parse_ranges(text)?, per_process)
     }

@@ -1,4 +1,4 @@
-//! What a reader sees of a fault, and the closed list of codes.
+//! Faults with the texts that a reader sees, and the closed list of codes.
 
 use std::ops::Range;
 
@@ -58,7 +58,7 @@ codes! {
     TooFewNodes = "too-few-nodes", "the config needs more nodes than the inventory has";
     InvalidInventory = "invalid-inventory", "an inventory contradicts itself";
     UnknownLevel = "unknown-level", "the cluster has no level of this name";
-    // RLinf's placement modes.
+    // RLinf's placement modes: `ModelParallelComponentPlacement`.
     ModeUnclear = "mode-unclear", "a placement fits none of RLinf's modes";
     AutoOrder = "auto-order", "the roles are not in the order that `auto_scheduler` needs";
     AutoDp = "auto-dp", "a data size that `auto_scheduler` needs does not divide a minibatch";
@@ -95,14 +95,14 @@ pub struct Label {
     pub text: String,
 }
 
-/// One fault: what was found and what is allowed, how to fix it, and where it is.
+/// One fault: the broken rule, how to fix the text, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The broken rule.
     pub code: Code,
-    /// What was found, and what is allowed.
+    /// The value found, and the values allowed.
     pub message: String,
-    /// What to write instead.
+    /// A correct text, or how to write one.
     pub help: Option<String>,
     /// Places in the text; the first one is the fault's own.
     pub labels: Vec<Label>,

@@ -1,4 +1,4 @@
-//! Faults to texts: what was found, what is allowed, and how to fix it.
+//! Faults to texts: the value found, the values allowed, and how to fix it.
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::fault::{Fault, Faults, Kind, ProcessRest};

@@ -1,4 +1,6 @@
 //! A rule of windows: the packed strategy.
+//!
+//! RLinf: `PackedPlacementStrategy.get_placement`, where each process starts at the first resource that is still free.
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::MAX_PROCESSES;

@@ -1,4 +1,6 @@
 //! The meaning of a resource rank: the nodes of the selected groups and their resources, as prefix sums.
+//!
+//! RLinf: `MultiNodeGroupResolver`, which counts group by group, and `NodeGroupInfo.get_node_by_hardware_rank`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

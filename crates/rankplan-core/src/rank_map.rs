@@ -49,7 +49,7 @@ pub struct Segment<'a> {
 
 impl RankMap {
     /// The map in which process `i` uses `lists[i]`, after sorting the ranks of each process, and processes by their first
-    /// rank.
+    /// rank. RLinf: `FlexiblePlacementStrategy.get_placement`.
     ///
     /// # Errors
     /// One fault: a process without a resource, a rank that a process names twice, or too many processes.

@@ -1,6 +1,8 @@
 //! Sets of ranks, stored as ranges.
 
+use std::cmp::Ordering;
 use std::fmt::{Display, Formatter, Result};
+use std::ops::Range;
 
 use crate::ids::MAX_RANK;
 
@@ -141,25 +143,61 @@ impl RankSet {
         Self::from_ranges(self.ranges.iter().chain(&other.ranges).copied())
     }
 
+    /// The ranks of any of the sets.
+    pub fn union_of<'a>(sets: impl IntoIterator<Item = &'a Self>) -> Self {
+        Self::from_ranges(sets.into_iter().flat_map(|set| &set.ranges).copied())
+    }
+
     /// The ranks of both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
+        let mut set = RankSet::default();
+        for range in self.overlaps(other) {
+            set.push(range);
+        }
+        set
+    }
+
+    /// Whether no rank is in both sets.
+    pub fn is_disjoint(&self, other: &Self) -> bool {
+        self.overlaps(other).next().is_none()
+    }
+
+    /// The ranges of the intersection, ascending.
+    fn overlaps(&self, other: &Self) -> impl Iterator<Item = RankRange> {
         // Few ranges within many are found without looking at all of these.
         let [mut i, mut j] = [(self, other), (other, self)].map(|(one, other)| {
             other.ranges.first().map_or(0, |first| one.ranges.partition_point(|range| range.last < first.first))
         });
-        let mut set = RankSet::default();
-        while let (Some(a), Some(b)) = (self.ranges.get(i), other.ranges.get(j)) {
-            if let Some(range) = RankRange::new(a.first.max(b.first), a.last.min(b.last)) {
-                set.push(range);
+        std::iter::from_fn(move || {
+            while let (Some(a), Some(b)) = (self.ranges.get(i), other.ranges.get(j)) {
+                if a.last < b.last {
+                    i += 1;
+                } else {
+                    j += 1;
+                }
+                let overlap = RankRange::new(a.first.max(b.first), a.last.min(b.last));
+                if overlap.is_some() {
+                    return overlap;
+                }
             }
-            if a.last < b.last {
-                i += 1;
-            } else {
-                j += 1;
-            }
-        }
-        set
+            None
+        })
+    }
+
+    /// The ranks at these positions, which are counted as in [`RankSet::nth`]; those after the last rank are left out.
+    #[must_use]
+    pub fn slice(&self, positions: Range<u32>) -> Self {
+        let end = positions.end.min(self.len());
+        let ends = (self.nth(positions.start), end.checked_sub(1).and_then(|last| self.nth(last)));
+        let (Some(first), Some(last)) = ends else { return RankSet::default() };
+        self.intersection(&Self::from_ranges(RankRange::new(first, last)))
+    }
+
+    /// The ranks of exactly one of the sets.
+    #[must_use]
+    pub fn symmetric_difference(&self, other: &Self) -> Self {
+        self.difference(other).union(&other.difference(self))
     }
 
     /// The ranks of this set that the other does not contain.
@@ -185,6 +223,21 @@ impl RankSet {
             }
         }
         set
+    }
+}
+
+impl PartialOrd for RankSet {
+    /// The order of inclusion: a set is less than another one that has all its ranks and more.
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        // Ranges have gaps between them, so each range of a subset lies within one range of the other set.
+        let within = |one: &Self, other: &Self| one.overlaps(other).eq(one.ranges.iter().copied());
+        let order = self.len().cmp(&other.len());
+        let holds = match order {
+            Ordering::Less => within(self, other),
+            Ordering::Equal => self == other,
+            Ordering::Greater => within(other, self),
+        };
+        holds.then_some(order)
     }
 }
 

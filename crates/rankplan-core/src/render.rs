@@ -14,9 +14,9 @@ pub struct Report<'a> {
     pub warning: bool,
     /// The slug of the code.
     pub code: &'a str,
-    /// What was found, and what is allowed.
+    /// The value found, and the values allowed.
     pub message: &'a str,
-    /// What to write instead.
+    /// A correct text, or how to write one.
     pub help: Option<&'a str>,
     /// `file`, `file:line:column`, or empty.
     pub place: &'a str,

@@ -1,4 +1,4 @@
-//! Node groups and what they count.
+//! Node groups and the resources that they count.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use crate::inventory::Inventory;
 use crate::rank_set::{RankRange, RankSet};
 use crate::words::plural;
 
-/// What a resource is.
+/// The kind of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResourceKind {
     /// An accelerator of a node.
@@ -63,11 +63,11 @@ pub struct Selection {
     pub label: String,
     /// Its nodes; all must be in the inventory.
     pub nodes: RankSet,
-    /// What it counts on them.
+    /// The resources that it counts on them.
     pub counted: Counted,
 }
 
-/// What a node group counts on its nodes.
+/// The resources that a node group counts on its nodes.
 #[derive(Clone, Debug)]
 pub enum Counted {
     /// Accelerators if any of the nodes has one, else nodes.
@@ -78,12 +78,12 @@ pub enum Counted {
     Hardware(String, Vec<(NodeRank, u32)>),
 }
 
-/// A selected node group and what it counts.
+/// A selected node group and the kind of resource that it counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     /// The group's label.
     pub label: String,
-    /// What it counts.
+    /// The kind that it counts.
     pub kind: ResourceKind,
 }
 

@@ -9,6 +9,8 @@
 //! rank      = ASCII decimal digits, no sign, no "_", no leading zero, at most 4294967294
 //! ```
 //!
+//! RLinf: `ComponentPlacement._parse_rank_map` and `parse_rank_config`; docs/differences.md lists the intended differences.
+//!
 //! The process ranks decide which ranges belong to a segment, so a [`Part`] is the text between two commas, and
 //! `check` joins parts to segments. Some texts that do not match the grammar: `3-`, `-1`, `+3`, `0_1`, `007`,
 //! `0..3`, `0;1`, `٣`, `0 1`, `0:1:2`, `:3`, `0:`, `4294967295`.

@@ -4,9 +4,9 @@
 
 use proptest::prelude::*;
 use rankplan_core::arrange::arrange;
-use rankplan_core::demand::{Bond, Demand};
-use rankplan_core::hierarchy::Hierarchy;
-use rankplan_core::objective::{Problem, crossings_at};
+use rankplan_core::arrange::demand::{Bond, Demand};
+use rankplan_core::arrange::hierarchy::Hierarchy;
+use rankplan_core::arrange::objective::{Problem, crossings_at};
 use rankplan_core::{Layout, Parallel, Rule, Slots, Table, apply};
 use rankplan_core::{NodeRank, ProcessRank, RankMap};
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use rankplan_core::weights::Side;
+use rankplan_core::groups::weights::Side;
 use rankplan_core::{
     Chunks, Domains, Groups, Inventory, Kind, Layout, NodeRank, Order, Parallel, ProcessRank, Rule, Slots, Table,
 };

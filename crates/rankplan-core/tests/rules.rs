@@ -1,4 +1,4 @@
-//! Rules other than texts, and what can be had from a table: runs, the way back to ranks, other inventories.
+//! Rules other than texts, and the uses of a table: runs, the way back to ranks, other inventories.
 
 #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
 
@@ -12,7 +12,7 @@ use crate::common::{inventory, pool, pool_of};
 
 mod common;
 
-/// What a run says of one node: the node, the first rank, the resource type, and the devices of each process.
+/// A run on one node: the node, the first rank, the resource type, and the devices of each process.
 type OnNode = (u32, u32, String, Vec<Vec<u16>>, u32);
 
 /// The runs, unfolded to one for each node.
@@ -58,7 +58,7 @@ fn expected_runs(table: &Table, at_home: bool) -> Vec<OnNode> {
     runs
 }
 
-/// What holds for every table.
+/// The laws of every table.
 fn check_table(table: &Table, accelerators: &[u32]) -> Result<(), TestCaseError> {
     for at_home in [false, true] {
         prop_assert_eq!(unfolded(table, at_home), expected_runs(table, at_home));

@@ -2,10 +2,10 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use rankplan_core::arrange::demand::{Bond, CLASSES, Demand, bonds};
+use rankplan_core::arrange::objective::{MOVED, crossings_at};
+use rankplan_core::arrange::segments::{Packing, Want, pack};
 use rankplan_core::arrange::{arrange, moved_as_block};
-use rankplan_core::demand::{Bond, CLASSES, Demand, bonds};
-use rankplan_core::objective::{MOVED, crossings_at};
-use rankplan_core::segments::{Packing, Want, pack};
 use rankplan_core::{Layout as CoreLayout, Slots, Table};
 
 use crate::errors::OrRaise;
@@ -15,20 +15,20 @@ use crate::placements::Placements;
 /// The domains of nodes at every level.
 #[pyclass(frozen, eq, module = "rankplan._core")]
 #[derive(PartialEq)]
-pub struct Hierarchy(rankplan_core::hierarchy::Hierarchy);
+pub struct Hierarchy(rankplan_core::arrange::hierarchy::Hierarchy);
 
 #[pymethods]
 impl Hierarchy {
     /// Stands for a missing label of a node at a level.
     #[classattr]
-    const UNKNOWN: u32 = rankplan_core::hierarchy::UNKNOWN;
+    const UNKNOWN: u32 = rankplan_core::arrange::hierarchy::UNKNOWN;
 
     /// `labels` has, by level and node, the position of the node's label in the order of labels. With a segment of two or more
     /// nodes, of sibling domains those come first whose size is a multiple of it.
     #[new]
     #[pyo3(signature = (nodes, labels, segment = 1))]
     fn new(py: Python<'_>, nodes: u32, labels: Vec<Vec<u32>>, segment: u32) -> PyResult<Self> {
-        py.detach(|| rankplan_core::hierarchy::Hierarchy::new(nodes, &labels, segment))
+        py.detach(|| rankplan_core::arrange::hierarchy::Hierarchy::new(nodes, &labels, segment))
             .or_raise(py, None)
             .map(Hierarchy)
     }
@@ -68,7 +68,7 @@ impl Hierarchy {
 /// Node ranks to place on nodes.
 #[pyclass(frozen, module = "rankplan._core")]
 pub struct Problem {
-    problem: rankplan_core::objective::Problem,
+    problem: rankplan_core::arrange::objective::Problem,
 }
 
 /// A node for every node rank.
@@ -116,7 +116,7 @@ impl Problem {
             return Err(PyValueError::new_err("unknown level"));
         }
         let demand = py.detach(|| Demand::of(ranks, &parts));
-        let problem = rankplan_core::objective::Problem {
+        let problem = rankplan_core::arrange::objective::Problem {
             domains: domains.0.clone(),
             node_class: node_classes,
             rank_class: rank_classes,

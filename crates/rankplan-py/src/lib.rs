@@ -44,7 +44,20 @@ mod _core {
     #[pymodule_export]
     use super::tune::best_schedule;
 
+    use pyo3::prelude::*;
     use rankplan_core::{ResourceKind, ids};
+
+    /// Register the classes with the abstract ones of `collections.abc` that they implement.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        let abc = py.import("collections.abc")?;
+        abc.getattr("Set")?.call_method1("register", (py.get_type::<RankSet>(),))?;
+        for class in [py.get_type::<Placements>(), py.get_type::<Groups>()] {
+            abc.getattr("Sequence")?.call_method1("register", (class,))?;
+        }
+        Ok(())
+    }
 
     #[pymodule_export]
     const CLUSTER: &str = ids::CLUSTER;

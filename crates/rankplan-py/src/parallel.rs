@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyRange, PySlice};
-use rankplan_core::weights::Side;
+use rankplan_core::groups::weights::Side;
 use rankplan_core::{Inventory, Kind, Order, Parallel, ProcessRank, Progression, Slots};
 
 use crate::columns::packed;
@@ -68,7 +68,7 @@ impl Layout {
         self.slots.len()
     }
 
-    /// What the slots are called, for this many of them: devices, processes or slots.
+    /// The noun for this many slots: devices, processes or slots.
     fn noun(&self, count: u32) -> Cow<'static, str> {
         self.slots.noun(count)
     }
@@ -263,7 +263,7 @@ impl Domains {
 /// How many groups of one kind stay within a node, or a domain, and how many cross one.
 #[pyclass(frozen, eq, hash, module = "rankplan._core")]
 #[derive(PartialEq, Eq, Hash)]
-pub struct Spans(rankplan_core::spans::Spans);
+pub struct Spans(rankplan_core::groups::spans::Spans);
 
 #[pymethods]
 impl Spans {

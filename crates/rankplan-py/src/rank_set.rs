@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PySlice, PyString};
 use rankplan_core::RankRange;
 use rankplan_core::ids::MAX_RANK;
 use rankplan_core::syntax::parse_rank_set;
@@ -10,12 +10,12 @@ use rankplan_core::syntax::parse_rank_set;
 use crate::errors::{OrRaise, text_of};
 use crate::index::Index;
 
-/// A set of ranks, stored as ranges, from a text (`0-3,7`) or an iterable of int. Supports `|`, `&`, `-`, and `[i]` for the
-/// i-th rank.
+/// A set of ranks, stored as ranges, from a text (`0-3,7`) or an iterable of int. It is a `collections.abc.Set`, whose
+/// operators take other `RankSet`s; `[i]` is the i-th rank, and `[i:j]` is the `RankSet` of the ranks i to j - 1.
 ///
 /// Raises `PlacementError` for a text with faults, and `ValueError` for numbers outside 0 to `MAX_RANK`.
-#[pyclass(frozen, eq, hash, from_py_object, module = "rankplan._core")]
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[pyclass(frozen, eq, ord, hash, from_py_object, module = "rankplan._core")]
+#[derive(Clone, PartialEq, PartialOrd, Eq, Hash)]
 pub struct RankSet(pub rankplan_core::RankSet);
 
 impl RankSet {
@@ -65,12 +65,21 @@ impl RankSet {
         rank.extract::<u32>().is_ok_and(|rank| self.0.contains(rank))
     }
 
-    fn __getitem__(&self, position: Index) -> PyResult<u32> {
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let count = self.0.len();
-        position
-            .of(count as usize)
-            .and_then(|at| self.0.nth(at as u32))
-            .ok_or_else(|| PyIndexError::new_err(format!("index {} is out of range for {count} ranks", position.0)))
+        if let Ok(slice) = key.cast::<PySlice>() {
+            let positions = slice.indices(count as isize)?;
+            if positions.step != 1 {
+                return Err(PyValueError::new_err("a slice of a RankSet has step 1"));
+            }
+            let part = self.0.slice(positions.start as u32..positions.stop as u32);
+            return Ok(Bound::new(py, RankSet(part))?.into_any());
+        }
+        let position: Index = key.extract()?;
+        let rank = position.of(count as usize).and_then(|at| self.0.nth(at as u32));
+        let rank = rank
+            .ok_or_else(|| PyIndexError::new_err(format!("index {} is out of range for {count} ranks", position.0)))?;
+        Ok(rank.into_pyobject(py)?.into_any())
     }
 
     fn __iter__(&self) -> RankIterator {
@@ -99,6 +108,21 @@ impl RankSet {
 
     fn __sub__(&self, other: &RankSet) -> RankSet {
         RankSet(self.0.difference(&other.0))
+    }
+
+    fn __xor__(&self, other: &RankSet) -> RankSet {
+        RankSet(self.0.symmetric_difference(&other.0))
+    }
+
+    /// Return the ranks of this set and of the others.
+    #[pyo3(signature = (*others))]
+    fn union(&self, others: Vec<Bound<'_, RankSet>>) -> RankSet {
+        RankSet(rankplan_core::RankSet::union_of(others.iter().map(|other| &other.get().0).chain([&self.0])))
+    }
+
+    /// Return whether no rank is in both sets.
+    fn isdisjoint(&self, other: &RankSet) -> bool {
+        self.0.is_disjoint(&other.0)
     }
 
     fn __str__(&self) -> String {

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use rankplan_core::tune;
-use rankplan_core::tune_problem::{Choice, Problem, Shape, Task, Transfer, Tree};
+use rankplan_core::tune::problem::{Choice, Problem, Shape, Task, Transfer, Tree};
 
 /// Sizes with seconds and memory, seconds to switch, and the components before it as a bit set.
 type Component = (Vec<(u32, f64, f64)>, f64, u32);

@@ -13,12 +13,10 @@ from rankplan.cli.common import (
     dialect_option,
     faults_end_it,
     inventory_options,
-    is_saved,
-    loaded,
     print_table,
+    read,
 )
-from rankplan.dialects import DIALECTS
-from rankplan.plans.plan import Plan
+from rankplan.front import saved_plan
 from rankplan.render.network import crossings_table, proof
 from rankplan.words import counted
 
@@ -62,14 +60,12 @@ def arrange(
     """
     kept, sizes = kept_levels(keep), segment_sizes(segment)
     with faults_end_it():
-        if is_saved(file):
-            plan = Plan.load(file)
-            inventory = plan.inventory.without_groups()
-            if choice != InventoryChoice():
-                inventory, _ = choice.load({}, next(iter(DIALECTS.values())))
+        plan = saved_plan(file)
+        if plan is not None:
+            inventory = choice.among(plan.inventory.without_groups())
         else:
-            config, dialect, inventory, _ = loaded(file, choice, dialect_name)
-            plan = dialect.plan(config, inventory)
+            job = read(file, choice, dialect_name)
+            plan, inventory = job.dialect.plan(job.reader, job.inventory), job.inventory
         solution = inventory.arrangement(plan, sizes, kept)
         arranged = inventory.reordered([*solution.nodes, *solution.spares])
         if (crossings := crossings_table(solution, Rules.of(inventory, plan.inventory).levels)) is not None:

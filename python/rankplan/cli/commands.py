@@ -1,13 +1,69 @@
-"""The commands as one program."""
+"""The commands as one program. Importing this module imports none of them."""
 
 from __future__ import annotations
 
 import io
 import sys
+from importlib import import_module
 
 import click
 
-from rankplan.cli.common import Commands
+from rankplan.cli import signals
+
+COMMANDS = {
+    "arrange": "Order nodes so that few parallel groups cross a domain.",
+    "check": "Report every fault in config files, with location and fix.",
+    "convert": "Write the placements of a config in another dialect.",
+    "diff": "Compare two configs or saved plans.",
+    "env": "Print the environment of one rank.",
+    "explain": "Explain a rule by its code, with an example and the fix.",
+    "inventory": "Show the nodes as a tree, with their network and hardware.",
+    "plan": "Show where every process runs.",
+    "replan": "Repair a saved plan after hardware failed.",
+    "run": "Launch a config or saved plan, call every rank, verify.",
+    "schema": "Print a JSON schema of config files, for editors.",
+    "show": "Show a map: nodes, their accelerators, the processes on them.",
+    "tune": "Find the fastest placement for measured times.",
+}
+"""The first line of each command's help, by name."""
+
+OVERRIDES = "rankplan.overrides"
+"""The key, in the context of click, of the words after ``--``."""
+
+_NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory"})
+"""Commands that read no config, or several."""
+
+
+class Commands(click.Group):
+    """The commands, each imported when it is used. They take overrides of their config after ``--``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, sorted."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        with signals.at_once():
+            command: click.Command = getattr(import_module(f"rankplan.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words after ``--`` as overrides; ``run`` passes them to the worker."""
+        name = next((word for word in args if word in COMMANDS), None)
+        if "--" in args[1:] and name != "run" and not ctx.resilient_parsing:
+            dashes = args.index("--", 1)
+            ctx.meta[OVERRIDES] = tuple(args[dashes + 1 :])
+            if name in _NOT_OVERRIDING:
+                raise click.UsageError(f"{name} takes no overrides after --", ctx)
+            args = args[:dashes]
+        return super().parse_args(ctx, args)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

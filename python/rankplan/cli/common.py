@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.shell_completion import CompletionItem
-from rich.console import Console
-from rich.table import Table
 
 from rankplan.cli import signals
-from rankplan.config.text.load import load_config
-from rankplan.config.text.reader import Reader
-from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
+from rankplan.cli.commands import OVERRIDES
+from rankplan.dialects import DIALECTS
 from rankplan.dialects.pools import by_address_text
 from rankplan.errors import PlacementError, RankplanError
+from rankplan.front import Job, faults_line, inventory_from, is_saved, notes, plan, read_job, saved_plan
+from rankplan.front import Nodes as Given
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.render.tables import sharing_lines
-from rankplan.words import counted, did_you_mean
+from rankplan.words import did_you_mean
 
-# Names come from configs: a bracket in a name is not markup.
-stdout = Console(highlight=False, markup=False, soft_wrap=True)
-stderr = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-
-for console in (stdout, stderr):
-    if console.width < 1:  # COLUMNS=0 would print nothing
-        console.width = 80
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 EXPECTED = (RankplanError, OSError)
 """Errors that input or a cluster can cause; any other error is a bug of rankplan and keeps its traceback."""
+
+
+class _Notes(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        hint = getattr(record, "hint", None)
+        note(record.getMessage() + (f"; {hint}" if hint else ""))
+
+
+@contextmanager
+def _notes_on_stderr() -> Iterator[None]:
+    """Print the notes of `rankplan.front` on stderr, with hints that name options."""
+    handler = _Notes()
+    notes.addHandler(handler)
+    notes.propagate = False
+    try:
+        yield
+    finally:
+        notes.removeHandler(handler)
+        notes.propagate = True
 
 
 class Nodes(click.ParamType):  # type: ignore[type-arg]
@@ -48,14 +60,13 @@ class Nodes(click.ParamType):  # type: ignore[type-arg]
     otherwise = ""
     """What else the option accepts, appended to its error message."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Inventory:
-        """Return the inventory of these nodes."""
-        if isinstance(value, Inventory):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text if it is a size."""
         try:
-            return Inventory.of_size(str(value))
+            Inventory.of_size(str(value))
         except PlacementError as error:
             self.fail(f"{error.message}; {error.help}{self.otherwise}", param, ctx)
+        return str(value)
 
 
 dialect_option = click.option(
@@ -66,47 +77,39 @@ dialect_option = click.option(
 )
 
 
-def chosen_dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
-    """Return the dialect with this name, or else the one detected from the keys of the config.
-
-    Raises `PlacementError` for a config with keys of several, unless one is named.
-    """
-    if name is not None:
-        return DIALECTS[name]
-    reader = Reader(config)
-    for path, fault in mixed(config):
-        reader.add(path, fault)
-    reader.finish()
-    return dialect_of(config)
-
-
 @dataclass(frozen=True, slots=True)
 class InventoryChoice:
     """The inventory options of a command."""
 
     file: str | None = None
-    nodes: Inventory | None = None
+    nodes: str | None = None
     ray: str | None = None
     without: tuple[str, ...] = ()
     by_text: bool = False
 
-    def load(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
-        """Return the inventory for a config, without the excluded hardware, and whether it is assumed."""
-        inventory, assumed = self._whole(config, dialect)
-        inventory = by_address_text(inventory) if self.by_text else inventory
-        return (inventory.without(self.without) if self.without else inventory), assumed
-
-    def _whole(self, config: Any, dialect: Dialect) -> tuple[Inventory, bool]:
-        if self.file is not None:
-            return Inventory.from_yaml(self.file), False
+    @property
+    def given(self) -> Given | None:
+        """The nodes as `rankplan.plan` takes them: a size, or this object, which has the inventory when it is used."""
         if self.nodes is not None:
-            return self.nodes, False
-        if self.ray is not None:
+            return self.nodes
+        return None if self.file is None and self.ray is None else self
+
+    @property
+    def inventory(self) -> Inventory:
+        """The nodes of the file or the Ray cluster, in the order that the options state."""
+        if self.file is not None:
+            found = Inventory.from_yaml(self.file)
+        else:
             from rankplan.runtime.cluster import Cluster
 
             with Cluster(address=self.ray) as cluster:
-                return cluster.inventory, False
-        return dialect.assumed_inventory(config), True
+                found = cluster.inventory
+        return by_address_text(found) if self.by_text else found
+
+    def among(self, otherwise: Inventory) -> Inventory:
+        """Return the nodes that the options state, or else others, without the excluded hardware."""
+        found = otherwise if self.given is None else inventory_from(self.given)
+        return found.without(self.without) if self.without else found
 
 
 without_option = click.option(
@@ -123,7 +126,7 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def chosen(
         inventory: str | None,
-        nodes: Inventory | None,
+        nodes: str | None,
         ray: str | None,
         without: tuple[str, ...],
         node_order: str,
@@ -153,117 +156,30 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return chosen
 
 
-OVERRIDES = "rankplan.overrides"
-"""The key, in the context of click, of the words after ``--``."""
-
-
-class Commands(click.Group):
-    """The commands, each imported when it is used. They take overrides of their config after ``--``."""
-
-    names: tuple[str, ...] = (
-        *("arrange", "check", "convert", "diff", "env", "explain"),
-        *("inventory", "plan", "replan", "run", "schema", "show", "tune"),
-    )
-    without: frozenset[str] = frozenset({"explain", "schema", "diff", "inventory"})
-    """Commands that read no config, or several."""
-    other: frozenset[str] = frozenset({"run"})
-    """Commands with another use for these words."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, sorted."""
-        return list(self.names)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
-        if cmd_name not in self.names:
-            return None
-        with signals.at_once():
-            command: click.Command = getattr(import_module(f"rankplan.cli.{cmd_name}"), cmd_name)
-        return command
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words after ``--`` for `loaded`."""
-        name = next((word for word in args if word in self.names), None)
-        if "--" in args[1:] and name not in self.other and not ctx.resilient_parsing:
-            dashes = args.index("--", 1)
-            ctx.meta[OVERRIDES] = tuple(args[dashes + 1 :])
-            if name in self.without:
-                raise click.UsageError(f"{name} takes no overrides after --", ctx)
-            args = args[:dashes]
-        return super().parse_args(ctx, args)
-
-
 def overrides() -> tuple[str, ...]:
     """Return the overrides that follow ``--`` on the command line."""
     context = click.get_current_context(silent=True)
     return context.meta.get(OVERRIDES, ()) if context is not None else ()
 
 
-def loaded(
-    file: str, choice: InventoryChoice, name: str | None, note: bool = True
-) -> tuple[Reader, Dialect, Inventory, bool]:
-    """Return a config, its dialect, its inventory, and whether that is assumed; if so, print a note."""
-    config = load_config(file, overrides())
-    dialect = chosen_dialect(name, config)
-    reading = dialect.read(config)
-    inventory, assumed = choice.load(reading, dialect)
-    if assumed and note:
-        nodes, has = counted(inventory.num_nodes, "node"), counted(inventory.node(0).accelerators, "accelerator")
-        each = " each" if inventory.num_nodes > 1 else ""
-        stderr.print(
-            f"{file}: assuming {nodes} with {has}{each}; set other nodes with --nodes, --inventory or --ray",
-            style="dim",
-        )
-    return reading, dialect, inventory, assumed
+def read(file: str, choice: InventoryChoice, dialect: str | None, *, quiet: bool = False) -> Job:
+    """Return a config with its dialect and nodes, as the options say."""
+    job = read_job(file, choice.given, dialect=dialect, overrides=overrides(), without=choice.without)
+    if not quiet:
+        job.announce()
+    return job
 
 
-def reject_crossings(plan: Plan, config: Reader, labelled: bool) -> None:
-    """Raise `PlacementError` if groups cross what the config forbids, with the place of each rule.
-
-    Unless the nodes are real ones, whose labels are known, only the level ``node`` is checked.
-    """
-    reader = config.fork()
-    for keys, found in plan.topology_faults(labelled):
-        reader.add_in_config(("cluster", "topology", *keys), found)
-    reader.finish()
-
-
-def note_warnings(file: str, reading: Any) -> None:
-    """Print how many values of a launch script are known only when it runs, if any."""
-    if reading.warnings:
-        values = counted(len(reading.warnings), "warning")
-        stderr.print(f"{file}: {values} about what only a run decides; rankplan check lists them", style="dim")
-
-
-def is_saved(file: str) -> bool:
-    """Whether a file starts like a saved plan. A pipe never counts as one. Raises ``OSError``."""
-    if not Path(file).is_file():
-        return False  # a pipe can be read only once
-    with Path(file).open("rb") as opened:
-        return re.match(rb"\s*\{\s*\"rankplan\"\s*:", opened.read(256)) is not None
-
-
-def planned(file: str, choice: InventoryChoice, name: str | None, isolate: bool | None = None) -> Plan:
+def planned(file: str, choice: InventoryChoice, dialect: str | None, isolate: bool | None = None) -> Plan:
     """Return the plan of a config in any dialect, or the saved plan in the file, which has its own nodes.
 
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config.
     """
-    if not is_saved(file):
-        config, dialect, inventory, assumed = loaded(file, choice, name)
-        note_warnings(file, config)
-        plan = dialect.plan(config, inventory, isolate is not False)
-        reject_crossings(plan, config, labelled=not assumed and choice.nodes is None)
-        return plan
-    if replace(choice, without=()) != InventoryChoice() or name is not None or overrides():
+    if is_saved(file) and (replace(choice, without=()) != InventoryChoice() or dialect is not None or overrides()):
         raise click.UsageError(
             f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and overrides"
         )
-    plan = Plan.load(file)
-    if choice.without:
-        plan = plan.on(plan.inventory.without(choice.without))
-    if isolate is None:
-        return plan
-    return plan.with_visibility("own" if isolate else "node")
+    return plan(file, choice.given, dialect=dialect, overrides=overrides(), without=choice.without, isolate=isolate)
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]
@@ -281,12 +197,9 @@ class Component(click.ParamType):  # type: ignore[type-arg]
             choice = InventoryChoice(
                 ctx.params.get("inventory"), ctx.params.get("nodes"), without=ctx.params.get("without", ())
             )
-            if is_saved(file):
-                plan = Plan.load(file)
-            else:
-                config, dialect, inventory, _ = loaded(file, choice, ctx.params.get("dialect_name"), note=False)
-                plan = dialect.plan(config, inventory)
-            return [CompletionItem(name) for name in plan if name.startswith(incomplete)]
+            saved = saved_plan(file)
+            found = read(file, choice, ctx.params.get("dialect_name"), quiet=True).plan() if saved is None else saved
+            return [CompletionItem(name) for name in found if name.startswith(incomplete)]
         return []
 
 
@@ -310,9 +223,19 @@ isolate_option = click.option(
 )
 
 
+def text_console(width: int | None = None) -> Console:
+    """Return a console of rich for stdout. Names come from configs: a bracket in a name is not markup."""
+    from rich.console import Console  # most commands print plain lines
+
+    console = Console(highlight=False, markup=False, soft_wrap=True, width=width)
+    if console.width < 1:  # COLUMNS=0 would print nothing
+        console.width = 80
+    return console
+
+
 def print_table(table: Table) -> None:
     """Print a table, as wide as the terminal if there is one, else as wide as it needs."""
-    console = stdout if stdout.is_terminal else Console(highlight=False, markup=False, width=10_000)
+    console = text_console(None if sys.stdout.isatty() else 10_000)
     with console.capture() as capture:
         console.print(table, soft_wrap=False)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
@@ -329,20 +252,24 @@ def print_lines(lines: Sequence[str]) -> None:
         click.echo("\n".join(["", *lines]))
 
 
-def colored(console: Console) -> bool:
-    """Whether to print colors to this console."""
-    return console.is_terminal and not console.no_color
+def colored(stream: TextIO) -> bool:
+    """Whether to print colors to this stream."""
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def note(text: str, color: str | None = None) -> None:
+    """Print a note on stderr, dim unless it has a color."""
+    click.secho(text, fg=color, dim=color is None, err=True, color=None if colored(sys.stderr) else False)
 
 
 def show_error(error: Exception) -> None:
     """Print an expected error: every fault with its location, or one message."""
     if isinstance(error, PlacementError):
-        click.echo(error.render(colored(stderr)), err=True)
-        files = dict.fromkeys(found.file for found in error.diagnostics if found.file)
-        where = f" in {' and '.join(files)}" if files else ""
-        click.echo(f"\n{counted(len(error.diagnostics), 'fault')}{where}", err=True)
+        click.echo(f"{error.render(colored(sys.stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
         return
-    stderr.print("error:", style="bold red", end=" ")
+    style = None if colored(sys.stderr) else False
+    click.secho("error:", fg="red", bold=True, nl=False, err=True, color=style)
+    click.echo(" ", nl=False, err=True)
     if isinstance(error, OSError) and error.filename:
         hint = "; write overrides after --" if "=" in str(error.filename) else ""
         click.echo(f"{error.filename}: {error.strerror}{hint}", err=True)
@@ -354,7 +281,8 @@ def show_error(error: Exception) -> None:
 def faults_end_it(code: int = 1) -> Iterator[None]:
     """Turn expected errors into a message and an exit code, without a traceback."""
     try:
-        yield
+        with _notes_on_stderr():
+            yield
     except BrokenPipeError:
         # The reader of stdout has closed it; the interpreter must not write at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import yaml
 
-from rankplan.cli.common import InventoryChoice, dialect_option, faults_end_it, inventory_options, loaded, note_warnings
+from rankplan.cli.common import InventoryChoice, dialect_option, faults_end_it, inventory_options, planned
 from rankplan.config.text.files import write_whole
 from rankplan.dialects import DIALECTS, WRITERS
 from rankplan.dialects.convert import convert as converted
@@ -36,10 +36,7 @@ def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | Non
             f"rankplan reads {to}, but cannot write it; use {', '.join(WRITERS)}", param_hint="--to"
         )
     with faults_end_it():
-        config, dialect, inventory, _ = loaded(file, choice, dialect_name)
-        note_warnings(file, config)
-        planned = dialect.plan(config, inventory)
-        conversion = converted(planned, to)
+        conversion = converted(planned(file, choice, dialect_name), to)
         text = yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else ""
         if output is not None and text:
             write_whole(Path(output), text)

@@ -12,10 +12,10 @@ from rankplan.cli.common import (
     dialect_option,
     faults_end_it,
     inventory_options,
-    is_saved,
     planned,
     print_table,
 )
+from rankplan.front import is_saved
 from rankplan.render.changes import changes, changes_table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,13 +17,13 @@ from click.shell_completion import CompletionItem
 from rich.table import Table
 
 from rankplan.cli.arrange import kept_levels, segment_sizes
-from rankplan.cli.check import empty_warnings, group_warnings, idle_warnings
-from rankplan.cli.common import colored, faults_end_it, print_table, stdout
+from rankplan.cli.common import colored, faults_end_it, print_table
 from rankplan.config.text.load import load_config
 from rankplan.dialects import dialect_of
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.front import empty_warnings, group_warnings, idle_warnings
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.tuning.search import tune
@@ -190,7 +191,7 @@ def explain(rule: Rule | None) -> None:
 
 
 def _text(rule: Rule) -> str:
-    color = colored(stdout)
+    color = colored(sys.stdout)
     shown = "\n\n".join(diagnostic.render(color) for diagnostic in rule.diagnostics())
     parts = [
         f"{click.style(rule.code, bold=True)}: {rule.when}",

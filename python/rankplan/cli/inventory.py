@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import faults_end_it, stderr, without_option
+from rankplan.cli.common import faults_end_it, note, without_option
 from rankplan.errors import PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled
 from rankplan.nodes.inventory import Inventory
@@ -69,7 +69,7 @@ def inventory(
             found, unknown = found.with_labels(labels)
             if unknown:
                 told = f"{counted(len(unknown), 'node')} ({unknown})"
-                stderr.print(f"{slurm} does not list {told}; each is a domain of its own", style="yellow")
+                note(f"{slurm} does not list {told}; each is a domain of its own", "yellow")
         if kueue is not None:
             levels = read_kueue(kueue)
             if unknown_levels := [
@@ -95,8 +95,7 @@ def _nodes(file: str | None, ray: str | None, labels: Labels, accelerators: int 
         with Cluster(address=ray) as cluster:
             return cluster.inventory
     if accelerators is None:
-        note = f"assuming {counted(_ASSUMED, 'accelerator')} on each node; set another number with --accelerators"
-        stderr.print(note, style="dim")
+        note(f"assuming {counted(_ASSUMED, 'accelerator')} on each node; set another number with --accelerators")
     each = _ASSUMED if accelerators is None else accelerators
     nodes = [
         {"ranks": rank, "hostname": name, "accelerators": each} for rank, name in enumerate(sorted(labels, key=natural))

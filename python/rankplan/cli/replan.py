@@ -8,7 +8,6 @@ import click
 
 from rankplan.arranging.replanning import replanned
 from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options
-from rankplan.dialects import DIALECTS
 from rankplan.plans.plan import Plan
 from rankplan.render.network import proof, replan_lines
 
@@ -45,10 +44,8 @@ def replan(
         raise click.UsageError("--renumber requires --shrink")
     with faults_end_it():
         plan = Plan.load(file)
-        inventory = plan.inventory.without_groups()
         nodes = replace(choice, without=())  # excluded by name below, with the nodes of the plan
-        if nodes != InventoryChoice():
-            inventory, _ = nodes.load({}, next(iter(DIALECTS.values())))
+        inventory = nodes.among(plan.inventory.without_groups())
         found = replanned(list(plan.values()), inventory, choice.without, shrink, renumber)
         for line in replan_lines(found):
             click.echo(line)

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,22 +23,17 @@ from rankplan.cli import signals
 from rankplan.cli.common import (
     InventoryChoice,
     Nodes,
-    chosen_dialect,
     dialect_option,
     faults_end_it,
-    is_saved,
-    note_warnings,
     planned,
     print_table,
-    reject_crossings,
-    stdout,
     without_option,
 )
 from rankplan.config.network import NODE_ORDERS
 from rankplan.config.text.document import read_value
-from rankplan.config.text.load import load_config
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import PlacementError, RankplanError
+from rankplan.front import inventory_from, is_saved, read_job
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
@@ -141,7 +136,7 @@ def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 def run(
     file: str,
     arguments: dict[str, Any],
-    simulate: Inventory | str | None,
+    simulate: str | None,
     ray: str | None,
     dialect_name: str | None,
     worker_name: str | None,
@@ -173,12 +168,12 @@ def run(
     with faults_end_it(), signals.raised():
         if timings is not None:
             _check_costs(Path(timings))
-        labelled = not isinstance(simulate, Inventory)  # nodes that are only a number have no labels
-        job = _job(file, changes, dialect_name, isolate, without, labelled)
-        inventory = Inventory.from_yaml(simulate) if isinstance(simulate, str) else simulate
+        sized = simulate is not None and not Path(simulate).is_file()  # nodes that are only a number have no labels
+        job = _job(file, changes, dialect_name, isolate, without, labelled=not sized)
+        inventory = None if simulate is None else inventory_from(simulate)
         # Report faults before anything starts.
         job.check(inventory)
-        if not stdout.is_terminal:
+        if not sys.stdout.isatty():
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
         # Ray reads these when it is imported.
@@ -248,6 +243,7 @@ def _job(
     dialect_name: str | None,
     isolate: bool | None,
     without: tuple[str, ...],
+    *,
     labelled: bool,
 ) -> _Job:
     """Return what a config or a saved plan asks for."""
@@ -256,17 +252,15 @@ def _job(
             raise click.UsageError(f"{file} is a saved plan, which takes no --set")
         saved = planned(file, InventoryChoice(without=without), dialect_name, isolate)
         return _Job(saved.fitted, lambda: None, num_nodes=saved.inventory.num_nodes)
-    config = load_config(file, changes)
-    dialect = chosen_dialect(dialect_name, config)
-    reading = dialect.read(config)
-    note_warnings(file, reading)
+    found = read_job(file, "1x1", dialect=dialect_name, overrides=changes)
+    found.announce()
 
     def plan(inventory: Inventory) -> Plan:
-        planned = dialect.plan(reading, inventory.without(without), isolate is not False)
-        reject_crossings(planned, reading, labelled)
-        return planned
+        inventory = inventory.without(without) if without else inventory
+        return replace(found, inventory=inventory, labelled=labelled).plan(isolate=isolate)
 
-    return _Job(plan, reading.finish, reading if dialect is rlinf else None)
+    section = found.reader if found.dialect is rlinf else None
+    return _Job(plan, found.reader.finish, section)
 
 
 def _show_log() -> None:

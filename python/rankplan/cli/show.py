@@ -14,7 +14,7 @@ from rankplan.cli.common import (
     inventory_options,
     planned,
     print_sharing,
-    stdout,
+    text_console,
 )
 from rankplan.config.text.files import write_whole
 from rankplan.parallel import KINDS
@@ -59,8 +59,9 @@ def show(file: str, choice: InventoryChoice, dialect_name: str | None, by: str |
             write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name, by))
             return
         picture = map_of(plan, by)
-        for line in lines(picture, stdout.width, network_of(plan, picture)):
-            stdout.print(line)
+        console = text_console()
+        for line in lines(picture, console.width, network_of(plan, picture)):
+            console.print(line)
         print_sharing(plan)
 
 

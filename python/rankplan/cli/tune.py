@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,10 @@ from rankplan.cli.common import (
     dialect_option,
     faults_end_it,
     inventory_options,
-    loaded,
     print_lines,
     print_sharing,
     print_table,
-    stderr,
+    read,
 )
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
@@ -29,6 +29,7 @@ from rankplan.dialects import WRITERS, Dialect
 from rankplan.dialects.convert import convert
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.front import inventory_from
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.render.tables import plan_table
@@ -98,7 +99,7 @@ def tune(
         before = Plan.load(present) if present is not None else None
         result = tuned(costs, inventory, config, extrapolate=extrapolate, present=before)
         for warning in (*result.warnings, *result.best.warnings):
-            click.echo(warning.render(colored(stderr)), err=True)
+            click.echo(warning.render(colored(sys.stderr)), err=True)
         for output in outputs:
             _write(output, result, inventory)
         if form == "json":
@@ -120,9 +121,9 @@ def _inputs(
     """Return the config whose sections count, if any, the costs, and the nodes."""
     if file is None:
         costs = read_costs(str(costs_file))
-        inventory, _ = choice.load(None, rlinf)
-        return None, costs, inventory
-    reading, dialect, inventory, _ = loaded(file, choice, dialect_name)
+        return None, costs, choice.among(inventory_from("1x1"))
+    job = read(file, choice, dialect_name)
+    reading, dialect, inventory = job.reader, job.dialect, job.inventory
     section = reading if dialect is rlinf and isinstance(reading, Reading) else None
     config = section.config if section is not None else None
     if costs_file is None:

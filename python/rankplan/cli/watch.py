@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
-
-from rankplan.cli.common import stdout
 
 _INTERVAL = 0.3
 """Seconds between two looks at the files: below what a person notices, far above what a look costs."""
@@ -22,7 +21,7 @@ def watch(files: Sequence[str], command: Callable[[], object], rounds: int | Non
     done = 0
     while True:
         before = _states(files)
-        if stdout.is_terminal:
+        if sys.stdout.isatty():
             click.clear()
         command()
         done += 1

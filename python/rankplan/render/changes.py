@@ -14,8 +14,8 @@ from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Coordinates
 from rankplan.plans.plan import Plan
-from rankplan.render.tables import by_nodes, ids, table
-from rankplan.words import counted, nodes_text
+from rankplan.render.tables import ids, table
+from rankplan.words import by_nodes, counted, nodes_text
 
 MOST_LINES = 64
 """How many lines of one kind, or blocks of one component, a table shows; it counts the others."""

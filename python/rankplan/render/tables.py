@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, groupby, repeat
 from operator import itemgetter
@@ -18,7 +18,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 from rankplan.render.groups import coordinates_text
-from rankplan.words import counted, nodes_text
+from rankplan.words import by_nodes
 
 MOST_ROWS = 64
 """A plan with more processes is folded."""
@@ -169,23 +169,6 @@ def _what(rows: list[Placement]) -> str:
 
 def _span(numbers: set[int]) -> str:
     return str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)}-{max(numbers)}"
-
-
-def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
-    """Return accelerators by node, equal nodes folded: ``nodes 0-3: 4-7; node 5: 0``.
-
-    If the text is longer than ``room`` characters, return only their number.
-    """
-    parts = []
-    nodes: dict[RankSet, list[int]] = {}
-    for node, local in accelerators.items():
-        nodes.setdefault(local, []).append(node)
-    for local, ranks in nodes.items():
-        parts.append(f"{nodes_text(RankSet(ranks))}: {local}")
-    text = "; ".join(parts)
-    if len(text) <= room:
-        return text
-    return f"{sum(map(len, accelerators.values())):,} on {counted(len(accelerators), 'node')}"
 
 
 def sharing_lines(plan: Plan) -> list[str]:

@@ -1,7 +1,7 @@
 //! Bundles merged into larger sets while a domain has room for them, with the way back.
 
-use crate::bundles::Bundles;
-use crate::hierarchy::UNKNOWN;
+use crate::arrange::bundles::Bundles;
+use crate::arrange::hierarchy::UNKNOWN;
 
 /// A forest: its first trees are the bundles, and each merge adds a tree above others.
 pub(crate) struct Merging<'a> {
@@ -118,7 +118,7 @@ impl<'a> Merging<'a> {
         self.needs.extend(need);
     }
 
-    /// The sets that are part of no other, without bundles that had a domain before.
+    /// The largest sets, without bundles that had a domain before.
     pub fn tops(&self) -> impl Iterator<Item = u32> {
         (0..self.up.len() as u32).filter(|&tree| {
             self.up[tree as usize] == tree && !self.decided.get(tree as usize).is_some_and(|&known| known)
@@ -130,7 +130,7 @@ impl<'a> Merging<'a> {
         self.labels[top as usize]
     }
 
-    /// The sets that a set was merged from; none for a bundle.
+    /// The sets that were merged into this one; empty for a bundle.
     pub fn children(&self, tree: u32) -> &[u32] {
         let (start, end) = self.children[tree as usize];
         &self.all_children[start as usize..end as usize]

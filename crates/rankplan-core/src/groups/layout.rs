@@ -1,8 +1,8 @@
 //! Sizes and slots to a layout: every kind of group, or why the sizes do not fit the slots.
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::parallel::{Groups, Kind, Parallel};
-use crate::slots::Slots;
+use crate::groups::parallel::{Groups, Kind, Parallel};
+use crate::groups::slots::Slots;
 use crate::words::{either, plural};
 
 /// The groups of a component and the coordinates of its slots.

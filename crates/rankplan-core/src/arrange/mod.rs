@@ -1,15 +1,33 @@
 //! Node ranks to nodes: order, selection and repair are one problem.
 //!
 //! Every rule first, then the fewest moves, then the fewest crossings, then unused nodes that stay whole; see
-//! [`crate::objective`]. Small instances are solved exactly. Larger ones are packed level by level, and the result says whether
-//! it meets a bound that no arrangement is below.
+//! [`objective`]. Small instances are solved exactly. Larger ones are packed level by level, and the result says whether it
+//! meets a lower bound of the cost.
+//!
+//! The modules in order of use; each one uses only those above it:
+//!
+//! | module | content |
+//! |---|---|
+//! | [`hierarchy`], [`segments`] | levels of the network; whole segments of nodes within domains |
+//! | [`demand`], [`objective`] | the node ranks that an arrangement keeps together; its cost |
+//! | `bundles`, `merging`, `packing`, `exact` | node ranks that stay together; sets of them into domains; a few of them exactly |
 
-use crate::bundles::{Bundles, largest_leaf};
-use crate::demand::Bond;
-use crate::exact::search;
-use crate::objective::{Assignment, Cost, Problem};
-use crate::packing::{free_nodes, packed};
-use crate::segments::{Packing, Want, pack};
+mod bundles;
+pub mod demand;
+mod exact;
+pub mod hierarchy;
+mod merging;
+pub mod objective;
+mod packing;
+pub mod segments;
+
+use crate::arrange::bundles::{Bundles, largest_leaf};
+use crate::arrange::demand::Bond;
+use crate::arrange::exact::search;
+use crate::arrange::hierarchy::UNKNOWN;
+use crate::arrange::objective::{Assignment, Cost, Problem};
+use crate::arrange::packing::{free_nodes, packed};
+use crate::arrange::segments::{Packing, Want, pack};
 
 /// A class of hardware of which there are too few nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +45,7 @@ pub struct Shortage {
 pub struct Arrangement {
     /// By node rank.
     pub nodes: Assignment,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
     /// Whether it is proved that no arrangement costs less.
     pub optimal: bool,
@@ -199,7 +217,7 @@ fn allotted(problem: &Problem, fixed: &Assignment, bundles: &Bundles) -> Option<
             classes.next().filter(|_| classes.next().is_none())
         })
         .collect();
-    let mut allotted = vec![crate::hierarchy::UNKNOWN; bundles.len()];
+    let mut allotted = vec![UNKNOWN; bundles.len()];
     for class in 0..bundles.classes {
         let mine = || {
             (0..bundles.len()).filter(|&bundle| of_class[bundle] == Some(class) && bundles.label[bundle] == u32::MAX)
@@ -213,7 +231,7 @@ fn allotted(problem: &Problem, fixed: &Assignment, bundles: &Bundles) -> Option<
         let mut next: Vec<_> = found.into_iter().map(Vec::into_iter).collect();
         for bundle in mine() {
             if let Some(want) = wants.iter().position(|want| want.size == bundles.size(bundle)) {
-                allotted[bundle] = next[want].next().unwrap_or(crate::hierarchy::UNKNOWN);
+                allotted[bundle] = next[want].next().unwrap_or(UNKNOWN);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::objective::{Assignment, Cost, MOVED, Problem, crossings_at};
+use crate::arrange::objective::{Assignment, Cost, MOVED, Problem, crossings_at};
 
 /// Improve an arrangement until it is the cheapest with these node ranks fixed; `fixed` has the node of each.
 ///
@@ -21,7 +21,7 @@ pub(crate) fn search(problem: &Problem, fixed: &Assignment, best: &mut (Cost, As
     search.budget > 0
 }
 
-/// What the assigned members of a set say about it at one level.
+/// A set at one level, as far as its members are assigned.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     assigned: u32,

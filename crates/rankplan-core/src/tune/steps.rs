@@ -1,6 +1,6 @@
 //! How a schedule was put together, step by step.
 
-use crate::tune_problem::Tree;
+use crate::tune::problem::Tree;
 
 /// A step; the numbers are earlier steps.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub enum Step {
     },
     /// A pipeline, or its first block, and one more block.
     Pipe {
-        /// What comes before.
+        /// The pipeline or block before it.
         before: u32,
         /// The block.
         last: u32,

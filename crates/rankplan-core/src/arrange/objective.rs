@@ -1,9 +1,9 @@
-//! What an arrangement costs: a list of numbers, compared from the first one on.
+//! The cost of an arrangement: a list of numbers, compared from the first one on.
 
-use crate::demand::{Bond, CLASSES, Demand};
-use crate::hierarchy::Hierarchy;
+use crate::arrange::demand::{Bond, CLASSES, Demand};
+use crate::arrange::hierarchy::Hierarchy;
 
-/// Node ranks to place on nodes, and what is known of both.
+/// Node ranks to place on nodes, with the facts of both.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The nodes that can be used.
@@ -120,8 +120,8 @@ impl Problem {
         nodes.iter().map(|nodes| i64::from(nodes / self.segment)).sum()
     }
 
-    /// A cost that no arrangement is below: every set of node ranks that is larger than any domain crosses, and the fewest
-    /// domains hold all.
+    /// A lower bound of the cost of every arrangement: only the sets of node ranks that are larger than any domain cross, and
+    /// the fewest domains hold all.
     pub fn bound(&self) -> Cost {
         let mut cost = self.free_of_cost();
         let needed: Vec<u32> = self.needed().collect();

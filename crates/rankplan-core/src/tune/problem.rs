@@ -1,4 +1,4 @@
-//! What a schedule is chosen from, and what it is.
+//! The problem: components with their sizes and times; and its solution: a schedule.
 
 /// Most components of a problem: the search visits subsets of them.
 pub const MOST_TASKS: usize = 8;

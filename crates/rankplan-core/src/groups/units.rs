@@ -1,7 +1,7 @@
 //! Where slots are: by node, or by the domains of a level of the network.
 
+use crate::groups::node_runs::{NodeRun, joined, overlap};
 use crate::ids::NodeRank;
-use crate::node_runs::{NodeRun, joined, overlap};
 use crate::rank_set::RankSet;
 
 /// The domains of one level: for each node, the number of its domain, stored as runs of equal numbers.

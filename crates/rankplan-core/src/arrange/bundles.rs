@@ -1,7 +1,7 @@
 //! Node ranks that share an innermost domain in every arrangement: bonds at that level, merged.
 
-use crate::hierarchy::UNKNOWN;
-use crate::objective::{Assignment, Problem};
+use crate::arrange::hierarchy::UNKNOWN;
+use crate::arrange::objective::{Assignment, Problem};
 
 /// The bundles of the node ranks that are not fixed, by their first node rank.
 #[derive(Debug)]

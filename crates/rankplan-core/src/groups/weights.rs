@@ -1,18 +1,20 @@
 //! Which slots of a sender have the weights of which slots of a receiver.
 //!
-//! A sender's tensor group of `a` slots and a receiver's of `b` divide the same tensors. If `b` divides `a`, slot `j` of a
-//! receiving group needs what the slots `j * k .. (j + 1) * k` of a sending group hold, `k = a / b`; one of them sends. If `a`
-//! is 1, every sender has all weights. This is RLinf's rule, and so is the choice of the sender wherever RLinf serves every
-//! receiver: the groups that can send take turns. Elsewhere, senders on the same device and the same node come first, and no
-//! sender has two receivers more than another.
+//! A sender's tensor group of `a` slots and a receiver's of `b` divide the same tensors. If `b` divides `a`, the slots
+//! `j * k .. (j + 1) * k` of a sending group, `k = a / b`, together hold the part of slot `j` of a receiving group, and one of
+//! them sends it. If `a` is 1, every sender has all weights.
+//!
+//! RLinf: `CollocateRankMapper._get_actor_rank_to_rollout_rank` and the same function of `DisaggRankMapper`. Wherever RLinf
+//! serves every receiver, its choice of the sender applies too: the groups that can send take turns. Elsewhere, senders on the
+//! same device and the same node come first, and no sender has two receivers more than another.
 
 use std::collections::HashSet;
 
 use crate::diagnostic::{Code, Diagnostic};
+use crate::groups::layout::Layout;
+use crate::groups::parallel::{Groups, Kind};
+use crate::groups::slots::Slots;
 use crate::ids::NodeRank;
-use crate::layout::Layout;
-use crate::parallel::{Groups, Kind};
-use crate::slots::Slots;
 use crate::words::either;
 
 /// One side of a weight map.
@@ -173,7 +175,10 @@ impl Chosen {
     }
 }
 
-/// Whether every receiver gets the weights by RLinf's own rule, for collocated or for disaggregated components.
+/// Whether every receiver gets the weights by RLinf's own rule.
+///
+/// RLinf: `CollocateRankMapper.get_actor_rank_to_rollout_rank_map` for components that share accelerators, else that of
+/// `DisaggRankMapper`, with the sizes that it asserts.
 fn rlinf_serves_all(sender: Side<'_>, receiver: Side<'_>) -> bool {
     let (senders, receivers) = (sender.slots.len(), receiver.slots.len());
     let (from, to) = (sender.tensor().size(), receiver.tensor().size());

@@ -1,7 +1,7 @@
 //! How the blocks of a pipeline follow each other: when the first micro-batch reaches each of them.
 
-use crate::tune_front::{MOST_READY, Point};
-use crate::tune_problem::{Problem, members};
+use crate::tune::front::{MOST_READY, Point};
+use crate::tune::problem::{Problem, members};
 
 /// When a block can start, or a later task, given the finished blocks of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

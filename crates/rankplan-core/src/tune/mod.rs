@@ -12,14 +12,29 @@
 //! A `then` keeps all its children in memory if they fit, else each is loaded for its turn.
 //!
 //! The search builds the fronts of all subsets of the components, from small to large, and for each number of
-//! accelerators. [`Bounds`] leave out what cannot be part of the best schedule.
+//! accelerators. `Bounds` leaves out schedules that cannot be part of the best one.
+//!
+//! The modules in order of use; each one uses only those above it:
+//!
+//! | module | content |
+//! |---|---|
+//! | [`problem`], `steps` | components with times and sizes; schedules, and how they were put together |
+//! | `front`, `bounds` | costs that no other beats; the time that a part of the best schedule may take |
+//! | `pipeline`, `turns` | components beside each other; components in turn |
 
-use crate::tune_bounds::{Bounds, Limit, NOTHING};
-use crate::tune_front::{MOST_READY, Point, Table, add, beaten};
-use crate::tune_pipeline::{Extension, Readiness};
-use crate::tune_problem::{Problem, Schedule, Shape, members, subsets};
-use crate::tune_steps::{Step, Steps};
-use crate::tune_turns::{AtRoot, InPipeline, Whole, equal_turns};
+mod bounds;
+mod front;
+mod pipeline;
+pub mod problem;
+mod steps;
+mod turns;
+
+use crate::tune::bounds::{Bounds, Limit, NOTHING};
+use crate::tune::front::{MOST_READY, Point, Table, add, beaten};
+use crate::tune::pipeline::{Extension, Readiness};
+use crate::tune::problem::{Problem, Schedule, Shape, members, subsets};
+use crate::tune::steps::{Step, Steps};
+use crate::tune::turns::{AtRoot, InPipeline, Whole, equal_turns};
 
 /// The schedule of a shape with the least time, and of those the one with the fewest units; `None` if there is none.
 pub fn solve(problem: &Problem, shape: Shape) -> Option<Schedule> {

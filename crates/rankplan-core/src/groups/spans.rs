@@ -6,14 +6,14 @@
 use std::ops::Range;
 
 use crate::diagnostic::{Code, Diagnostic};
+use crate::groups::layout::Layout;
+use crate::groups::node_runs::NodeRun;
+use crate::groups::parallel::{Groups, Kind};
+use crate::groups::slots::Slots;
+use crate::groups::units::Units;
 use crate::ids::NodeRank;
 use crate::inventory::Inventory;
-use crate::layout::Layout;
-use crate::node_runs::NodeRun;
-use crate::parallel::{Groups, Kind};
 use crate::rank_set::RankSet;
-use crate::slots::Slots;
-use crate::units::Units;
 
 /// How many groups of one kind stay within a unit and how many cross.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,10 +1,10 @@
-//! What an arrangement has to keep together: the sets of node ranks of parallel groups, and the processes on each node rank.
+//! The node ranks that an arrangement keeps together, because a parallel group is on them, and the processes on each.
 
 use std::collections::HashMap;
 
-use crate::layout::Layout;
-use crate::parallel::Kind;
-use crate::slots::Slots;
+use crate::groups::layout::Layout;
+use crate::groups::parallel::Kind;
+use crate::groups::slots::Slots;
 use crate::table::Table;
 
 /// The kinds of groups that count, by how much a crossing costs: tp, cp and etp, then ep, then dp, then pp.
@@ -28,7 +28,7 @@ pub struct Bond {
     pub level: usize,
     /// The node ranks, ascending.
     pub ranks: Box<[u32]>,
-    /// Where it comes from: an index that the caller chooses.
+    /// Its origin: an index that the caller chooses.
     pub source: u32,
 }
 

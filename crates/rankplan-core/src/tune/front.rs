@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 /// Most readiness times of a pipeline: one for each task outside it.
 pub const MOST_READY: usize = 7;
 
-/// What a partial schedule costs. Less of each number is better.
+/// The cost of a partial schedule. Less of each number is better.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     /// Seconds until its first micro-batch is done.
@@ -14,7 +14,7 @@ pub struct Point {
     pub period: f64,
     /// Resident memory on its fullest accelerator.
     pub memory: f64,
-    /// Seconds to load and unload what is resident.
+    /// Seconds to load and unload its resident components.
     pub switch: f64,
     /// Seconds of its transfers.
     pub once: f64,

@@ -1,8 +1,8 @@
-//! Bounds of a schedule's time, to leave out what cannot be the best.
+//! Bounds of a schedule's time, to leave out the schedules that cannot be the best.
 
-use crate::tune_problem::{Problem, Shape, members, subsets};
+use crate::tune::problem::{Problem, Shape, members, subsets};
 
-/// What a schedule of some tasks may take beside others.
+/// The time that a schedule of some tasks may take beside others.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// Seconds of all micro-batches.

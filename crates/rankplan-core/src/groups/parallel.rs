@@ -1,15 +1,17 @@
 //! Sizes of parallel groups, and the groups themselves as arithmetic progressions.
 //!
-//! A component has slots `0..n` (see [`crate::slots`]). In the order `tp-cp-ep-dp-pp`, slot `t + tp * (c + cp * (d + dp * p))`
-//! has the coordinates `t`, `c`, `d`, `p`; experts divide the same slots into `etp`, `ep`, `edp` and `pp`. The slots that
-//! differ in one coordinate only are a group: its first slot, a step, and a size.
+//! A component has slots `0..n` (see [`crate::groups::slots`]). In the order `tp-cp-ep-dp-pp`, slot
+//! `t + tp * (c + cp * (d + dp * p))` has the coordinates `t`, `c`, `d`, `p`; experts divide the same slots into `etp`, `ep`,
+//! `edp` and `pp`. The slots that differ in one coordinate only are a group: its first slot, a step, and a size.
+//!
+//! Megatron-LM: `parallel_state.RankGenerator.get_ranks`, once for attention and once for experts.
 
 use std::fmt;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::MAX_PROCESSES;
 
-/// What the slots of a group divide among themselves.
+/// A kind of group, documented by the thing that the slots of such a group divide among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The tensors of a layer.
@@ -78,7 +80,7 @@ impl Kind {
 pub struct Order([Kind; 5]);
 
 impl Order {
-    /// Megatron's order.
+    /// Megatron-LM: the default `order` of `parallel_state.initialize_model_parallel`.
     pub const DEFAULT: Order = Order([Kind::Tp, Kind::Cp, Kind::Ep, Kind::Dp, Kind::Pp]);
 
     /// Read an order such as `tp-cp-ep-dp-pp`.

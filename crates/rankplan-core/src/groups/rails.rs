@@ -6,14 +6,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::diagnostic::{Code, Diagnostic};
+use crate::groups::layout::Layout;
+use crate::groups::node_runs::divided;
+use crate::groups::parallel::{Groups, Kind};
+use crate::groups::slots::{Slots, Stretch};
+use crate::groups::spans::gcd;
 use crate::ids::NodeRank;
 use crate::inventory::Inventory;
-use crate::layout::Layout;
-use crate::node_runs::divided;
-use crate::parallel::{Groups, Kind};
 use crate::rank_set::RankSet;
-use crate::slots::{Slots, Stretch};
-use crate::spans::gcd;
 
 /// How many data groups leave their rails, and the index of the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ struct Equal<'a> {
     revisited: bool,
 }
 
-/// What the groups are compared on.
+/// The slots and the equal nodes on which groups are compared.
 struct Rows<'a> {
     equal: Vec<Equal<'a>>,
     slots: &'a Slots,

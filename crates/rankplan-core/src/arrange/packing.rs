@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-use crate::bundles::Bundles;
-use crate::hierarchy::UNKNOWN;
-use crate::merging::Merging;
-use crate::objective::{Assignment, Problem};
+use crate::arrange::bundles::Bundles;
+use crate::arrange::hierarchy::UNKNOWN;
+use crate::arrange::merging::Merging;
+use crate::arrange::objective::{Assignment, Problem};
 
 /// Place the node ranks that are not fixed. `allotted`, if not empty, has the innermost domain of each bundle, or [`UNKNOWN`].
 ///
@@ -193,7 +193,7 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// The nodes of all node ranks: within an innermost domain in order, then what remains.
+    /// The nodes of all node ranks: within an innermost domain in order, then on the remaining nodes.
     fn nodes(mut self) -> Option<Assignment> {
         let (problem, classes) = (self.problem, self.classes);
         let mut nodes = self.fixed.clone();

@@ -1,9 +1,9 @@
 //! Components in turn on the same accelerators, in a pipeline or at the root of a schedule.
 
-use crate::tune_bounds::Limit;
-use crate::tune_front::{Front, MOST_READY, Point, Table, add, beaten};
-use crate::tune_problem::{Problem, Schedule, Tree, subsets};
-use crate::tune_steps::{Step, Steps};
+use crate::tune::bounds::Limit;
+use crate::tune::front::{Front, MOST_READY, Point, Table, add, beaten};
+use crate::tune::problem::{Problem, Schedule, Tree, subsets};
+use crate::tune::steps::{Step, Steps};
 
 /// A set of tasks as it takes its turn: a child, or the turns of several.
 #[derive(Clone, Copy)]
@@ -214,7 +214,7 @@ pub fn equal_turns(problem: &Problem) -> Option<Schedule> {
     let together: f64 =
         if all.is_power_of_two() { 0.0 } else { problem.transfers.iter().map(|one| one.together).sum() };
     let on = |units: u32| {
-        let choice = |task: &crate::tune_problem::Task| task.choices.iter().find(|one| one.units == units).copied();
+        let choice = |task: &crate::tune::problem::Task| task.choices.iter().find(|one| one.units == units).copied();
         let choices = problem.tasks.iter().map(choice).collect::<Option<Vec<_>>>()?;
         if !choices.iter().all(|one| problem.holds(one.memory)) {
             return None;

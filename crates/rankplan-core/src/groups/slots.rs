@@ -1,4 +1,4 @@
-//! The slots of a component: what parallel groups divide.
+//! The slots of a component, which parallel groups divide.
 //!
 //! A process with accelerators of its own has a slot per accelerator. A process without accelerators, or with one that another
 //! process of the component uses too, is one slot. Slots are numbered in process order and stored folded, as runs are.
@@ -8,13 +8,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::groups::node_runs::{NodeRun, common, overlap};
+use crate::groups::units::Units;
 use crate::ids::{NodeRank, ProcessRank};
-use crate::node_runs::{NodeRun, common, overlap};
 use crate::rank_set::RankSet;
 use crate::runs::{Pattern as Rows, Run};
 use crate::selection::ResourceKind;
 use crate::table::Table;
-use crate::units::Units;
 use crate::words::plural;
 
 /// The slots of a component.
