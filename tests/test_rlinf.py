@@ -12,7 +12,7 @@ import rankplan.rlinf
 from goldens import lines, named
 from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, PlacementStrategy, Plan
 from rankplan.dialects.rlinf import dialect as rlinf
-from rankplan.dialects.rlinf.choice import job_of
+from rankplan.dialects.rlinf.choice import roles_of
 
 Line = dict[str, Any]
 ROLES = ("actor", "rollout", "inference", "actor_inference", "critic", "critic_inference", "reward")
@@ -318,12 +318,12 @@ def test_every_line_agrees_or_differs_by_a_row_and_every_row_is_needed(name: str
 def test_a_shipped_config_gets_the_class_that_its_script_uses(line: Line) -> None:
     """A recorded hybrid config is only its cluster section, which has no class of its own."""
     try:
-        found = job_of(rlinf.read(config_of(line)), inventory_of(line))
+        found = roles_of(rlinf.read(config_of(line)), inventory_of(line))
     except PlacementError as error:
         assert {fault.code for fault in error.diagnostics} == planned(line)
         return
     hybrid = line["class"] == "HybridComponentPlacement"
-    assert type(found).__name__ == ("Job" if hybrid else line["class"].replace("ComponentPlacement", "Job"))
+    assert type(found).__name__ == ("Roles" if hybrid else line["class"].replace("ComponentPlacement", "Roles"))
     assert found.plan().mode == (None if hybrid else line["result"].get("placement_mode", found.plan().mode))
 
 

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from rankplan import Inventory, Packed, PackedPlacementStrategy, Parallel, PlacementError, Plan, RankMap
 from rankplan.cli.commands import main
 from rankplan.dialects.rlinf import dialect as rlinf
-from rankplan.dialects.rlinf.choice import job_class
+from rankplan.dialects.rlinf.choice import roles_class
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.rlinf import (
     HybridComponentPlacement,
@@ -501,4 +501,5 @@ def test_the_command_line_chooses_the_class_and_prints_the_mode(tmp_path: Path) 
 )
 def test_the_sections_decide_the_class(sections: dict[str, Any], kind: str) -> None:
     cluster = {"num_nodes": 1, "component_placement": {"actor,rollout,env": "all"}}
-    assert job_class(rlinf.read({"cluster": cluster} | sections)).__name__.replace("Job", "ComponentPlacement") == kind
+    found = roles_class(rlinf.read({"cluster": cluster} | sections))
+    assert found.__name__.replace("Roles", "ComponentPlacement") == kind

@@ -18,9 +18,9 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
+from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.dialects.rlinf.modes import PlacementMode
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.nodes.clusters import AnyCluster, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless

@@ -1,4 +1,4 @@
-"""The kind of job that a config describes: the class that RLinf's entry script for it uses."""
+"""The kind of roles in a config: those of the class that RLinf's entry script for it uses."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
-from rankplan.dialects.rlinf.job import HybridJob, Job
-from rankplan.dialects.rlinf.model_parallel import ModelParallelEvalJob, ModelParallelJob
-from rankplan.dialects.rlinf.multi_agent import MultiAgentModelParallelEvalJob, MultiAgentModelParallelJob
+from rankplan.dialects.rlinf.model_parallel import ModelParallelEvalRoles, ModelParallelRoles
+from rankplan.dialects.rlinf.multi_agent import MultiAgentModelParallelEvalRoles, MultiAgentModelParallelRoles
+from rankplan.dialects.rlinf.roles import HybridRoles, Roles
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, section
 from rankplan.nodes.inventory import Inventory
 
@@ -18,7 +18,7 @@ _FURTHER = "rollout_"
 """How the names of further rollouts, and of their sections, start."""
 
 
-def job_class(reading: Reading) -> type[Job]:
+def roles_class(reading: Reading) -> type[Roles]:
     """Return the class for a config: by ``runner.task_type``, else by its sections.
 
     A rollout with parallel sizes is model-parallel, for evaluation if there is no ``actor`` section; an ``env`` is
@@ -26,7 +26,7 @@ def job_class(reading: Reading) -> type[Job]:
     """
     config = reading.config
     if config is None:
-        return Job
+        return Roles
     probe = reading.fork()  # faults are recorded by the class
     task = probe.value(section(probe, ("runner",)) or {}, "task_type", ("runner",))
     rollout = section(probe, ("rollout",)) or {}
@@ -37,19 +37,19 @@ def job_class(reading: Reading) -> type[Job]:
         sized = not _ENGINE_KEYS.isdisjoint(rollout) or ("rollout" in config and not _MODEL_KEYS.isdisjoint(model))
         engines, evaluates = sized and "env" not in config, "actor" not in config
     if not engines:
-        return HybridJob if isinstance(task, str) or "env" in config else Job
+        return HybridRoles if isinstance(task, str) or "env" in config else Roles
     names: list[Any] = [*config, *(name for key in reading.keys for name in component_names(key))]
     several = "use_fixed_worker" in rollout or any(str(name).startswith(_FURTHER) for name in names)
     if evaluates:
-        return MultiAgentModelParallelEvalJob if several else ModelParallelEvalJob
-    return MultiAgentModelParallelJob if several else ModelParallelJob
+        return MultiAgentModelParallelEvalRoles if several else ModelParallelEvalRoles
+    return MultiAgentModelParallelRoles if several else ModelParallelRoles
 
 
-def job_of(reading: Reading, inventory: Inventory) -> Job:
-    """Return the job of a config on an inventory, with the parallel sizes that its sections state.
+def roles_of(reading: Reading, inventory: Inventory) -> Roles:
+    """Return the roles of a config on an inventory, with the parallel sizes that its sections state.
 
     Raises `PlacementError` with every fault.
     """
-    job = job_class(reading)(reading, inventory)
-    job.take_sizes(reading)
-    return job
+    roles = roles_class(reading)(reading, inventory)
+    roles.take_sizes(reading)
+    return roles

@@ -8,7 +8,7 @@ from typing import Any
 from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.section import Config, Reading, read_config
-from rankplan.dialects.rlinf.choice import job_of
+from rankplan.dialects.rlinf.choice import roles_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import merged
 from rankplan.plans.plan import Plan
@@ -28,7 +28,7 @@ def plan(config: Config | Reading, inventory: Inventory, isolate_accelerator: bo
     Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
     Raises `PlacementError` with every fault.
     """
-    return job_of(read(config), inventory).plan(isolate=isolate_accelerator)
+    return roles_of(read(config), inventory).plan(isolate=isolate_accelerator)
 
 
 def assumed_inventory(config: Config | Reading) -> Inventory:

@@ -1,4 +1,4 @@
-"""Jobs with one rollout: training, and evaluation."""
+"""The roles of a job with one rollout: training, and evaluation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rankplan._core import CLUSTER, Packed, RankSet
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode, out_of_order, overlaps
-from rankplan.dialects.rlinf.roles import RoleJob
 from rankplan.dialects.rlinf.rules import engines
+from rankplan.dialects.rlinf.sized import SizedRoles
 from rankplan.dialects.rlinf.sizes import FORWARD, TRAINING, Sizes, section
 from rankplan.errors import Diagnostic
 from rankplan.words import misspelt, shown
@@ -24,18 +24,18 @@ _BATCH: tuple[KeyPath, ...] = (
 )
 
 
-class ModelParallelEvalJob(RoleJob):
+class ModelParallelEvalRoles(SizedRoles):
     """A rollout and, optionally, a reward for evaluation: collocated, without an actor."""
 
 
-class ModelParallelJob(RoleJob):
+class ModelParallelRoles(SizedRoles):
     """An actor and a rollout, with optional inference, critic and reward.
 
     In collocated mode, the rollout's engines take accelerators whose distance lets the actor hand over its weights in
     place. See `PlacementMode`.
     """
 
-    roles = ("actor", "rollout", "inference", "critic", "critic_inference", "reward")
+    known = ("actor", "rollout", "inference", "critic", "critic_inference", "reward")
     _required = ("actor", "rollout")
 
     def _read_sizes(self, reading: Reading) -> Iterator[tuple[str, Sizes | None]]:

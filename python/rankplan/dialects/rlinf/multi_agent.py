@@ -1,4 +1,4 @@
-"""Jobs with several rollouts, such as a planner's and a judge's."""
+"""The roles of a job with several rollouts, such as a planner's and a judge's."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from rankplan.config.section import Reading
-from rankplan.dialects.rlinf.model_parallel import ModelParallelEvalJob, ModelParallelJob
+from rankplan.dialects.rlinf.model_parallel import ModelParallelEvalRoles, ModelParallelRoles
 from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode, accelerators
-from rankplan.dialects.rlinf.roles import RoleJob, uneven
 from rankplan.dialects.rlinf.rules import engines
+from rankplan.dialects.rlinf.sized import SizedRoles, uneven
 from rankplan.dialects.rlinf.sizes import ENGINE, missing_section, section, sizes_at
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
@@ -18,7 +18,7 @@ from rankplan.plans.component import Component
 _SHARED = ("actor", "rollout", "reward", "inference")
 
 
-class SeveralRollouts(RoleJob):
+class SeveralRollouts(SizedRoles):
     """Adds the strategies of the engines of further rollouts, or why they have none: ``engines``."""
 
     def _arrange(self, reading: Reading) -> None:
@@ -60,11 +60,11 @@ class SeveralRollouts(RoleJob):
         return Component.place(name, self.inventory, stated.node_groups, rule, parallel=sizes.parallel)
 
 
-class MultiAgentModelParallelEvalJob(SeveralRollouts, ModelParallelEvalJob):
+class MultiAgentModelParallelEvalRoles(SeveralRollouts, ModelParallelEvalRoles):
     """Several rollouts for evaluation."""
 
 
-class MultiAgentModelParallelJob(SeveralRollouts, ModelParallelJob):
+class MultiAgentModelParallelRoles(SeveralRollouts, ModelParallelRoles):
     """An actor and several rollouts on its accelerators: always collocated.
 
     The names of further rollouts start with ``rollout``. Other components share no accelerator with each other.

@@ -6,10 +6,10 @@ from copy import copy
 from typing import ClassVar, Self
 
 from rankplan.config.section import Config, Reading, read_config
-from rankplan.dialects.rlinf.choice import job_of
+from rankplan.dialects.rlinf.choice import roles_of
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.dialects.rlinf.errors import as_assertion
-from rankplan.dialects.rlinf.job import Job, plan_of
+from rankplan.dialects.rlinf.roles import Roles, plan_of
 from rankplan.dialects.rlinf.strategies import PlacementStrategy
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -27,16 +27,16 @@ class ComponentPlacement:
     ``OSError`` if the file cannot be read; ``TypeError`` for any other cluster.
     """
 
-    _kind: ClassVar[type[Job] | None] = None
-    """The kind of job, if the sections of the config do not decide it."""
+    _kind: ClassVar[type[Roles] | None] = None
+    """The kind of roles, if the sections of the config do not decide it."""
 
     @as_assertion
     def __init__(self, config: Config | Reading, cluster: AnyCluster) -> None:
         reading, inventory = read_config(config), inventory_of(cluster)
-        self._job = job_of(reading, inventory) if self._kind is None else self._kind(reading, inventory)
-        self._inventory = self._job.inventory
-        self._placement_mode = self._job.mode
-        self._placements = self._job.strategies()  # RLinf's name, which its subclasses write to
+        self._roles = roles_of(reading, inventory) if self._kind is None else self._kind(reading, inventory)
+        self._inventory = self._roles.inventory
+        self._placement_mode = self._roles.mode
+        self._placements = self._roles.strategies()  # RLinf's name, which its subclasses write to
 
     @property
     def components(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""RLinf's placement classes: the kinds of jobs, with the attributes that RLinf's workers and scripts use."""
+"""RLinf's placement classes: each kind of roles with the attributes that RLinf's workers and scripts use."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from rankplan.config.section import Config, Reading
 from rankplan.dialects.rlinf import placement
 from rankplan.dialects.rlinf.clusters import AnyCluster
 from rankplan.dialects.rlinf.errors import as_assertion
-from rankplan.dialects.rlinf.job import HybridJob, Job
-from rankplan.dialects.rlinf.model_parallel import ModelParallelEvalJob, ModelParallelJob
+from rankplan.dialects.rlinf.model_parallel import ModelParallelEvalRoles, ModelParallelRoles
 from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode
 from rankplan.dialects.rlinf.multi_agent import (
-    MultiAgentModelParallelEvalJob,
-    MultiAgentModelParallelJob,
+    MultiAgentModelParallelEvalRoles,
+    MultiAgentModelParallelRoles,
     SeveralRollouts,
 )
-from rankplan.dialects.rlinf.roles import RoleJob
+from rankplan.dialects.rlinf.roles import HybridRoles, Roles
+from rankplan.dialects.rlinf.sized import SizedRoles
 from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy, PlacementStrategy
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
@@ -39,7 +39,7 @@ class Size:
         count: int = getattr(placement, f"_{self._role}_num_gpus")
         if self._size == "world":
             return count
-        sizes = placement._job.sizes.get(self._role)
+        sizes = placement._roles.sizes.get(self._role)
         if sizes is None:
             raise AttributeError(f"the sizes of the {self._role} are unknown: the config has no section for them")
         if self._size == "dp":
@@ -61,7 +61,7 @@ class Ranks:
     def __get__(self, placement: RolePlacement | None, owner: Any) -> Ranks | list[int] | None:
         if placement is None:
             return self
-        ranks = placement._job.ranks.get(self._role)
+        ranks = placement._roles.ranks.get(self._role)
         return None if ranks is None else list(ranks)
 
 
@@ -71,13 +71,13 @@ class ComponentPlacement(placement.ComponentPlacement):
     `rankplan.ComponentPlacement` follows the other sections too.
     """
 
-    _kind: ClassVar[type[Job] | None] = Job
+    _kind: ClassVar[type[Roles] | None] = Roles
 
 
 class HybridComponentPlacement(ComponentPlacement):
     """A placement that lets every component run on any accelerators."""
 
-    _kind: ClassVar[type[Job] | None] = HybridJob
+    _kind: ClassVar[type[Roles] | None] = HybridRoles
     _placement_mode: PlacementMode
 
     @property
@@ -95,12 +95,12 @@ class HybridComponentPlacement(ComponentPlacement):
 
 
 class RolePlacement(HybridComponentPlacement):
-    """A placement of a job with roles, whose sections have their sizes.
+    """A placement of roles whose sections have their sizes.
 
     The names that start with ``_`` are those that RLinf's workers and scripts use.
     """
 
-    _job: RoleJob
+    _roles: SizedRoles
 
     rollout_world_size = Size("rollout", "world")
     rollout_dp_size = Size("rollout", "dp")
@@ -113,8 +113,8 @@ class RolePlacement(HybridComponentPlacement):
 
     def __init__(self, config: Config | Reading, cluster: AnyCluster) -> None:
         super().__init__(config, cluster)
-        for role in self._job.roles:
-            setattr(self, f"_{role}_num_gpus", len(self._job.ranks.get(role, ())))
+        for role in self._roles.known:
+            setattr(self, f"_{role}_num_gpus", len(self._roles.ranks.get(role, ())))
 
     @as_assertion
     def get_strategy(self, component: str) -> PlacementStrategy:
@@ -123,7 +123,7 @@ class RolePlacement(HybridComponentPlacement):
         Raises `PlacementError` (``unknown-component``) for an unknown component.
         """
         if component in ("inference", "actor_inference") and component not in self._placements:
-            component = self._job.names.get("inference", component)
+            component = self._roles.names.get("inference", component)
         return super().get_strategy(component)
 
     def get_world_size(self, component: str) -> int:
@@ -131,13 +131,13 @@ class RolePlacement(HybridComponentPlacement):
 
         The strategy of an engine has fewer. Raises like `get_strategy`.
         """
-        return len(self._job.stated[component]) if component in self._job.stated else super().get_world_size(component)
+        stated = self._roles.stated.get(component)
+        return super().get_world_size(component) if stated is None else len(stated)
 
     def get_hardware_ranks(self, component: str) -> list[int]:
         """Return the resource ranks that the config states, ascending. Raises like `get_strategy`."""
-        if component not in self._job.stated:
-            return super().get_hardware_ranks(component)
-        return list(self._job.stated[component].rule.resources)
+        stated = self._roles.stated.get(component)
+        return super().get_hardware_ranks(component) if stated is None else list(stated.rule.resources)
 
     @property
     def is_collocated(self) -> bool:
@@ -162,13 +162,13 @@ class RolePlacement(HybridComponentPlacement):
     @property
     def has_dedicated_inference(self) -> bool:
         """Whether inference has accelerators of its own."""
-        return self.is_pipeline and "inference" in self._job.parts
+        return self.is_pipeline and "inference" in self._roles.parts
 
 
 class ModelParallelEvalComponentPlacement(RolePlacement):
     """A placement of a rollout and, optionally, a reward for evaluation: collocated, without an actor."""
 
-    _kind = ModelParallelEvalJob
+    _kind = ModelParallelEvalRoles
 
 
 class ModelParallelComponentPlacement(RolePlacement):
@@ -178,8 +178,8 @@ class ModelParallelComponentPlacement(RolePlacement):
     place. See `PlacementMode`.
     """
 
-    _kind = ModelParallelJob
-    _job: ModelParallelJob
+    _kind = ModelParallelRoles
+    _roles: ModelParallelRoles
 
     actor_world_size = Size("actor", "world")
     actor_dp_size = Size("actor", "dp")
@@ -208,12 +208,12 @@ class ModelParallelComponentPlacement(RolePlacement):
     @property
     def has_dedicated_critic_inference(self) -> bool:
         """Whether the critic's inference has accelerators of its own."""
-        return self.is_pipeline and "critic_inference" in self._job.parts
+        return self.is_pipeline and "critic_inference" in self._roles.parts
 
     @property
     def rollout_sync_mode(self) -> RolloutSyncMode:
         """How the rollout gets the actor's weights."""
-        return self._job.sync_mode
+        return self._roles.sync_mode
 
     _rollout_sync_mode = rollout_sync_mode
 
@@ -233,7 +233,7 @@ class ModelParallelComponentPlacement(RolePlacement):
 class _SeveralRollouts(RolePlacement):
     """A placement whose further rollouts have strategies for their engines."""
 
-    _job: SeveralRollouts
+    _roles: SeveralRollouts
 
     @as_assertion
     def get_strategy(
@@ -248,12 +248,12 @@ class _SeveralRollouts(RolePlacement):
         component has no section; ``parallel-not-divisible``.
         """
         strategy = super().get_strategy(component)
-        if placement_strategy is None or component not in self._job.engines:
+        if placement_strategy is None or component not in self._roles.engines:
             return strategy
         if placement_strategy is not PackedPlacementStrategy:
             message = f"placement_strategy is {shown(placement_strategy)}; it must be PackedPlacementStrategy"
             raise PlacementError([Diagnostic("invalid-value", message, "pass PackedPlacementStrategy")])
-        found = self._job.engines[component]
+        found = self._roles.engines[component]
         if isinstance(found, PlacementError):
             raise PlacementError(found.diagnostics)
         return found
@@ -262,7 +262,7 @@ class _SeveralRollouts(RolePlacement):
 class MultiAgentModelParallelEvalComponentPlacement(_SeveralRollouts, ModelParallelEvalComponentPlacement):
     """A placement of several rollouts for evaluation."""
 
-    _kind = MultiAgentModelParallelEvalJob
+    _kind = MultiAgentModelParallelEvalRoles
 
 
 class MultiAgentModelParallelComponentPlacement(_SeveralRollouts, ModelParallelComponentPlacement):
@@ -271,5 +271,5 @@ class MultiAgentModelParallelComponentPlacement(_SeveralRollouts, ModelParallelC
     The names of further rollouts start with ``rollout``. Other components share no accelerator with each other.
     """
 
-    _kind = MultiAgentModelParallelJob
-    _job: MultiAgentModelParallelJob
+    _kind = MultiAgentModelParallelRoles
+    _roles: MultiAgentModelParallelRoles
