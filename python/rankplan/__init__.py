@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rankplan.errors import RankplanError as RankplanError
     from rankplan.errors import ResourceOutOfRangeError as ResourceOutOfRangeError
     from rankplan.errors import WorkerError as WorkerError
+    from rankplan.front import tune as tune
     from rankplan.nodes.clusters import HasInventory as HasInventory
     from rankplan.nodes.inventory import Inventory as Inventory
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
@@ -57,8 +58,14 @@ if TYPE_CHECKING:
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
     from rankplan.tuning.costs import ComponentCosts as ComponentCosts
     from rankplan.tuning.costs import Costs as Costs
+    from rankplan.tuning.costs import WeightSync as WeightSync
+    from rankplan.tuning.schedule import Schedule as Schedule
+    from rankplan.tuning.search import Ranked as Ranked
+    from rankplan.tuning.search import Rejected as Rejected
     from rankplan.tuning.search import Tuning as Tuning
-    from rankplan.tuning.search import tune as tune
+    from rankplan.tuning.sensitivity import Sensitivity as Sensitivity
+    from rankplan.tuning.sweep import Sweep as Sweep
+    from rankplan.tuning.sweep import sweep as sweep
 
 _NAMES = {
     "_core": ("Chunks", "Groups", "Packed", "Placement", "Placements", "RankMap", "RankSet", "error_codes"),
@@ -74,6 +81,7 @@ _NAMES = {
         *("ClusterError", "Diagnostic", "Label", "LaunchError", "PlacementError", "RankplanError"),
         *("ResourceOutOfRangeError", "WorkerError"),
     ),
+    "front": ("tune",),
     "nodes.clusters": ("HasInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "parallel": ("Parallel",),
@@ -88,8 +96,11 @@ _NAMES = {
     "runtime.group.worker": ("Worker",),
     "runtime.rank.report": ("RankReport",),
     "runtime.reserve.reserve": ("Reservation",),
-    "tuning.costs": ("ComponentCosts", "Costs"),
-    "tuning.search": ("Tuning", "tune"),
+    "tuning.costs": ("ComponentCosts", "Costs", "WeightSync"),
+    "tuning.schedule": ("Schedule",),
+    "tuning.search": ("Ranked", "Rejected", "Tuning"),
+    "tuning.sensitivity": ("Sensitivity",),
+    "tuning.sweep": ("Sweep", "sweep"),
 }
 """The public names by the module that has them."""
 

@@ -70,6 +70,16 @@ class Parallel:
         return cls(**sizes)  # type: ignore[arg-type]  # the keys are sizes; `order` is none of them
 
     @property
+    def dense(self) -> int:
+        """Slots of a replica of the model without its experts."""
+        return self.tp * self.cp * self.pp
+
+    @property
+    def expert(self) -> int:
+        """Slots of a replica of the experts."""
+        return self.etp * self.ep * self.pp
+
+    @property
     def stated(self) -> bool:
         """Whether any size is stated."""
         sizes = self.tp, self.cp, self.ep, self.etp, self.pp, self.dp, self.fsdp

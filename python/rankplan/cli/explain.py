@@ -23,10 +23,9 @@ from rankplan.dialects import dialect_of
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.front import empty_warnings, group_warnings, idle_warnings
+from rankplan.front import empty_warnings, group_warnings, idle_warnings, tune
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.tuning.search import tune
 from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"

@@ -39,8 +39,8 @@ from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 from rankplan.render.tables import MOST_ROWS, table
 from rankplan.runtime.ray.progress import Report, told
+from rankplan.tuning.costs import Costs
 from rankplan.tuning.measure import Measurement, add_measurements
-from rankplan.tuning.reading import read_costs
 
 if TYPE_CHECKING:
     from rankplan.runtime.cluster import Cluster
@@ -215,7 +215,7 @@ def run(
 def _check_costs(path: Path) -> None:
     """Raise ``OSError`` or `PlacementError` now, not after the job, if measured times cannot be added to this file."""
     if path.exists():
-        read_costs(path)
+        Costs.load(path)
     elif not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
 

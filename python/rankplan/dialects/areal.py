@@ -17,8 +17,8 @@ from rankplan.dialects.pools import Pools
 from rankplan.dialects.reading import KeyReader, SizeReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.configured import ASSUMED
 from rankplan.plans.plan import Plan
-from rankplan.plans.reading import ASSUMED
 from rankplan.words import shown
 
 __all__ = ["assumed_inventory", "parse_allocation", "parse_mode", "plan", "read", "recognised"]

@@ -17,8 +17,8 @@ from rankplan.dialects.reading import KeyReader, SizeReader
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import Parallel
+from rankplan.plans.configured import ASSUMED
 from rankplan.plans.plan import Plan
-from rankplan.plans.reading import ASSUMED
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised"]
 

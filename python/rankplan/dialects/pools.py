@@ -15,8 +15,8 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component
+from rankplan.plans.configured import with_sizes
 from rankplan.plans.plan import SHARE_UNIT
-from rankplan.plans.reading import with_sizes
 from rankplan.words import counted
 
 

@@ -22,9 +22,9 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
+from rankplan.plans.configured import ASSUMED, resource_lists, with_sizes
 from rankplan.plans.occupancy import node_kinds
 from rankplan.plans.plan import SHARE_UNIT, Plan
-from rankplan.plans.reading import ASSUMED, resource_lists, with_sizes
 from rankplan.words import counted, misspelt, shown
 
 __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "recognised", "written"]

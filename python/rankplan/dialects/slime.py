@@ -24,8 +24,8 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
+from rankplan.plans.configured import ASSUMED
 from rankplan.plans.plan import Plan
-from rankplan.plans.reading import ASSUMED
 from rankplan.words import shown
 
 __all__ = [

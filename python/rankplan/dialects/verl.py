@@ -19,8 +19,8 @@ from rankplan.dialects.verl_sizes import CONFIG_NAME, Engine, engine_at, trainin
 from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.configured import ASSUMED
 from rankplan.plans.plan import Plan
-from rankplan.plans.reading import ASSUMED
 from rankplan.words import path_text
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised", "written"]

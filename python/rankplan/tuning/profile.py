@@ -74,7 +74,7 @@ def rollout(seconds: float, world: int, dp: int, batch: Batch) -> Callable[[int]
     return times
 
 
-def environments(points: Mapping[int, float], count: int, each: int, even: bool) -> Callable[[int], float | None]:
+def environments(points: Mapping[int, float], count: int, each: int, *, even: bool) -> Callable[[int], float | None]:
     """Return the times of environments, or of engines that serve them, by environments of an instance.
 
     More environments than were measured on an instance do not count. RLinf fits a parabola through numbers that were
@@ -162,7 +162,8 @@ class _Profile:
             points = self._points(key)
             if points and self._known(name):
                 world, dp, parallel = self._sizes(name)
-                components[name] = ComponentCosts(Computed(environments(points, count, world // dp, even)), parallel)
+                times = environments(points, count, world // dp, even=even)
+                components[name] = ComponentCosts(Computed(times), parallel)
         seconds = self._seconds("actor_cost")
         if seconds is not None and self._known("actor"):
             world, dp, parallel = self._sizes("actor")
@@ -182,7 +183,7 @@ class _Profile:
         component = self._planned[name]
         world = len(component.rows.accelerators())
         parallel = component.parallel
-        return world, max(world // (parallel.tp * parallel.cp * parallel.pp), 1), parallel
+        return world, max(world // (parallel.dense), 1), parallel
 
     def _whole(self, outer: str, key: str) -> int:
         mapping = section(self._reading, (outer,)) or {}

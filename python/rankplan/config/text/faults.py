@@ -60,18 +60,18 @@ def diagnostics(
             for diagnostic in cause.diagnostics:
                 yield path, diagnostic
         elif found["type"] == "extra_forbidden":
-            keys = _model(path[:-1], models).model_fields
+            keys = _keys(path[:-1], models)
             cut = found["input"] is None and RANKS.fullmatch(str(path[-1]))
             help = CUT if cut else did_you_mean(str(path[-1]), keys)
             yield path, Diagnostic("unknown-key", f"unknown key `{path[-1]}`", help)
         elif found["type"] == "missing":
-            keys = _model(path[:-1], models).model_fields
+            keys = _keys(path[:-1], models)
             near = nearest(str(path[-1]), [str(key) for key in found["input"] if key not in keys], 0.8)
             if (*path[:-1], near) in unknown:
                 continue  # one typo, reported as the unknown key
             yield path[:-1], missing(str(path[-1]), near)
         elif found["type"] in ("model_type", "model_attributes_type"):
-            keys = _model(path, models).model_fields
+            keys = _keys(path, models)
             message = f"{_name(path)} is {shown(found['input'])}; it must be a mapping"
             yield path, Diagnostic("invalid-value", message, f"write keys and values: {', '.join(keys)}")
         else:
@@ -84,9 +84,11 @@ def missing(key: str, written: str | None) -> Diagnostic:
     return Diagnostic("missing-key", f"`{key}` is missing", help)
 
 
-def _model(path: Sequence[str | int], models: Mapping[str, type[BaseModel]]) -> type[BaseModel]:
+def _keys(path: Sequence[str | int], models: Mapping[str, type[BaseModel]]) -> list[str]:
+    """Return the keys of the mapping at a path, as configs write them."""
     names = [part for part in path if isinstance(part, str) and part in models]
-    return models[names[-1] if names else ""]
+    model = models[names[-1] if names else ""]
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 _EXPECTED = {

@@ -11,8 +11,8 @@ from rankplan.config.section import Config, Reading, read_config
 from rankplan.dialects.rlinf.choice import roles_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import merged
+from rankplan.plans.configured import ASSUMED, resource_lists
 from rankplan.plans.plan import Plan
-from rankplan.plans.reading import ASSUMED, resource_lists
 
 read = read_config
 

@@ -18,8 +18,8 @@ from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.binding import Binding
 from rankplan.plans.component import Component, Visibility
+from rankplan.plans.configured import with_sizes
 from rankplan.plans.plan import Plan
-from rankplan.plans.reading import with_sizes
 
 
 class Roles:

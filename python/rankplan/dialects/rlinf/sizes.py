@@ -44,12 +44,12 @@ class Sizes:
     @property
     def dense(self) -> int:
         """Accelerators of a replica of the model without its experts."""
-        return self.parallel.tp * self.parallel.cp * self.parallel.pp
+        return self.parallel.dense
 
     @property
     def expert(self) -> int:
         """Accelerators of a replica of the experts."""
-        return self.parallel.etp * self.parallel.ep * self.parallel.pp
+        return self.parallel.expert
 
     def without(self, *names: str) -> Sizes:
         """Return the sizes with these as 1."""

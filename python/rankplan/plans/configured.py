@@ -1,4 +1,4 @@
-"""Components as configs state them: their parallel sizes, and the resources of their processes."""
+"""From a config to components: what every dialect needs between its reader, an inventory and a plan."""
 
 from __future__ import annotations
 
