@@ -24,8 +24,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-import oracle
 from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, Plan
+from support import oracle
 from timing import best, first
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -320,8 +320,8 @@ generates this page. Every node has {each} accelerators. Each time is the shorte
 from a config in memory to the rows of all components, or to the exception with all errors. The columns of sizes repeat
 a call in one process. A first call at the largest size runs in a new process, so it includes the page faults of new
 memory; the table has its time and its ratio to a repeated call. The oracle is a plain Python implementation of the same
-rules (`tests/oracle.py`). Growth is the exponent of time over size, from 8,192 accelerators to the largest size; 1 is
-linear.
+rules (`tests/support/oracle.py`). Growth is the exponent of time over size, from 8,192 accelerators to the largest
+size; 1 is linear.
 
 ![Time against size, for plans and rejected configs, with the oracle](scale.svg)
 

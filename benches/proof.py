@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from launch import settle, spread
-from libraries import compiled
 from rankplan import Cluster, ComponentPlacement, Inventory
 from rankplan.runtime.rank.roll_call import RollCall
-from test_driver import CUDA, uuid
+from support.drivers import CUDA, uuid
+from support.libraries import compiled
 
 CARDS = 8
 _STARTING = "int cuInit(unsigned flags) {"

@@ -2,8 +2,8 @@
 //! units, each for the best collocated, disaggregated and hybrid schedule.
 //!
 //! `cargo bench -p rankplan-core --bench tune` prints the shortest processor time of several runs, beside the target. RLinf's own
-//! search (`AutoPlacementWorker`) has no times here: `tests/golden` records its answers, and `tests/test_tune_rlinf.py` counts
-//! those that are not the best.
+//! search (`AutoPlacementWorker`) has no times here: `tests/golden` records its answers, and `tests/tuning/test_rlinf_times.py`
+//! counts those that are not the best.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -99,7 +99,7 @@ def with_outputs() -> dict[Path, str]:
     """Return the text of each page with the real outputs of its commands and programs."""
     sys.path.insert(0, str(ROOT / "tests"))
     import conftest  # noqa: F401  # keeps Ray in a private folder
-    import test_documents as documents
+    from support import documents
 
     pages = {page: page.read_text() for page in documents.DOCUMENTS}
     for block, command, output in documents.commands():

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from rankplan.errors import RankplanError as RankplanError
     from rankplan.errors import ResourceOutOfRangeError as ResourceOutOfRangeError
     from rankplan.errors import WorkerError as WorkerError
+    from rankplan.front import Report as Report
+    from rankplan.front import check as check
+    from rankplan.front import plan as plan
     from rankplan.front import tune as tune
     from rankplan.nodes.clusters import HasInventory as HasInventory
     from rankplan.nodes.inventory import Inventory as Inventory
@@ -81,7 +84,7 @@ _NAMES = {
         *("ClusterError", "Diagnostic", "Label", "LaunchError", "PlacementError", "RankplanError"),
         *("ResourceOutOfRangeError", "WorkerError"),
     ),
-    "front": ("tune",),
+    "front": ("Report", "check", "plan", "tune"),
     "nodes.clusters": ("HasInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "parallel": ("Parallel",),

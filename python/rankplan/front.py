@@ -133,7 +133,7 @@ def check(
     job: Job | None = None
     try:
         if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
-            return Report(_name(config), saved, tuple(_saved_warnings(saved)))
+            return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))))
         job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
         job.announce(unknown=False)
         plan = job.plan()
@@ -264,12 +264,9 @@ class Job:
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job. Raises `PlacementError` for weights without a sender."""
-        senders = list(sender_faults(plan, self.reader))
-        if faults := [found for found in senders if not found.warning]:
-            raise PlacementError(faults)
         yield from self.reader.warnings
         yield from empty_warnings(plan, self.reader)
-        yield from senders
+        yield from sender_warnings(plan, self.reader)
         yield from group_warnings(plan, self.reader)
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
@@ -337,12 +334,14 @@ def reject_crossings(plan: Plan, config: Reader, *, labelled: bool) -> None:
     reader.finish()
 
 
-def _saved_warnings(plan: Plan) -> Iterator[Diagnostic]:
+def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     """Yield the warnings about a saved plan. Raises `PlacementError` for its faults."""
     plan.check_shares()
     plan.check_keep()
-    for component in plan.values():
-        yield from component.parallel_warnings()
+    no_config = Reader({})
+    yield from sender_warnings(plan, no_config)
+    yield from group_warnings(plan, no_config)
+    yield from idle_warnings(plan, plan.inventory, name)
 
 
 def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
@@ -362,17 +361,20 @@ def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     yield reader.located(("cluster",) if "cluster" in config else (), found)
 
 
-def sender_faults(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
-    """Yield faults about weights without a sender, at the tensor size of the receiver.
+def sender_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield warnings about weights without a sender, at the tensor size of the receiver.
 
-    They are warnings unless the config has a mode of RLinf, which sends weights slot by slot: other trainers may gather
-    whole tensors first.
+    Raises `PlacementError` if the config has a mode of RLinf, which sends weights slot by slot: other trainers may
+    gather whole tensors first.
     """
-    for name, found in senderless(plan):
-        if plan.mode in (None, PlacementMode.HYBRID.name):
-            help = f"{found.help}; a trainer that gathers whole tensors can ignore this warning"
-            found = replace(found, help=help, warning=True)
-        yield reader.located(_tensor_size(reader, reader.size_paths.get(name, ())), found)
+    found = [(reader.size_paths.get(name, ()), fault) for name, fault in senderless(plan)]
+    located = [reader.located(_tensor_size(reader, path), fault) for path, fault in found]
+    if located and plan.mode not in (None, PlacementMode.HYBRID.name):
+        raise PlacementError(located)
+    for fault in located:
+        yield replace(
+            fault, help=f"{fault.help}; a trainer that gathers whole tensors can ignore this warning", warning=True
+        )
 
 
 def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:

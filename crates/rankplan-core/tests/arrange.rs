@@ -1,4 +1,5 @@
-//! Laws of arrangements that are too large for a search; small ones are compared with brute force in `tests/test_arrange.py`.
+//! Laws of arrangements that are too large for a search; small ones are compared with brute force in
+//! `tests/arranging/test_arrange.py`.
 
 #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
 

@@ -1,7 +1,7 @@
 """The only file that depends on Ray's private modules, message texts, command lines or undocumented state.
 
-Each function is exercised on a real cluster by ``tests/test_runtime_internals.py``, those for joining a cluster by
-``tests/test_runtime_joining.py``; they fail when a new version of Ray changes what it relies on.
+Each function is exercised on a real cluster by ``tests/runtime/test_internals.py``, those for joining a cluster by
+``tests/runtime/test_joining.py``; they fail when a new version of Ray changes what it relies on.
 """
 
 from __future__ import annotations

@@ -1,0 +1,135 @@
+"""Help texts, shell completion, and messages for wrong usage."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.shell_completion import BashComplete
+from click.testing import CliRunner
+from rankplan import Inventory, error_codes
+from rankplan.cli.commands import COMMANDS, main
+from rankplan.dialects import DIALECTS, roll
+from support.paths import DOCS, HELP
+
+GENERATED = runpy.run_path(str(DOCS / "generate.py"))["generated"]()
+CONFIG = "cluster: {num_nodes: 1, component_placement: {actor: 0-7, rollout: 8-15, reference: 0}}\n"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("conf.yaml").write_text(CONFIG)
+
+
+@pytest.mark.parametrize("path", GENERATED, ids=lambda path: path.name)
+def test_generated_files_are_up_to_date(path: Path) -> None:
+    """If this fails, run ``python docs/generate.py`` and review the difference before committing it."""
+    assert path.read_text() == GENERATED[path]
+
+
+def test_every_help_text_belongs_to_a_command() -> None:
+    names = {"rankplan.txt", *(f"rankplan-{name}.txt" for name in COMMANDS)}
+    assert names == {path.name for path in HELP.iterdir()}
+
+
+def test_every_summary_fits_on_its_line() -> None:
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands:\n")[2]
+    assert len(shown.splitlines()) == len(COMMANDS) and "..." not in shown
+
+
+def completed(*words: str) -> list[str]:
+    """Return the completions for the last word."""
+    *before, last = words
+    return [
+        item.value for item in BashComplete(main, {}, "rankplan", "_RANKPLAN_COMPLETE").get_completions(before, last)
+    ]
+
+
+def test_a_shell_completes_commands_options_and_values() -> None:
+    assert completed("") == sorted(COMMANDS)
+    assert completed("plan", "--form") == ["--format"]
+    assert completed("plan", "conf.yaml", "--format", "r") == ["rankfile"]
+    assert completed("check", "--dialect", "") == list(DIALECTS)
+    assert completed("explain", "not-m") == ["not-multiple"]
+    assert set(error_codes()) < set(completed("explain", ""))
+
+
+@pytest.mark.parametrize(
+    "words", [("check", "co"), ("plan", "--inventory", "no"), ("diff", "a.json", "b"), ("run", "c")]
+)
+def test_a_shell_completes_files(words: tuple[str, ...]) -> None:
+    *before, last = words
+    (item,) = BashComplete(main, {}, "rankplan", "_RANKPLAN_COMPLETE").get_completions(before, last)
+    assert (item.type, item.value) == ("file", last)
+
+
+def test_a_shell_completes_components_from_the_file() -> None:
+    assert completed("env", "conf.yaml", "--nodes", "1x16", "--component", "r") == ["rollout", "reference"]
+    # By default a node has 8 accelerators, which are too few for this config.
+    assert completed("env", "conf.yaml", "--component", "") == []
+    roll.plan({"actor": {"device_mapping": "[0]"}}, Inventory.uniform(1, 8)).save("plan.json")
+    assert completed("plan", "plan.json", "--component", "") == ["actor"]
+    assert completed("env", "nowhere.yaml", "--component", "") == completed("env", "--component", "") == []
+
+
+def test_completion_works_in_bash() -> None:
+    """Run in a real bash, with the words of a line as bash passes them."""
+    (folder := Path("bin")).mkdir()
+    program = "from rankplan.cli import main; main()"
+    (folder / "rankplan").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
+    (folder / "rankplan").chmod(0o755)
+    script = (
+        'eval "$(_RANKPLAN_COMPLETE=bash_source rankplan)"; COMP_WORDS=(rankplan explain dup); COMP_CWORD=2; '
+        '_rankplan_completion rankplan; echo "${COMPREPLY[@]}"'
+    )
+    environment = {**os.environ, "PATH": f"{folder.resolve()}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], text=True, capture_output=True, env=environment)
+    offered = [code for code in error_codes() if code.startswith("dup")]
+    assert (done.stdout.split(), done.stderr) == (offered, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("chekc conf.yaml", "No such command 'chekc'"),
+        ("plan --inventry nodes.yaml conf.yaml", "Did you mean '--inventory'?"),
+        ("plan --format cvs conf.yaml", "'cvs' is not one of 'table', 'json', 'csv',"),
+        ("plan --nodes 8 conf.yaml", "'8' is not nodes x accelerators; write 2x8 for 2 nodes"),
+        (
+            "run --simulate nodse.yaml conf.yaml",
+            "nodes with 8 accelerators each, or the path of an inventory file",
+        ),
+        ("plan one.yaml two.yaml", "Got unexpected extra argument (two.yaml)"),
+        ("diff conf.yaml", "Missing argument 'B'"),
+        ("plan conf.yaml -o map.svg", "rankplan show writes pictures"),
+        ("run conf.yaml --nodes 2x8", "to simulate these nodes, use --simulate 2x8"),
+        ("run conf.yaml --inventory nodes.yaml", "to simulate these nodes, use --simulate nodes.yaml"),
+        ("run conf.yaml -- lr=1", "takes no arguments: use --worker; to override the config, use --set KEY=VALUE"),
+        ("run conf.yaml -- cluster.num_nodes=2", "not the name of an argument; to override the config, use --set"),
+    ],
+)
+def test_wrong_usage_suggests_the_right_one(line: str, message: str) -> None:
+    done = CliRunner().invoke(main, line.split())
+    assert done.exit_code == 2 and done.stdout == ""
+    assert message.replace("'", "").lower() in done.stderr.replace("'", "").lower()
+
+
+def test_a_missing_file_that_looks_like_an_override_gets_the_dashes() -> None:
+    done = CliRunner().invoke(main, ["check", "cluster.num_nodes=2"])
+    assert (done.exit_code, done.stderr) == (
+        1,
+        "error: cluster.num_nodes=2: No such file or directory; write overrides after --\n",
+    )
+
+
+def test_run_rejects_a_costs_file_before_the_job() -> None:
+    run = ["run", "conf.yaml", "--simulate", "2x8", "--timings"]
+    done = CliRunner().invoke(main, [*run, "missing/costs.yaml"])
+    assert (done.exit_code, done.stderr) == (1, "error: missing: No such directory\n")
+    done = CliRunner().invoke(main, [*run, "conf.yaml"])
+    assert done.exit_code == 1 and "unknown key `cluster`" in done.stderr

@@ -1,0 +1,57 @@
+"""Whatever the values of the keys that place processes, every dialect plans or refuses with a place and a fix."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import Inventory, PlacementError
+from rankplan.dialects import DIALECTS, dialect_of, mixed
+from rankplan.dialects.keys import properties
+from rankplan.testing import check_plan
+from support.configs import from_overrides
+
+
+def paths(schema: dict[str, object], prefix: str = "") -> list[str]:
+    """Return the dotted paths that a schema describes."""
+    found = []
+    for key, value in schema.items():
+        inner = value.get("properties") if isinstance(value, dict) else None
+        found += paths(inner, f"{prefix}{key}.") if isinstance(inner, dict) else [prefix + key]
+    return found
+
+
+KEYS = [*paths(properties()), "trainer", "cluster.gpus_per_node", "cluster.n_nodes", "cluster.num_nodes", "cluster"]
+VALUES = [
+    "1",
+    "2",
+    "3",
+    "8",
+    "0",
+    "-1",
+    "null",
+    "true",
+    "x",
+    "[1]",
+    "{a: 1}",
+    "1.5",
+    "99999999999",
+    "${a.b}",
+    "fsdp:d4",
+]
+VALUES += ["sglang:d2t2", "fsdp:d99999999", "''"]
+WORDS = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES)).map("=".join), min_size=1, max_size=8)
+NODES = st.sampled_from([Inventory.uniform(2, 8), Inventory.uniform(3, 1), Inventory.uniform(1, 0)])
+
+
+@pytest.mark.parametrize("name", [*DIALECTS, "detected"])
+@given(words=WORDS, inventory=NODES)
+def test_a_config_is_planned_or_refused(name: str, words: list[str], inventory: Inventory) -> None:
+    try:
+        config = from_overrides(words)
+        dialect = dialect_of(config) if name == "detected" else DIALECTS[name]
+        assert all(fault.help for _, fault in mixed(config))
+        check_plan(dialect.plan(config, inventory))
+    except PlacementError as error:
+        assert all(fault.message and fault.help for fault in error.diagnostics), error
+        assert error.render()

@@ -1,0 +1,484 @@
+"""ROLL's way in: its device mappings, its rules for workers, its own answers, and its example configs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import Inventory, PlacementError, Plan
+from rankplan.dialects import roll, slime
+from support.goldens import lines, named
+
+EXAMPLE = """
+num_gpus_per_node: 8
+actor_train:
+  device_mapping: list(range(0,16))
+actor_infer:
+  num_gpus_per_worker: 2
+  device_mapping: list(range(0,12))
+rewards:
+  code_sandbox:
+    world_size: 8
+"""
+
+DEVICES = {
+    "list(range(0,4))": [0, 1, 2, 3],
+    "range(4)": [0, 1, 2, 3],
+    " list ( range ( 1 , 8 , 3 ) ) ": [1, 4, 7],
+    "range(3, -1, -1)": [3, 2, 1, 0],
+    "[0,1,2,3]": [0, 1, 2, 3],
+    "(3, 1)": [3, 1],
+    "5,": [5],
+    "[*range(2), 7]": [0, 1, 7],
+    "list(range(0,2))+list(range(14,16))": [0, 1, 14, 15],
+    "list(range(2)) * 2": [0, 1, 0, 1],
+    "2 * [0, 1]": [0, 1, 0, 1],
+    "[i for i in range(3)]": [0, 1, 2],
+    "[8 * i + 1 for i in [0, 2]]": [1, 17],
+    "[i - 1 for i in range(1, 3)]": [0, 1],
+    "list(list([0]))": [0],
+    "[]": [],
+}
+
+# (text, code, the part that is pointed at, message)
+REFUSED = [
+    ("", "syntax", "", "the text is empty"),
+    (" ", "syntax", " ", "the text is empty"),
+    ("[0,", "syntax", "[", "this is not a list of numbers: '[' was never closed"),
+    ("\n [0,\n  é]", "syntax", "é", "`é` is not a whole number"),
+    ("0-7", "syntax", "0-7", "`0 - 7` is not a list of numbers"),
+    ("all", "syntax", "all", "`all` is not a list of numbers"),
+    ("[True]", "syntax", "True", "`True` is not a whole number"),
+    ("[1.5]", "syntax", "1.5", "`1.5` is not a whole number"),
+    ("['0']", "syntax", "'0'", "`'0'` is not a whole number"),
+    ("[[0], [1]]", "syntax", "[0]", "`[0]` is not a whole number"),
+    ("sorted([1, 0])", "syntax", "sorted([1, 0])", "`sorted([1, 0])` is not a list of numbers"),
+    ("__import__('os').getpid()", "syntax", "__import__('os').getpid()", None),
+    ("[i for i in range(8) if i]", "syntax", "[i for i in range(8) if i]", None),
+    ("range(4) + [1]", "syntax", "range(4)", "a range cannot be added"),
+    ("range(0, 8, 0)", "syntax", "0", "a range cannot have a step of 0"),
+    ("[10 ** 9]", "syntax", "10 ** 9", "`10 ** 9` is not a whole number"),
+    ("[0, -3]", "resource-out-of-range", "-3", "accelerator -3 is out of range"),
+    ("list(range(-2, 2))", "resource-out-of-range", "list(range(-2, 2))", "accelerator -2 is out of range"),
+    ("range(99999999)", "too-many-processes", "range(99999999)", None),
+    ("[0] * 99999999", "too-many-processes", "[0] * 99999999", None),
+    ("[" * 5000, "syntax", None, None),
+    ("1+" * 5000 + "1", "syntax", None, "the expression is too long or too deeply nested"),
+    ("[1for i in range(3)] + [x]", "syntax", "x", "`x` is not a whole number"),
+    ("range(" + "9" * 40 + ")", "syntax", "9" * 40, "this number is too large"),
+    ("[0x" + "f" * 4000 + "]", "syntax", "0x" + "f" * 4000, "this number is too large"),
+    ("[*range(16777216), 1]", "too-many-processes", "1", None),
+    ("[0,\x0c # \u2028\n 1.5]", "syntax", "1.5", "`1.5` is not a whole number"),
+    ("[-(-1), 3 - 4]", "resource-out-of-range", "3 - 4", "accelerator -1 is out of range"),
+    ("[0, -0, 5000000000]", "resource-out-of-range", "5000000000", "accelerator 5000000000 is out of range"),
+    ("[*[], *[-1, 0]]", "resource-out-of-range", "[*[], *[-1, 0]]", None),
+    ("set([" + "0," * 99 + "])", "syntax", None, f"`set([{'0, ' * 17}0...` is not a list of numbers"),
+]
+
+
+def test_a_name_that_cannot_be_printed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "roll.yaml").write_text('rewards:\n  "\\e[31mred\\n": {world_size: 2}\n')
+    with pytest.raises(PlacementError) as error:
+        roll.plan(tmp_path / "roll.yaml", Inventory.uniform(1, 8))
+    (fault,) = error.value.diagnostics
+    assert (fault.code, fault.line) == ("invalid-value", 2)
+    assert fault.message == r"'rewards.\x1b[31mred\n' is not a valid role name"
+    with pytest.raises(PlacementError, match=r"the role name 'rewards\.' has an empty part") as error:
+        roll.plan({"rewards": {"": {"world_size": 2}}}, Inventory.uniform(1, 8))
+    assert error.value.code == "empty-name"
+
+
+@pytest.mark.parametrize("text", DEVICES)
+def test_a_device_mapping_is_read_as_python_reads_it(text: str) -> None:
+    assert roll.parse_device_mapping(text) == DEVICES[text]
+
+
+@pytest.mark.parametrize(("text", "code", "place", "message"), REFUSED, ids=[row[0][:30] for row in REFUSED])
+def test_anything_else_is_refused_with_its_place(text: str, code: str, place: str | None, message: str | None) -> None:
+    with pytest.raises(PlacementError) as caught:
+        roll.parse_device_mapping(text)
+    error = caught.value
+    assert error.code == code
+    assert error.help
+    assert message is None or error.message == message
+    assert error.span is not None
+    assert place is None or text[slice(*error.span)] == place
+
+
+@pytest.mark.parametrize(
+    ("mapping", "code"),
+    [([0, True], "syntax"), (["0"], "syntax"), (5, "syntax"), (b"0", "syntax"), ([-1], "resource-out-of-range")],
+)
+def test_lists_hold_whole_numbers(mapping: Any, code: str) -> None:
+    assert roll.parse_device_mapping((4, 2)) == [4, 2]
+    with pytest.raises(PlacementError) as caught:
+        roll.parse_device_mapping(mapping)
+    assert caught.value.code == code
+
+
+NUMBERS = st.recursive(
+    st.sampled_from(["0", "1", "2", "7", "i", "-3", "1.5", "True"]),
+    lambda inner: st.builds("{}{}{}".format, inner, st.sampled_from("+-*"), inner) | inner.map("({})".format),
+    max_leaves=3,
+)
+TEXTS = st.recursive(
+    st.lists(NUMBERS, min_size=1, max_size=3).map(", ".join).map("[{}]".format)
+    | st.lists(NUMBERS, min_size=1, max_size=3).map(",".join).map("range({})".format),
+    lambda inner: st.one_of(
+        inner.map("list({})".format),
+        st.builds("{} + {}".format, inner, inner),
+        st.builds("{} * {}".format, inner, NUMBERS),
+        st.builds("{} * ({})".format, NUMBERS, inner),
+        st.builds("[{} for i in {}]".format, NUMBERS, inner),
+        st.builds("[{}, *{}]".format, NUMBERS, inner),
+    ),
+    max_leaves=4,
+)
+
+
+@given(TEXTS | st.text(alphabet="0123456789,()[]+*- rangelistfo", max_size=40))
+def test_no_text_is_read_differently_from_python(text: str) -> None:
+    try:
+        found = roll.parse_device_mapping(text)
+    except PlacementError:
+        return
+    assert found == list(eval(text.strip()))
+
+
+def test_the_complete_example_of_the_reference_document(tmp_path: Path) -> None:
+    path = tmp_path / "roll.yaml"
+    path.write_text(EXAMPLE)
+    plan = roll.plan(path, Inventory.uniform(num_nodes=2, accelerators=8))
+    assert {name: len(rows) for name, rows in plan.items()} == {
+        "actor_train": 16,
+        "actor_infer": 6,
+        "rewards.code_sandbox": 8,
+    }
+    assert [row.cluster_node_rank for row in plan["rewards.code_sandbox"]] == [0, 1] * 4
+    assert plan["actor_infer"][4].devices == [(1, 0), (1, 1)]
+    assert plan.sharing().kind == "hybrid"
+    assert roll.assumed_inventory(path) == plan.inventory
+    assert {name: role.share for name, role in plan.items()} == {
+        "actor_train": 0.5,
+        "actor_infer": 0.5,
+        "rewards.code_sandbox": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("strategy", "each"),
+    [
+        (None, 2),
+        ({"strategy_name": "sglang"}, 2),
+        ({"strategy_name": "hf_infer", "strategy_config": None}, 2),
+        ({"strategy_name": "vllm"}, 1),
+        ({"strategy_name": "vllm", "strategy_config": {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}}, 4),
+        ({"strategy_name": "deepspeed_infer"}, 1),
+        ({"strategy_name": "diffusion_deepspeed_train"}, 1),
+        ({}, 1),  # ROLL's own default is deepspeed_train
+    ],
+    ids=str,
+)
+def test_the_strategy_says_how_many_accelerators_a_worker_has(strategy: dict[str, Any] | None, each: int) -> None:
+    role = {"device_mapping": "list(range(0,8))", "num_gpus_per_worker": 2, "strategy_args": strategy}
+    plan = roll.plan({"a": role}, Inventory.uniform(num_nodes=1, accelerators=8))
+    assert [row.num_accelerators for row in plan["a"]] == [each] * (8 // each)
+
+
+def test_a_worker_that_spans_nodes(tmp_path: Path) -> None:
+    config = {"actor": {"device_mapping": "[7, 8, 6, 9]", "num_gpus_per_worker": 4}}
+    plan = roll.plan(config, Inventory.uniform(num_nodes=2, accelerators=8))
+    row = plan["actor"][0]
+    assert (row.cluster_node_rank, row.devices) == (0, [(0, 7), (1, 0), (0, 6), (1, 1)])
+    assert (row.local_hardware_ranks, row.visible_accelerators, row.num_accelerators) == ([7, 6], ["7", "6"], 4)
+    assert {node: str(indices) for node, indices in plan.idle().items()} == {0: "0-5", 1: "2-7"}
+    plan.save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json") == plan
+    columns = plan["actor"].rows.to_numpy()
+    assert columns["devices"].tolist() == [7, 0, 6, 1]
+    assert columns["device_node_rank"].tolist() == [0, 1, 0, 1]
+
+
+def refused(text: str, tmp_path: Path, inventory: Inventory) -> list[str]:
+    """The faults of a file: line, column, code and message."""
+    path = tmp_path / "roll.yaml"
+    path.write_text(text)
+    with pytest.raises(PlacementError) as caught:
+        roll.plan(path, inventory)
+    assert all(fault.help for fault in caught.value.diagnostics)
+    return [f"{fault.line}:{fault.column} {fault.code}: {fault.message}" for fault in caught.value.diagnostics]
+
+
+def test_all_faults_of_a_file_are_reported_with_their_places(tmp_path: Path) -> None:
+    text = """\
+num_gpus_per_node: 4
+num_nodes: 3
+a: {device_mapping: "list(range(0,8)"}
+b:
+  device_mapping: list(range(0,7))
+  num_gpus_per_worker: 2
+c: {device_mapping: "list(range(0,8))", num_gpus_per_worker: 0}
+d: {device_mapping: "[15, 16]"}
+rewards:
+  e: {world_size: 0}
+  f: {device_mapping: "[0, 0]", num_gpus_per_worker: 2}
+  g: {device_mapping: []}
+h: {device_mapping: "list(range(0,${gpus}))"}
+i:
+  device_mapping: "[0, 1]"
+  strategy_args: {strategy_name: vllm, strategy_config: {tensor_parallel_size: two}}
+"""
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, accelerators=8)) == [
+        "1:20 invalid-value: num_gpus_per_node is 4, but node 0 has 8 accelerators",
+        "2:12 too-few-nodes: num_nodes is 3, but the cluster has 2 nodes",
+        "3:26 syntax: this is not a list of numbers: '(' was never closed",
+        "5:19 not-multiple: 7 accelerators cannot be divided into workers of 2",
+        "7:62 invalid-value: `num_gpus_per_worker` is 0; it must be a whole number of 1 or more",
+        "8:21 resource-out-of-range: resource rank 16 is out of range: "
+        "node group `cluster` has 16 accelerators, ranks 0-15",
+        "10:19 invalid-value: `world_size` is 0; it must be a whole number of 1 or more",
+        "11:23 duplicate-resource: process 0 uses resource 0 of node 0 twice",
+        "12:7 empty-placement: the role has no accelerators",
+        "13:21 syntax: 'list(range(0,${gpus}))' contains an unresolved interpolation",
+        "16:80 invalid-value: `tensor_parallel_size` is 'two'; it must be a whole number of 1 or more",
+    ]
+
+
+@pytest.mark.parametrize("written", [0, 4])
+def test_gpus_per_node_that_the_nodes_do_not_have_are_told_how_many_they_have(written: int) -> None:
+    config = {"num_gpus_per_node": written, "a": {"device_mapping": "[0]"}}
+    with pytest.raises(PlacementError, match=f"num_gpus_per_node is {written}, but node 0 has 8") as refused:
+        roll.plan(config, Inventory.uniform(num_nodes=1, accelerators=8))
+    assert refused.value.help == "write 8, remove the key if nodes differ, or use another cluster"
+
+
+def test_an_empty_device_mapping_is_shown_where_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "roll.yaml").write_text('a: {device_mapping: ""}\n')
+    with pytest.raises(PlacementError, match="the text is empty") as refused:
+        roll.plan(tmp_path / "roll.yaml", Inventory.uniform(num_nodes=1, accelerators=8))
+    assert refused.value.render().splitlines()[3:5] == ['1 | a: {device_mapping: ""}', "  |     ^^^^^^^^^^^^^^"]
+
+
+def test_faults_are_found_together_where_nobody_says_what_there_is() -> None:
+    config = {"a": {"device_mapping": "[0"}, "b": {"device_mapping": "[0, 0]", "num_gpus_per_worker": 2}}
+    with pytest.raises(PlacementError) as caught:
+        roll.assumed_inventory(config)
+    assert [fault.code for fault in caught.value.diagnostics] == ["syntax", "duplicate-resource"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        (roll, 'num_gpus_per_node: 1\na: {device_mapping: "[4294967294]"}\n'),
+        (slime, "actor_num_nodes: 4294967295\nnum_gpus_per_node: 8\ncolocate: true\n"),
+    ],
+)
+def test_a_file_for_more_nodes_than_there_can_be_is_named(dialect: Any, text: str, tmp_path: Path) -> None:
+    (tmp_path / "large.yaml").write_text(text)
+    with pytest.raises(PlacementError, match="4294967295 is not a number of nodes") as caught:
+        dialect.assumed_inventory(tmp_path / "large.yaml")
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "large.yaml"), 1)
+
+
+def test_a_key_that_is_misspelt_is_no_role_less(tmp_path: Path) -> None:
+    text = """\
+num_gpu_per_node: 8
+a: {device_maping: "[0]"}
+b: {device_mapping: "[1, 2]", num_gpu_per_worker: 2, model_args: {device_map: auto}}
+c:
+  device_mapping: "[3, 4]"
+  strategy_args: {strategy_name: vllm, strategy_config: {tensor_parallel_sizes: 2, data_parallel_size: 1}}
+rewards: {d: {worldsize: 2, world_size: 1}}
+"""
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, accelerators=8)) == [
+        "1:1 unknown-key: unknown key `num_gpu_per_node`",
+        "2:5 unknown-key: unknown key `device_maping`",
+        "3:31 unknown-key: unknown key `num_gpu_per_worker`",
+        "6:58 unknown-key: unknown key `tensor_parallel_sizes`",
+    ]
+    assert roll.recognised({"a": {"device_maping": [0]}})
+
+
+def test_an_interpolation_is_no_value_where_it_decides(tmp_path: Path) -> None:
+    text = """\
+a: {device_mapping: [0], strategy_args: "${vllm}"}
+b: {device_mapping: [0], strategy_args: {strategy_name: "${name}"}}
+c: {world_size: "${n}"}
+d: {device_mapping: [0], strategy_args: {strategy_name: vllm, strategy_config: "${vllm}"}}
+e: {device_mapping: [0], strategy_args: {strategy_name: deepspeed_train, strategy_config: "${deepspeed_zero3}"}}
+"""
+    with pytest.raises(PlacementError) as caught:
+        (tmp_path / "roll.yaml").write_text(text)
+        roll.plan(tmp_path / "roll.yaml", Inventory.uniform(1, 8))
+    found = [(fault.line, fault.message, fault.help) for fault in caught.value.diagnostics]
+    help = "write the value, or pass the config after Hydra has resolved it"
+    assert found == [
+        (1, "`strategy_args` is '${vllm}'; it must be a mapping", help),
+        (2, "`strategy_name` is '${name}'; it must be text", help),
+        (3, "`world_size` is '${n}'; it must be a whole number of 1 or more", help),
+        (4, "`strategy_config` is '${vllm}'; it must be a mapping", help),
+    ]
+
+
+def test_roles_need_accelerators_that_are_there(tmp_path: Path) -> None:
+    cpus = Inventory.uniform(num_nodes=2, accelerators=0)
+    text = "a: {device_mapping: [0, 1]}\nb: {world_size: 2}\n"
+    assert refused(text, tmp_path, cpus) == ["1:5 no-resources: the cluster has no accelerators"]
+    assert "missing-key" in refused("a: {b: 1}\n", tmp_path, cpus)[0]
+
+
+def described(row: dict[str, Any]) -> dict[str, Any]:
+    """The ROLL config of a golden line."""
+    role = {key: row[key] for key in ("device_mapping", "num_gpus_per_worker", "world_size") if key in row}
+    if "strategy" in row:
+        role["strategy_args"] = {
+            "strategy_name": row["strategy"]["name"],
+            "strategy_config": row["strategy"]["config"],
+        }
+    return {"actor": role}
+
+
+# Where ROLL answers with workers and we refuse, or the other way round: the code we refuse with, and the lines.
+DIFFERENCES: dict[str, tuple[str | None, Callable[[dict[str, Any]], bool]]] = {
+    named("roll-eval"): (
+        "syntax",
+        lambda line: re.search(r"True|sorted|\{|''|\.", line["device_mapping"]) is not None,
+    ),
+    named("roll-lists"): (None, lambda line: isinstance(line["device_mapping"], list)),
+    named("roll-gpu-twice"): (
+        "duplicate-resource",
+        lambda line: "same-device-twice-in-worker" in line["quirks"],
+    ),
+    named("roll-empty-mapping"): (
+        "empty-placement",
+        lambda line: line["result"]["workers"] == [],
+    ),
+    named("roll-world-size-0"): (
+        "invalid-value",
+        lambda line: line["device_mapping"] is None and line["world_size"] == 0,
+    ),
+    named("roll-sglang-sizes"): (
+        "parallel-idle",
+        lambda line: line["strategy"]["name"] == "sglang" and line["strategy"]["config"]["tensor_parallel_size"] == 3,
+    ),
+}
+
+
+def test_rolls_own_answers() -> None:
+    needed = set()
+    for line in lines("roll"):
+        expected = line["result"].get("workers")
+        found, code = None, None
+        try:
+            rows = roll.plan(described(line), Inventory.uniform(line["num_nodes"], line["num_gpus_per_node"]))["actor"]
+        except PlacementError as error:
+            code = error.code
+        else:
+            found = [
+                [list(device) for device in row.devices] if row.num_accelerators else [[row.cluster_node_rank, None]]
+                for row in rows
+            ]
+        if found != expected:
+            reasons = [name for name, (reason, is_about) in DIFFERENCES.items() if reason == code and is_about(line)]
+            assert reasons, line
+            needed.add(reasons[0])
+    assert needed == set(DIFFERENCES), "one that excuses nothing is gone: take it out"
+
+
+def test_the_shipped_configs_plan_on_a_fitting_cluster() -> None:
+    for line in lines("roll_configs"):
+        config: dict[str, Any] = {"num_gpus_per_node": line["num_gpus_per_node"], "exp_name": "x"}
+        for name, role in line["roles"].items():
+            *sections, last = name.split(".")
+            inner = config
+            for section in sections:
+                inner = inner.setdefault(section, {})
+            inner[last] = role
+        assert roll.recognised(config)
+        plan = roll.plan(config, roll.assumed_inventory(config))
+        assert set(plan) == set(line["roles"])
+
+
+def test_a_trainers_own_values_may_be_unresolved_but_not_ours() -> None:
+    omegaconf = pytest.importorskip("omegaconf")
+    inventory = Inventory.uniform(num_nodes=1, accelerators=8)
+    text = "a: {device_mapping: 'list(range(0,4))', lr: '${nowhere}'}\nother: '${nowhere}'\nn: 2\n"
+    config = omegaconf.OmegaConf.create(text + "b: {device_mapping: 'list(range(0,${n}))'}\n")
+    assert {name: len(rows) for name, rows in roll.plan(config, inventory).items()} == {"a": 4, "b": 2}
+    config = omegaconf.OmegaConf.create(text + "b: {device_mapping: '${nowhere}'}\n")
+    with pytest.raises(
+        PlacementError, match=r"b.device_mapping: `device_mapping` cannot be read: Interpolation key 'nowhere'"
+    ):
+        roll.plan(config, inventory)
+    config = omegaconf.OmegaConf.create(text + "b: {device_mapping: '???'}\n")
+    with pytest.raises(PlacementError, match=r"`device_mapping` cannot be read: Missing mandatory value"):
+        roll.plan(config, inventory)
+
+
+def test_roles_inside_of_others_and_twice(tmp_path: Path) -> None:
+    inventory = Inventory.uniform(num_nodes=1, accelerators=8)
+    config = {
+        "teacher": {"device_mapping": [0], "strategy_config": {"world_size": 7}, "small": {"device_mapping": [1]}},
+        "rewards": {"device_mapping": None, "math": {"world_size": 5}},
+    }
+    assert {name: len(rows) for name, rows in roll.plan(config, inventory).items()} == {
+        "teacher": 1,
+        "teacher.small": 1,
+        "rewards.math": 5,
+    }
+    text = "rewards.math: {world_size: 3}\nrewards: {math: {world_size: 5}}\n"
+    assert refused(text, tmp_path, inventory) == ["2:11 duplicate-component: two roles are named `rewards.math`"]
+
+
+def test_roles_are_no_list(tmp_path: Path) -> None:
+    text = "a: {device_mapping: [0]}\nrewards:\n  - {device_mapping: [1]}\n  - {domain: math, world_size: 2}\n"
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, accelerators=8)) == [
+        "3:5 invalid-value: `rewards` is a list; roles must be keys of a mapping"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("role", "found"),
+    [
+        (
+            "{world_size: 1000000000000}",
+            "1:17 too-many-processes: 1,000,000,000,000 workers; a component has at most 16,777,216",
+        ),
+        ('{device_mapping: "[5000000000]"}', "1:23 resource-out-of-range: accelerator 5000000000 is out of range"),
+        ("{device_mapping: [5000000000]}", "1:5 resource-out-of-range: accelerator 5000000000 is out of range"),
+        (
+            "{device_mapping: [0], strategy_args: {strategy_name: [vllm]}}",
+            "1:42 invalid-value: `strategy_name` is ['vllm']; it must be text",
+        ),
+        ("{world_size: '4'}", "1:17 invalid-value: `world_size` is '4'; it must be a whole number of 1 or more"),
+        (
+            "{device_mapping: [0], strategy_args: vllm}",
+            "1:41 invalid-value: `strategy_args` is 'vllm'; it must be a mapping",
+        ),
+    ],
+)
+def test_what_is_too_much_or_of_another_kind(role: str, found: str, tmp_path: Path) -> None:
+    assert refused(f"a: {role}\n", tmp_path, Inventory.uniform(num_nodes=1, accelerators=8))[0] == found
+
+
+def test_a_config_for_cpus() -> None:
+    config = {"num_gpus_per_node": 0, "box": {"world_size": 3}}
+    assert roll.recognised({"box": {"world_size": 3}})
+    inventory = roll.assumed_inventory(config)
+    plan = roll.plan(config, inventory)
+    assert [row.cluster_node_rank for row in plan["box"]] == [0, 0, 0]
+    assert {name: role.share for name, role in plan.items()} == {"box": None}
+
+
+def test_a_device_on_another_node_that_moves_is_a_difference() -> None:
+    inventory = Inventory.uniform(num_nodes=2, accelerators=8)
+    first, second = (
+        roll.plan({"a": {"device_mapping": mapping, "num_gpus_per_worker": 2}}, inventory)
+        for mapping in ([7, 8], [7, 9])
+    )
+    assert [move.rank for move in first.diff(second).moved] == [0]

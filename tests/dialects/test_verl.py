@@ -1,0 +1,283 @@
+"""verl's way in: pools, roles and engines, its own answers, its faults, and writing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rankplan import Component, Inventory, PlacementError, Plan
+from rankplan.dialects import verl
+from rankplan.dialects.convert import convert
+from support.configs import from_overrides, nodes
+from support.goldens import lines, named
+
+CONFIGS = [line for line in lines("verl_pools") if line["kind"] == "config"]
+
+# A part of verl's refusal of something that rankplan places, and the difference.
+PLACED = {
+    "<Role.RewardModel: 5>": "verl-one-step-off-reward",
+    "Total available GPUs": "verl-pool-of-a-disabled-reward-model",
+    "'NoneType' object has no attribute 'pgs'": "verl-trtllm-hybrid",
+    "Could not append to config": "verl-defaults-unread",
+    "Key 'megatron' is not in struct": "verl-defaults-unread",
+    "not implemented pipeline": "verl-engines-unchecked",
+}
+# A code for something that verl accepts, and the difference.
+REJECTED = {
+    "parallel-idle": "verl-idle",
+    "spans-nodes": "verl-engine-over-nodes",
+    "parallel-not-divisible": "verl-undivided-sizes",
+    "not-multiple": "verl-unused-engines",
+    "resource-out-of-range": "verl-engine-over-nodes",  # or of teachers that one_step_off ignores
+    "invalid-value": "verl-idle",  # sizes of engines that never start
+}
+
+
+def config(line: dict[str, Any]) -> Any:
+    """The config of a recorded line; ``entry`` and ``config_name`` stand for some of its keys."""
+    name = line["config_name"] or ("" if line["entry"] == "ppo" else f"{line['entry']}_ppo_trainer")
+    return from_overrides([f"hydra.job.config_name={name}", *line["overrides"]])
+
+
+def engines(component: Component | None) -> list[tuple[int, int, list[tuple[int, int]]]]:
+    """Each engine of a component: its size, its processes and its accelerators."""
+    rows = list(component or ())
+    size = component.engines if component is not None else 1
+    found = [rows[start : start + size] for start in range(0, len(rows), size)]
+    return [
+        (sum(row.num_accelerators for row in one), len(one), [device for row in one for device in row.devices])
+        for one in found
+    ]
+
+
+def recorded(line: dict[str, Any], kind: str, mode: str) -> list[tuple[int, int, list[tuple[int, int]]]]:
+    """The same as verl answered. It sorts the nodes of a pool by address as text; here they are in their own order."""
+    answer = line["result"]
+    found = []
+    for one in answer["replicas"]:
+        if (one["kind"], one["mode"]) == (kind, mode):
+            ranks = answer["groups"][one["group"]]["ranks"][one["first"] : one["first"] + one["count"]]
+            places = [(node, gpu) for _, _, node, gpu in ranks]
+            servers = one["world"] // one["per_node"]  # trtllm has one server for all nodes of an engine
+            found.append((one["world"], servers, sorted(places) if mode == "standalone" else places))
+    return found
+
+
+@pytest.mark.parametrize("line", CONFIGS, ids=[line["id"] for line in CONFIGS])
+def test_verl_answers_the_same(line: dict[str, Any]) -> None:
+    answer = line["result"]
+    reason = answer.get("error", {}).get("cause", answer.get("error", {})).get("message", "")
+    try:
+        plan = verl.plan(config(line), nodes([gpus for _, gpus in line["cluster"]]))
+    except PlacementError as error:
+        if not reason:
+            for found in error.diagnostics:
+                named(REJECTED[found.code])
+        return
+    if reason:
+        named(next(name for part, name in PLACED.items() if part in reason))
+        return
+    pool = next(one for one in answer["pools"] if one["name"] in ("global_pool", "trainer_pool"))
+    each, order = pool["spec"][0], pool["sorted"]
+    if order != sorted(order):
+        named("verl-text-order")
+    created = [(0, 0)] * sum(pool["spec"])
+    for rank, (_, _, node, gpu) in enumerate(answer["groups"][0]["ranks"]):
+        created[order[rank // each] * each + rank % each] = (node, gpu)
+    assert [row.devices for row in plan["actor"]] == [[place] for place in created]
+    assert {one.share for one in plan.values() if one.share is not None} <= {0.5, 0.3333, 0.1666, 0.1111}
+
+    hybrid, alone = recorded(line, "rollout", "hybrid"), recorded(line, "rollout", "standalone")
+    names = ("rollout", "rollout_standalone") if hybrid else ("rollout_standalone", "rollout")
+    planned = engines(plan.get(names[0]))
+    assert [one[:2] for one in planned] == [one[:2] for one in hybrid]
+    assert [place for _, _, places in planned for place in places] == (created if hybrid else [])
+    if alone and "teacher" not in {name.partition(".")[0] for name in plan}:
+        assert [(size, count, sorted(places)) for size, count, places in engines(plan.get(names[1]))] == alone
+    reward = recorded(line, "reward", "colocated") + recorded(line, "reward", "standalone")
+    assert [one[:2] for one in engines(plan.get("reward"))] == [one[:2] for one in reward]
+    teachers = [one for name, component in plan.items() if name.startswith("teacher") for one in engines(component)]
+    if line["entry"] == "one_step_off" and teachers:
+        named("verl-one-step-off-teachers")
+    else:
+        assert [one[:2] for one in teachers] == [one[:2] for one in recorded(line, "teacher", "colocated")]
+    if line["entry"] == "ppo":
+        assert ("ref" in plan) == ("actor_rollout_ref" in answer["roles"])
+
+
+BASE = ["trainer.nnodes=2", "trainer.n_gpus_per_node=8", "algorithm.adv_estimator=grpo"]
+TP = "actor_rollout_ref.rollout.tensor_model_parallel_size"
+
+# Overrides, and the faults: path, code and message.
+REFUSED: list[tuple[list[str], list[str]]] = [
+    (
+        [f"{TP}=6"],
+        [
+            f"{TP} spans-nodes: engine 1 of the rollout would need 6 accelerators (tensor_model_parallel_size 6) "
+            "on nodes 0 and 1",
+            f"{TP} parallel-idle: engines of 6 accelerators (tensor_model_parallel_size 6) leave 4 of 16 of the "
+            "rollout's pool idle",
+        ],
+    ),
+    (
+        [f"{TP}=32"],
+        [
+            f"{TP} parallel-idle: an engine of the rollout needs 32 accelerators (tensor_model_parallel_size 32), more "
+            "than the 16 accelerators of its pool: none would start"
+        ],
+    ),
+    (
+        [f"{TP}=12"],
+        [
+            f"{TP} not-multiple: an engine of 12 accelerators (tensor_model_parallel_size 12) cannot be divided into "
+            "nodes of 8"
+        ],
+    ),
+    (
+        ["trainer.nnodes=two"],
+        ["trainer.nnodes invalid-value: `nnodes` is 'two'; it must be a whole number of 1 or more"],
+    ),
+    (["trainer.nnodes=null"], ["trainer.nnodes invalid-value: `nnodes` is null; it must be a whole number"]),
+    (
+        ["trainer.nnodes=9999999999"],
+        ["trainer.nnodes invalid-value: `nnodes` is 9999999999; it must be 1,048,576 or less"],
+    ),
+    (["trainer.nnode=2"], ["trainer.nnode unknown-key: unknown key `nnode`"]),
+    (["trainer=4"], ["trainer invalid-value: `trainer` is 4; it must be a mapping"]),
+    (["critic.enable=maybe"], ["critic.enable invalid-value: `enable` is 'maybe'; it must be true or false"]),
+    (
+        ["trainer.nnodes=3"],
+        [
+            "trainer.nnodes resource-out-of-range: the pool of trainer needs 3 nodes with 8 free accelerators each, "
+            "but the cluster has 2 nodes with 8"
+        ],
+    ),
+    (
+        ["reward.reward_model.enable=true", "reward.reward_model.enable_resource_pool=true"],
+        ["reward.reward_model missing-key: `nnodes` is missing: reward.reward_model has a pool of its own"],
+    ),
+    (
+        ["model_engine=megatron", "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=3"],
+        ["actor_rollout_ref.actor.megatron parallel-not-divisible: 16 processes are not a multiple of tp 3"],
+    ),
+    (
+        ["actor_rollout_ref.rollout.expert_parallel_size=3"],
+        [
+            "actor_rollout_ref.rollout.expert_parallel_size invalid-value: `expert_parallel_size` is 3; verl "
+            "accepts 1, or tensor size x data size, which is 2"
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), REFUSED, ids=[words[-1] for words, _ in REFUSED])
+def test_faults_have_verls_keys(words: list[str], expected: list[str]) -> None:
+    with pytest.raises(PlacementError) as caught:
+        verl.plan(from_overrides([*BASE, *words]), Inventory.uniform(2, 8))
+    found = [f"{one.path} {one.code}: {one.message}" for one in caught.value.diagnostics]
+    assert found == expected
+    assert all(one.help and one.line == 1 and one.column for one in caught.value.diagnostics)
+
+
+def test_a_fault_is_in_the_file_where_the_value_is(tmp_path: Path) -> None:
+    path = tmp_path / "verl.yaml"
+    path.write_text(f"trainer: {{nnodes: 2}}\nactor_rollout_ref:\n  rollout: {{{TP.rpartition('.')[2]}: 6}}\n")
+    with pytest.raises(PlacementError) as caught:
+        verl.plan(path, Inventory.uniform(2, 8))
+    assert {(one.line, one.column) for one in caught.value.diagnostics} == {(3, 41)}
+
+
+def test_parallel_sizes_and_shares_reach_the_plan() -> None:
+    words = [
+        "model_engine=megatron",
+        "actor_rollout_ref.actor.use_kl_loss=true",
+        "algorithm.adv_estimator=gae",
+        f"{TP}=4",
+    ]
+    words += [
+        f"actor_rollout_ref.actor.megatron.{key}=2" for key in ("tensor_model_parallel_size", "context_parallel_size")
+    ]
+    plan = verl.plan(from_overrides([*BASE, *words]), Inventory.uniform(2, 8))
+    assert list(plan) == ["actor", "ref", "critic", "rollout"]
+    assert (plan["actor"].parallel.tp, plan["actor"].parallel.cp, plan["ref"].parallel.tp) == (2, 2, 2)
+    assert [one.share for one in plan.values()] == [0.1111, 0.1111, 0.1111, None]
+    assert str(plan["rollout"].parallel) == "tp 4" and len(plan["rollout"].groups("tp")) == 4
+
+
+def test_fsdp_and_sequence_sizes_reach_the_plan() -> None:
+    words = [
+        "actor_rollout_ref.actor.fsdp_config.fsdp_size=8",
+        "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2",
+    ]
+    actor = verl.plan(from_overrides([*BASE, *words]), Inventory.uniform(2, 8))["actor"]
+    assert (actor.parallel.cp, actor.parallel.fsdp) == (2, 4)
+    assert next(iter(actor.groups("fsdp"))) == range(0, 8, 2)
+
+
+def test_interpolations_of_a_composed_config_are_resolved() -> None:
+    words = ["trainer.nnodes=${oc.select:nodes.count,1}", "nodes.count=2", f"{TP}=${{nodes.tp}}", "nodes.tp=4"]
+    plan = verl.plan(from_overrides(words), Inventory.uniform(2, 8))
+    assert (len(plan["actor"]), len(plan["rollout"])) == (16, 4)
+
+
+def test_a_script_chooses_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    words = "trainer.nnodes=1 rollout.nnodes=1 actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"
+    path.write_text(f"python3 -m verl --config-name='fully_async_ppo_megatron_trainer.yaml' {words}\n")
+    plan = verl.plan(path, Inventory.uniform(2, 8))
+    assert (plan["actor"].parallel.tp, str(plan["rollout"].used_nodes())) == (4, "1")
+    path.write_text(f"python3 -m verl --config-name ppo_trainer {words.replace('rollout.nnodes=1', '')}\n")
+    assert not verl.plan(path, Inventory.uniform(2, 8))["actor"].parallel.stated
+
+
+def test_an_assumed_inventory_has_every_pool() -> None:
+    words = [
+        "reward.reward_model.enable=true",
+        "reward.reward_model.enable_resource_pool=true",
+        "reward.reward_model.nnodes=1",
+    ]
+    assumed = verl.assumed_inventory(from_overrides([*BASE, *words]))
+    assert (assumed.num_nodes, assumed.node(0).accelerators) == (3, 8)
+
+
+def test_an_assumed_inventory_is_not_larger_than_memory() -> None:
+    with pytest.raises(
+        PlacementError, match="the config needs 1,000,000,000,000 accelerators; at most 2,097,152 can be"
+    ):
+        verl.assumed_inventory(from_overrides(["trainer.nnodes=1000000", "trainer.n_gpus_per_node=1000000"]))
+
+
+WRITTEN = [
+    ["algorithm.adv_estimator=gae", f"{TP}=4"],
+    ["model_engine=megatron", "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4", f"{TP}=16"],
+    ["trainer.nnodes=1", "rollout.nnodes=1", "rollout.n_gpus_per_node=8"],
+    ["actor_rollout_ref.actor.use_kl_loss=true", "reward.reward_model.enable=true"],
+    [
+        "trainer.nnodes=1",
+        *(f"reward.reward_model.{one}" for one in ("enable=true", "enable_resource_pool=true", "nnodes=1")),
+    ],
+    ["actor_rollout_ref.actor.fsdp_config.fsdp_size=4", f"{TP}=2", "actor_rollout_ref.rollout.data_parallel_size=2"],
+]
+
+
+@pytest.mark.parametrize("words", WRITTEN, ids=lambda words: words[-1])
+def test_a_written_config_plans_the_same(words: list[str]) -> None:
+    plan = verl.plan(from_overrides([*BASE, *words]), Inventory.uniform(2, 8))
+    conversion = convert(plan, "verl")
+    assert conversion.missing == ()
+    again = verl.plan(conversion.config, Inventory.uniform(2, 8))
+    assert {name: (list(one), one.parallel, one.share) for name, one in plan.items()} == {
+        name: (list(one), one.parallel, one.share) for name, one in again.items()
+    }
+
+
+def test_what_verl_cannot_express_is_named() -> None:
+    plan = verl.plan(from_overrides([*BASE, "trainer.nnodes=1"]), Inventory.uniform(2, 8))
+    others = [Component.place(name, plan.inventory, ("cluster",), plan["actor"].rule) for name in ("env", "critic")]
+    conversion = convert(Plan(plan.inventory, [*plan.values(), *others]), "verl")
+    assert conversion.missing == ("env: verl has no such role",)
+    assert convert(Plan(plan.inventory, others), "verl").missing == (
+        "env: verl has no such role",
+        "critic: verl needs an actor",
+    )

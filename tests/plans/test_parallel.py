@@ -1,0 +1,690 @@
+"""Parallel groups: slots, coordinates, groups, crossings and weight maps against an oracle that expands everything."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from rankplan import (
+    Chunks,
+    Component,
+    ComponentPlacement,
+    Inventory,
+    Parallel,
+    PlacementError,
+    Plan,
+    WeightMap,
+    load_config,
+)
+from rankplan.dialects import dialect_of, roll, slime
+from rankplan.dialects.rlinf import dialect as rlinf
+from rankplan.parallel import ENGINE_ORDER, ORDER
+from support import oracle_parallel as oracle
+from support.cases import Case, planned, valid_cases
+from support.goldens import lines, named
+from support.rejected.parallel import REFUSED, WARNED
+
+KINDS = ("tp", "cp", "dp", "pp", "etp", "ep", "edp")
+SIZES = ("tp", "cp", "ep", "etp", "pp")
+ORDERS = ["-".join(order) for order in permutations(ORDER.split("-"))]
+
+# ------------------------------------------------------------------------------------------- generated components
+
+
+@st.composite
+def anywhere(draw: st.DrawFn) -> Component:
+    """A component with accelerators in any order; some processes share one, and some need two nodes."""
+    nodes = draw(st.lists(st.sampled_from([1, 2, 4, 6, 8]), min_size=1, max_size=5))
+    inventory = Inventory.from_dict({"nodes": [{"ranks": rank, "accelerators": n} for rank, n in enumerate(nodes)]})
+    ranks = list(range(sum(nodes)))
+    order = draw(st.sampled_from(["in order", "rotated", "reversed", "any", "twice"]))
+    if order == "rotated":
+        turn = draw(st.integers(1, len(ranks)))
+        ranks = ranks[turn:] + ranks[:turn]
+    elif order == "any":
+        ranks = draw(st.permutations(ranks))
+    ranks = {"reversed": ranks[::-1], "twice": ranks * 2}.get(order, ranks)
+    each = draw(st.integers(1, min(4, len(set(ranks)))))
+    rule = Chunks(ranks[: len(ranks) // each * each], each)
+    try:
+        return Component.place("actor", inventory, ("cluster",), rule)
+    except PlacementError:
+        assume(False)  # a process would have an accelerator twice
+        raise
+
+
+@st.composite
+def placed(draw: st.DrawFn) -> Component:
+    """A component of a generated config, or one with accelerators in any order."""
+    if draw(st.booleans()):
+        return draw(anywhere())
+    case: Case = draw(valid_cases())
+    plan = planned(case)
+    return plan[draw(st.sampled_from(plan.components))]
+
+
+@st.composite
+def sized(draw: st.DrawFn) -> Component:
+    """A component with sizes that divide its slots."""
+    component = draw(placed())
+    divisors = [size for size in range(1, component.slots + 1) if component.slots % size == 0]
+    sizes = {name: draw(st.sampled_from(divisors)) for name in draw(st.sets(st.sampled_from(SIZES)))}
+    try:
+        return replace(component, parallel=Parallel(**sizes, order=draw(st.sampled_from(ORDERS))))
+    except PlacementError:
+        return replace(component, parallel=Parallel(tp=draw(st.sampled_from(divisors[:1]))))
+
+
+def sizes_of(component: Component) -> oracle.Sizes:
+    return {name: getattr(component.parallel, name) for name in SIZES}
+
+
+def every(component: Component) -> list[dict[str, int]]:
+    return oracle.coordinates(component.slots, sizes_of(component), component.parallel.order)
+
+
+def node_kinds(inventory: Inventory) -> list[tuple[str, int]]:
+    specs = map(inventory.node, range(inventory.num_nodes))
+    return [(spec.accelerator_type, spec.accelerators) for spec in specs]
+
+
+# -------------------------------------------------------------------------------------------------------- the laws
+
+
+@given(placed())
+def test_slots_are_the_accelerators_of_the_processes(component: Component) -> None:
+    wanted, layout = oracle.slots(component), component.layout
+    assert component.slots == len(wanted)
+    assert [(layout.process_of(slot), *layout.place(slot)) for slot in range(len(wanted))] == wanted
+    ranges = [layout.slots_of(rank) for rank in range(len(component))]
+    assert [slot for slots in ranges for slot in slots] == list(range(len(wanted)))
+    assert all(layout.process_of(slot) == rank for rank, slots in enumerate(ranges) for slot in slots)
+
+
+@given(placed(), st.fixed_dictionaries({name: st.integers(1, 8) for name in SIZES}))
+def test_sizes_are_refused_unless_they_divide_the_slots(component: Component, sizes: dict[str, int]) -> None:
+    each = {len(component.layout.slots_of(rank)) for rank in range(len(component))} - {1}
+    model = sizes["tp"] * sizes["cp"] * sizes["pp"]
+    uneven = any(count % model and model % count for count in each)
+    try:
+        replace(component, parallel=Parallel(**sizes))
+    except PlacementError as refused:
+        codes = {fault.code for fault in refused.diagnostics}
+        assert codes <= {"parallel-idle", "parallel-not-divisible"} and ("parallel-idle" in codes) == uneven
+        assert uneven or not oracle.fits(component.slots, sizes)
+        assert all(fault.help for fault in refused.diagnostics)
+    else:
+        assert oracle.fits(component.slots, sizes) and not uneven
+
+
+@given(sized())
+def test_coordinates_and_slots_are_inverse(component: Component) -> None:
+    found = [component.layout.coordinates(slot) for slot in range(component.slots)]
+    wanted, kinds = every(component), component.layout.kinds
+    assert found == [{kind: each[kind] for kind in kinds} for each in wanted]
+    assert len({tuple(each.items()) for each in found}) == component.slots
+    shape, names = component.mesh()
+    assert numpy.prod(shape) == component.slots and set(names) <= set(kinds)
+    mesh = numpy.arange(component.slots).reshape(shape)
+    assert all(mesh[tuple(each[name] for name in names)] == slot for slot, each in enumerate(found))
+    columns = component.layout.to_numpy()
+    assert {name: column.tolist() for name, column in columns.items()} == {
+        "slot_starts": [*(component.layout.slots_of(rank).start for rank in range(len(component))), component.slots],
+        **{kind: [each[kind] for each in wanted] for kind in kinds},
+    }
+    slots = [component.layout.slots_of(rank) for rank in range(len(component))]
+    for rank, own in enumerate(slots):
+        assert component.coordinates(rank) == (found[own[0]] if len(own) == 1 else [found[slot] for slot in own])
+
+
+@given(sized(), st.sampled_from(KINDS))
+def test_groups_of_a_kind_partition_the_slots(component: Component, kind: str) -> None:
+    groups = component.groups(kind)
+    assert sorted(map(list, groups)) == oracle.groups(kind, every(component))
+    assert sorted(slot for group in groups for slot in group) == list(range(component.slots))
+    assert all(groups[groups.of(slot)][every(component)[slot][kind]] == slot for slot in range(component.slots))
+    assert [groups.index(group) for group in groups] == list(range(len(groups)))
+    assert groups[::-1] == list(groups)[::-1] and groups[-1] in groups and range(0) not in groups
+
+
+@given(sized(), st.sampled_from(KINDS))
+def test_crossings_are_those_of_expanded_groups(component: Component, kind: str) -> None:
+    places, spans = oracle.slots(component), component.spans(kind)
+    members = [list(group) for group in component.groups(kind)]
+    assert spans.crossing == oracle.crossing(members, places)
+    assert spans.within + spans.crossing == len(members)
+    first = next((index for index, group in enumerate(members) if oracle.crossing([group], places)), None)
+    assert spans.first_crossing == first
+
+
+@given(sized())
+def test_warnings_are_those_of_expanded_groups(component: Component) -> None:
+    places, wanted = oracle.slots(component), []
+    for kind in ("tp", "cp", "etp"):
+        wanted += ["group-spans"] * (component.spans(kind).crossing > 0)
+    members = oracle.groups("dp", every(component))
+    wanted += ["rail-mismatch"] * (oracle.off_rails(members, places, node_kinds(component.inventory)) > 0)
+    found = component.parallel_warnings()
+    assert [warning.code for warning in found] == (wanted if component.parallel.stated else [])
+    assert all(warning.warning and warning.message.startswith(f"{component.name}: ") for warning in found)
+
+
+# ----------------------------------------------------------------------------------------------------- weight maps
+
+
+def pair(senders: int, tp: int, receivers: int, receiver_tp: int, first: int = 0) -> Plan:
+    """A sender on the accelerators from 0 on, and a receiver on those from ``first`` on, on nodes of eight."""
+    nodes = -(-max(senders, first + receivers) // 8)
+    entries = {
+        "actor": {"placement": f"0-{senders - 1}", "parallel": {"tp": tp}},
+        "rollout": {"placement": f"{first}-{first + receivers - 1}", "parallel": {"tp": receiver_tp}},
+    }
+    config = {"cluster": {"num_nodes": nodes, "component_placement": entries}}
+    return ComponentPlacement(config, Inventory.uniform(nodes, 8)).plan()
+
+
+@pytest.mark.parametrize("line", lines("rlinf_rank_map"), ids=lambda line: line["id"])
+def test_weight_maps_agree_with_rlinf(line: dict[str, Any]) -> None:
+    """RLinf's map wherever every receiver has a sender in it; elsewhere a complete map, or a refusal."""
+    shape = line["actor_world"], line["actor_tp"], line["rollout_world"], line["rollout_tp"]
+    senders, tp, receivers, receiver_tp = shape
+    collocated = line["mode"] == "COLLOCATED"
+    try:
+        found = pair(*shape, 0 if collocated else senders).weight_map("actor", "rollout")
+    except PlacementError as refused:
+        if senders % tp or receivers % receiver_tp:
+            assert refused.code == "parallel-not-divisible"
+        else:
+            assert refused.code == "no-weight-sender" and tp > 1 and tp % receiver_tp
+        return
+    check_weights(found, receivers)
+    result = line["result"]
+    if "error" in result:
+        assert collocated is False and line["quirks"] == []
+    elif result["uncovered"]:
+        assert "no-sender" in line["quirks"] and named("no-weight-sender")
+    else:
+        outside = {tuple(one) for one in result["outside"]}
+        wanted = [[tuple(one) for one in sent if tuple(one) not in outside] for sent in result["sends"]]
+        assert [[divmod(slot, receiver_tp) for slot in sent] for sent in found] == wanted
+        assert not outside or named("weights-to-nowhere")
+
+
+def test_the_oracle_of_weights_is_rlinfs() -> None:
+    for line in lines("rlinf_rank_map"):
+        if "sends" in line["result"]:
+            shape = line["actor_world"], line["actor_tp"], line["rollout_world"], line["rollout_tp"]
+            wanted = [[engine * shape[3] + part for engine, part in sent] for sent in line["result"]["sends"]]
+            assert oracle.rlinf_senders(*shape, line["mode"] == "COLLOCATED") == wanted, line["id"]
+
+
+def check_weights(found: Sequence[Sequence[int]], receivers: int) -> None:
+    sent = [slot for each in found for slot in each]
+    assert sorted(sent) == list(range(receivers)), "every receiver has one sender"
+    loads = {len(each) for each in found}
+    assert max(loads) - min(loads) <= 1, "no sender has two receivers more than another"
+
+
+@given(placed(), placed(), st.data())
+def test_every_receiver_has_one_sender(sender: Component, receiver: Component, data: st.DataObject) -> None:
+    def with_tp(component: Component) -> Component:
+        divisors = [size for size in range(1, component.slots + 1) if component.slots % size == 0]
+        try:
+            return replace(component, parallel=Parallel(tp=data.draw(st.sampled_from(divisors))))
+        except PlacementError:
+            return component
+
+    sender, receiver = with_tp(sender), with_tp(receiver)
+    tp, receiver_tp = sender.layout.size("tp"), receiver.layout.size("tp")
+    if tp > 1 and tp % receiver_tp:
+        with pytest.raises(PlacementError, match="does not divide"):
+            WeightMap(sender, receiver)
+        return
+    found = WeightMap(sender, receiver)
+    check_weights(found, receiver.slots)
+    assert len(found) == sender.slots
+    for slot, receivers in enumerate(found):
+        assert all(found.sender_of(one) == slot for one in receivers)
+        share = max(tp // receiver_tp, 1)
+        parts = {receiver.layout.coordinates(one).get("tp", 0) for one in receivers}
+        assert tp == 1 or parts <= {sender.layout.coordinates(slot)["tp"] // share}
+
+
+@given(st.integers(1, 3), st.integers(1, 6), st.integers(0, 20))
+@example(1, 3, 8)
+def test_the_same_node_comes_first_where_there_is_a_choice(senders: int, receivers: int, first: int) -> None:
+    """As many receivers have a sender on their node as in the best of all balanced maps."""
+    plan = pair(senders, 1, receivers, 1, first)
+    found = plan.weight_map("actor", "rollout")
+    nodes = [[row.cluster_node_rank for row in plan[name]] for name in ("actor", "rollout")]
+    if first < senders or not receivers % senders or senders >= receivers:
+        return  # RLinf's map, or one that shares accelerators
+    local = sum(nodes[0][sender] == nodes[1][slot] for sender, sent in enumerate(found) for slot in sent)
+    least, extra = divmod(receivers, senders)
+    best = 0
+    for more in {tuple(sorted(order)) for order in permutations(range(senders), extra)}:
+        loads = [nodes[0][sender] for sender in range(senders) for _ in range(least + (sender in more))]
+        for order in set(permutations(loads)):
+            best = max(best, sum(map(int.__eq__, order, nodes[1])))
+    assert local == best
+
+
+def test_the_same_device_comes_first() -> None:
+    found = pair(4, 1, 6, 1).weight_map("actor", "rollout")
+    assert list(found) == [[0, 4], [1, 5], [2], [3]]
+    assert found[-1] == [3] and found[1:3] == [[1, 5], [2]] and found.sender_of(5) == 1
+    with pytest.raises(IndexError, match="slot 4 of 4"):
+        found[4]
+    assert repr(found) == "<WeightMap from 4 slots of actor to 6 of rollout>"
+
+
+def test_rlinfs_documented_collocated_example() -> None:
+    assert list(pair(8, 4, 8, 2).weight_map("actor", "rollout")) == [[0], [2], [1], [3], [4], [6], [5], [7]]
+
+
+# --------------------------------------------------------------------------------------------------- one component
+
+
+def actor(placement: Any, parallel: Any, nodes: str = "2x8", **entry: Any) -> Component:
+    inventory = Inventory.of_size(nodes)
+    placed = {"actor": {"placement": placement, "parallel": parallel, **entry}}
+    config = {"cluster": {"num_nodes": inventory.num_nodes, "component_placement": placed}}
+    return ComponentPlacement(config, inventory).plan()["actor"]
+
+
+def test_megatrons_order() -> None:
+    one = actor("all", {"tp": 4, "pp": 2})
+    assert one.coordinates(6) == {"tp": 2, "dp": 1, "pp": 0} and one.coordinates(-1) == {"tp": 3, "dp": 1, "pp": 1}
+    assert list(one.groups("tp")) == [range(4), range(4, 8), range(8, 12), range(12, 16)]
+    assert one.groups("dp")[1] == range(1, 8, 4) and one.groups("pp")[7] == range(7, 16, 8)
+    assert one.mesh() == ((2, 2, 4), ("pp", "dp", "tp"))
+    assert repr(one.groups("pp")) == "<Groups: 8 of 2 slots, step 8>"
+    assert [one.spans(kind).crossing for kind in ("tp", "dp", "pp", "cp")] == [0, 0, 8, 0]
+
+
+def test_experts_divide_the_same_slots() -> None:
+    one = actor("all", {"tp": 4, "ep": 4, "etp": 2})
+    assert one.coordinates(7) == {"tp": 3, "dp": 1, "etp": 1, "ep": 3, "edp": 0}
+    assert one.groups("ep")[0] == range(0, 8, 2) and one.groups("edp")[0] == range(0, 16, 8)
+    assert one.mesh() == ((4, 4), ("dp", "tp"))
+
+
+def test_without_experts_their_data_groups_are_the_data_groups() -> None:
+    one = actor("0-7", {"tp": 2, "pp": 2, "order": ENGINE_ORDER})
+    assert list(one.groups("edp")) == list(one.groups("dp")) and len(one.groups("ep")) == 8
+
+
+def test_engines_have_consecutive_slots() -> None:
+    one = actor("all:0-3", {"tp": 2, "pp": 2, "order": ENGINE_ORDER})
+    assert one.slots == 16 and one.mesh() == ((4, 2, 2), ("dp", "pp", "tp"))
+    assert one.coordinates(1) == [{"tp": t, "dp": 1, "pp": p} for p in range(2) for t in range(2)]
+
+
+def test_shards_and_replicas_of_data_groups() -> None:
+    one = actor("all", {"tp": 2, "fsdp": 4})
+    assert one.mesh() == ((2, 4, 2), ("replica", "fsdp", "tp"))
+    assert one.groups("fsdp")[0] == range(0, 8, 2) and one.groups("replica")[0] == range(0, 16, 8)
+    assert one.coordinates(13) == {"tp": 1, "dp": 6, "fsdp": 2, "replica": 1}
+    assert actor("all", {"fsdp": 16}).mesh() == ((16,), ("fsdp",))
+
+
+def test_without_sizes_all_slots_are_one_data_group() -> None:
+    one = actor("all", {})
+    assert one.parallel == Parallel() and not one.parallel.stated
+    assert one.mesh() == ((16,), ("dp",)) and list(one.groups("dp")) == [range(16)]
+    assert one.parallel_warnings() == []
+
+
+def test_processes_that_share_an_accelerator_are_slots() -> None:
+    assert actor("0-1:0-7", {"tp": 2}).slots == 8
+    assert actor("0-3:0-1", {"tp": 4}).slots == 4
+    assert actor("all", {"tp": 2}, node_group="node").slots == 2
+
+
+@pytest.mark.parametrize("kind", ["xp", "", "TP"])
+def test_an_unknown_kind(kind: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown kind of group '{kind}'; the kinds are tp, cp, dp, "):
+        actor("all", {}).groups(kind)
+
+
+@pytest.mark.parametrize("rank", [16, -17])
+def test_an_unknown_rank(rank: int) -> None:
+    with pytest.raises((IndexError, OverflowError)):
+        actor("all", {}).coordinates(rank)
+
+
+# ------------------------------------------------------------------------------------------------------- the value
+
+
+def test_sizes_are_a_value() -> None:
+    one = Parallel(tp=4, pp=2, order=ENGINE_ORDER)
+    assert pickle.loads(pickle.dumps(one)) == one and hash(one) == hash(replace(one)) and one != Parallel(tp=4)
+    assert repr(one) == "Parallel(tp=4, pp=2, order='tp-cp-ep-pp-dp')" and repr(Parallel()) == "Parallel()"
+    assert Parallel(tp=numpy.int64(4)) == Parallel(tp=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("d4t2p1", {"dp": 4, "tp": 2}),
+        ("t2", {"tp": 2}),
+        (" p2 t4 ", {"pp": 2, "tp": 4}),
+        ("d2 t 4e8c2", {"dp": 2, "tp": 4, "ep": 8, "cp": 2}),
+        ("d1", {"dp": 1}),
+    ],
+)
+def test_compact_text(text: str, sizes: dict[str, int]) -> None:
+    assert Parallel.parse(text) == Parallel(**sizes)
+
+
+REFUSED_SIZES = [
+    ({"tp": 0}, "`tp` is 0; it must be a whole number of 1 or more"),
+    ({"pp": -2}, "`pp` is -2; it must be a whole number of 1 or more"),
+    ({"cp": "2"}, "`cp` is '2'; it must be a whole number of 1 or more"),
+    ({"ep": True}, "`ep` is true; it must be a whole number of 1 or more"),
+    ({"etp": 1.5}, "`etp` is 1.5; it must be a whole number of 1 or more"),
+    ({"fsdp": None}, "`fsdp` is null; it must be a whole number of 1 or more"),
+    ({"dp": 1 << 25}, "`dp` is 33554432; it must be a whole number of 1 or more"),
+    ({"order": "tp-dp"}, "`order` is 'tp-dp'; it must name tp, cp, ep, dp and pp once each, fastest first"),
+    ({"order": 1}, "`order` is 1; it must name tp, cp, ep, dp and pp once each, fastest first"),
+]
+
+
+@pytest.mark.parametrize(("sizes", "message"), REFUSED_SIZES, ids=str)
+def test_sizes_that_are_none(sizes: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlacementError) as refused:
+        Parallel(**sizes)
+    assert (refused.value.code, refused.value.message) == ("invalid-value", message)
+
+
+def test_every_fault_of_sizes_is_reported() -> None:
+    with pytest.raises(PlacementError) as refused:
+        Parallel(tp=0, cp=0, order="x")
+    assert len(refused.value.diagnostics) == 3
+
+
+# ----------------------------------------------------------------------------------------- messages, from a config
+
+TEXT = """\
+cluster:
+  num_nodes: 2
+  component_placement:
+    actor:
+      placement: {placement}
+      parallel: {parallel}
+"""
+
+
+@pytest.mark.parametrize(("placement", "parallel", "place", "message", "help"), REFUSED, ids=lambda text: text[:40])
+def test_faults_of_sizes_in_a_file(
+    placement: str, parallel: str, place: str, message: str, help: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(TEXT.format(placement=placement, parallel=parallel))
+    with pytest.raises(PlacementError) as refused:
+        ComponentPlacement(load_config(path), Inventory.uniform(2, 8))
+    found = refused.value
+    assert f"{found.line}:{found.column}" == place
+    assert (f"{found.code}: {found.message}", found.help) == (message, help)
+
+
+def test_a_collocated_rollout_of_rlinf_gets_its_weights_in_place() -> None:
+    config = {
+        "cluster": {"num_nodes": 2, "component_placement": {"actor,rollout": "all"}},
+        "actor": {"model": {"tensor_model_parallel_size": 4}},
+        "rollout": {"tensor_parallel_size": 2},
+    }
+    plan = rlinf.plan(config, Inventory.uniform(2, 8))
+    assert plan.mode == "COLLOCATED" and len(plan["rollout"]) == 8
+    weights, (actor, rollout) = plan.weight_map("actor", "rollout"), (one.layout for one in plan.values())
+    assert all(rollout.place(receiver) == actor.place(slot) for slot, sent in enumerate(weights) for receiver in sent)
+
+
+def test_every_component_of_a_key_has_the_sizes() -> None:
+    config = {"cluster": {"num_nodes": 1, "component_placement": {"actor,ref": {"placement": "0-7", "parallel": "t4"}}}}
+    plan = ComponentPlacement(config, Inventory.uniform(1, 8)).plan()
+    assert plan["actor"].parallel == plan["ref"].parallel == Parallel(tp=4)
+
+
+@pytest.mark.parametrize(("placement", "sizes", "nodes", "message", "help"), WARNED, ids=str)
+def test_warnings(placement: str, sizes: dict[str, Any], nodes: str, message: str, help: str) -> None:
+    found = actor(placement, sizes, nodes).parallel_warnings()
+    assert (f"{found[0].code}: {found[0].message}", found[0].help) == (message, help)
+    assert len(found) == 1
+
+
+SENDERLESS = [
+    # sender (slots, tp), receiver (slots, tp), help
+    ((8, 2), (8, 4), "use rollout tensor size 1 or 2, or actor tensor size 4"),
+    ((8, 4), (6, 3), "use rollout tensor size 1 or 2"),
+    ((24, 4), (6, 3), "use rollout tensor size 1 or 2, or actor tensor size 6"),
+    ((8, 4), (8, 8), "use rollout tensor size 1, 2 or 4, or actor tensor size 8"),
+]
+
+
+@pytest.mark.parametrize(("sender", "receiver", "help"), SENDERLESS, ids=str)
+def test_weights_without_a_sender(sender: tuple[int, int], receiver: tuple[int, int], help: str) -> None:
+    with pytest.raises(PlacementError) as refused:
+        pair(*sender, *receiver).weight_map("actor", "rollout")
+    message = (
+        f"rollout tensor size {receiver[1]} does not divide actor tensor size {sender[1]}: no actor rank holds the "
+        "weights of a rollout slot"
+    )
+    found = refused.value
+    assert (found.code, found.message, found.help) == ("no-weight-sender", message, help)
+    with pytest.raises(KeyError, match="unknown component 'critic'"):
+        pair(8, 2, 8, 2).weight_map("actor", "critic")
+
+
+# ------------------------------------------------------------------------------------------- other nodes, and files
+
+
+@given(sized())
+def test_a_saved_plan_keeps_sizes_and_order(component: Component) -> None:
+    plan = Plan(component.inventory, [component])
+    assert pickle.loads(pickle.dumps(plan))[component.name].parallel == component.parallel
+
+
+def test_a_plan_file_has_the_sizes_that_are_stated(tmp_path: Path) -> None:
+    one = actor("all", {"tp": 2, "dp": 4, "pp": 2, "order": ORDER})
+    (path := tmp_path / "plan.json").write_text("")
+    Plan(one.inventory, [one]).save(path)
+    assert '"parallel": {"tp": 2, "pp": 2, "dp": 4}' in path.read_text()
+    loaded = Plan.load(path)
+    assert loaded["actor"] == one and loaded["actor"].mesh() == one.mesh()
+    Plan(one.inventory, [replace(one, parallel=Parallel())]).save(path)
+    assert "parallel" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("parallel", "message"),
+    [
+        ('{"tp": 3}', "components.actor.parallel: 16 processes are not a multiple of tp 3"),
+        ('{"tp": 0}', "components.actor.parallel.tp: `tp` is 0; it must be 1 or more"),
+        ('{"tq": 3}', "components.actor.parallel.tq: unknown key `tq`"),
+        (
+            '{"order": "tp"}',
+            "components.actor.parallel.order: `order` is 'tp'; it must name tp, cp, ep, dp and pp once",
+        ),
+    ],
+)
+def test_a_plan_file_with_other_sizes(parallel: str, message: str, tmp_path: Path) -> None:
+    one = actor("all", {"tp": 2})
+    Plan(one.inventory, [one]).save(path := tmp_path / "plan.json")
+    path.write_text(path.read_text().replace('{"tp": 2}', parallel))
+    with pytest.raises(PlacementError) as refused:
+        Plan.load(path)
+    found = refused.value
+    assert found.code == "invalid-plan" and f"{found.path}: {found.message}".startswith(message)
+
+
+def test_sizes_are_checked_on_other_nodes() -> None:
+    one = actor("all", {"tp": 8})
+    assert one.on(Inventory.uniform(4, 4)).spans("tp").crossing == 2
+    assert one.fitted(Inventory.uniform(2, 8)).layout.spans("tp").crossing == 0
+
+
+# ------------------------------------------------------------------------------------------- sizes of other dialects
+
+
+def role(strategy: str, sizes: dict[str, Any], per_worker: int = 1) -> dict[str, Any]:
+    arguments = {"strategy_name": strategy, "strategy_config": sizes}
+    return {"device_mapping": "list(range(0,16))", "num_gpus_per_worker": per_worker, "strategy_args": arguments}
+
+
+MEGATRON = {
+    "tensor_model_parallel_size": 2,
+    "pipeline_model_parallel_size": 2,
+    "context_parallel_size": 2,
+    "expert_model_parallel_size": 4,
+}
+TRAINED = Parallel(tp=2, cp=2, pp=2, ep=4, etp=2)
+
+SIZED_ROLES = [
+    (role("megatron_train", MEGATRON), TRAINED),
+    (role("megatron_infer", MEGATRON | {"expert_tensor_parallel_size": 1}), replace(TRAINED, etp=1)),
+    (role("megatron_train", {"tensor_model_parallel_size": 4, "sequence_parallel": True}), Parallel(tp=4)),
+    (role("deepspeed_train", {"zero_optimization": {"stage": 3}}), Parallel()),
+    (role("vllm", {"tensor_parallel_size": 4}), Parallel(tp=4, order=ENGINE_ORDER)),
+    (role("vllm", {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}), Parallel(tp=4, pp=2, order=ENGINE_ORDER)),
+    (role("sglang", {"tp_size": 2, "pp_size": 2}, per_worker=4), Parallel(tp=2, pp=2, order=ENGINE_ORDER)),
+    (role("sglang", {"tensor_parallel_size": 4}, per_worker=4), Parallel(tp=4, order=ENGINE_ORDER)),
+    ({"device_mapping": "list(range(0,16))"}, Parallel()),
+    ({"world_size": 4}, Parallel()),
+]
+
+
+@pytest.mark.parametrize(("config", "sizes"), SIZED_ROLES, ids=str)
+def test_sizes_of_a_roll_role(config: dict[str, Any], sizes: Parallel) -> None:
+    assert roll.plan({"a": config}, Inventory.uniform(2, 8))["a"].parallel == sizes
+
+
+SIZED_FLAGS: list[tuple[dict[str, Any], dict[str, Parallel]]] = [
+    ({**MEGATRON, "actor_num_nodes": 2, "debug_train_only": True}, {"actor": TRAINED}),
+    (
+        {
+            "actor_num_nodes": 1,
+            "tensor-model-parallel-size": 4,
+            "rollout_num_gpus": 8,
+            "rollout_num_gpus_per_engine": 4,
+        },
+        {"actor": Parallel(tp=4), "rollout": Parallel(tp=4, order=ENGINE_ORDER)},
+    ),
+    (
+        {"actor_num_nodes": 2, "colocate": True, "rollout_num_gpus_per_engine": 16, "sglang_pipeline_parallel_size": 2},
+        {"actor": Parallel(), "rollout": Parallel(tp=8, pp=2, order=ENGINE_ORDER)},
+    ),
+    (
+        {"actor_num_nodes": 1, "colocate": True, "rollout_num_gpus_per_engine": 8, "sglang_ep_size": 4},
+        {"actor": Parallel(), "rollout": Parallel(tp=8, ep=4, etp=2, order=ENGINE_ORDER)},
+    ),
+    (
+        {"actor_num_nodes": 1, "use_critic": True, "colocate": True, "tensor_model_parallel_size": 2},
+        {"actor": Parallel(tp=2), "critic": Parallel(tp=2), "rollout": Parallel(order=ENGINE_ORDER)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("flags", "sizes"), SIZED_FLAGS, ids=str)
+def test_sizes_of_slimes_flags(flags: dict[str, Any], sizes: dict[str, Parallel]) -> None:
+    plan = slime.plan(flags, Inventory.uniform(2, 8))
+    assert {name: component.parallel for name, component in plan.items()} == sizes
+
+
+TRAINING = {"model": {"tensor_model_parallel_size": 4, "expert_model_parallel_size": 2, "micro_batch_size": 3}}
+
+SIZED_SECTIONS: list[tuple[dict[str, Any], dict[str, Parallel]]] = [
+    ({"actor": TRAINING}, {"actor": Parallel(tp=4, ep=2, etp=4), "env": Parallel()}),
+    ({"actor": {"model": {"context_parallel_size": 2}}}, {"actor": Parallel(cp=2), "env": Parallel()}),
+    ({"actor": {"model": {"tensor_model_parallel_size": 1}}}, {"actor": Parallel(), "env": Parallel()}),
+    ({"actor": "${actor}", "env": {"model": "resnet"}}, {"actor": Parallel(), "env": Parallel()}),
+    ({"env": {"tensor_parallel_size": 2}}, {"actor": Parallel(), "env": Parallel(tp=2, order=ENGINE_ORDER)}),
+    ({}, {"actor": Parallel(), "env": Parallel()}),
+]
+
+
+@pytest.mark.parametrize(("sections", "sizes"), SIZED_SECTIONS, ids=str)
+def test_sizes_of_the_sections_of_a_plain_config(sections: dict[str, Any], sizes: dict[str, Parallel]) -> None:
+    config = {"cluster": {"num_nodes": 1, "component_placement": {"actor,env": "0-7"}}, **sections}
+    plan = rlinf.plan(config, Inventory.uniform(1, 8))
+    assert {name: component.parallel for name, component in plan.items()} == sizes
+
+
+REFUSED_ELSEWHERE = [
+    (
+        "cluster: {num_nodes: 1, component_placement: {actor: 0-5}}\nactor:\n  model:\n"
+        "    tensor_model_parallel_size: 4\n",
+        "3:3 parallel-not-divisible: 6 processes are not a multiple of tp 4",
+        "use 4 or 8 processes, or tp 3 or 6",
+    ),
+    (
+        "cluster: {num_nodes: 1, component_placement: {actor: 0-5}}\nactor:\n  model:\n"
+        "    tensor_model_parallel_size: ${tp}\n",
+        "4:33 invalid-value: `tensor_model_parallel_size` is '${tp}'; it must be a whole number of 1 or more",
+        "write the value, or pass the config after Hydra has resolved it",
+    ),
+    # file, place: code: message, help
+    (
+        "cluster:\n  num_nodes: 2\n  component_placement: {actor: '0-5:0-2', rollout: 8-13}\nactor:\n"
+        "  model: {tensor_model_parallel_size: 3}\nrollout: {tensor_parallel_size: 3}\n",
+        "5:3 parallel-idle: a group of tp 3 does not fill processes of 2 devices; 1 is idle",
+        "use tp 2 or 4, or 1 or 3 devices per process",
+    ),
+    (
+        "a:\n  device_mapping: list(range(0,12))\n  strategy_args:\n    strategy_name: megatron_train\n"
+        "    strategy_config: {tensor_model_parallel_size: 8}\n",
+        "5:5 parallel-not-divisible: 12 processes are not a multiple of tp 8",
+        "use 8 or 16 processes, or tp 6 or 12",
+    ),
+    (
+        "a:\n  device_mapping: list(range(0,8))\n  strategy_args:\n    strategy_name: megatron_train\n"
+        "    strategy_config:\n      tensor_model_parallel_size: ${tp}\n",
+        "6:35 invalid-value: `tensor_model_parallel_size` is '${tp}'; it must be a whole number of 1 or more",
+        "write the value, or pass the config after Hydra has resolved it",
+    ),
+    (
+        "a:\n  device_mapping: list(range(0,8))\n  num_gpus_per_worker: 4\n  strategy_args:\n"
+        "    strategy_name: sglang\n    strategy_config: {tp_size: 3}\n",
+        "6:5 parallel-idle: a process of 4 devices holds 1 group of tp 3; 1 is idle",
+        "use tp 2 or 4, or 3 or 6 devices per process",
+    ),
+    (
+        "actor_num_nodes: 1\nuse_critic: true\ncolocate: true\ntensor_model_parallel_size: 3\n",
+        "4:29 parallel-not-divisible: 8 processes are not a multiple of tp 3",
+        "use 6 or 9 processes, or tp 2 or 4",
+    ),
+    (
+        "actor_num_nodes: 1\ndebug_train_only: true\ncontext_parallel_size: 0\n",
+        "3:24 invalid-value: `context_parallel_size` is 0; it must be a whole number of 1 or more",
+        "write a number such as 1",
+    ),
+    (
+        "actor_num_nodes: 1\ncolocate: true\nrollout_num_gpus_per_engine: 4\nsglang_pp_size: 3\n",
+        "4:17 parallel-not-divisible: an engine of 4 GPUs cannot be divided into 3 pipeline stages",
+        "use 1, 2 or 4",
+    ),
+    (
+        "actor_num_nodes: 1\ncolocate: true\nrollout_num_gpus_per_engine: 4\nsglang_expert_parallel_size: 8\n",
+        "4:30 parallel-not-divisible: an engine of 4 GPUs cannot be divided into 8 expert groups",
+        "use 1, 2 or 4",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "help"), REFUSED_ELSEWHERE, ids=lambda text: text[:30])
+def test_faults_of_sizes_in_other_dialects(text: str, message: str, help: str, tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(text)
+    config = load_config(path)
+    with pytest.raises(PlacementError) as refused:
+        dialect_of(config).plan(config, Inventory.uniform(2, 8))
+    (found,) = refused.value.diagnostics
+    assert (f"{found.line}:{found.column} {found.code}: {found.message}", found.help) == (message, help)

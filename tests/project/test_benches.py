@@ -1,0 +1,17 @@
+"""The benchmarks run. No test depends on a measured time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from support.paths import ROOT
+
+
+def test_the_large_cluster_benchmark_runs() -> None:
+    command = [sys.executable, str(ROOT / "benches" / "large_cluster.py"), "--largest", "1024", "--seconds", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    planned, refused, beside, _ = done.stdout.split("\n\n")
+    assert len(planned.splitlines()) == len(refused.splitlines()) == 9 and "first call" in planned
+    assert beside.startswith("before and after, 1,024\n")

@@ -1,0 +1,22 @@
+"""The list of codes is closed."""
+
+from __future__ import annotations
+
+import rankplan
+from support.rejected import assignment, config, language, parallel, tune
+
+
+def test_the_list_of_codes_is_closed() -> None:
+    """Every code is raised by a row of a table, and no row raises another one."""
+    raised = {found.split()[1].rstrip(":") for _, found, _ in config.REFUSED} | {code for _, code in config.INVENTORIES}
+    raised |= {code for _, _, faults in language.REFUSED for code, _ in faults}
+    raised |= {fault.split(":")[0] for _, faults, _ in assignment.WORDS for fault in faults}
+    raised |= {code for _, code in assignment.REFUSED_BY_HAND}
+    raised |= {"unknown-component", "invalid-plan", "plan-mismatch", "share-overflow"}  # config/test_config.py, plans/
+    raised |= {"mode-unclear", "auto-order", "auto-dp"}  # dialects/rlinf/rejected.yaml
+    raised |= {"no-weight-sender", "parallel-conflict", *parallel.CODES, *tune.CODES}
+    raised |= {"excluded-resource", "unknown-level"}  # nodes/test_exclusion.py, nodes/test_topology.py
+    raised |= {"visibility-order", "binding-unmet"}  # plans/test_visibility.py, plans/test_binding.py
+    raised |= {"segment-incomplete", "domain-too-small", "no-spare"}  # arranging/
+    assert raised == set(rankplan.error_codes())
+    assert len(rankplan.error_codes()) == len(raised)

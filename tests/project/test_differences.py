@@ -1,0 +1,19 @@
+"""``docs/differences.md`` is complete: its table has every deliberate difference, and each has an example."""
+
+from __future__ import annotations
+
+import re
+
+from support.goldens import DIFFERENCES
+from support.paths import DOCS
+
+PAGE = (DOCS / "differences.md").read_text()
+
+
+def test_every_difference_has_an_example() -> None:
+    """``test_documents.py`` runs the programs of the page; each line of output starts with the number of its row."""
+    printed = re.findall(r"^(\d+) (.*)", "".join(re.findall(r"```output\n(.*?)```", PAGE, re.DOTALL)), re.MULTILINE)
+    assert sorted(int(number) for number, _ in printed) == list(range(1, len(DIFFERENCES) + 1))
+    for number, text in printed:
+        if code := re.fullmatch(r"`([a-z-]+)`", DIFFERENCES[int(number) - 1]["rankplan"]):
+            assert text.startswith(f"{code[1]}: "), f"row {number} is rejected with another code"

@@ -1,0 +1,32 @@
+"""Run the configs, commands and programs of the README and the guides, and compare their outputs with the pages.
+
+If an output has changed on purpose, run ``python docs/generate.py --outputs``.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.documents import BLOCKS, Block, command_output, commands, program_output, programs
+
+KINDS = {"sh", "yaml", "console", "python", "output", "text"}
+
+
+def location(value: Block | str | None) -> str:
+    """Name a test by the location of its block."""
+    return str(value) if isinstance(value, Block) else ""
+
+
+@pytest.mark.parametrize(("block", "command", "output"), list(commands()), ids=location)
+def test_commands_print_the_output_on_the_page(block: Block, command: str, output: str) -> None:
+    assert command_output(block, command).strip() == output.strip()
+
+
+@pytest.mark.parametrize(("block", "output"), list(programs()), ids=location)
+def test_programs_run_and_print_the_output_on_the_page(block: Block, output: str | None) -> None:
+    printed = program_output(block)
+    assert output is None or printed.strip() == output.strip()
+
+
+def test_every_block_is_run_or_is_plain_text() -> None:
+    assert {block.kind for block in BLOCKS} <= KINDS
+    assert all(block.file_name for block in BLOCKS if block.kind == "yaml"), "a YAML block starts with its file name"

@@ -1,0 +1,79 @@
+"""The pages are complete: the API page has every public name, the architecture page every module in order."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+
+import rankplan
+import yaml
+from rankplan import testing
+from support.documents import blocks
+from support.paths import DOCS, ROOT
+from support.rooms import ROOMS
+
+_VARIABLE = r"""\.\.\.|[:;,'"()]|\S*\d\S*|\b(?:step|actor|it|raised|failed|nodes have)\b"""
+"""What a quoted message has from elsewhere: names, numbers, and punctuation between its parts."""
+
+
+def documented() -> set[str]:
+    """Return the full names that the API page documents."""
+    module, names = "", set()
+    for directive, name in re.findall(r"^\.\. (\w+):: ([\w.]+)", (DOCS / "api.md").read_text(), re.MULTILINE):
+        if directive in ("currentmodule", "automodule"):
+            module = name
+        else:
+            names.add(name if "." in name else f"{module}.{name}")
+    return names
+
+
+def test_the_api_page_has_every_public_name() -> None:
+    public = {f"rankplan.{name}" for name in dir(rankplan) if name != "__version__"}
+    # The docstring of a variable exists only in the module that defines it.
+    homes = {"PLACEMENT_CODES": "rankplan.testing.faulty"}
+    public |= {f"{homes.get(name, 'rankplan.testing')}.{name}" for name in testing.__all__}
+    assert public <= documented()
+
+
+def test_the_architecture_page_has_the_rooms_in_their_order() -> None:
+    _, _, table = (DOCS / "architecture.md").read_text().partition("| room | contents |\n|---|---|\n")
+    names = re.findall(r"^\| `([\w/]+)` \|", table.partition("\n\n")[0], re.MULTILINE)
+    assert [name.replace("/", ".") for name in names] == ROOMS
+
+
+def test_the_slurm_script_is_valid_shell_and_the_manifest_matches_its_text() -> None:
+    """No Slurm and no Kubernetes here: syntax, and the facts that the page states."""
+    page = blocks(DOCS / "launchers.md")
+    scripts = [block.text for block in page if block.kind == "sh"]
+    assert len(scripts) == 2 and "#SBATCH" in scripts[0]
+    for script in scripts:
+        assert subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True).stderr == ""
+    inner = re.search(r"bash -c '(.*?)'", scripts[0], re.DOTALL)
+    assert inner and subprocess.run(["bash", "-n"], input=inner[1], text=True, capture_output=True).stderr == ""
+    (manifest,) = (yaml.safe_load(block.text) for block in page if block.file_name == "raycluster.yaml")
+    spec = manifest["spec"]
+    (workers,) = spec["workerGroupSpecs"]
+    assert (manifest["apiVersion"], manifest["kind"]) == ("ray.io/v1", "RayCluster")
+    assert workers["minReplicas"] == workers["replicas"] == workers["maxReplicas"] == 2
+    assert f"svc/{manifest['metadata']['name']}-head-svc" in scripts[1]
+    (worker,) = workers["template"]["spec"]["containers"]
+    (head,) = spec["headGroupSpec"]["template"]["spec"]["containers"]
+    assert worker["image"] == head["image"] and worker["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    names = {volume["name"] for volume in workers["template"]["spec"]["volumes"]}
+    assert {mount["name"] for mount in worker["volumeMounts"]} <= names
+
+
+def test_the_failure_guide_quotes_messages_that_exist() -> None:
+    """Every part of a quoted message that is not a name or a number is in a string of the code."""
+    texts = []
+    for file in (ROOT / "python" / "rankplan" / "runtime").rglob("*.py"):
+        for found in ast.walk(ast.parse(file.read_text())):
+            if isinstance(found, ast.Constant) and isinstance(found.value, str):
+                texts.append(found.value)
+    code = "\n".join(texts)
+    page = (DOCS / "when-a-launch-fails.md").read_text()
+    quoted = re.findall("`([^`]+)`", "".join(re.findall(r"^\| (`[^|]*) \| [^|]* \| [^|]* \|$", page, re.MULTILINE)))
+    parts = {part.strip() for quote in quoted for part in re.split(_VARIABLE, quote)}
+    assert len(quoted) > 20
+    assert [part for part in parts if " " in part and part not in code] == []

@@ -1,0 +1,197 @@
+"""Dependencies point one way between rooms and files, in Python and in Rust, and only the runtime knows Ray.
+
+Every import counts, also in a function or under TYPE_CHECKING.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT, TESTS
+from support.rooms import ROOMS
+
+PACKAGE = ROOT / "python" / "rankplan"
+MOST_FLOORS = 12
+MOST_LINES = 450
+# The package's own names, and the ways in, stand above all rooms.
+ABOVE = {"rankplan", "rankplan.__main__", "rankplan.rlinf"}
+# The folders of rankplan-core: each may use itself, those before it, and the files beside the folders.
+RUST_ROOMS = ["groups", "arrange", "tune"]
+# These rooms read the plan, never the config that it was made from.
+BELOW_THE_PLAN = ["render", "runtime", "testing"]
+PRIVATE_TO_RAY = re.compile(r"\bray(\.\w+)*\._(?!_)|from ray[\w.]* import _")
+
+Graph = dict[str, set[str]]
+
+
+def python_graph() -> Graph:
+    """Return the modules that each module of the package imports."""
+    paths = {path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
+    paths = {path: name.removesuffix(".__init__") for path, name in paths.items()}
+    known = {*paths.values(), "rankplan._core"}
+    return {name: set(imports(ast.parse(path.read_text()), known)) for path, name in paths.items()}
+
+
+def imports(tree: ast.AST, known: set[str]) -> Iterator[str]:
+    """Yield the imported modules; ``from a import b`` is module ``a.b`` if it is known, else ``a``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None and not node.level, "use absolute imports"
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if name in known else node.module
+
+
+def rust_graph(crate: Path) -> Graph:
+    """Return the modules of a crate that each of its modules uses; a use of a re-export counts as one of its origin."""
+    paths = {path: "::".join(path.relative_to(crate).with_suffix("").parts) for path in crate.rglob("*.rs")}
+    paths = {path: name.removesuffix("::mod") for path, name in paths.items()}
+    exported = {}
+    for path in re.findall(r"\bpub(?:\(crate\))? use ([^;]+);", code_of(crate / "lib.rs")):
+        exported.update({origin.split("::")[-1]: origin for origin in expanded(path)})
+    graph: Graph = {}
+    for path, name in paths.items():
+        if name != "lib":
+            found = (used.split("::") for used in crate_paths(code_of(path), name))
+            full = [[*exported.get(first, first).split("::"), *rest] for first, *rest in found]
+            prefixes = ({"::".join(parts[:length]) for length in range(1, len(parts) + 1)} for parts in full)
+            graph[name] = {max(known, key=len) for each in prefixes if (known := each & set(paths.values()))} - {name}
+    return graph
+
+
+def code_of(path: Path) -> str:
+    """Return a Rust file without its comments."""
+    return re.sub(r"//.*|/\*.*?\*/", "", path.read_text(), flags=re.MULTILINE)
+
+
+def crate_paths(code: str, name: str) -> Iterator[str]:
+    """Yield the paths within the crate that a module names, in ``use`` declarations and anywhere else."""
+    parent = "".join(f"{part}::" for part in name.split("::")[:-1])
+    for start, tree in re.findall(r"\b(crate::|(?:super::)+)((?:\w+::)*(?:\{[^;]*\}(?=;)|\w+))", code):
+        yield from (path if start == "crate::" else parent + path for path in expanded(tree))
+
+
+def expanded(tree: str) -> list[str]:
+    """Return the paths of a ``use`` tree: ``a::{b, c::d}`` is ``a::b`` and ``a::c::d``."""
+    tree = "".join(re.sub(r"\s+as\s+\w+", "", tree).split())
+    head, brace, inner = tree.partition("{")
+    if not brace:
+        return [tree]
+    parts, depth = [""], 0
+    for character in inner.removesuffix("}"):
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [head + path for part in parts if part for path in expanded(part)]
+
+
+def cycles(graph: Graph) -> list[tuple[str, ...]]:
+    """Return the groups of modules that all reach each other."""
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        open_ends = [start]
+        while open_ends:
+            new = graph.get(open_ends.pop(), set()) - found
+            found |= new
+            open_ends += new
+        return found
+
+    reach = {name: reached(name) for name in graph}
+    return sorted({tuple(sorted(b for b in graph if b in reach[a] and a in reach[b])) for a in graph if a in reach[a]})
+
+
+PYTHON = python_graph()
+
+
+def room_of(name: str) -> str:
+    """Return the room of a module of the package."""
+    if name == "rankplan.front":
+        return "front"  # a room of one file
+    path = PACKAGE.joinpath(*name.split(".")[1:])
+    inner = name.split(".")[1:] if path.is_dir() else name.split(".")[1:-1]
+    return ".".join(inner) or "rankplan"
+
+
+ROOM_GRAPH: Graph = {room: set() for room in ROOMS}
+for _name in PYTHON.keys() - ABOVE:
+    ROOM_GRAPH[room_of(_name)] |= {room_of(used) for used in PYTHON[_name] if used.startswith("rankplan.")}
+
+
+@pytest.mark.parametrize("name", sorted(PYTHON.keys() - ABOVE))
+def test_a_room_uses_only_itself_and_the_rooms_before_it(name: str) -> None:
+    room = room_of(name)
+    for used in PYTHON[name]:
+        package = used.partition(".")[0]
+        assert package != "ray" or room.startswith("runtime"), f"{name} imports Ray"
+        if package == "rankplan":
+            assert used not in ABOVE, f"{name} imports {used}"
+            assert ROOMS.index(room_of(used)) <= ROOMS.index(room), f"{name} imports {used}"
+        below = room.split(".")[0] in BELOW_THE_PLAN
+        assert not below or used != "rankplan.config.models", f"{name} imports {used}"
+
+
+def test_the_house_has_few_floors() -> None:
+    floor: dict[str, int] = {}
+    for room in ROOMS:
+        floor[room] = 1 + max((floor.get(used, 0) for used in ROOM_GRAPH[room] - {room}), default=0)
+    assert max(floor.values()) <= MOST_FLOORS, floor
+
+
+def test_no_import_cycle_between_python_files() -> None:
+    assert cycles(PYTHON) == []
+
+
+@pytest.mark.parametrize("crate", sorted((ROOT / "crates").glob("*/src")), ids=lambda path: path.parent.name)
+def test_no_import_cycle_between_rust_files(crate: Path) -> None:
+    assert cycles(rust_graph(crate)) == []
+
+
+def test_a_rust_room_uses_only_itself_and_the_rooms_before_it() -> None:
+    def floor(name: str) -> int:
+        room = name.split("::")[0]
+        return RUST_ROOMS.index(room) if room in RUST_ROOMS else -1
+
+    graph = rust_graph(ROOT / "crates" / "rankplan-core" / "src")
+    assert {floor(name) for name in graph} == {-1, *range(len(RUST_ROOMS))}
+    assert [(name, used) for name, uses in graph.items() for used in uses if floor(used) > floor(name)] == []
+
+
+def test_no_file_of_tests_imports_another() -> None:
+    """What several of them use is in ``tests/support``."""
+    found = []
+    for path in TESTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [*(getattr(node, "module", None) or "").split("."), *(alias.name for alias in node.names)]
+                found += [f"{path.name} imports {name}" for name in names if re.search(r"\btest_", name)]
+    assert found == []
+
+
+def test_no_file_of_the_package_is_long() -> None:
+    paths = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi"), *(ROOT / "crates").rglob("*.rs")]
+    lengths = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in paths}
+    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_one_file_uses_the_private_parts_of_ray() -> None:
+    found = {
+        str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if PRIVATE_TO_RAY.search(path.read_text())
+    }
+    assert found <= {"runtime/ray/internals.py"}
+
+
+@pytest.mark.parametrize("module", ["ray", "rich", "click", "numpy", "omegaconf", "hypothesis"])
+def test_importing_rankplan_does_not_import(module: str) -> None:
+    program = f"import sys, rankplan; from rankplan import *; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

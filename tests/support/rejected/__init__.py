@@ -1,0 +1,1 @@
+"""What rankplan rejects: inputs, and the codes and words of their faults."""

@@ -1,0 +1,30 @@
+"""The rooms of the package."""
+
+from __future__ import annotations
+
+# A room may use itself and the rooms before it. A room is a folder; ``rankplan`` is the folder of the package itself.
+ROOMS = [
+    "rankplan",
+    "hardware",
+    "config.text.shell",
+    "config.text",
+    "config",
+    "nodes.topology",
+    "nodes",
+    "plans",
+    "arranging",
+    "dialects.rlinf",
+    "dialects",
+    "tuning",
+    "testing",
+    "render",
+    "render.map",
+    "runtime.ray",
+    "runtime.nodes",
+    "runtime.rank",
+    "runtime.reserve",
+    "runtime",
+    "runtime.group",
+    "front",
+    "cli",
+]
