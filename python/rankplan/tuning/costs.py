@@ -10,19 +10,18 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from numbers import Real
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
 from rankplan.config.parallel import ParallelEntry
-from rankplan.config.text.faults import KeyPath, diagnostics
+from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.files import write_whole
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.reading import KeyReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel
-from rankplan.tuning.models import ITSELF, SHAPES, TIMES, ComponentModel, CostsModel, SyncModel
+from rankplan.tuning.models import SHAPES, TIMES, ComponentModel, CostsModel, SyncModel, plain, validated
 from rankplan.tuning.times import ByEnvironments, Computed, Measured, Times
 from rankplan.words import did_you_mean, shown
 
@@ -156,26 +155,14 @@ class Costs:
         return diagnostic if self.reader is None else self.reader.located(path, diagnostic)
 
 
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
 class _Reading:
     """Costs that are read model by model, so that every fault is found."""
 
     def __init__(self, reader: KeyReader) -> None:
         self._reader = reader
-        content = _plain(reader, reader.content, ())
-        self._file = self._validated(CostsModel, content, ()) or CostsModel.model_validate(self._sound(content))
+        content = plain(reader, reader.content, ())
+        self._file = validated(CostsModel, content, (), reader.add) or CostsModel.model_validate(self._sound(content))
         self._entries = reader.mapping(content, "components", ())
-
-    def _validated(self, model: type[_Model], content: Any, path: KeyPath) -> _Model | None:
-        try:
-            return model.model_validate(content)
-        except ValidationError as error:
-            for where, found in diagnostics(error, {"": model, "parallel": ParallelEntry}, path):
-                message = found.message.replace(ITSELF, str(where[-1]) if where else "")
-                self._reader.add(where, replace(found, message=message))
-            return None
 
     def _sound(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keys of a file whose values have no fault, so that the others are still checked together."""
@@ -200,7 +187,7 @@ class _Reading:
                 self._add("invalid-value", path, message, "write a name without commas and outer blanks")
             entry = dict(self._reader.mapping(self._entries, name, ("components",)))
             function = entry.pop("seconds") if callable(entry.get("seconds")) else None
-            model = self._validated(ComponentModel, entry, path)
+            model = validated(ComponentModel, entry, path, self._reader.add)
             if model is not None and model.runs_with is not None:
                 like[name] = model.runs_with
             elif model is not None and (times := self._times(name, model, function)) is not None:
@@ -306,7 +293,7 @@ class _Reading:
             self._add("missing-key", ("sync",), "`sync` needs the bandwidth of the levels", help)
         for index, entry in enumerate(entries):
             path: KeyPath = ("sync",) if entries is not value else ("sync", index)
-            model = self._validated(SyncModel, entry, path)
+            model = validated(SyncModel, entry, path, self._reader.add)
             if model is None:
                 continue
             ends = [end if isinstance(end, str) else shown(end) for end in (model.sender, model.to)]
@@ -324,15 +311,6 @@ class _Reading:
 
 def _sizes(model: ComponentModel) -> Parallel:
     return NO_SIZES if model.parallel is None else model.parallel.value()
-
-
-def _plain(reader: Reader, value: Any, path: KeyPath) -> Any:
-    """Return mappings and sequences of any type as dicts with texts as keys, and lists."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(reader, reader.value(value, key, path), (*path, str(key))) for key in value}
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return [_plain(reader, item, (*path, index)) for index, item in enumerate(value)]
-    return value
 
 
 def _rising(costs: Costs) -> Iterator[Diagnostic]:

@@ -1,22 +1,25 @@
-"""The models of a costs file such as ``costs.yaml``: its keys, and the faults of single values."""
+"""The models of a costs file such as ``costs.yaml``, and of a profile: their keys, and the faults of single values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import PydanticCustomError
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.config.base import Model
 from rankplan.config.parallel import ParallelEntry
-from rankplan.config.text.faults import RESOLVE, fault, unresolved
+from rankplan.config.text.faults import RESOLVE, KeyPath, diagnostics, fault, unresolved
+from rankplan.config.text.reader import Reader
+from rankplan.errors import Diagnostic
 from rankplan.words import as_int, shown, whole_number
 
-ITSELF = "{itself}"
+_ITSELF = "{itself}"
 """Stands in a message for the key of the value."""
 
 SHAPES = ("disaggregated", "collocated", "hybrid")
@@ -27,8 +30,11 @@ _LIST = "write a list such as [1, 2, 4, 8]"
 _NUMBER = "write a number such as 12.5"
 
 
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
 def _must(value: Any, rule: str, help: str) -> PydanticCustomError:
-    return fault("invalid-value", f"`{ITSELF}` is {shown(value)}; it must {rule}", help)
+    return fault("invalid-value", f"`{_ITSELF}` is {shown(value)}; it must {rule}", help)
 
 
 def _whole(value: Any) -> int:
@@ -117,8 +123,29 @@ def _sharing(value: Any) -> Any:
 def _before(value: Any) -> Any:
     before = [value] if isinstance(value, str) else value
     if not isinstance(before, list) or not all(isinstance(one, str) for one in before):
-        raise _must(value, f"be the components before `{ITSELF}`", "write a list such as [rollout]")
+        raise _must(value, f"be the components before `{_ITSELF}`", "write a list such as [rollout]")
     return before
+
+
+def validated(
+    model: type[_Model], content: Any, path: KeyPath, add: Callable[[KeyPath, Diagnostic], None]
+) -> _Model | None:
+    """Return the content at a path as a model, ``None`` if it has faults, which are added with their paths."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        for where, found in diagnostics(error, {"": model, "parallel": ParallelEntry}, path):
+            add(where, replace(found, message=found.message.replace(_ITSELF, str(where[-1]) if where else "")))
+        return None
+
+
+def plain(reader: Reader, value: Any, path: KeyPath) -> Any:
+    """Return mappings and sequences of any type as dicts with texts as keys, and lists; ``path`` is in the config."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(reader, reader.value(value, key, path), (*path, str(key))) for key in value}
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [plain(reader, item, (*path, index)) for index, item in enumerate(value)]
+    return value
 
 
 _Whole = Annotated[int, BeforeValidator(_whole)]
@@ -150,6 +177,33 @@ class SyncModel(Model):
     sender: Any = Field(default=None, alias="from")
     to: Any = None
     bytes: _Number = None
+
+
+def _load(value: Any) -> int:
+    number = whole_number(value)
+    if number is None or number < 1:
+        raise fault("invalid-value", f"{shown(value)} is not a number of environments", "write 1 or more")
+    return number
+
+
+def _cost(value: Any) -> float:
+    if (number := _finite(value)) <= 0:
+        raise _must(value, "be a number of seconds above 0", _NUMBER)
+    return number
+
+
+_Cost = Annotated[float, BeforeValidator(_cost)]
+_ByLoad = dict[Annotated[int, BeforeValidator(_load)], _Cost]
+
+
+class ProfileModel(BaseModel):
+    """RLinf's ``profile_data``: seconds on all accelerators of a component, or by environments of an instance."""
+
+    rollout_cost: _Cost | None = None
+    inference_cost: _Cost | None = None
+    actor_cost: _Cost | None = None
+    env_profile_data: _ByLoad | None = None
+    rollout_profile_data: _ByLoad | None = None
 
 
 class CostsModel(Model):
