@@ -17,9 +17,9 @@ from typing import Any
 
 import ray
 from rankplan import Cluster, NodePlacementStrategy, PlacementStrategy
+from rankplan.runtime.group.roll_call import RollCall
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.rank.host import HostActor
-from rankplan.runtime.rank.roll_call import RollCall
 
 QUIET_SECONDS = 2.0
 

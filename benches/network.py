@@ -1,4 +1,4 @@
-"""Time `Inventory.arranged` and `Plan.replanned` on named nodes in three levels, from Python.
+"""Time `arrange` and `replan` on named nodes in three levels, from Python.
 
 ``python benches/network.py`` prints one table. Nodes are shuffled, four pipeline stages of 8 accelerators form a
 replica, 64 nodes are spares, and two nodes are lost. A first call, in a new process, finds the domains of the nodes.
@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rankplan import Component, Inventory, Parallel, Plan, RankMap
+from rankplan import Component, Inventory, Parallel, Plan, RankMap, arrange, replan
 from timing import best, first
 
 SPARES = 64
@@ -49,8 +49,8 @@ def prepared(count: int, task: str) -> Callable[[], Any]:
     rule = RankMap.parse(f"0-{8 * used.num_nodes - 1}")
     plan = Plan(used, [Component.place("actor", used, ("cluster",), rule, parallel=Parallel(tp=8, pp=4))])
     if task == "arrange":
-        return lambda: nodes.arranged(plan)
-    return lambda: plan.replanned(nodes, LOST)
+        return lambda: arrange(plan, nodes).inventory
+    return lambda: replan(plan, nodes, without=LOST)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ The nodes are simulated on this machine; on a real cluster, `Cluster()` takes th
 
 import os
 
-from rankplan import Cluster, ComponentPlacement, Worker
+from rankplan import Cluster, ComponentPlacement, Worker, replan
 
 CONFIG = {"cluster": {"num_nodes": 2, "component_placement": {"rollout": "0-7:0-3"}}}
 
@@ -30,7 +30,7 @@ def main():
         failure = fleet.wait_for_failure(timeout=60)
         print(f"lost: rollout {failure.ranks}, with node {failure.dead_nodes}")
 
-        moved = plan.replanned(cluster.refresh())
+        moved = replan(plan, cluster.refresh()).plan
         for report in fleet.restart(moved["rollout"], timeout=60):
             old, new = (one.inventory.node(report.node_rank).ip for one in (plan, moved))
             print(f"rollout {report.rank} moved from {old} to {new}, accelerators {','.join(report.accelerators)}")

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from rankplan._core import RankSet as RankSet
     from rankplan._core import error_codes as error_codes
     from rankplan.accelerators import register_accelerator as register_accelerator
+    from rankplan.arranging.arrange import Arrangement as Arrangement
+    from rankplan.arranging.arrange import arrange as arrange
+    from rankplan.arranging.replan import Replanned as Replanned
+    from rankplan.arranging.replan import replan as replan
     from rankplan.config.hardware import Franka as Franka
     from rankplan.config.hardware import HardwareConfig as HardwareConfig
     from rankplan.config.hardware import register_hardware as register_hardware
@@ -49,15 +53,20 @@ if TYPE_CHECKING:
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
     from rankplan.parallel import Parallel as Parallel
     from rankplan.plans.component import Component as Component
+    from rankplan.plans.diff import Move as Move
+    from rankplan.plans.diff import PlanDiff as PlanDiff
+    from rankplan.plans.diff import diff as diff
     from rankplan.plans.plan import Plan as Plan
     from rankplan.plans.weights import WeightMap as WeightMap
     from rankplan.runtime.cluster import Cluster as Cluster
     from rankplan.runtime.group.calls import Call as Call
     from rankplan.runtime.group.group import WorkerGroup as WorkerGroup
+    from rankplan.runtime.group.job import launch as launch
     from rankplan.runtime.group.spec import GroupSpec as GroupSpec
     from rankplan.runtime.group.watch import Failure as Failure
     from rankplan.runtime.group.worker import Worker as Worker
     from rankplan.runtime.rank.report import RankReport as RankReport
+    from rankplan.runtime.rank.timing import Timing as Timing
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
     from rankplan.tuning.costs import ComponentCosts as ComponentCosts
     from rankplan.tuning.costs import Costs as Costs
@@ -73,6 +82,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "_core": ("Chunks", "Groups", "Packed", "Placement", "Placements", "RankMap", "RankSet", "error_codes"),
     "accelerators": ("register_accelerator",),
+    "arranging.arrange": ("Arrangement", "arrange"),
+    "arranging.replan": ("Replanned", "replan"),
     "config.hardware": ("Franka", "HardwareConfig", "register_hardware"),
     "config.text.load": ("load_config",),
     "dialects.rlinf.placement": ("ComponentPlacement",),
@@ -89,15 +100,18 @@ _NAMES = {
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "parallel": ("Parallel",),
     "plans.component": ("Component",),
+    "plans.diff": ("Move", "PlanDiff", "diff"),
     "plans.plan": ("Plan",),
     "plans.weights": ("WeightMap",),
     "runtime.cluster": ("Cluster",),
     "runtime.group.calls": ("Call",),
     "runtime.group.group": ("WorkerGroup",),
+    "runtime.group.job": ("launch",),
     "runtime.group.spec": ("GroupSpec",),
     "runtime.group.watch": ("Failure",),
     "runtime.group.worker": ("Worker",),
     "runtime.rank.report": ("RankReport",),
+    "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),
     "tuning.costs": ("ComponentCosts", "Costs", "WeightSync"),
     "tuning.schedule": ("Schedule",),

@@ -21,29 +21,30 @@ _NO_ID = re.compile(r"-\d+|\d+-\d+|[A-Za-z]*|.*[\s;].*")  # -1, a range, empty, 
 class Vendor:
     """One type of accelerator.
 
-    ``maker`` is the name of the vendor. ``resource`` is Ray's name of the resource, and ``manager`` Ray's class that
-    detects it on a node (``None``: Ray cannot detect it, a node label states it). ``visibility`` is the variable that
-    lists the devices of a process, and ``hands_off`` the one that tells Ray not to set it (``None``: Ray never does).
+    ``vendor`` is the vendor's name. ``resource`` is Ray's name of the resource, and ``manager`` Ray's class that
+    detects it on a node (``None``: Ray cannot detect it, a node label states it). ``env_var`` is the variable that
+    lists the devices of a process, and ``noset_env_var`` the one that tells Ray not to set it (``None``: Ray never
+    does).
 
-    ``prefix`` precedes each id in ``visibility``. ``bounds`` are the further variables that a process needs, by its
-    number of devices. ``unordered`` is the reason why the order of the ids in ``visibility`` cannot be chosen, empty if
-    a process counts its devices in that order. ``rivals`` are other variables that hide devices or change the meaning
-    of an id, each with a pattern of the values that do so even if ``visibility`` is set.
+    ``prefix`` precedes each id in ``env_var``. ``bounds`` are the further variables that a process needs, by its number
+    of devices. ``unordered`` is the reason why the order of the ids in ``env_var`` cannot be chosen, empty if a process
+    counts its devices in that order. ``conflicts`` are other variables that hide devices or change the meaning of an
+    id, each with a pattern of the values that do so even if ``env_var`` is set.
 
     ``torch_device`` is PyTorch's name of the device type, and ``torch_plugin`` the module that registers it (``None``:
     PyTorch itself).
     """
 
     accelerator_type: str
-    maker: str
+    vendor: str
     resource: str
     manager: str | None
-    visibility: str
-    hands_off: str | None
+    env_var: str
+    noset_env_var: str | None
     prefix: str = ""
     bounds: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     unordered: str = ""
-    rivals: Mapping[str, str] = field(default_factory=dict)
+    conflicts: Mapping[str, str] = field(default_factory=dict)
     torch_device: str | None = None
     torch_plugin: str | None = None
 
@@ -51,38 +52,50 @@ class Vendor:
     def variables(self) -> set[str]:
         """Every variable that affects which of these devices a process sees."""
         beside = {name for variables in self.bounds.values() for name in variables}
-        return {self.visibility, *([self.hands_off] if self.hands_off else []), *beside, *self.rivals}
+        return {self.env_var, *([self.noset_env_var] if self.noset_env_var else []), *beside, *self.conflicts}
 
     def showing(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the variables that show these devices to a process, in this order, and that Ray does not change."""
         listed = [self.prefix + name.removeprefix(self.prefix) for name in ids]
-        hands_off = {self.hands_off: "1"} if self.hands_off else {}
-        return {self.visibility: ",".join(listed), **hands_off, **self.bounds.get(len(listed), {})}
+        noset = {self.noset_env_var: "1"} if self.noset_env_var else {}
+        return {self.env_var: ",".join(listed), **noset, **self.bounds.get(len(listed), {})}
 
     def shown(self, environment: Mapping[str, str]) -> tuple[str, ...] | None:
         """Return the ids that a process with this environment sees, in order; ``None`` if it sees all devices.
 
         The list ends at the first invalid id, as in the vendors' own libraries.
         """
-        if self.visibility not in environment:
+        if self.env_var not in environment:
             return None
-        parts = (part.strip().removeprefix(self.prefix) for part in environment[self.visibility].split(","))
+        parts = (part.strip().removeprefix(self.prefix) for part in environment[self.env_var].split(","))
         return tuple(dict.fromkeys(takewhile(lambda part: not _NO_ID.fullmatch(part), parts)))
 
     def disturbed(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of this environment that override or distort ``visibility``."""
-        here = {name: environment[name] for name in self.rivals if name in environment}
-        if self.visibility not in environment:
+        """Return the variables of this environment that override or distort ``env_var``."""
+        here = {name: environment[name] for name in self.conflicts if name in environment}
+        if self.env_var not in environment:
             return here
-        return {name: value for name, value in here.items() if re.fullmatch(self.rivals[name], value)}
+        return {name: value for name, value in here.items() if re.fullmatch(self.conflicts[name], value)}
 
 
 def _vendor(
-    accelerator_type: str, maker: str, resource: str, manager: str | None, visibility: str, noset: str = "", **more: Any
+    accelerator_type: str,
+    vendor: str,
+    resource: str,
+    manager: str | None,
+    env_var: str,
+    noset: str = "",
+    conflicts: Iterable[str] | Mapping[str, str] = (),
+    **more: Any,
 ) -> Vendor:
-    """Return a row whose ``hands_off`` is Ray's usual name for ``visibility``, or for ``noset`` if that differs."""
-    hands_off = f"RAY_EXPERIMENTAL_NOSET_{noset or visibility}"
-    return Vendor(accelerator_type, maker, resource, manager, visibility, hands_off, **more)
+    """Return a row whose ``noset_env_var`` is Ray's usual name for ``env_var``, or for ``noset`` if that differs.
+
+    ``manager`` is the start of the name of Ray's class. ``conflicts`` without patterns count with any value.
+    """
+    manager = f"{manager}AcceleratorManager" if manager else None
+    noset_env_var = f"RAY_EXPERIMENTAL_NOSET_{noset or env_var}"
+    patterns = conflicts if isinstance(conflicts, Mapping) else dict.fromkeys(conflicts, _ANY)
+    return Vendor(accelerator_type, vendor, resource, manager, env_var, noset_env_var, conflicts=patterns, **more)
 
 
 _CUDA = "CUDA_VISIBLE_DEVICES"
@@ -90,33 +103,33 @@ _ANY = ".*"
 _UNKNOWN = "its documentation does not state that the order of a mask counts"
 
 VENDORS: list[Vendor] = [
-    _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPUAcceleratorManager", _CUDA, torch_device="cuda"),
+    _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPU", _CUDA, torch_device="cuda"),
     _vendor(
         "AMD_GPU",
         "AMD",
         "GPU",
-        "AMDGPUAcceleratorManager",
+        "AMDGPU",
         "HIP_VISIBLE_DEVICES",
         # HIP counts within the devices of ROCR and falls back to CUDA's variable. The last one is OpenCL's.
-        rivals=dict.fromkeys(["ROCR_VISIBLE_DEVICES", _CUDA, "GPU_DEVICE_ORDINAL"], _ANY),
+        conflicts=["ROCR_VISIBLE_DEVICES", _CUDA, "GPU_DEVICE_ORDINAL"],
         torch_device="cuda",  # PyTorch for ROCm keeps the name
     ),
     _vendor(
         "INTEL_GPU",
         "Intel",
         "GPU",
-        "IntelGPUAcceleratorManager",
+        "IntelGPU",
         "ZE_AFFINITY_MASK",
         unordered="Level Zero counts the devices of a mask in its own order",
         # SYCL counts within the devices of the mask; a value such as level_zero:gpu selects only a backend
-        rivals={"ONEAPI_DEVICE_SELECTOR": r".*\d.*"},
+        conflicts={"ONEAPI_DEVICE_SELECTOR": r".*\d.*"},
         torch_device="xpu",
     ),
     _vendor(
         "NPU",
         "Huawei Ascend",
         "NPU",
-        "NPUAcceleratorManager",
+        "NPU",
         "ASCEND_RT_VISIBLE_DEVICES",
         unordered="the Ascend runtime requires ascending ids",
         torch_device="npu",
@@ -132,29 +145,14 @@ VENDORS: list[Vendor] = [
         torch_device="musa",
         torch_plugin="torch_musa",
     ),
-    _vendor(
-        "KUNLUN_XPU",
-        "Kunlun",
-        "GPU",
-        None,
-        _CUDA,
-        rivals={"XPU_VISIBLE_DEVICES": _ANY},
-        torch_device="cuda",  # its PyTorch keeps the name, as RLinf's manager shows
-    ),
-    _vendor(
-        "METAX_GPU",
-        "MetaX",
-        "GPU",
-        "MetaxGPUAcceleratorManager",
-        _CUDA,
-        rivals={"MACA_VISIBLE_DEVICES": _ANY},
-        torch_device="cuda",
-    ),
+    # Its PyTorch keeps the name cuda, as RLinf's manager shows.
+    _vendor("KUNLUN_XPU", "Kunlun", "GPU", None, _CUDA, conflicts=["XPU_VISIBLE_DEVICES"], torch_device="cuda"),
+    _vendor("METAX_GPU", "MetaX", "GPU", "MetaxGPU", _CUDA, conflicts=["MACA_VISIBLE_DEVICES"], torch_device="cuda"),
     _vendor(
         "HPU",
         "Intel Gaudi",
         "HPU",
-        "HPUAcceleratorManager",
+        "HPU",
         "HABANA_VISIBLE_MODULES",
         unordered=_UNKNOWN,
         torch_device="hpu",
@@ -164,64 +162,43 @@ VENDORS: list[Vendor] = [
         "NEURON",
         "AWS Neuron",
         "neuron_cores",
-        "NeuronAcceleratorManager",
+        "Neuron",
         "NEURON_RT_VISIBLE_CORES",
         unordered=_UNKNOWN,
-        rivals={"NEURON_RT_NUM_CORES": _ANY},
+        conflicts=["NEURON_RT_NUM_CORES"],
         torch_device="xla",
     ),
     _vendor(
         "TPU",
         "Google TPU",
         "TPU",
-        "TPUAcceleratorManager",
+        "TPU",
         "TPU_VISIBLE_CHIPS",
         unordered="a chip belongs to one process only",
-        # As in Ray: libtpu needs the shape of a part of a host, and that the part is independent.
+        # Ray: TPUAcceleratorManager.set_current_process_visible_accelerator_ids. libtpu needs the shape of a part of a
+        # host, and that the part is independent.
         bounds={
             1: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
             2: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,2,1", "TPU_HOST_BOUNDS": "1,1,1"},
         },
         # With the second one, Ray counts parts of chips, which a process cannot see one by one.
-        rivals=dict.fromkeys(["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"], _ANY),
+        conflicts=["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"],
         torch_device="xla",
     ),
+    _vendor("RBLN", "Rebellions", "RBLN", "RBLN", "RBLN_DEVICES", "RBLN_RT_VISIBLE_DEVICES", unordered=_UNKNOWN),
+    _vendor("FURIOSA", "FuriosaAI", "FURIOSA", "Furiosa", "FURIOSA_DEVICES", prefix="npu:", unordered=_UNKNOWN),
     _vendor(
-        "RBLN",
-        "Rebellions",
-        "RBLN",
-        "RBLNAcceleratorManager",
-        "RBLN_DEVICES",
-        "RBLN_RT_VISIBLE_DEVICES",
-        unordered=_UNKNOWN,
-    ),
-    _vendor(
-        "FURIOSA",
-        "FuriosaAI",
-        "FURIOSA",
-        "FuriosaAcceleratorManager",
-        "FURIOSA_DEVICES",
-        prefix="npu:",
-        unordered=_UNKNOWN,
-    ),
-    _vendor(
-        "MBLT",
-        "Mobilint",
-        "MBLT",
-        "MBLTAcceleratorManager",
-        "QBRUNTIME_VISIBLE_DEVICES",
-        "MBLT_RT_VISIBLE_DEVICES",
-        unordered=_UNKNOWN,
+        "MBLT", "Mobilint", "MBLT", "MBLT", "QBRUNTIME_VISIBLE_DEVICES", "MBLT_RT_VISIBLE_DEVICES", unordered=_UNKNOWN
     ),
     _vendor(
         "TTNPU",
         "Tenstorrent",
         "TTNPU",
-        "TTNPUAcceleratorManager",
+        "TTNPU",
         "TT_VISIBLE_DEVICES",
         "TENSTORRENT_VISIBLE_DEVICES",
         unordered=_UNKNOWN,
-        rivals={"TT_METAL_VISIBLE_DEVICES": _ANY},
+        conflicts=["TT_METAL_VISIBLE_DEVICES"],
     ),
 ]
 """Every row; registered ones come last."""
@@ -239,19 +216,19 @@ VARIABLES = {name for row in VENDORS for name in row.variables}
 def register_accelerator(
     accelerator_type: str,
     *,
-    visibility: str,
+    env_var: str,
     resource: str = "GPU",
-    maker: str = "",
-    hands_off: str | None = None,
+    vendor: str = "",
+    noset_env_var: str | None = None,
     prefix: str = "",
-    rivals: Iterable[str] = (),
+    conflicts: Iterable[str] = (),
 ) -> None:
     """Make a type of accelerator known, as if it were a row of rankplan's table. Inventories may then name it.
 
-    ``visibility`` is the variable that lists the devices of a process. ``resource`` is the Ray resource that counts
-    them, and ``hands_off`` the variable that tells Ray not to set ``visibility`` (``None``: Ray never sets it).
-    ``prefix`` precedes each id in ``visibility``. ``rivals`` are other variables that hide devices: a node group cannot
-    set them, and a process that has one set is reported.
+    ``env_var`` is the variable that lists the devices of a process. ``resource`` is the Ray resource that counts them,
+    ``vendor`` the vendor's name (default: the type), and ``noset_env_var`` the variable that tells Ray not to set
+    ``env_var`` (``None``: Ray never sets it). ``prefix`` precedes each id in ``env_var``. ``conflicts`` are other
+    variables that hide devices: a node group cannot set them, and a process that has one set is reported.
 
     Ray cannot detect a registered type: start it with ``--labels=rankplan.io/accelerator-type=TYPE`` and the number of
     devices. Register before `Cluster` connects; the processes on the nodes get the registration from there. Registering
@@ -259,13 +236,13 @@ def register_accelerator(
 
     Raises ``ValueError`` if the type is known with other values, or if a name is empty or has blanks, ``,`` or ``=``.
     """
-    others = tuple(rivals)
-    names = [accelerator_type, visibility, resource, *([] if hands_off is None else [hands_off]), *others]
+    others = tuple(conflicts)
+    names = [accelerator_type, env_var, resource, *([] if noset_env_var is None else [noset_env_var]), *others]
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(r"[^\s,=]+", name) or not name.isprintable():
             raise ValueError(f"{name!r} is not a name: it must be text without blanks, commas and equals signs")
-    more: Any = {"prefix": prefix, "rivals": dict.fromkeys(others, _ANY)}
-    adopt([Vendor(accelerator_type, maker or accelerator_type, resource, None, visibility, hands_off, **more)])
+    more: Any = {"prefix": prefix, "conflicts": dict.fromkeys(others, _ANY)}
+    adopt([Vendor(accelerator_type, vendor or accelerator_type, resource, None, env_var, noset_env_var, **more)])
 
 
 def registered() -> list[Vendor]:
@@ -274,7 +251,7 @@ def registered() -> list[Vendor]:
 
 
 def adopt(rows: Iterable[Vendor]) -> None:
-    """Add rows, e.g. those that the driver has registered. Raises ``ValueError`` for a type known with other values."""
+    """Add rows, e.g. those registered by the driver. Raises ``ValueError`` for a type known with other values."""
     for row in rows:
         if row.accelerator_type == NO_ACCEL or _BY_TYPE.get(row.accelerator_type, row) != row:
             raise ValueError(f"accelerator type {row.accelerator_type!r} is already known, with other values")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rankplan.accelerators import VARIABLES, vendor
 
@@ -32,28 +32,13 @@ RESTART_VARIABLE = "RANKPLAN_RESTART"
 """How often ranks of the component were restarted; not set before the first restart."""
 
 
-_PLANNED = frozenset({*RANK_VARIABLES, *MASTER_VARIABLES, RESTART_VARIABLE})
+def reserved_variables() -> set[str]:
+    """Return the variables that the plan sets (ranks and devices); a node group may set any other.
 
+    Registered types of accelerators add theirs.
+    """
+    return {*RANK_VARIABLES, *MASTER_VARIABLES, RESTART_VARIABLE, *VARIABLES}
 
-class _Reserved(Set[str]):
-    """A view: types of accelerators that are registered later add their variables."""
-
-    def __contains__(self, name: object) -> bool:
-        return name in _PLANNED or name in VARIABLES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({*_PLANNED, *VARIABLES})
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    @classmethod
-    def _from_iterable(cls, names: Iterable[Any]) -> Any:
-        return frozenset(names)
-
-
-RESERVED_VARIABLES: Set[str] = _Reserved()
-"""Variables that the plan sets (ranks and devices); the ``env_vars`` of a node group may set any other."""
 
 NODE_RANK_VARIABLES = ("RANKPLAN_NODE_RANK", "RLINF_NODE_RANK")
 """Set one of them on every node before ``ray start``; the first one set on a node counts."""
@@ -64,10 +49,11 @@ REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 PATH_VARIABLES = frozenset(
     {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LIBRARY_PATH", "CPATH", "CMAKE_PREFIX_PATH", "PKG_CONFIG_PATH"}
 )
-"""Lists of folders, to which a value is prepended instead of replacing them; the same variables as in RLinf."""
+"""Lists of folders, to which a value is prepended instead of replacing them; RLinf:
+``Cluster.PATH_LIKE_ENV_VARS``."""
 
 PATH_MODE = "RLINF_PATH_ENV_MERGE_MODE"
-"""The variable that decides what happens to `PATH_VARIABLES`: ``append`` (prepend, the default) or ``override``."""
+"""The variable that selects how to treat `PATH_VARIABLES`: ``append`` (prepend, the default) or ``override``."""
 PATH_MODES = ("append", "override")
 
 _READ_AT_START = ("LD_", "PYTHON", "MALLOC_")
@@ -97,8 +83,8 @@ def rank_environment(
 ) -> dict[str, str]:
     """Return the whole environment of a rank: variables of its node group, of the plan, and of the rendezvous.
 
-    ``env_vars`` are those of the node group; the plan overrides them (a config with such a variable is rejected
-    earlier). ``master_addr`` is the address of rank 0's node and ``master_port`` a free port there.
+    ``env_vars`` are the variables of the node group; the plan overrides them (a config with such a variable is
+    rejected earlier). ``master_addr`` is the address of rank 0's node and ``master_port`` a free port there.
     """
     return {
         **env_vars,
@@ -109,7 +95,7 @@ def rank_environment(
 
 
 def restart_environment(restarts: int) -> dict[str, str]:
-    """Return the variable that counts the restarts of a component; none before the first."""
+    """Return the variable that counts the restarts of a component; nothing before the first."""
     return {RESTART_VARIABLE: str(restarts)} if restarts else {}
 
 
@@ -124,9 +110,10 @@ def added(exports: Mapping[str, str], environment: Mapping[str, str]) -> dict[st
 def expanded(env_vars: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Return the values that the ``env_vars`` of a node group get in a process with this environment.
 
-    ``$NAME`` and ``${NAME}`` are replaced as Ray does it: a reference takes its value from ``environment`` or an
-    earlier variable. If NAME is unset, ``${NAME}`` is empty and ``$NAME`` is kept. A list of folders is prepended to
-    that of the environment (see `prepends`), unless it refers to itself (``/opt/bin:$PATH``).
+    ``$NAME`` and ``${NAME}`` are replaced as in Ray (``utils.update_envs``): a reference takes its value
+    from ``environment`` or an earlier variable. If NAME is unset, ``${NAME}`` is empty and ``$NAME`` is kept. A list of
+    folders is prepended to the one of the environment (see `prepends`), unless it refers to itself
+    (``/opt/bin:$PATH``).
     """
     known, result = dict(environment), {}
 
@@ -155,7 +142,10 @@ def refers(value: str, name: str) -> bool:
 
 
 def prepended(folders: str, to: str) -> str:
-    """Return one list of folders, each once, without empty entries: those would mean the working directory."""
+    """Return one list of folders, each once, as RLinf: ``Cluster._merge_path_like_env_value``.
+
+    It has no empty entries: those would mean the working directory.
+    """
     return os.pathsep.join(dict.fromkeys(folder for folder in f"{folders}{os.pathsep}{to}".split(os.pathsep) if folder))
 
 

@@ -1,9 +1,11 @@
-"""RLinf's placement classes under their own names, for programs written for RLinf.
+"""RLinf's classes under their own names: its placement classes, and the worker.
 
 Their `PlacementError` is an ``AssertionError``, too.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode
 from rankplan.dialects.rlinf.placements import (
@@ -15,6 +17,11 @@ from rankplan.dialects.rlinf.placements import (
     MultiAgentModelParallelEvalComponentPlacement,
 )
 
+if TYPE_CHECKING:
+    from rankplan.runtime.group.worker import RLinfWorker
+
+    Worker = RLinfWorker
+
 __all__ = [
     "ComponentPlacement",
     "HybridComponentPlacement",
@@ -24,4 +31,12 @@ __all__ = [
     "MultiAgentModelParallelEvalComponentPlacement",
     "PlacementMode",
     "RolloutSyncMode",
-]
+]  # not the worker: `from rankplan.rlinf import *` must not import Ray
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Worker":
+        from rankplan.runtime.group.worker import RLinfWorker  # needs Ray
+
+        return RLinfWorker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

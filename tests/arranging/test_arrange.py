@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rankplan import ComponentPlacement, Inventory, Plan
+from rankplan import ComponentPlacement, Inventory, Plan, arrange
 from rankplan._core import Chunks, Hierarchy, Problem, pack_segments
 from rankplan.cli.commands import main
 from rankplan.errors import PlacementError
@@ -147,35 +147,35 @@ MIXED = cluster([node(rank, f"b{rank % 2}", f"d{rank % 4 // 2}") for rank in ran
 
 
 def test_groups_stay_within_domains_and_spares_come_last() -> None:
-    found = MIXED.arrangement(plan(8, tp=8, ep=16))
+    found = arrange(plan(8, tp=8, ep=16), MIXED)
     assert (found.before[1][1], found.after[1][1], found.optimal) == (4, 0, True)
-    arranged = MIXED.arranged(plan(8, tp=8, ep=16))
+    arranged = found.inventory
     assert sorted(names(arranged)) == sorted(names(MIXED)) and arranged.levels == MIXED.levels
     domains = [tuple(arranged.node(rank).labels.values()) for rank in range(8)]
     assert all(domains[rank] == domains[rank + 1] for rank in range(0, 8, 2))
     # Arranging once more changes nothing.
-    assert names(arranged.arranged(plan(8, tp=8, ep=16))) == names(arranged)
+    assert names(arrange(plan(8, tp=8, ep=16), arranged).inventory) == names(arranged)
 
 
 def test_nodes_without_labels_are_domains_of_their_own() -> None:
     nodes = cluster([node(0, None, None), node(1, None, None), node(2, "b", "d"), node(3, "b", "d")])
-    assert names(nodes.arranged(plan(2, ep=16))) == ["n2", "n3", "n0", "n1"]
+    assert names(arrange(plan(2, ep=16), nodes).inventory) == ["n2", "n3", "n0", "n1"]
 
 
 def test_equal_labels_in_two_blocks_are_two_domains() -> None:
     nodes = cluster([node(0, "b0", "d"), node(1, "b1", "d"), node(2, "b1", "d")])
-    assert names(nodes.arranged(plan(2, ep=16)))[:2] == ["n1", "n2"]
+    assert names(arrange(plan(2, ep=16), nodes).inventory)[:2] == ["n1", "n2"]
 
 
 def test_excluded_nodes_and_other_hardware_are_not_used() -> None:
     nodes = [node(rank, "b", "d") for rank in range(4)]
     nodes[0]["healthy"], nodes[1]["accelerators"], nodes[2]["accelerator_model"] = False, 4, "H100"
     inventory = cluster(nodes)
-    assert names(inventory.arranged(plan(2)))[:2] == ["n2", "n3"]
+    assert names(arrange(plan(2), inventory).inventory)[:2] == ["n2", "n3"]
     with pytest.raises(PlacementError, match="needs 3 nodes with 8 NV_GPU; 2 can be used"):
-        inventory.arranged(plan(3))
+        arrange(plan(3), inventory)
     models = Inventory.uniform(1, 8, accelerator_model="H100")
-    assert names(inventory.arranged(plan(1, models)))[0] == "n2"
+    assert names(arrange(plan(1, models), inventory).inventory)[0] == "n2"
 
 
 def test_node_ranks_with_robots_keep_their_nodes() -> None:
@@ -187,7 +187,7 @@ def test_node_ranks_with_robots_keep_their_nodes() -> None:
     nodes = cluster([node(0, "b0", "d"), node(1, "b1", "d"), node(2, "b1", "e"), node(3, "b1", "d")])
     configured = nodes.with_config({"num_nodes": 2, "component_placement": {}, "node_groups": [robot]})
     actor = Component.place("actor", configured, ("cluster",), Chunks(list(range(16)), 1), parallel=Parallel(ep=16))
-    assert names(nodes.arranged(Plan(configured, [actor])))[:2] == ["n3", "n1"]
+    assert names(arrange(Plan(configured, [actor]), nodes).inventory)[:2] == ["n3", "n1"]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_node_ranks_with_robots_keep_their_nodes() -> None:
 )
 def test_what_is_refused(count: int, sizes: dict[str, int], more: dict[str, Any], code: str, message: str) -> None:
     with pytest.raises(PlacementError) as refused:
-        MIXED.arranged(plan(count, **sizes), **more)
+        arrange(plan(count, **sizes), MIXED, **more)
     assert (refused.value.code, refused.value.message) == (code, message)
 
 
@@ -235,7 +235,7 @@ def test_components_have_segments_of_their_own() -> None:
     roles = {"train": range(32), "serve": range(32, 56)}
     parts = [Component.place(name, uniform, ("cluster",), Chunks(list(ranks), 1)) for name, ranks in roles.items()]
     both = Plan(uniform, parts)
-    found = nodes.arranged(both, {"train": 4, "serve": 3})
+    found = arrange(both, nodes, segment={"train": 4, "serve": 3}).inventory
     assert [found.node(rank).labels["nvlink"] for rank in range(7)] == [*"bbbbaaa"]
     for sizes, message in (
         ({"train": 4, "serve": 2}, "serve: 3 nodes cannot be divided into segments of 2"),
@@ -243,17 +243,17 @@ def test_components_have_segments_of_their_own() -> None:
         ({"train": 0}, "`train` is 0; it must be a whole number of 1 or more"),
     ):
         with pytest.raises(PlacementError) as refused:
-            nodes.arranged(both, sizes)
+            arrange(both, nodes, segment=sizes)
         assert refused.value.message == message
     small = cluster([node(rank, "b", "aaabbbcde"[rank]) for rank in range(9)])
     with pytest.raises(PlacementError) as refused:
-        small.arranged(both, {"train": 2, "serve": 3})
+        arrange(both, small, segment={"train": 2, "serve": 3})
     assert refused.value.code == "segment-incomplete" and refused.value.message == (
         "the plan needs 1 segment of 3 nodes and 2 segments of 2 nodes; the nvlink domains cannot hold all of them"
     )
     # Components on the same nodes may have segments of different sizes.
     shared = Plan(uniform, [parts[0], replace(parts[0], name="serve")])
-    found = nodes.arranged(shared, {"train, serve": 4, "serve": 2})
+    found = arrange(shared, nodes, segment={"train, serve": 4, "serve": 2}).inventory
     assert len({found.node(rank).labels["nvlink"] for rank in range(4)}) == 1
 
 
@@ -264,12 +264,12 @@ def test_node_ranks_without_processes_are_counted_by_their_hardware() -> None:
     config = {"cluster": {"num_nodes": 4, "component_placement": {"actor": "0-7"}}}
     plan = ComponentPlacement(config, nodes(8, 8, 4, 4)).plan()
     with pytest.raises(PlacementError, match="needs 2 nodes with 8 NV_GPU; 1 can be used"):
-        nodes(8, 2, 2, 2).arranged(plan)
+        arrange(plan, nodes(8, 2, 2, 2))
 
 
 def test_segments_need_known_domains() -> None:
     with pytest.raises(PlacementError) as refused:
-        Inventory.uniform(4, 8).arranged(plan(4), segment=2)
+        arrange(plan(4), Inventory.uniform(4, 8), segment=2)
     assert refused.value.message == "segment is 2, but the nodes have no known domains"
 
 
@@ -316,7 +316,7 @@ def test_arrange_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["nvlink:", "expert", "4", "0"] in lines
     assert done.stdout.splitlines()[-1] == "8 nodes; 2 spares; no arrangement is better"
-    assert names(Inventory.from_yaml("nodes.yaml")) == names(MIXED.arranged(plan(8, tp=8, ep=16)))
+    assert names(Inventory.from_yaml("nodes.yaml")) == names(arrange(plan(8, tp=8, ep=16), MIXED).inventory)
     shown = CliRunner().invoke(main, ["arrange", "conf.yaml", "--inventory", "nodes.yaml", "--keep", "actor.ep=nvlink"])
     assert "  (spare)" in shown.stdout and shown.exit_code == 0
     wrong = CliRunner().invoke(main, ["arrange", "conf.yaml", "--keep", "actor"])

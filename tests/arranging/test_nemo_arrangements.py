@@ -7,7 +7,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 import pytest
-from rankplan import Inventory, Plan
+from rankplan import Inventory, Plan, arrange
 from rankplan._core import Chunks
 from rankplan.errors import PlacementError
 from rankplan.parallel import Parallel
@@ -56,10 +56,10 @@ def test_segments_are_found_wherever_they_exist(line: dict[str, Any]) -> None:
     assert possible or not line.get("possible")
     if not possible:
         with pytest.raises(PlacementError) as refused:
-            nodes.arranged(plan(count), segment=segment)
+            arrange(plan(count), nodes, segment=segment)
         assert refused.value.code in ("segment-incomplete", "too-few-nodes")
         return
-    found = domains(nodes.arranged(plan(count), segment=segment), count)
+    found = domains(arrange(plan(count), nodes, segment=segment).inventory, count)
     assert whole(found, segment)
     if line["fewest_domains"] is not None:
         assert len(set(found)) == line["fewest_domains"] <= line.get("domains_used", len(found))
@@ -69,7 +69,7 @@ def test_segments_are_found_wherever_they_exist(line: dict[str, Any]) -> None:
 def test_prepared_segments_stay_within_domains(line: dict[str, Any]) -> None:
     nodes, segment, count = inventory(line["nodes"]), line["segment_size"], line["num_nodes"]
     if "error" not in line["result"] and line["result"]["constraints"] is not None:
-        assert whole(domains(nodes.arranged(plan(count), segment=segment), count), segment)
+        assert whole(domains(arrange(plan(count), nodes, segment=segment).inventory, count), segment)
 
 
 @pytest.mark.parametrize("line", ROLES, ids=lambda line: line["id"])
@@ -82,7 +82,7 @@ def test_roles_share_domains_wherever_they_can(line: dict[str, Any]) -> None:
     ]
     segments = {role.name: size for role, (_, size) in zip(roles, line["wants"], strict=True)}
     try:
-        found = domains(nodes.arranged(Plan(planned, roles), segments), starts[-1])
+        found = domains(arrange(Plan(planned, roles), nodes, segment=segments).inventory, starts[-1])
     except PlacementError as error:
         assert error.code in ("segment-incomplete", "too-few-nodes") and not line["possible"]
         assert "search" not in str(error)
@@ -114,7 +114,7 @@ def test_no_more_crossings_than_its_sort(line: dict[str, Any]) -> None:
         alone = [{one[1] or one[3] for one in group} for group in theirs]
         crossing, spanning = sum(len(group) > 1 for group in alone), [{one[3] for one in group} for group in theirs]
         ours = plan(len(order) // each, each, tp)
-        assert nodes.arrangement(ours).after[0][0] <= crossing
+        assert arrange(ours, nodes).after[0][0] <= crossing
         layout = ours["actor"].layout
         assert layout.size("tp") == tp
         within = max(len({layout.place(slot)[0] for slot in group}) for group in layout.groups("tp"))

@@ -313,7 +313,7 @@ def test_a_folded_table_keeps_groups_apart_and_serial_numbers_whole(folder: Path
 def test_run_without_ray_tells_what_to_install(folder: Path) -> None:
     done = rankplan(folder, "run", "fine.yaml", "--simulate", "2x8", prelude="import sys; sys.modules['ray'] = None")
     assert done.returncode == 1
-    (required,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["ray"]
+    required, *_ = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["ray"]
     assert done.stderr == f"error: this needs Ray, which is not installed; run pip install '{required}'\n"
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from rankplan import ComponentPlacement, Inventory, Plan
+from rankplan import ComponentPlacement, Inventory, Plan, diff
+from rankplan._core import RankSet
 from rankplan.cli.commands import main
 from rankplan.dialects import roll
-from rankplan.render.changes import changes
+from rankplan.render.changes import blocks
 
 TWO = {
     "num_nodes": 2,
@@ -43,7 +44,7 @@ def written(name: str, cluster: dict[str, Any]) -> str:
     return name
 
 
-def diff(*arguments: str) -> Result:
+def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["diff", *arguments])
 
 
@@ -53,7 +54,7 @@ def lines(result: Result) -> list[list[str]]:
 
 
 def test_one_line_per_block_of_ranks_size_and_node() -> None:
-    done = diff(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8")
+    done = run(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8")
     assert done.exit_code == 1
     assert lines(done) == [
         ["node 2", "-", "accelerators 8, accelerator_type NV_GPU"],
@@ -68,17 +69,17 @@ def test_one_line_per_block_of_ranks_size_and_node() -> None:
 def test_excluded_hardware_is_a_difference_of_the_nodes() -> None:
     nodes = Inventory.uniform(3, 8)
     before, after = plan(TWO, nodes), plan(TWO, nodes.without(["node-1/7", "node-1/6", "node-2"]))
-    found = changes(before, after)
+    found = diff(before, after)
     assert [(one.what, one.before, one.after) for one in found.nodes] == [
         ("node 1", {"unhealthy": None}, {"unhealthy": "6-7"})
     ]
     before.save("a.json")
     plan({**TWO, "component_placement": {"actor": "0-7"}}, nodes.without(["node-1"])).save("b.json")
-    assert ["node 1", "healthy -", "healthy false"] in lines(diff("a.json", "b.json"))
+    assert ["node 1", "healthy -", "healthy false"] in lines(run("a.json", "b.json"))
 
 
 def test_the_same_as_json() -> None:
-    done = diff(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8", "--format", "json")
+    done = run(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8", "--format", "json")
     assert done.exit_code == 1
     found = json.loads(done.stdout)
     assert found["nodes"] == [
@@ -104,7 +105,7 @@ def test_equal_plans_exit_with_0_in_any_dialect() -> None:
     assert CliRunner().invoke(main, ["plan", "conf.yaml", "--nodes", "2x8", "--save", "plan.json"]).exit_code == 0
     for first, second in itertools.product(["conf.yaml", "roll.yaml", "plan.json"], repeat=2):
         options = [] if first == second == "plan.json" else ["--nodes", "2x8"]
-        done = diff(first, second, *options)
+        done = run(first, second, *options)
         assert (done.exit_code, done.stdout) == (0, "no difference\n"), (first, second)
 
 
@@ -114,24 +115,25 @@ TEXTS = ["0-7", "8-15", "0-15", "0-7:0-3", "8-11:0-7", "1-8", "0-3,12-15", "0,3-
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(TEXTS, repeat=2)))
 def test_blocks_have_each_changed_process_once_with_its_place(first: str, second: str) -> None:
     here, there = (plan({"num_nodes": 2, "component_placement": {"actor": text}}) for text in (first, second))
-    found = changes(here, there)
+    found = diff(here, there)
     assert bool(found) == (here != there)
-    moves = {move.rank: move for move in here.changes(there)}
-    assert [rank for block in found.blocks for rank in block.ranks] == sorted(moves)
-    for block in found.blocks:
+    moves = {move.rank: move for move in found.moves()}
+    shown = list(blocks(found))
+    assert [rank for block in shown for rank in block.ranks] == sorted(moves)
+    for block in shown:
         for side, rows in ((block.before, here["actor"]), (block.after, there["actor"])):
             devices = [device for rank in block.ranks for device in (rows[rank].devices if side else [])]
             assert devices == sorted(devices), "the places of a block ascend"
             by_node: dict[int, list[int]] = {}
             for node, index in devices:
                 by_node.setdefault(node, []).append(index)
-            assert (side.nodes if side else {}) == by_node
+            assert (side.nodes if side else {}) == {node: RankSet(indices) for node, indices in by_node.items()}
 
 
 def test_processes_that_swap_places_are_separate_lines() -> None:
     orders = ["[0,1,2,3,4,5]", "[3,4,5,0,1,2]"]
     here, there = (roll.plan({"a": {"device_mapping": order}}, Inventory.uniform(2, 3)) for order in orders)
-    assert [block.cells() for block in changes(here, there).blocks] == [
+    assert [block.cells() for block in blocks(diff(here, there))] == [
         ("node 0: 0-2", "node 1: 0-2"),
         ("node 1: 0-2", "node 0: 0-2"),
     ]
@@ -142,11 +144,11 @@ def test_a_large_move_is_one_line_and_many_moves_are_cut() -> None:
     here, there = (
         plan({"num_nodes": 1001, "component_placement": {"a": text}}, thousand) for text in ("0-7999", "8-8007")
     )
-    (block,) = changes(here, there).blocks
+    (block,) = blocks(diff(here, there))
     assert (str(block.ranks), *block.cells()) == ("0-7999", "nodes 0-999: 0-7", "nodes 1-1000: 0-7")
     Path("here.yaml").write_text("a: {device_mapping: 'list(range(0,400))'}\n")
     Path("there.yaml").write_text("a: {device_mapping: '[399 - i for i in range(400)]'}\n")
-    shown = lines(diff("here.yaml", "there.yaml", "--nodes", "50x8"))
+    shown = lines(run("here.yaml", "there.yaml", "--nodes", "50x8"))
     assert len(shown) == 65 and shown[-1] == ["a: and 336 more lines"]
 
 
@@ -158,11 +160,11 @@ def test_different_nodes_and_node_groups_are_listed() -> None:
     cluster = {"num_nodes": 3, "component_placement": {"a": {"node_group": "g", "placement": "0-7"}}}
     here = plan({**cluster, "node_groups": [group]}, Inventory.from_dict({"nodes": nodes}))
     there = plan({**cluster, "node_groups": [other]}, Inventory.from_dict({"nodes": moved}))
-    found = changes(here, there)
+    found = diff(here, there)
     assert [change.what for change in (*found.nodes, *found.node_groups)] == ["nodes 0-2", "node group g"]
     assert found.nodes[0].after == {"ip": ["10.0.1.0", "10.0.1.1", "10.0.1.2"]}
     assert found.node_groups[0].after == {"env_configs": []}
-    assert not found.blocks and not found.world_sizes
+    assert not any(found.moves()) and not found.world_sizes
 
 
 def test_control_characters_of_a_host_name_do_not_reach_the_terminal() -> None:
@@ -184,11 +186,11 @@ def test_visibility_and_node_group_are_changes_of_a_process() -> None:
         ComponentPlacement({"cluster": cluster}, Inventory.uniform(1, 8)).plan(isolate_accelerator=isolate)
         for isolate in (True, False)
     )
-    (block,) = changes(apart, all_of_them).blocks
+    (block,) = blocks(diff(apart, all_of_them))
     assert block.cells() == ("sees NV_GPU 0-3, each rank its own", "sees NV_GPU 0-7")
-    (block,) = changes(apart, plan(grouped)).blocks
+    (block,) = blocks(diff(apart, plan(grouped)))
     assert block.cells() == ("node group cluster", "node group g")
-    assert [(move.rank, move.before is None) for move in apart.diff(plan(grouped)).moved] == [
+    assert [(move.rank, move.before is None) for move in diff(apart, plan(grouped)).moved] == [
         (rank, False) for rank in range(4)
     ]
 
@@ -200,27 +202,27 @@ def sized(entry: object, num_nodes: int = 1) -> Plan:
 
 def test_other_coordinates_in_the_same_places() -> None:
     two, four = (sized({"placement": "0-7", "parallel": {"tp": size}}) for size in (2, 4))
-    moves = two.diff(four)
+    moves = diff(two, four)
     assert moves and not (moves.moved or moves.appeared or moves.went)
     wanted = {
-        rank: ({"tp": rank % 2, "dp": rank // 2}, {"tp": rank % 4, "dp": rank // 4})
+        rank: (({"tp": rank % 2, "dp": rank // 2},), ({"tp": rank % 4, "dp": rank // 4},))
         for rank in range(8)
         if rank > 1  # ranks 0 and 1 keep their coordinates
     }
     assert {move.rank: (move.was, move.now) for move in moves.renumbered} == wanted
-    (block,) = changes(two, four).blocks
+    (block,) = blocks(diff(two, four))
     assert (str(block.ranks), *block.cells()) == ("2-7", "tp 0-1, dp 1-3", "tp 0-3, dp 0-1")
-    assert block.after and block.after.plain()["coordinates"] == {"tp": "0-3", "dp": "0-1"}
-    (block,) = changes(sized("0-7"), two).blocks
+    assert block.after and block.after.coordinates == {"tp": RankSet("0-3"), "dp": RankSet("0-1")}
+    (block,) = blocks(diff(sized("0-7"), two))
     assert block.cells() == ("no groups", "tp 0-1, dp 0-3")
-    assert not sized({"placement": "0-7", "parallel": "d4t2"}).diff(two), "the data size may be stated"
+    assert not diff(sized({"placement": "0-7", "parallel": "d4t2"}), two), "the data size may be stated"
 
 
 def test_processes_that_move_do_not_count_as_renumbered() -> None:
     one, other = (sized({"placement": text, "parallel": {"tp": size}}, 2) for text, size in (("0-7", 2), ("8-15", 4)))
-    moves = one.diff(other)
+    moves = diff(one, other)
     assert len(moves.moved) == 8 and not moves.renumbered
-    (block,) = changes(one, other).blocks
+    (block,) = blocks(diff(one, other))
     assert block.cells() == ("node 0: 0-7", "node 1: 0-7")
     assert repr(moves) == "<PlanDiff: 8 moved, 0 appeared, 0 went, 0 renumbered>"
 
@@ -233,17 +235,17 @@ def test_the_command_prints_changed_coordinates() -> None:
     ):
         entry = {"placement": "0-7", "parallel": sizes}
         written(name, {"num_nodes": 1, "component_placement": {"a": entry}})
-    assert diff("one.yaml", "two.yaml").stdout == "no difference\n"
-    done = diff("one.yaml", "pp.yaml")
+    assert run("one.yaml", "two.yaml").stdout == "no difference\n"
+    done = run("one.yaml", "pp.yaml")
     assert done.exit_code == 1 and lines(done) == [["a 0-7", "tp 0-7, dp 0", "dp 0, pp 0-7"]]
 
 
 def test_wrong_usage_and_faults() -> None:
     written("two.yaml", TWO)
     assert CliRunner().invoke(main, ["plan", "two.yaml", "--save", "plan.json"]).exit_code == 0
-    done = diff("plan.json", "plan.json", "--nodes", "2x8")
+    done = run("plan.json", "plan.json", "--nodes", "2x8")
     assert done.exit_code == 2 and "plan.json is a saved plan with its own nodes; remove --nodes" in done.stderr
     Path("cut.json").write_text(Path("plan.json").read_text()[:300])
-    done = diff("plan.json", "cut.json")
+    done = run("plan.json", "cut.json")
     assert done.exit_code == 2 and "error[invalid-plan]" in done.stderr
-    assert diff("plan.json", "nowhere.yaml").stderr == "error: nowhere.yaml: No such file or directory\n"
+    assert run("plan.json", "nowhere.yaml").stderr == "error: nowhere.yaml: No such file or directory\n"

@@ -28,6 +28,7 @@ from rankplan import (
     error_codes,
     load_config,
     parse_placement,
+    replan,
 )
 from rankplan.dialects import roll, slime
 from rankplan.testing import check_plan, cluster_sections, inventories
@@ -109,9 +110,9 @@ def test_an_inventory_without_nodes_is_refused() -> None:
 def test_a_single_name_is_not_taken_for_its_letters() -> None:
     assert INVENTORY.without("node-1") == INVENTORY.without(["node-1"])
     before = ComponentPlacement({"cluster": {"num_nodes": 1, "component_placement": {"a": "all"}}}, INVENTORY).plan()
-    assert before.replanned(INVENTORY, "node-0") == before.replanned(INVENTORY, ["node-0"])
+    assert replan(before, INVENTORY, without="node-0").plan == replan(before, INVENTORY, without=["node-0"]).plan
     with pytest.raises(PlacementError, match="unknown component `rollout` to shrink"):
-        before.replanned(INVENTORY, shrink="rollout")
+        replan(before, INVENTORY, shrink="rollout")
     with pytest.raises(PlacementError, match="3 is not a name"):
         INVENTORY.without([3])  # type: ignore[list-item]
 

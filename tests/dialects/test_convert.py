@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, Plan
+from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, Plan, diff
 from rankplan.cli.commands import main
 from rankplan.dialects import DIALECTS, roll, slime
 from rankplan.dialects.convert import convert
@@ -155,7 +155,7 @@ def test_an_engine_of_data_parallel_ranks_keeps_its_sizes() -> None:
     plan = DIALECTS["verl"].plan(config, EIGHT)
     there = convert(plan, "verl")
     assert there.config["actor_rollout_ref"]["rollout"] == engine and there.missing == ()
-    assert not plan.diff(DIALECTS["verl"].plan(there.config, EIGHT))
+    assert not diff(plan, DIALECTS["verl"].plan(there.config, EIGHT))
     assert "rollout: its parallel sizes, tp 1" in convert(plan, "slime").missing
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from rankplan import Component, Inventory, PlacementError, load_config
+from rankplan import Component, Inventory, PlacementError, arrange, load_config
 from rankplan.config.text.inherit import inherited
 from rankplan.dialects import nemo_rl
 from support.configs import from_overrides
@@ -168,7 +168,7 @@ def test_an_engine_on_several_nodes_is_a_segment() -> None:
     assert plan.inventory.section is not None
     assert plan.inventory.section.topology.segment == {"policy": 3, "generation": 2}
     nodes = [{"ranks": rank, "accelerators": 8, "labels": {"nvlink": name}} for rank, name in enumerate("bbbbaaabb")]
-    arranged = Inventory.from_dict({"nodes": nodes, "levels": ["nvlink"]}).arranged(plan)
+    arranged = arrange(plan, Inventory.from_dict({"nodes": nodes, "levels": ["nvlink"]})).inventory
     assert [arranged.node(rank).labels["nvlink"] for rank in range(7)] == [*"aaabbbb"]
 
 
@@ -181,10 +181,10 @@ def test_the_segment_size_reaches_the_arrangement() -> None:
         plan = nemo_rl.plan(content, cluster)
         assert plan.inventory.section is not None and plan.inventory.section.topology.segment == {"policy": segment}
         if segment == 2:
-            arranged = cluster.arranged(plan)
+            arranged = arrange(plan, cluster).inventory
             found = [arranged.node(rank).labels["nvlink"] for rank in range(4)]
             assert found[0] == found[1] and found[2] == found[3]
             assert [cluster.node(rank).labels["nvlink"] for rank in range(4)] == ["a", "b", "b", "a"]
         else:
             with pytest.raises(PlacementError, match="1 segment of 4 nodes"):
-                cluster.arranged(plan)
+                arrange(plan, cluster)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan
+from rankplan import Inventory, PlacementError, Plan, diff
 from rankplan.dialects import roll, slime
 from support.goldens import lines, named
 
@@ -481,4 +481,4 @@ def test_a_device_on_another_node_that_moves_is_a_difference() -> None:
         roll.plan({"a": {"device_mapping": mapping, "num_gpus_per_worker": 2}}, inventory)
         for mapping in ([7, 8], [7, 9])
     )
-    assert [move.rank for move in first.diff(second).moved] == [0]
+    assert [move.rank for move in diff(first, second).moved] == [0]

@@ -9,10 +9,10 @@ from pathlib import Path
 REGISTER = """
 from rankplan import ComponentPlacement, Inventory, PlacementError, register_accelerator
 from rankplan.accelerators import TYPES, VENDORS, registered
-from rankplan.environment import RESERVED_VARIABLES, planned_environment
+from rankplan.environment import planned_environment, reserved_variables
 
 def register(accelerator_type="MY_NPU", **more):
-    values = dict(visibility="MY_VISIBLE", resource="MY_NPU", hands_off="MY_OFF", prefix="npu:", rivals=["MY_MASK"])
+    values = dict(env_var="MY_VISIBLE", resource="MY_NPU", noset_env_var="MY_OFF", prefix="npu:", conflicts=["MY_MASK"])
     register_accelerator(accelerator_type, **values | more)
 
 """
@@ -34,7 +34,7 @@ plan = ComponentPlacement(config, inventory).plan()
 print(plan["actor"][1].accelerator_type, plan["actor"][1].visible_accelerators)
 environment = planned_environment(plan["actor"][1])
 print({name: environment[name] for name in ("MY_VISIBLE", "MY_OFF")}, "CUDA_VISIBLE_DEVICES" in environment)
-print(sorted({"MY_VISIBLE", "MY_OFF", "MY_MASK", "RANK", "MINE"} & RESERVED_VARIABLES))
+print(sorted({"MY_VISIBLE", "MY_OFF", "MY_MASK", "RANK", "MINE"} & reserved_variables()))
 group = {"label": "a", "node_ranks": 0, "env_configs": [{"node_ranks": 0, "env_vars": [{"MY_MASK": "1"}]}]}
 try:
     inventory.with_config({"num_nodes": 1, "node_groups": [group]})
@@ -53,8 +53,8 @@ def test_the_same_again_does_nothing_and_other_values_are_an_error() -> None:
     program = """
 register(); register()
 print(len(registered()), TYPES[-2:], VENDORS[-1].accelerator_type)
-for arguments in ({"visibility": "OTHER"}, {"accelerator_type": "NV_GPU"}, {"accelerator_type": "NO_ACCEL"},
-                  {"accelerator_type": "a b"}, {"visibility": ""}, {"resource": None}, {"rivals": iter(["A", "B=1"])}):
+for arguments in ({"env_var": "OTHER"}, {"accelerator_type": "NV_GPU"}, {"accelerator_type": "NO_ACCEL"},
+                  {"accelerator_type": "a b"}, {"env_var": ""}, {"resource": None}, {"conflicts": iter(["A", "B=1"])}):
     try:
         register(**arguments)
     except ValueError as error:

@@ -43,8 +43,7 @@ int nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned *pending) { r
 ASK = """
 import dataclasses, json, sys
 from rankplan.hardware import nvml
-answer = nvml.read(json.loads({ids!r}))
-print(json.dumps([answer.problem, [dataclasses.asdict(gpu) for gpu in answer.gpus]]))
+print(json.dumps([dataclasses.asdict(gpu) for gpu in nvml.read(json.loads({ids!r}))]))
 """
 
 
@@ -53,14 +52,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("nvml"), "libnvidia-ml.so.1", NVML)
 
 
-def asked(library: Path, ids: list[str], **variables: str) -> tuple[str | None, list[dict[str, Any]]]:
-    problem, gpus = json.loads(python(ASK.format(ids=json.dumps(ids)), library, **variables))
-    return problem, gpus
+def asked(library: Path, ids: list[str], **variables: str) -> list[dict[str, Any]]:
+    gpus: list[dict[str, Any]] = json.loads(python(ASK.format(ids=json.dumps(ids)), library, **variables))
+    return gpus
 
 
 def test_devices_are_found_by_index_and_by_uuid(library: Path) -> None:
-    problem, gpus = asked(library, ["0", "GPU-1", "GPU-0abc"])
-    assert problem is None
+    gpus = asked(library, ["0", "GPU-1", "GPU-0abc"])
     assert gpus[0] == {
         "uuid": "GPU-0abc",
         "pci": "0000:1b:00.0",
@@ -73,7 +71,7 @@ def test_devices_are_found_by_index_and_by_uuid(library: Path) -> None:
 
 
 def test_a_lost_device_is_named_and_the_others_are_known(library: Path) -> None:
-    _, gpus = asked(library, ["0", "1", "2", "7", "GPU-", "MIG-77"])
+    gpus = asked(library, ["0", "1", "2", "7", "GPU-", "MIG-77"])
     assert gpus[0]["uuid"] == "GPU-0abc"
     assert [gpu["problem"] for gpu in gpus[2:]] == [
         "it fell off the bus",
@@ -84,13 +82,13 @@ def test_a_lost_device_is_named_and_the_others_are_known(library: Path) -> None:
 
 
 def test_a_slice_is_at_the_place_of_its_device(library: Path) -> None:
-    _, (slice,) = asked(library, ["MIG-5c"])
+    (slice,) = asked(library, ["MIG-5c"])
     assert (slice["uuid"], slice["pci"], slice["memory"]) == ("MIG-5c", "0000:1c:00.0", 81920)
 
 
 def test_a_driver_mismatch_is_not_fatal(library: Path) -> None:
-    problem, gpus = asked(library, ["0"], FAKE_INIT="18")
-    assert problem is not None and problem.startswith("NVML does not start: ") and gpus == []
+    (gpu,) = asked(library, ["0"], FAKE_INIT="18")
+    assert gpu["uuid"] is None and gpu["problem"].startswith("NVML does not start: ")
 
 
 def test_a_driver_that_does_not_start_is_a_problem_of_its_devices(library: Path) -> None:
@@ -103,13 +101,13 @@ def test_a_driver_that_does_not_start_is_a_problem_of_its_devices(library: Path)
 
 
 def test_a_machine_without_a_driver_has_no_facts(tmp_path: Path) -> None:
-    problem, gpus = asked(tmp_path, ["0"])
-    assert problem == "NVML does not start: NVML Shared Library Not Found" and gpus == []
+    (gpu,) = asked(tmp_path, ["0"])
+    assert set(gpu.values()) == {None}
 
 
 def test_without_the_package_there_are_no_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
-    assert nvml.read(["0"]).problem == "nvidia-ml-py is not installed"
+    assert nvml.read(["0"]) == [Gpu()]
 
 
 def test_amd_devices_are_counted_as_hip_does(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from rankplan import (
     PlacementError,
     Plan,
     RankMap,
+    arrange,
     register_hardware,
+    replan,
 )
 from rankplan.dialects import DIALECTS
 from rankplan.plans.component import Component, Parallel
@@ -399,9 +402,15 @@ def test_anything_with_an_inventory_is_placed_on() -> None:
     for strategy in (PackedPlacementStrategy(0, 7, 2), NodePlacementStrategy([0, 1])):
         assert strategy.get_placement(allocation) == strategy.get_placement(TWO_BY_FOUR)
     plan = ComponentPlacement(config, TWO_BY_FOUR).plan()
-    assert plan.on(allocation) == plan.fitted(allocation) == plan.replanned(allocation) == plan
+    assert plan.on(allocation) == plan.fitted(allocation) == replan(plan, allocation).plan == plan
     for wrong, found in ((Broken(), "Broken, whose inventory is a str"), ("2x4", "str")):
-        for take in (PackedPlacementStrategy(0, 7).get_placement, plan.on, plan.fitted, plan.replanned):
+        for take in (
+            PackedPlacementStrategy(0, 7).get_placement,
+            plan.on,
+            plan.fitted,
+            partial(replan, plan),
+            partial(arrange, plan),
+        ):
             with pytest.raises(
                 TypeError, match=f"expected a rankplan.Inventory or .* such as a Cluster, found {found}$"
             ):

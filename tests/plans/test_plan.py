@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, RankSet
+from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, RankSet, diff
 from rankplan.dialects import DIALECTS
-from rankplan.plans.plan import Move
+from rankplan.plans.diff import Move
 from support import answers
 from support.cases import Case, planned, valid_cases
 from support.paths import GOLDEN
@@ -155,7 +155,7 @@ def test_a_plan_of_version_1_loads_as_it_is_planned_today(line: dict[str, Any], 
     today = DIALECTS[line["dialect"]].plan(line["config"], Inventory.from_dict(line["inventory"]), line["isolate"])
     assert loaded.inventory == today.inventory
     assert [(one.name, one.rows) for one in loaded.values()] == [(one.name, one.rows) for one in today.values()]
-    changes = loaded.diff(today)
+    changes = diff(loaded, today)
     assert not (changes.moved or changes.appeared or changes.went), (
         "only coordinates, which version 1 lacks, may differ"
     )
@@ -296,26 +296,26 @@ def test_an_accelerator_is_either_idle_or_used(case: Case) -> None:
 def test_diff_names_moved_new_and_gone_processes() -> None:
     before = plan_of({"actor": "0-3", "rollout": "4-7"})
     after = plan_of({"actor": "0-2,7", "rollout": "4-5", "reward": "6"})
-    diff = before.diff(after)
-    assert [(move.component, move.rank) for move in diff.moved] == [("actor", 3)]
-    assert [move.after.devices for move in diff.moved] == [[(1, 3)]]
-    assert [(move.component, move.rank) for move in diff.went] == [("rollout", 2), ("rollout", 3)]
-    assert [(move.component, move.rank) for move in diff.appeared] == [("reward", 0)]
-    assert {move.after for move in diff.went} == {move.before for move in diff.appeared} == {None}
-    assert diff and not before.diff(before)
+    changes = diff(before, after)
+    assert [(move.component, move.rank) for move in changes.moved] == [("actor", 3)]
+    assert [move.after.devices for move in changes.moved] == [[(1, 3)]]
+    assert [(move.component, move.rank) for move in changes.went] == [("rollout", 2), ("rollout", 3)]
+    assert [(move.component, move.rank) for move in changes.appeared] == [("reward", 0)]
+    assert {move.after for move in changes.went} == {move.before for move in changes.appeared} == {None}
+    assert changes and not diff(before, before)
 
 
 def test_what_is_said_of_very_many_processes_is_short() -> None:
     inventory = Inventory.uniform(1_000, 8)
     plan, other = (plan_of({"actor": text, "critic": "0-7999"}, inventory) for text in ("0-7999", "0-7999:0-3999"))
-    assert repr(plan.diff(other)) == "<PlanDiff: 4000 moved, 0 appeared, 4000 went, 0 renumbered>"
+    assert repr(diff(plan, other)) == "<PlanDiff: 4000 moved, 0 appeared, 4000 went, 0 renumbered>"
     assert repr(plan.sharing()) == "<Sharing: collocated, pairs: 1>"
 
 
 @given(valid_cases(), valid_cases())
 def test_diff_back_is_the_diff_the_other_way_round(one: Case, other: Case) -> None:
     here, there = planned(one), planned(other)
-    forth, back = here.diff(there), there.diff(here)
+    forth, back = diff(here, there), diff(there, here)
 
     def turned(moves: Sequence[Move]) -> list[Move]:
         return [Move(move.component, move.rank, move.after, move.before) for move in moves]

@@ -13,8 +13,8 @@ from support.documents import blocks
 from support.paths import DOCS, ROOT
 from support.rooms import ROOMS
 
-_VARIABLE = r"""\.\.\.|[:;,'"()]|\S*\d\S*|\b(?:step|actor|it|raised|failed|nodes have)\b"""
-"""What a quoted message has from elsewhere: names, numbers, and punctuation between its parts."""
+_VARIABLE = r"""\.\.\.|[:;,'"()]|\S*\d\S*|\b(?:step|actor|it|raised|failed|nodes have|on nodes?)\b"""
+"""What a quoted message has from elsewhere: names, numbers, nodes, and punctuation between its parts."""
 
 
 def documented() -> set[str]:

@@ -12,8 +12,9 @@ import ray
 from rankplan import Cluster, ComponentPlacement, Inventory, LaunchError, PlacementError, RankSet
 from rankplan.hardware.machine import Machine
 from rankplan.plans.binding import Binding
+from rankplan.runtime.group.ranks import rank_specs
+from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.nodes.probe import HARDWARE_VARIABLE, _look
-from rankplan.runtime.rank.settings import rank_settings
 from support.drivers import CUDA, EGL
 from support.libraries import compiled
 from support.placed import Placed
@@ -60,7 +61,7 @@ def launched(cluster: Cluster, entry: dict[str, Any], variables: dict[str, str] 
         "component_placement": {"actor": {"node_group": "all", **entry}},
     }
     strategy = ComponentPlacement({"cluster": section}, cluster).get_strategy("actor")
-    return Placed.create_group().launch(cluster, strategy, "actor", **more)
+    return Placed.create_group().launch(cluster, strategy, name="actor", **more)
 
 
 def test_the_facts_of_a_simulated_node_are_those_of_its_inventory(cluster: Cluster) -> None:
@@ -77,7 +78,7 @@ def test_ranks_are_bound_before_their_class_is_loaded(cluster: Cluster) -> None:
         reports, seen = group.verify(), group.run().wait()
     first, last = RankSet(CPUS[: len(CPUS) - HALF]), RankSet(CPUS[len(CPUS) - HALF :])
     assert [report.planned_cpus for report in reports] == [first, last]
-    assert [report.cpus for report in reports] == [first, last] and reports[0].bound
+    assert [report.cpus for report in reports] == [first, last] and reports[0].is_bound
     assert [found["imported"] for found in seen] == [sorted(first), sorted(last)]
     numa = min(Machine.read().memory, default=0)
     assert {report.planned_memory for report in reports} == {f"preferred {numa}"}
@@ -127,14 +128,15 @@ def test_a_binding_that_the_facts_contradict_is_rejected_before_the_launch(clust
     component = replace(plan.on(nodes)["a"], binding=Binding("exclusive"))
     assert [found.code for found in component.binding_faults()] == ["binding-unmet"]
     with pytest.raises(PlacementError, match="1 usable core for 2 accelerators"):
-        rank_settings(component, None, simulated=True)
+        rank_specs(Nodes(cluster.node_ids, nodes, simulated=True), component, None)
 
 
 def test_cards_that_cannot_be_set_are_pointed_out(caplog: pytest.LogCaptureFixture) -> None:
     entry = {"placement": "0-1", "nics": "set"}
     section = {"cluster": {"num_nodes": 1, "component_placement": {"a": entry}}}
-    component = ComponentPlacement(section, Inventory.uniform(1, 2)).plan()["a"]
-    rank_settings(component, None, simulated=True)
+    nodes = Inventory.uniform(1, 2)
+    component = ComponentPlacement(section, nodes).plan()["a"]
+    rank_specs(Nodes(("first",), nodes, simulated=True), component, None)
     assert "a: network cards are not set: they are not one to one with its accelerators" in caplog.text
 
 

@@ -16,11 +16,11 @@ from rankplan import (
 from rankplan.accelerators import NO_ACCEL, VARIABLES, VENDORS, Vendor, vendor
 from rankplan.environment import (
     PATH_VARIABLES,
-    RESERVED_VARIABLES,
     added,
     expanded,
     planned_environment,
     rank_environment,
+    reserved_variables,
     start_variables,
 )
 
@@ -137,13 +137,15 @@ def test_each_vendor_has_its_own_variables(row: Vendor) -> None:
     inventory = Inventory.uniform(num_nodes=1, accelerators=2, accelerator_type=row.accelerator_type)
     planned = planned_environment(PackedPlacementStrategy(0, 1).get_placement(inventory)[1])
     assert row.shown(planned) == ("1",)
-    assert {name for name in planned if name.startswith("RAY_")} == ({row.hands_off} if row.hands_off else set())
+    assert {name for name in planned if name.startswith("RAY_")} == (
+        {row.noset_env_var} if row.noset_env_var else set()
+    )
     assert VARIABLES & set(planned) <= row.variables
 
 
 def test_the_plan_overrides_env_vars() -> None:
     row = EIGHT.get_placement(TWO_NODES)[3]
-    tried = dict.fromkeys(RESERVED_VARIABLES & set(environment(row)), "tried")
+    tried = dict.fromkeys(reserved_variables() & set(environment(row)), "tried")
     assert environment(row, **tried) == environment(row)
 
 

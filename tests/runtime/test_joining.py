@@ -23,7 +23,7 @@ from rankplan.runtime.nodes.processes import end, family, left_after
 JOINS = """
 import sys
 from rankplan import Cluster, ClusterError
-from rankplan.runtime.rank.roll_call import RollCall
+from rankplan.runtime.group.roll_call import RollCall
 try:
     with Cluster(address=eval(sys.argv[1])) as cluster, RollCall.create_group().launch(cluster) as group:
         print([report.accelerators for report in group.verify()], cluster.inventory.node(0).ip)
@@ -257,13 +257,13 @@ def test_a_signal_leaves_nothing_of_a_simulation(plain: Plain, number: signal.Si
     base.mkdir()
     prelude = (
         "import os, signal, sys\n"
-        "from rankplan.cli import run\n"
-        "def told(listener, lines):\n"
+        "from rankplan.runtime.ray import progress\n"
+        "def told(listener, lines=False):\n"
         "    def show(message):\n"
         f"        if message == {stage!r}: os.kill(os.getpid(), {int(number)})\n"
         "    import contextlib\n"
         "    return contextlib.nullcontext(show)\n"
-        "sys.modules['rankplan.cli.run'].told = told\n"
+        "progress.told = told\n"
         "from rankplan.cli import main; main()\n"
     )
     (plain.folder / "nodes.yaml").write_text(TWO.replace("1, c", "2, c"))

@@ -6,9 +6,11 @@ import copy
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import rankplan
 import ray
 from rankplan import (
     Cluster,
@@ -19,6 +21,7 @@ from rankplan import (
     LaunchError,
     NodePlacementStrategy,
     PackedPlacementStrategy,
+    Plan,
     Worker,
     WorkerError,
     WorkerGroup,
@@ -26,7 +29,9 @@ from rankplan import (
 from rankplan.environment import planned_environment
 from rankplan.runtime.group import launch
 from rankplan.runtime.nodes.nodes import pinned
-from rankplan.runtime.rank.report import Expectation, Sighting
+from rankplan.runtime.rank.differences import differences
+from rankplan.runtime.rank.report import RankReport
+from rankplan.runtime.rank.spec import RankSpec
 from support.workers import NAMES, Caller, Early, FailsToStart, Reader
 
 SHARED = FlexiblePlacementStrategy([[0, 1], [4], [4], [6, 7]])
@@ -117,6 +122,51 @@ def test_a_component_of_a_plan_can_be_launched(two_nodes: Cluster) -> None:
     with Reader.create_group().launch(two_nodes, plan["actor"]) as group:
         assert group.placements == list(plan["actor"])
         assert group.environment("LOCAL_RANK").wait() == [("1",), ("1",)]
+
+
+@pytest.fixture(scope="module")
+def shared(two_nodes: Cluster) -> Plan:
+    config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-3", "rollout": "2-5:0-1"}}}
+    return ComponentPlacement(config, two_nodes).plan()
+
+
+def test_all_components_of_a_plan_are_launched(two_nodes: Cluster, shared: Plan, nothing_stays: None) -> None:
+    groups = rankplan.launch(shared, two_nodes)
+    assert [len(set(group.run().wait())) for group in groups.values()] == [4, 2]  # process ids
+    for group in groups.values():
+        group.shutdown()
+    early = Early.create_group(1)
+    groups = rankplan.launch(shared, two_nodes, {"rollout": Reader, "actor": early}, timeout=100)
+    assert {name: group.placements for name, group in groups.items()} == {
+        name: list(component) for name, component in shared.items()
+    }
+    assert groups["rollout"].environment("CUDA_VISIBLE_DEVICES").wait() == [("2,3",), ("0,1",)]
+    for group in groups.values():
+        group.shutdown()
+
+
+def test_a_component_that_fails_ends_the_others(two_nodes: Cluster, shared: Plan, nothing_stays: None) -> None:
+    workers = {"actor": Reader, "rollout": FailsToStart.create_group("raise", 1)}
+    with pytest.raises(LaunchError, match=r"rollout rank 1 .* no weights for rank 1"):
+        rankplan.launch(shared, two_nodes, workers)
+
+
+@pytest.mark.parametrize(
+    ("workers", "error", "message"),
+    [
+        ({"actor": Reader, "rolout": Reader}, KeyError, "rolout"),
+        ({"rollout": Reader}, ValueError, r"^workers lacks actor; name a class for each, or launch plan\.only"),
+        (int, TypeError, r"is not a worker; pass a subclass of rankplan\.Worker, or its create_group"),
+        (FailsToStart, TypeError, r"^FailsToStart\.create_group\(\): "),
+    ],
+)
+def test_workers_are_checked_first(
+    two_nodes: Cluster, shared: Plan, workers: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        rankplan.launch(shared, two_nodes, workers)
+    with pytest.raises(TypeError, match=r"^cluster is of type Inventory; pass a live rankplan\.Cluster"):
+        rankplan.launch(shared, two_nodes.inventory, Reader)  # type: ignore[arg-type]
 
 
 def test_a_text_is_not_a_strategy(two_nodes: Cluster) -> None:
@@ -271,17 +321,17 @@ def test_a_rank_that_ray_starts_on_another_node_is_caught(two_nodes: Cluster, mo
 def test_verify_finds_a_variable_that_overrides_the_mask() -> None:
     amd = Inventory.uniform(num_nodes=1, accelerators=4, accelerator_type="AMD_GPU")
     row = PackedPlacementStrategy(3, 3).get_placement(amd)[0]
-    expected = Expectation(row, "here", planned_environment(row))
-    found = Sighting("here", 1, planned_environment(row))
-    assert expected.differences(found) == []
-    found.environment["ROCR_VISIBLE_DEVICES"] = "1"
-    assert expected.differences(found) == ["ROCR_VISIBLE_DEVICES is '1', which overrides HIP_VISIBLE_DEVICES"]
+    spec, environment = RankSpec("actor", row, {}, "here"), planned_environment(row)
+    report = RankReport("actor", 0, 0, 1, ("3",), node_id="here", environment=environment)
+    assert list(differences(spec, report)) == []
+    environment["ROCR_VISIBLE_DEVICES"] = "1"
+    assert list(differences(spec, report)) == ["ROCR_VISIBLE_DEVICES is '1', which overrides HIP_VISIBLE_DEVICES"]
 
 
 def test_verify_finds_another_process_in_place_of_a_rank(two_nodes: Cluster) -> None:
     with Reader.create_group().launch(two_nodes, PackedPlacementStrategy(3, 4), name="actor") as group:
         pid = group.pid().wait()[1]
-        group._crew.ranks[1] = group._crew.ranks[1].in_process(1)
+        group._crew.ranks[1] = replace(group._crew.ranks[1], pid=1)
         with pytest.raises(
             LaunchError, match=rf"rank 1 \(node 1, pid {pid}\): is not the process that was launched, which had pid 1"
         ):

@@ -29,7 +29,7 @@ from rankplan import (
     WorkerGroup,
 )
 from rankplan.runtime.group import launch
-from rankplan.runtime.rank import report as verify
+from rankplan.runtime.group.verify import verified
 from rankplan.runtime.ray import timeouts
 from ray.util.placement_group import placement_group_table
 from support.workers import Stuck, command, has_ended, stuck
@@ -167,12 +167,12 @@ def test_a_cluster_that_is_closed_right_after_the_last_tick_of_a_launch(
     """All ranks are up, and the group is about to be returned. The borrowed connection to Ray stays open."""
     checking, closed = threading.Event(), threading.Event()
 
-    def check(*arguments: Any) -> list[RankReport]:
+    def late(*arguments: Any) -> list[RankReport]:
         checking.set()
         assert closed.wait(60)
-        return verify.check(*arguments)
+        return verified(*arguments)
 
-    monkeypatch.setattr(launch, "check", check)
+    monkeypatch.setattr(launch, "verified", late)
     with Cluster.simulate("1x2") as cluster, ThreadPoolExecutor() as threads:
         borrowing = Cluster()
         launching = threads.submit(Odd.create_group().launch, borrowing, STRATEGY, name="late", reserve=reserve)
@@ -230,9 +230,12 @@ def test_the_signal_handler_of_a_program_stays() -> None:
 
 MISTAKES = """
 from rankplan import Worker
+from rankplan.rlinf import Worker as RLinfWorker
 class NeedsArgument(Worker):
     def __init__(self, size): pass
-class Fine(Worker):
+class Hides(Worker):
+    def verify(self): pass
+class Fine(RLinfWorker):
     def run(self): print("hello from a rank")
     def verify(self): raise ValueError("the command verifies by itself")
 """
@@ -242,6 +245,7 @@ class Fine(Worker):
     ("arguments", "message", "code"),
     [
         (["--worker", "mistakes:NeedsArgument"], "missing a required argument: 'size'", 2),
+        (["--worker", "mistakes:Hides"], "Hides.create_group(): verify is a name of the group itself; rename", 2),
         (["--method", "create_group"], "has no method 'create_group'", 2),
         (["--method", "mro"], "has no method 'mro'", 2),
         (["--worker", "leaves:X"], "cannot import leaves: SystemExit: no way", 1),

@@ -32,10 +32,10 @@ from support.workers import Reader
 OTHER = """
 import sys
 from rankplan import Cluster, FlexiblePlacementStrategy
-from rankplan.runtime.rank.roll_call import RollCall
+from rankplan.runtime.group.roll_call import RollCall
 cluster = Cluster()
 options = eval(sys.argv[1])
-group = RollCall.create_group().launch(cluster, FlexiblePlacementStrategy([[1], [2], [3]]), "rollout", **options)
+group = RollCall.create_group().launch(cluster, FlexiblePlacementStrategy([[1], [2], [3]]), name="rollout", **options)
 print("up", flush=True)
 sys.stdin.read()
 cluster.close()
@@ -86,9 +86,9 @@ def test_a_job_sees_what_another_uses_until_it_is_gone(cluster: Cluster, caplog:
             '{"rollout": {"1": "0"}}',
             '{"rollout": {"0": "1", "1": "2"}}',
         }
-        with Reader.create_group().launch(cluster, apart, "actor"):
+        with Reader.create_group().launch(cluster, apart, name="actor"):
             assert caplog.messages == []
-        with Reader.create_group().launch(cluster, both, "actor") as group:
+        with Reader.create_group().launch(cluster, both, name="actor") as group:
             (warning,) = caplog.messages
             advice = r"end it, use other accelerators, or pass reserve=True \(rankplan run --reserve\) to make this"
             assert re.match(rf"actor: another job uses the same accelerators: {uses(other)}; {advice}", warning)
@@ -96,19 +96,19 @@ def test_a_job_sees_what_another_uses_until_it_is_gone(cluster: Cluster, caplog:
         caplog.clear()
 
         with pytest.raises(LaunchError) as refused:
-            Reader.create_group().launch(cluster, both, "actor", reserve=True)
+            Reader.create_group().launch(cluster, both, name="actor", reserve=True)
         assert str(refused.value).startswith("cannot reserve actor: another job uses the same accelerators:\n  job ")
         assert re.search(uses(other), str(refused.value))
         assert refused.value.node == 1
         assert len(records()) == 2, "only those of the other job"
-        with Reader.create_group().launch(cluster, apart, "actor", reserve=True):
+        with Reader.create_group().launch(cluster, apart, name="actor", reserve=True):
             assert caplog.messages == []
         other.send_signal(signal.SIGKILL)
         other.wait()
         deadline = time.monotonic() + 20
         while records() and time.monotonic() < deadline:
             time.sleep(0.02)
-    with Reader.create_group().launch(cluster, both, "actor", reserve=True):
+    with Reader.create_group().launch(cluster, both, name="actor", reserve=True):
         assert caplog.messages == []
         assert [record["uses"] for record in records()] == [{"actor": {"0": "0", "1": "0"}}]
 
@@ -140,9 +140,9 @@ def test_a_reservation_is_seen_as_well(cluster: Cluster, caplog: pytest.LogCaptu
 def test_components_of_one_job_share_without_a_warning(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     strategy = FlexiblePlacementStrategy([[0], [1]])
     with (
-        Reader.create_group().launch(cluster, strategy, "actor"),
-        Reader.create_group().launch(cluster, strategy, "rollout"),
-        Reader.create_group().launch(cluster, NodePlacementStrategy([0, 1]), "env"),
+        Reader.create_group().launch(cluster, strategy, name="actor"),
+        Reader.create_group().launch(cluster, strategy, name="rollout"),
+        Reader.create_group().launch(cluster, NodePlacementStrategy([0, 1]), name="env"),
     ):
         assert sorted(map(str, (record["uses"] for record in records()))) == [
             "{'actor': {'0': '0', '1': '1'}}",
@@ -153,13 +153,13 @@ def test_components_of_one_job_share_without_a_warning(cluster: Cluster, caplog:
 
 def test_a_second_group_of_a_name_is_pointed_out(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     strategy = FlexiblePlacementStrategy([[0], [1]])
-    with Reader.create_group().launch(cluster, strategy, "actor"):
-        with Reader.create_group().launch(cluster, FlexiblePlacementStrategy([[3]]), "actor"):
+    with Reader.create_group().launch(cluster, strategy, name="actor"):
+        with Reader.create_group().launch(cluster, FlexiblePlacementStrategy([[3]]), name="actor"):
             (warning,) = caplog.messages
             assert warning.startswith("actor: this program already runs a group of this name: actor with ranks 0-1 on ")
             assert "on node 0; shut that down first, or pass another name to launch(name=...)" in warning
         caplog.clear()
-    with Reader.create_group().launch(cluster, strategy, "actor"):
+    with Reader.create_group().launch(cluster, strategy, name="actor"):
         assert caplog.messages == []
 
 
@@ -170,9 +170,9 @@ class Broken(Worker):
 
 def test_a_failed_launch_leaves_no_record_and_no_name(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(LaunchError, match="no checkpoint"):
-        Broken.create_group().launch(cluster, FlexiblePlacementStrategy([[0]]), "actor")
+        Broken.create_group().launch(cluster, FlexiblePlacementStrategy([[0]]), name="actor")
     assert records() == []
-    with Reader.create_group().launch(cluster, FlexiblePlacementStrategy([[0]]), "actor"):
+    with Reader.create_group().launch(cluster, FlexiblePlacementStrategy([[0]]), name="actor"):
         assert [record.levelno for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -26,6 +27,7 @@ from rankplan import (
     Plan,
     Reservation,
     WorkerError,
+    launch,
 )
 from rankplan.runtime.reserve.notices import is_notice
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
@@ -185,14 +187,14 @@ def test_each_rank_starts_in_the_bundle_of_its_first_accelerator(cluster: Cluste
 def test_components_share_their_accelerators_within_a_reservation(cluster: Cluster) -> None:
     made = plan(cluster, actor="0-5", rollout="0-5:0-11")
     with cluster.reserve(made) as reserved:
-        actor = Reader.create_group().launch(cluster, made["actor"], "actor", reservation=reserved)
-        rollout = Reader.create_group().launch(cluster, made["rollout"], "rollout", reservation=reserved)
+        actor = Reader.create_group().launch(cluster, made["actor"], name="actor", reservation=reserved)
+        rollout = Reader.create_group().launch(cluster, made["rollout"], name="rollout", reservation=reserved)
         assert len(actor.verify()) == 6
         assert len(rollout.verify()) == 12
         before = bundles(cluster)
         actor.shutdown()
         assert bundles(cluster) == before, "a group leaves its reservation alone"
-        Reader.create_group().launch(cluster, made["actor"], "actor", reservation=reserved).verify()
+        Reader.create_group().launch(cluster, made["actor"], name="actor", reservation=reserved).verify()
 
 
 def test_ray_sees_what_is_taken(cluster: Cluster) -> None:
@@ -275,7 +277,8 @@ def test_a_large_table_is_cut(cluster: Cluster) -> None:
 def test_names_of_other_groups_are_only_shown(cluster: Cluster, name: str) -> None:
     made = plan(cluster, actor="0-3")
     with held_by_others(cluster, 0, [{"CPU": 1}], name), cluster.reserve(made) as reserved:
-        assert len(Reader.create_group().launch(cluster, made["actor"], "actor", reservation=reserved).verify()) == 4
+        group = Reader.create_group().launch(cluster, made["actor"], name="actor", reservation=reserved)
+        assert len(group.verify()) == 4
     with held_by_others(cluster, 0, [{"GPU": 2}], name):
         assert f"2 by {name.encode('unicode_escape').decode()}\n" in str(refused(cluster, made))
 
@@ -307,26 +310,26 @@ def test_what_is_outside_of_a_reservation_is_refused(cluster: Cluster) -> None:
     made, other = plan(cluster, actor="0-1"), plan(cluster, actor="1-2", env={"node_group": "node", "placement": 0})
     with cluster.reserve(made) as reserved:
         with pytest.raises(LaunchError) as caught:
-            Reader.create_group().launch(cluster, made["actor"], "critic", reservation=reserved)
+            Reader.create_group().launch(cluster, made["actor"], name="critic", reservation=reserved)
         assert str(caught.value) == (
             "critic is outside of the reservation, which was made for actor; launch it under one of these names, or "
             "reserve it too"
         )
         with pytest.raises(LaunchError) as caught:
-            Reader.create_group().launch(cluster, other["actor"], "actor", reservation=reserved)
+            Reader.create_group().launch(cluster, other["actor"], name="actor", reservation=reserved)
         assert str(caught.value) == (
             "actor rank 1 (node 0) needs accelerator 2 of node 0, which is outside of the reservation for actor; "
             "launch the component that was reserved"
         )
         with pytest.raises(LaunchError, match="needs a process of node 0 without an accelerator of its own, which is"):
-            Reader.create_group().launch(cluster, other["env"], "actor", reservation=reserved)
+            Reader.create_group().launch(cluster, other["env"], name="actor", reservation=reserved)
         assert len(groups()) == 1
 
 
 def test_releasing_shuts_down_the_groups_first(cluster: Cluster) -> None:
     made = plan(cluster, actor="0-1")
     reserved = cluster.reserve(made)
-    group = Faulty.create_group().launch(cluster, made["actor"], "actor", reservation=reserved)
+    group = Faulty.create_group().launch(cluster, made["actor"], name="actor", reservation=reserved)
     call = group.fail_while_others_wait(-1)
     reserved.release()
     reserved.release()
@@ -336,16 +339,16 @@ def test_releasing_shuts_down_the_groups_first(cluster: Cluster) -> None:
     with pytest.raises(WorkerError, match="the group was shut down"):
         group.verify()
     with pytest.raises(LaunchError, match="the reservation for actor was released; launch before release"):
-        Reader.create_group().launch(cluster, made["actor"], "actor", reservation=reserved)
+        Reader.create_group().launch(cluster, made["actor"], name="actor", reservation=reserved)
 
 
 def test_closing_the_cluster_releases_everything(cluster: Cluster) -> None:
     made = plan(cluster, actor="0-1")
     with Cluster() as same:
         reserved = same.reserve(made)
-        Reader.create_group().launch(same, made["actor"], "actor", reservation=reserved)
+        Reader.create_group().launch(same, made["actor"], name="actor", reservation=reserved)
         with pytest.raises(ValueError, match="the reservation belongs to another Cluster"):
-            Reader.create_group().launch(cluster, made["actor"], "actor", reservation=reserved)
+            Reader.create_group().launch(cluster, made["actor"], name="actor", reservation=reserved)
         assert len(groups()) == 1
     assert groups() == []
     with pytest.raises(LaunchError, match="the cluster was closed"):
@@ -367,8 +370,29 @@ def test_a_launch_that_fails_returns_what_it_reserved(cluster: Cluster) -> None:
     made = plan(cluster, actor="0-5")
     with cluster.reserve(made) as reserved:
         with pytest.raises(LaunchError, match="no weights for rank 2"):
-            FailsToStart.create_group("raise", 2).launch(cluster, made["actor"], "actor", reservation=reserved)
+            FailsToStart.create_group("raise", 2).launch(cluster, made["actor"], name="actor", reservation=reserved)
         assert len(groups()) == 2
+
+
+def test_a_job_returns_what_it_reserved_with_its_last_group(cluster: Cluster) -> None:
+    made = plan(cluster, actor="0-3", rollout="2-5")
+    job = launch(made, cluster, Reader, reserve=True)
+    job["actor"].shutdown()
+    assert len(groups()) == 2
+    job["rollout"].shutdown()
+    assert groups() == []
+    with pytest.raises(LaunchError, match="no weights for rank 2"):
+        launch(made, cluster, {"actor": Reader, "rollout": FailsToStart.create_group("raise", 2)}, reserve=True)
+    assert groups() == []
+
+
+def test_a_job_with_shares_is_reserved(cluster: Cluster) -> None:
+    made = plan(cluster, actor="0-3", rollout="2-5")
+    shared = Plan(made.inventory, [replace(component, share=0.5) for component in made.values()])
+    job = launch(shared, cluster, Reader)
+    assert len(groups()) == 2
+    for group in job.values():
+        group.shutdown()
 
 
 @pytest.mark.parametrize("reserve", [0.8, 1, 1.0, None, "yes"])
@@ -378,7 +402,7 @@ def test_reserve_is_true_or_false(cluster: Cluster, reserve: Any) -> None:
 
 
 def test_a_reservation_is_what_reserve_returned(cluster: Cluster) -> None:
-    with pytest.raises(TypeError, match=r"reservation is of type dict; pass what cluster.reserve\(plan\) returned"):
+    with pytest.raises(TypeError, match=r"reservation is of type dict; pass the result of cluster.reserve\(plan\)"):
         Reader.create_group().launch(cluster, SIX, reservation={})  # type: ignore[arg-type]
     with (
         cluster.reserve(plan(cluster, actor="0")) as reserved,

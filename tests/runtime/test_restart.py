@@ -27,6 +27,8 @@ from rankplan import (
     Plan,
     WorkerError,
     WorkerGroup,
+    diff,
+    replan,
 )
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from support.paths import DOCS, EXAMPLES
@@ -129,8 +131,8 @@ def test_a_callback_may_restart(cluster: Cluster) -> None:
 def test_ranks_of_a_reservation_move_while_they_live(cluster: Cluster) -> None:
     """A node is drained. Its rank ends only once the new one is up."""
     made = plan(cluster, actor="0-5:0-2")
-    moved = made.replanned(cluster.inventory, ["127.0.0.4"])
-    assert made.replaced(moved) == {2}
+    moved = replan(made, cluster.inventory, without=["127.0.0.4"]).plan
+    assert diff(made, moved).replaced == {2}
     with Reader.create_group().launch(cluster, made["actor"], reserve=True) as group:
         before, spare = group.pid().wait(), node_id(moved, 2)
         held = placement_group([{"GPU": 2}], bundle_label_selector=[{"ray.io/node-id": spare}])
@@ -157,7 +159,7 @@ def test_ranks_of_a_reservation_move_while_they_live(cluster: Cluster) -> None:
 
 def test_a_plan_that_shrinks_ends_the_ranks_beyond(cluster: Cluster, tmp_path: Path) -> None:
     made = plan(cluster, rollout={"placement": "0-5", "parallel": {"tp": 2}})
-    smaller = made.replanned(made.inventory, ["127.0.0.3"], shrink=["rollout"])
+    smaller = replan(made, made.inventory, without=["127.0.0.3"], shrink=["rollout"]).plan
     with Engine.create_group(tmp_path).launch(cluster, made["rollout"]) as group:
         before, last = group.pid().wait(), group.execute_on(5)
         reports = group.restart(smaller["rollout"])
@@ -208,7 +210,7 @@ def test_the_node_of_rank_0_dies(raylets: Raylets, cluster: Cluster, tmp_path: P
     assert [cluster.inventory.node(rank).healthy for rank in range(4)] == [True, False, True, True]
     with pytest.raises(PlacementError, match="resource ranks 2-3 are excluded: node 1"):
         group.restart()
-    moved = made.replanned(cluster.inventory)
+    moved = replan(made, cluster.inventory).plan
     posted, ports = groups(), {machine: set(taken) for machine, taken in group._crew.ports.items()}
     (tmp_path / "obstacle").touch()
     # both of its ranks fail, and the first to fail is named
@@ -250,7 +252,7 @@ def test_nodes_join_come_back_and_die(raylets: Raylets, cluster: Cluster, tmp_pa
         busy = group.execute_on(0, 1).wait_for(tmp_path / "go")
         raylets.kill(6)
         assert set(failure_of(group).dead_nodes) == {4}
-        moved = made.replanned(cluster.refresh())
+        moved = replan(made, cluster.refresh()).plan
         assert [report.rank for report in group.restart(moved["actor"])] == [2, 3]
         (tmp_path / "go").touch()
         assert busy.wait(60) == before[:2] and [report.pid for report in group.verify()][:2] == before[:2]

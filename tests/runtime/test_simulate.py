@@ -19,7 +19,7 @@ import ray
 from rankplan import Cluster, ClusterError, Inventory, LaunchError, NodePlacementStrategy, PlacementError, RankSet
 from rankplan.runtime.group.spec import one_process_each
 from rankplan.runtime.nodes import simulate
-from rankplan.runtime.nodes.processes import Process, end, family, left_after
+from rankplan.runtime.nodes.processes import end, family, left_after
 from support.workers import Reader
 
 SIMULATING = """
@@ -38,9 +38,9 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(tempfile, "tempdir", str(base))
     monkeypatch.setenv("TMPDIR", str(base))
     folders = set(base.glob("rankplan-*"))
-    seen: set[Process] = set()
+    seen: set[Any] = set()
 
-    def watched(variable: str) -> set[Process]:
+    def watched(variable: str) -> set[Any]:
         found = family(variable)
         seen.update(found)
         return found

@@ -66,14 +66,14 @@ def test_the_guide_has_the_table() -> None:
     lines = (DOCS / "visibility.md").read_text().splitlines()
     start = lines.index("| type | vendor | Ray resource | visibility variable | Ray opt-out variable |") + 2
     for row, line in zip(VENDORS, lines[start:], strict=False):
-        told = f"`{row.hands_off.removeprefix('RAY_EXPERIMENTAL_NOSET_')}` " if row.hands_off else ""
+        told = f"`{row.noset_env_var.removeprefix('RAY_EXPERIMENTAL_NOSET_')}` " if row.noset_env_var else ""
         counts = f"`{row.resource}`" + ("" if row.manager else ", by label")
-        assert line == f"| `{row.accelerator_type}` | {row.maker} | {counts} | `{row.visibility}` | {told}|"
+        assert line == f"| `{row.accelerator_type}` | {row.vendor} | {counts} | `{row.env_var}` | {told}|"
     assert lines[start + len(VENDORS)] == ""
     start = lines.index("| type | variables |") + 2
-    disturbed = [row for row in VENDORS if row.rivals]
+    disturbed = [row for row in VENDORS if row.conflicts]
     for row, line in zip(disturbed, lines[start:], strict=False):
-        assert line.startswith(f"| `{row.accelerator_type}` | " + ", ".join(f"`{name}`" for name in row.rivals))
+        assert line.startswith(f"| `{row.accelerator_type}` | " + ", ".join(f"`{name}`" for name in row.conflicts))
     assert lines[start + len(disturbed)] == ""
 
 
@@ -83,15 +83,15 @@ def test_a_row_agrees_with_ray(row: Vendor) -> None:
     manager = MANAGERS[row.manager]
     constants = vars(sys.modules[manager.__module__])
     assert row.resource == manager.get_resource_name()
-    assert row.visibility == manager.get_visible_accelerator_ids_env_var()
-    assert {value for name, value in constants.items() if name.startswith("NOSET_")} == {row.hands_off}
+    assert row.env_var == manager.get_visible_accelerator_ids_env_var()
+    assert {value for name, value in constants.items() if name.startswith("NOSET_")} == {row.noset_env_var}
 
 
 @pytest.mark.parametrize("ids", [["3"], ["1", "2"], ["0", "1", "2", "3"]], ids=len)
 @pytest.mark.parametrize("row", FOUND_BY_RAY, ids=by_type)
 def test_a_process_sees_what_ray_would_show_it(row: Vendor, ids: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert row.manager is not None
-    assert row.hands_off is not None
+    assert row.noset_env_var is not None
     manager = MANAGERS[row.manager]
     for name in VARIABLES:
         monkeypatch.setenv(name, "")  # so that it is unset again after the test
@@ -99,10 +99,10 @@ def test_a_process_sees_what_ray_would_show_it(row: Vendor, ids: list[str], monk
     planned = row.showing(ids)
     manager.set_current_process_visible_accelerator_ids(ids)
     assert {name: os.environ[name] for name in VARIABLES if name in os.environ} == {
-        name: value for name, value in planned.items() if name != row.hands_off
+        name: value for name, value in planned.items() if name != row.noset_env_var
     }
     assert list(row.shown(os.environ) or ()) == manager.get_current_process_visible_accelerator_ids() == ids
-    monkeypatch.setenv(row.hands_off, planned[row.hands_off])
+    monkeypatch.setenv(row.noset_env_var, planned[row.noset_env_var])
     manager.set_current_process_visible_accelerator_ids(["9"])
     assert {name: os.environ.get(name) for name in planned} == planned
 
@@ -197,7 +197,7 @@ def test_variables_that_disturb_the_mask(accelerator_type: str, environment: dic
         probe._ids(row, 1, environment)
     assert str(caught.value) == (
         f"its processes start with {blamed} (set before `ray start`, or by the job's runtime_env), which changes the "
-        f"devices they see; unset it, and select {row.maker} devices with {row.visibility} only"
+        f"devices they see; unset it, and select {row.vendor} devices with {row.env_var} only"
     )
 
 
@@ -353,8 +353,8 @@ def test_each_rank_sees_its_devices_by_the_variables_of_the_vendor(
         assert environment["LOCAL_RANK"] == ("0" if isolate else "1")
         for name, (isolated, whole) in SEEN[accelerator_type].items():
             assert environment[name] == (isolated if isolate else whole)
-        if row.hands_off:
-            assert environment[row.hands_off] == "1"
+        if row.noset_env_var:
+            assert environment[row.noset_env_var] == "1"
         others = {name for name in VARIABLES - row.variables if environment[name]}
         assert others == ({"CUDA_VISIBLE_DEVICES"} if accelerator_type == "NPU" else set())
     emptied = [environment["HABANA_VISIBLE_MODULES"] == "" for environment in environments]
@@ -375,7 +375,7 @@ class Reader(Worker):
         return os.environ["MY_VISIBLE"], os.environ.get("CUDA_VISIBLE_DEVICES")
 
 if __name__ == "__main__":
-    register_accelerator("MY_NPU", visibility="MY_VISIBLE", resource="MY_NPU", rivals=["MY_MASK"])
+    register_accelerator("MY_NPU", env_var="MY_VISIBLE", resource="MY_NPU", conflicts=["MY_MASK"])
     ids = ["4", "5", "6", "7"]
     node = {"ranks": 0, "accelerator_ids": ids, "accelerator_type": "MY_NPU", "hardware": {"Arm": 2}}
     with Cluster.simulate(Inventory.from_dict({"nodes": [node]})) as cluster:

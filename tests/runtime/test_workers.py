@@ -63,12 +63,34 @@ def test_an_async_failure_has_its_traceback(loopers: WorkerGroup) -> None:
     assert traceback.count("  File ") == 1 and "support/workers.py" in traceback
 
 
-def test_the_names_of_the_group_never_hide_those_of_the_worker(loopers: WorkerGroup) -> None:
-    assert loopers.shutdown().wait() == ["of the worker"] * 2
+def test_the_names_of_the_group_never_hide_those_of_an_rlinf_worker(loopers: WorkerGroup) -> None:
+    assert loopers.shutdown().wait() == loopers.call("shutdown").wait() == ["of the worker"] * 2  # type: ignore[func-returns-value]
     assert loopers.world_size().wait() == ["of the worker"] * 2
     assert loopers.execute_on(1).verify(rank=7).wait() == [7]
     assert [report.node_rank for report in WorkerGroup.verify(loopers)] == [0, 1]
     assert [row.rank for row in loopers.placements] == [0, 1]
+
+
+class Hides(Worker):
+    """Has methods that groups have too."""
+
+    def restart(self) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+def test_a_worker_may_not_hide_the_names_of_the_group() -> None:
+    message = (
+        r"Hides.create_group\(\): restart is a name of the group itself, and so is shutdown; rename the method of Hides"
+    )
+    with pytest.raises(TypeError, match=message):
+        Hides.create_group()
+
+
+def test_a_method_is_called_by_its_name(loopers: WorkerGroup) -> None:
+    assert loopers.execute_on(1).call("verify", rank=7).wait() == [7]
+    with pytest.raises(AttributeError, match="Looper has no method 'thunk'; did you mean 'think'"):
+        loopers.call("thunk")
 
 
 def test_other_coroutines_run_while_one_waits(loopers: WorkerGroup) -> None:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import rankplan.rlinf
 from rankplan import Cluster, ComponentPlacement, Worker
 
 NAMES = (
@@ -136,7 +137,7 @@ class Plain(Worker):
         time.sleep(seconds)
 
 
-class Looper(Worker):
+class Looper(rankplan.rlinf.Worker):
     """Async methods beside plain ones, with the names of the group's own, and an attribute of the worker's."""
 
     def __init__(self) -> None:

@@ -1,13 +1,11 @@
-"""Broken accelerators: other accelerators of the node, another node for some components, or another node for all."""
+"""Repair broken accelerators: use others of the node, or move some or all components of the node to another one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import chain
-from operator import or_
 from typing import TypeAlias
 
 from rankplan._core import ACCELERATOR, CLUSTER, Chunks, RankMap, RankSet
@@ -15,42 +13,32 @@ from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Rule, merged
 
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """Processes that use other accelerators of their node: ``local`` has the new index of each old one."""
-
-    component: str
-    node: int
-    ranks: RankSet
-    local: dict[int, int]
-
-
 Swap: TypeAlias = tuple[list[str], dict[int, int]]
 """Components that use other accelerators of a node rank: the new local index of each old one."""
 
 
 @dataclass(slots=True)
 class Repair:
-    """What is done about broken hardware before nodes are found.
+    """The components of a plan without its broken hardware, before a node is found for each node rank.
 
-    ``parts`` are the components after it. Of the node ranks with broken accelerators, ``staying`` keep their node, and
-    ``lost`` get another one. ``added`` are new node ranks for components that leave a staying one, with that one.
+    ``parts`` are the components. Of the node ranks with broken accelerators, ``staying`` keep their node, and
+    ``lost`` get another one. ``added`` maps new node ranks, for components that leave a staying one, to that one.
+    ``shifted`` are the ranks, by component, that use other accelerators of their node.
     """
 
     parts: dict[str, Component]
     staying: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
     added: dict[int, int] = field(default_factory=dict)
-    shifts: list[Shift] = field(default_factory=list)
+    shifted: dict[str, set[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, parts: Mapping[str, Component], planned: Inventory, broken: Mapping[int, RankSet | None]) -> Repair:
-        """Choose, for each node rank with broken accelerators, what moves the fewest processes.
+        """Move the fewest processes off the broken accelerators of each node rank.
 
-        ``broken`` has the local indices of the accelerators by node rank, or ``None`` for the whole node. Other
-        accelerators of the same node come first; then another node for the components that use a broken one, while the
-        others stay; then another node for the whole node rank.
+        ``broken`` has the local indices of the accelerators by node rank, or ``None`` for the whole node. The
+        processes use other accelerators of the same node, if enough are idle. Otherwise the components that use a
+        broken one move to another node, while the others stay; if they cannot, the whole node rank moves.
         """
         repair = cls(dict(parts))
         partly = {rank for rank, accelerators in broken.items() if accelerators is not None}
@@ -65,8 +53,8 @@ class Repair:
             uses = {name: found[rank] for name, found in used.items() if rank in found}
             names = affected[rank] = [name for name, used in uses.items() if used & accelerators]
             alone[rank] = len(names) == len(uses)
-            needed = _all(uses[name] & accelerators for name in names)
-            idle = RankSet(range(planned.node(rank).accelerators)) - accelerators - _all(uses.values())
+            needed = RankSet().union(*(uses[name] & accelerators for name in names))
+            idle = RankSet(range(planned.node(rank).accelerators)) - RankSet().union(accelerators, *uses.values())
             local = dict(zip(needed, idle, strict=False))
             if len(local) == len(needed):
                 swaps[rank] = names, local
@@ -87,17 +75,17 @@ class Repair:
 
     def _swap(self, swaps: Mapping[int, Swap]) -> bool:
         """Let components use other accelerators of these node ranks, all or none; return whether rules express that."""
-        parts, shifts = dict(self.parts), []
+        parts, shifted = dict(self.parts), dict(self.shifted)
         for name in dict.fromkeys(name for names, _ in swaps.values() for name in names):
             here = {rank: local for rank, (names, local) in swaps.items() if name in names}
             component = parts[name]
             lists = _lists(component)
-            moved: dict[int, list[int]] = {rank: [] for rank in here}
+            moved: set[int] = set()
             for row, ranks in zip(component.rows, lists, strict=True):
                 for index, (node, device) in enumerate(row.devices):
                     if node in here and device in here[node]:
                         ranks[index] += here[node][device] - device
-                        moved[node].append(row.rank)
+                        moved.add(row.rank)
             rule = rule_of(lists, component.rule)
             if rule is None:
                 return False
@@ -105,9 +93,8 @@ class Repair:
                 parts[name] = placed(component, component.inventory, rule)
             except PlacementError:
                 return False
-            shifts += [Shift(name, rank, RankSet(moved[rank]), dict(local)) for rank, local in here.items()]
-        self.parts = parts
-        self.shifts = sorted([*self.shifts, *shifts], key=lambda shift: shift.node)
+            shifted[name] = shifted.get(name, set()) | moved
+        self.parts, self.shifted = parts, shifted
         return True
 
     def _leave(self, planned: Inventory, leaving: Mapping[int, list[str]]) -> None:
@@ -159,10 +146,6 @@ def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:
 
 def _lists(component: Component) -> list[list[int]]:
     return component.inventory.pool(component.node_groups, component.by_node).ranks_of(component.rows)
-
-
-def _all(sets: Iterable[RankSet]) -> RankSet:
-    return reduce(or_, sets, RankSet())
 
 
 def _used(component: Component, nodes: set[int]) -> dict[int, RankSet]:

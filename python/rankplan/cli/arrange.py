@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from rankplan.arranging.physical import Rules
+from rankplan.arranging.arrange import arrange as arranged
 from rankplan.cli.common import (
     InventoryChoice,
     dialect_option,
@@ -17,10 +17,7 @@ from rankplan.cli.common import (
     read,
 )
 from rankplan.front import saved_plan
-from rankplan.render.network import crossings_table, proof
-from rankplan.words import counted
-
-_MOST_SHOWN = 64
+from rankplan.render.network import arrangement_line, crossings_table, node_lines
 
 
 @click.command()
@@ -62,27 +59,21 @@ def arrange(
     with faults_end_it():
         plan = saved_plan(file)
         if plan is not None:
-            inventory = choice.among(plan.inventory.without_groups())
+            inventory = choice.among(plan.inventory)
         else:
             job = read(file, choice, dialect_name)
             plan, inventory = job.dialect.plan(job.reader, job.inventory), job.inventory
-        solution = inventory.arrangement(plan, sizes, kept)
-        arranged = inventory.reordered([*solution.nodes, *solution.spares])
-        if (crossings := crossings_table(solution, Rules.of(inventory, plan.inventory).levels)) is not None:
+        found = arranged(plan, inventory, keep=kept, segment=sizes)
+        if (crossings := crossings_table(found)) is not None:
             print_table(crossings)
         else:
             click.echo("no group crosses a domain, before or after")
-        spares = len(solution.spares)
-        spare = f"; {counted(spares, 'spare')}" if spares else ""
-        click.echo(f"{counted(len(solution.nodes), 'node')}{spare}; {proof(solution)}")
+        click.echo(arrangement_line(found))
         if output is not None:
-            arranged.to_yaml(output)
+            found.inventory.to_yaml(output)
             return
-        for rank, old in enumerate([*solution.nodes, *solution.spares][:_MOST_SHOWN]):
-            spare = "  (spare)" if rank >= len(solution.nodes) else ""
-            click.echo(f"{rank:>6}  {inventory.node(old).name}{spare}")
-        if arranged.num_nodes > _MOST_SHOWN:
-            click.echo(f"and {arranged.num_nodes - _MOST_SHOWN:,} more; write them to a file with -o")
+        for line in node_lines(found):
+            click.echo(line)
 
 
 def segment_sizes(texts: Sequence[str]) -> int | dict[str, int] | None:

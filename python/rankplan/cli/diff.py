@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
@@ -16,7 +15,8 @@ from rankplan.cli.common import (
     print_table,
 )
 from rankplan.front import is_saved
-from rankplan.render.changes import changes, changes_table
+from rankplan.plans.diff import PlanDiff
+from rankplan.render.changes import diff_json, diff_table
 
 
 @click.command()
@@ -40,11 +40,11 @@ def diff(before: str, after: str, choice: InventoryChoice, dialect_name: str | N
         for file, has_nodes in zip((before, after), saved, strict=True):
             told = (InventoryChoice(), None) if has_nodes and not all(saved) else (choice, dialect_name)
             plans.append(planned(file, *told))
-        found = changes(*plans)
+        found = PlanDiff(*plans)
         if form == "json":
-            click.echo(json.dumps(found.plain(), indent=2))
+            click.echo(diff_json(found))
         elif found:
-            print_table(changes_table(found))
+            print_table(diff_table(found))
         else:
             click.echo("no difference")
         sys.exit(1 if found else 0)

@@ -16,6 +16,8 @@ import yaml
 from click.shell_completion import CompletionItem
 from rich.table import Table
 
+from rankplan.arranging.arrange import arrange
+from rankplan.arranging.replan import replan
 from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.common import colored, faults_end_it, print_table
 from rankplan.config.text.load import load_config
@@ -99,11 +101,11 @@ class Example:
         """Do what a command with one option does to a plan."""
         _, option, value = (self.ask or "").split()
         if option == "--without":
-            plan.replanned(plan.inventory, [value])
+            replan(plan, plan.inventory, without=[value])
         elif option == "--segment":
-            plan.inventory.arranged(plan, segment=segment_sizes([value]))
+            arrange(plan, plan.inventory, segment=segment_sizes([value]))
         else:
-            plan.inventory.arranged(plan, keep=kept_levels([value]))
+            arrange(plan, plan.inventory, keep=kept_levels([value]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import click
 
-from rankplan.arranging.replanning import replanned
+from rankplan.arranging.replan import replan as repaired
 from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options
 from rankplan.plans.plan import Plan
-from rankplan.render.network import proof, replan_lines
+from rankplan.render.network import replan_lines
 
 
 @click.command()
@@ -23,13 +23,7 @@ from rankplan.render.network import proof, replan_lines
 )
 @click.option("--renumber", is_flag=True, help="Let --shrink change the ranks of processes that stay.")
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Save the new plan to this file.")
-def replan(
-    file: str,
-    choice: InventoryChoice,
-    shrink: tuple[str, ...],
-    renumber: bool,
-    output: str | None,
-) -> None:
+def replan(file: str, choice: InventoryChoice, shrink: tuple[str, ...], *, renumber: bool, output: str | None) -> None:
     """Repair a saved plan after hardware failed.
 
     The inventory has the nodes of the plan and spares; without one, there are no spares. Processes on healthy nodes
@@ -45,11 +39,9 @@ def replan(
     with faults_end_it():
         plan = Plan.load(file)
         nodes = replace(choice, without=())  # excluded by name below, with the nodes of the plan
-        inventory = nodes.among(plan.inventory.without_groups())
-        found = replanned(list(plan.values()), inventory, choice.without, shrink, renumber)
+        inventory = nodes.among(plan.inventory)
+        found = repaired(plan, inventory, without=choice.without, shrink=shrink, renumber=renumber)
         for line in replan_lines(found):
             click.echo(line)
-        if not found.solution.optimal:
-            click.echo(proof(found.solution))
         if output is not None:
-            Plan(found.inventory, found.components, plan.mode).save(output)
+            found.plan.save(output)

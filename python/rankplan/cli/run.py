@@ -11,12 +11,11 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from rankplan._core import RankSet
 from rankplan.cli import signals
@@ -30,22 +29,18 @@ from rankplan.cli.common import (
     without_option,
 )
 from rankplan.config.network import NODE_ORDERS
+from rankplan.config.section import Reading
 from rankplan.config.text.document import read_value
-from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.front import inventory_from, is_saved, read_job
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
-from rankplan.render.tables import MOST_ROWS, table
-from rankplan.runtime.ray.progress import Report, told
 from rankplan.tuning.costs import Costs
-from rankplan.tuning.measure import Measurement, add_measurements
+from rankplan.tuning.measure import add_measurements
 
 if TYPE_CHECKING:
-    from rankplan.runtime.cluster import Cluster
-    from rankplan.runtime.group.group import WorkerGroup
-    from rankplan.runtime.group.spec import GroupSpec
+    from rich.table import Table
+
     from rankplan.runtime.group.worker import Worker
     from rankplan.runtime.rank.report import RankReport
 
@@ -134,6 +129,7 @@ def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a value of the config (may be repeated)."
 )
 def run(
+    *,
     file: str,
     arguments: dict[str, Any],
     simulate: str | None,
@@ -169,7 +165,7 @@ def run(
         if timings is not None:
             _check_costs(Path(timings))
         sized = simulate is not None and not Path(simulate).is_file()  # nodes that are only a number have no labels
-        job = _job(file, changes, dialect_name, isolate, without, labelled=not sized)
+        job = _job(file, changes, dialect_name, without, isolate=isolate, labelled=not sized)
         inventory = None if simulate is None else inventory_from(simulate)
         # Report faults before anything starts.
         job.check(inventory)
@@ -179,7 +175,10 @@ def run(
         # Ray reads these when it is imported.
         with signals.at_once():
             from rankplan.runtime.cluster import Cluster
-            from rankplan.runtime.rank.roll_call import RollCall
+            from rankplan.runtime.group.group import WorkerGroup
+            from rankplan.runtime.group.job import launch, measurements
+            from rankplan.runtime.group.roll_call import RollCall
+            from rankplan.runtime.ray.progress import told
 
         worker = _worker(worker_name) if worker_name else RollCall
         try:
@@ -200,11 +199,17 @@ def run(
                 cluster = Cluster.simulate(inventory, **options)
             with cluster:
                 plan = job.plan(cluster.inventory)
-                reports, measured = _run(cluster, plan, spec, method, timeout, reserve, report)
+                groups = launch(plan, cluster, spec, reserve=reserve, timeout=timeout)
+                report(f"running {method}()")
+                for call in [WorkerGroup.call(group, method) for group in groups.values()]:
+                    call.wait()
+                report("verifying")
+                measured = measurements(plan, groups) if timings is not None else {}
+                reports = [found for group in groups.values() for found in WorkerGroup.verify(group)]
         if timings is not None:
             add_measurements(Path(timings), measured)
         if form == "json":
-            ranks = [asdict(found) | {"verified": True} for found in reports]
+            ranks = [found.to_dict() | {"verified": True} for found in reports]
             click.echo(json.dumps({"mode": plan.mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
             return
         print_table(_table(reports))
@@ -222,7 +227,7 @@ def _check_costs(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What a file asks for: a plan for an inventory, the section that the cluster needs, and the number of nodes."""
+    """The content of a file: its plan for an inventory, the section for the cluster, and the number of nodes."""
 
     plan: Callable[[Inventory], Plan]
     finish: Callable[[], object]
@@ -241,12 +246,12 @@ def _job(
     file: str,
     changes: tuple[str, ...],
     dialect_name: str | None,
-    isolate: bool | None,
     without: tuple[str, ...],
     *,
+    isolate: bool | None,
     labelled: bool,
 ) -> _Job:
-    """Return what a config or a saved plan asks for."""
+    """Read a config or a saved plan."""
     if is_saved(file):
         if changes:
             raise click.UsageError(f"{file} is a saved plan, which takes no --set")
@@ -259,40 +264,13 @@ def _job(
         inventory = inventory.without(without) if without else inventory
         return replace(found, inventory=inventory, labelled=labelled).plan(isolate=isolate)
 
-    section = found.reader if found.dialect is rlinf else None
+    section = found.reader if isinstance(found.reader, Reading) else None
     return _Job(plan, found.reader.finish, section)
 
 
 def _show_log() -> None:
     logging.basicConfig(format="%(levelname)s %(message)s")
     logging.getLogger("rankplan").setLevel(logging.DEBUG)
-
-
-def _run(
-    cluster: Cluster, plan: Plan, spec: GroupSpec, method: str, timeout: float, reserve: bool, report: Report
-) -> tuple[list[RankReport], dict[str, Measurement]]:
-    from rankplan.runtime.group.group import WorkerGroup
-
-    shared = any(component.share for component in plan.values())
-    reservation = cluster.reserve(plan) if shared or reserve else None
-    groups = []
-    for name, component in plan.items():
-        report(f"launching {name}")
-        groups.append(spec.launch(cluster, component, name, reservation=reservation, timeout=timeout))
-    report(f"running {method}()")
-    for call in [getattr(group, method)() for group in groups]:
-        call.wait()
-    report("verifying")
-    measured = {name: _measured(plan[name], group) for name, group in zip(plan, groups, strict=True)}
-    return [found for group in groups for found in WorkerGroup.verify(group)], measured
-
-
-def _measured(component: Component, group: WorkerGroup) -> Measurement:
-    from rankplan.runtime.group.group import WorkerGroup
-    from rankplan.runtime.rank.stopwatch import slowest_rank
-
-    used = len(component.rows.accelerators()) or len(component)
-    return Measurement(used, slowest_rank(WorkerGroup.timings(group)), component.parallel)
 
 
 def _worker(name: str) -> type[Worker]:
@@ -316,6 +294,8 @@ def _worker(name: str) -> type[Worker]:
 
 
 def _table(reports: list[RankReport]) -> Table:
+    from rankplan.render.tables import MOST_ROWS, table
+
     result = table("component", "rank#", "node#", "process id#", "accelerators", "verified")
     if len(reports) <= MOST_ROWS:
         for found in reports:

@@ -25,12 +25,15 @@ def at_once() -> Iterator[None]:
 
     An exception could be lost there, or be raised as another one.
     """
-    before = _handle(signal.default_int_handler, _end)
+    usual = signal.default_int_handler
+    if not _in_main_thread() or signal.getsignal(signal.SIGINT) is not usual:
+        yield
+        return
+    signal.signal(signal.SIGINT, _end)
     try:
         yield
     finally:
-        if before:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, usual)
 
 
 @contextmanager
@@ -68,14 +71,6 @@ def _end(number: int, frame: FrameType | None) -> None:
         os.write(2, b"interrupted\n")
     finally:
         os._exit(128 + number)
-
-
-def _handle(before: object, handler: object) -> bool:
-    """Replace this handler of SIGINT; return whether it was set."""
-    here = _in_main_thread() and signal.getsignal(signal.SIGINT) is before
-    if here:
-        signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
-    return here
 
 
 def _in_main_thread() -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.config.text.faults import fault
-from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, RESERVED_VARIABLES
+from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, reserved_variables
 from rankplan.words import shown
 
 
 def variable_text(name: str, content: Any, path: list[str | int]) -> str:
     """Return the text of a variable, or reject one that a node group cannot set."""
-    if name in RESERVED_VARIABLES:
+    if name in reserved_variables():
         help = "remove it: placements decide ranks and devices"
         raise fault("reserved-env-var", f"variable `{name}` is set by the plan", help, path)
     if name in NODE_RANK_VARIABLES:

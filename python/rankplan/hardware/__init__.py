@@ -1,1 +1,1 @@
-"""Facts of a machine, and what follows from them: nearby cores and network cards, and what a driver shows."""
+"""Facts of a machine: cores, network cards, accelerators, the cores and cards near them, and the driver's view."""

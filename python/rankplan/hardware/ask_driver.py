@@ -11,7 +11,7 @@ NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE: an answer, not a fault
 
 
 def ask() -> str:
-    """Return ``devices`` and their uuids, each 32 hexadecimal digits, or ``problem`` and what it is."""
+    """Return ``devices`` and their uuids, each 32 hexadecimal digits, or ``problem`` and its description."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

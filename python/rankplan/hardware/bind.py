@@ -1,4 +1,4 @@
-"""Binding of this process to CPUs and memory, and what the kernel reports of it. Nothing here raises."""
+"""Binding this process to CPUs and memory, and reading the binding back from the kernel. Nothing here raises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from rankplan._core import RankSet
@@ -24,27 +23,14 @@ _MOST_NODES, _WORD = 1024, ctypes.sizeof(ctypes.c_ulong) * 8
 _POLICY = re.compile(r"\S+ (bind|prefer)(?: \(many\))?(?:=[a-z|]+)?:([0-9,-]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """Where a process runs: the CPUs of all its threads together, and the memory policy of one of its threads.
-
-    ``cpus`` is ``None`` if the system does not tell; ``memory_nodes`` is ``None`` without a policy.
-    """
-
-    cpus: RankSet | None = None
-    memory: str = NO_MEMORY
-    memory_nodes: RankSet | None = None
-
-    @classmethod
-    def of(cls, thread: int) -> Whereabouts:
-        """Return where this process runs, and the memory policy of this thread."""
-        masks = [mask for each in _threads() if (mask := _mask(each)) is not None]
-        memory, nodes = memory_policy(thread)
-        return cls(RankSet(set().union(*masks)) if masks else None, memory, nodes)
+def allowed_cpus() -> RankSet | None:
+    """Return the CPUs of all threads of this process together, ``None`` if the system does not tell."""
+    masks = [mask for each in _threads() if (mask := _mask(each)) is not None]
+    return RankSet(set().union(*masks)) if masks else None
 
 
 def move(cpus: RankSet) -> None:
-    """Move the threads that have the main thread's CPUs to those of ``cpus`` that they may use, if there are any.
+    """Move the threads with the CPUs of the main thread to the allowed CPUs among ``cpus``, if any.
 
     Other threads were put elsewhere by whoever started them, and stay there.
     """

@@ -18,7 +18,7 @@ _CUDA_DEVICE, _DRM_DEVICE_FILE, _DRM_RENDER_FILE = 0x323A, 0x3233, 0x3377
 _MOST = 64
 
 VARIABLES = ("EGL_DEVICE_ID", "MUJOCO_EGL_DEVICE_ID")
-"""What renderers read the number of the EGL device from."""
+"""The variables from which renderers read the number of the EGL device."""
 
 
 @dataclass(frozen=True, slots=True)

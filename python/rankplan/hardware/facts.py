@@ -49,16 +49,13 @@ def hardware_facts(accelerator_type: str, ids: Sequence[str], sysfs: Sysfs | Non
 
 
 def _gpus(accelerator_type: str, ids: Sequence[str], sysfs: Sysfs) -> list[Gpu]:
-    """Return what is known of each accelerator."""
-    unknown = [Gpu() for _ in ids]
+    """Return the known facts of each accelerator."""
     if accelerator_type == "NV_GPU":
-        answer = nvml.read(ids)
-        broken = answer.problem is not None and not answer.missing
-        return list(answer.gpus) or ([Gpu(problem=answer.problem) for _ in ids] if broken else unknown)
+        return nvml.read(ids)
     if accelerator_type == "AMD_GPU":
         found = kfd.read(sysfs)
         return [found[int(name)] if name.isdigit() and int(name) < len(found) else Gpu() for name in ids]
-    return unknown
+    return [Gpu() for _ in ids]
 
 
 def _nic(card: Card) -> dict[str, Any]:

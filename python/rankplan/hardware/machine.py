@@ -32,7 +32,7 @@ class Machine:
     @property
     def cpus(self) -> RankSet:
         """Every CPU that processes may use."""
-        return union(self.numa.values())
+        return RankSet().union(*self.numa.values())
 
     def ordered_cores(self) -> list[RankSet]:
         """Return the usable threads of each core, socket by socket and NUMA node by NUMA node, as hwloc counts them."""
@@ -51,7 +51,7 @@ class Machine:
         allowed = _allowed(sysfs, "Cpus_allowed_list", "cpus")
         usable = {node: cpus if allowed is None else cpus & allowed for node, cpus in numa.items()}
         first = {node: cpus[0] for node, cpus in numa.items() if cpus}
-        every = union(usable.values())
+        every = RankSet().union(*usable.values())
         return cls(
             usable,
             _memory(sysfs, list(numa)),
@@ -59,14 +59,6 @@ class Machine:
             tuple(_shared(every, lambda cpu: _siblings(sysfs, cpu))),
             tuple(_shared(every, lambda cpu: _largest_cache(sysfs, cpu))),
         )
-
-
-def union(sets: Iterable[RankSet]) -> RankSet:
-    """Return all members of these sets."""
-    found = RankSet()
-    for each in sets:
-        found = found | each
-    return found
 
 
 def groups_text(groups: Iterable[RankSet]) -> list[str]:
@@ -109,7 +101,7 @@ def shifted(cpus: RankSet, by: int) -> RankSet:
 
 
 def _allowed(sysfs: Sysfs, key: str, kind: str) -> RankSet | None:
-    """Return the CPUs or NUMA nodes that this process may use: its own mask within those of its cgroup."""
+    """Return the CPUs or NUMA nodes that this process may use: its own mask within the limits of its cgroup."""
     allowed = sysfs.status(key)
     for line in (sysfs.text("proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")

@@ -41,7 +41,7 @@ def cards(sysfs: Sysfs) -> list[Card]:
 def nearest(accelerators: Sequence[PciDevice | None], found: Sequence[Card]) -> list[Near | None]:
     """Return the nearest card of each accelerator, in their order; ``None`` if its place or every card's is unknown.
 
-    Cards that are down or part of a bond do not count. Of equally near ones, the one that fewest accelerators use so
+    Cards that are down or part of a bond do not count. Of equally near cards, the one with the fewest accelerators so
     far is chosen, then the first.
     """
     usable = [(card.name, card.device) for card in found if card.active and not card.bonded and card.device is not None]

@@ -1,4 +1,4 @@
-"""What NVML reports of NVIDIA devices. It is loaded only when asked, and none of its faults is fatal."""
+"""Facts of NVIDIA devices from NVML, which is loaded on demand. Its faults never raise."""
 
 from __future__ import annotations
 
@@ -24,18 +24,6 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The requested devices, in order of their ids; without an answer of NVML, ``problem`` says why.
-
-    ``missing``: there is no driver or no package, so nothing is wrong.
-    """
-
-    gpus: tuple[Gpu, ...] = ()
-    problem: str | None = None
-    missing: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Fabric:
     """The fabric of one GPU; ``state`` 3 means that the GPU has joined it."""
 
@@ -44,14 +32,17 @@ class Fabric:
     clique_id: int
 
 
-def read(ids: Sequence[str]) -> Answer:
-    """Return what NVML reports of these devices: indices, UUIDs or their beginnings, or MIG UUIDs."""
+def read(ids: Sequence[str]) -> list[Gpu]:
+    """Return NVML's facts of these devices: indices, UUIDs or their beginnings, or MIG UUIDs.
+
+    Without the driver or the package nothing is known of a device. If NVML is damaged, that is the problem of each.
+    """
     try:
         with _started() as nvml:
             devices = _Devices(nvml)
-            return Answer(tuple(devices.gpu(name) for name in ids))
+            return [devices.gpu(name) for name in ids]
     except _Unavailable as why:
-        return Answer(problem=why.problem, missing=why.missing)
+        return [Gpu(problem=why.problem) for _ in ids]
 
 
 def fabrics() -> list[Fabric]:
@@ -64,12 +55,11 @@ def fabrics() -> list[Fabric]:
 
 
 class _Unavailable(Exception):
-    """NVML does not answer; ``missing`` as in `Answer`."""
+    """NVML does not answer; ``problem`` says why, ``None`` if there is no driver or no package."""
 
-    def __init__(self, problem: str, missing: bool = False) -> None:
+    def __init__(self, problem: str | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
-        self.missing = missing
 
 
 @contextmanager
@@ -78,12 +68,12 @@ def _started() -> Iterator[Any]:
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:
-        raise _Unavailable("nvidia-ml-py is not installed", missing=True) from None
+        raise _Unavailable from None
     try:
         nvml.nvmlInit()
     except (nvml.NVMLError, OSError, AttributeError) as error:
         missing = isinstance(error, getattr(nvml, "NVMLError_LibraryNotFound", ()))
-        raise _Unavailable(f"NVML does not start: {_words(error)}", missing) from None
+        raise _Unavailable(None if missing else f"NVML does not start: {_words(error)}") from None
     try:
         yield nvml
     except (nvml.NVMLError, OSError, AttributeError) as error:
@@ -158,7 +148,7 @@ class _Devices:
         return Gpu(uuid, address_of(address), model, int(memory.total) >> 20 if memory else None, problem)
 
     def _damage(self, handle: Any) -> str | None:
-        """Return what is wrong with the memory of a device, as far as it can report it."""
+        """Return the damage to the memory of a device, as far as it can report it."""
         rows, _ = self._ask(self._nvml.nvmlDeviceGetRemappedRows, handle)
         if rows and rows[3]:
             return "remapping of damaged memory rows failed"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankplan._core import RankSet
-from rankplan.hardware.machine import Machine, union
+from rankplan.hardware.machine import Machine
 
 NO_BINDING, BY_NODE, BY_SOCKET, EXCLUSIVE, CORE_COMPLEX = POLICIES = (
     "none",
@@ -52,7 +52,7 @@ def home(machine: Machine, node: int | None) -> int | None:
 def spare_cpus(machine: Machine, numa: Sequence[int | None], taken: RankSet) -> RankSet:
     """Return the CPUs that ``exclusive`` leaves if only the accelerators in ``taken`` are used so."""
     shares = near_cpus(EXCLUSIVE, machine, numa)
-    return machine.cpus - union(cpus for index in taken if isinstance(cpus := shares[index], RankSet))
+    return machine.cpus - RankSet().union(*(cpus for index in taken if isinstance(cpus := shares[index], RankSet)))
 
 
 def memory_nodes(machine: Machine, cpus: RankSet) -> RankSet:
@@ -63,15 +63,15 @@ def memory_nodes(machine: Machine, cpus: RankSet) -> RankSet:
 def _near(policy: str, machine: Machine, homes: Sequence[int | None], index: int) -> RankSet | Unmet:
     node = homes[index]
     if node is None:
-        return Unmet("its NUMA node is unknown", False)
+        return Unmet("its NUMA node is unknown", contradicts=False)
     if node not in machine.numa:
         return Unmet(f"it is on NUMA node {node}, which the machine does not have")
     here = machine.numa[node]
     if policy == BY_SOCKET:
         socket = next((nodes for nodes in machine.sockets if node in nodes), None)
         if socket is None:
-            return Unmet(f"the socket of NUMA node {node} is unknown", False)
-        cpus = union(machine.numa.get(other, RankSet()) for other in socket)
+            return Unmet(f"the socket of NUMA node {node} is unknown", contradicts=False)
+        cpus = RankSet().union(*(machine.numa.get(other, RankSet()) for other in socket))
         return cpus or Unmet(f"none of the CPUs of its socket (NUMA nodes {socket}) may be used")
     if not here:
         return Unmet(f"no CPU of its NUMA node {node} may be used")
@@ -83,7 +83,9 @@ def _near(policy: str, machine: Machine, homes: Sequence[int | None], index: int
     parts = (cache & here for cache in machine.caches)
     complexes = sorted((part for part in parts if part), key=lambda part: (-len(part), part[0]))
     return (
-        complexes[turn % len(complexes)] if complexes else Unmet(f"the caches of NUMA node {node} are unknown", False)
+        complexes[turn % len(complexes)]
+        if complexes
+        else Unmet(f"the caches of NUMA node {node} are unknown", contradicts=False)
     )
 
 
@@ -92,10 +94,10 @@ def _share_of_cores(machine: Machine, node: int, turn: int, sharers: int) -> Ran
     ordered = sorted(machine.cores, key=lambda threads: threads[0])
     cores = [core for threads in ordered if (core := threads & here)]
     if not cores:
-        return Unmet(f"the cores of NUMA node {node} are unknown", False)
+        return Unmet(f"the cores of NUMA node {node} are unknown", contradicts=False)
     each, more = divmod(len(cores), sharers)
     if not each:
         plural = "s" if len(cores) > 1 else ""
         return Unmet(f"NUMA node {node} has {len(cores)} usable core{plural} for {sharers} accelerators")
     start = turn * each + min(turn, more)
-    return union(cores[start : start + each + (turn < more)])
+    return RankSet().union(*cores[start : start + each + (turn < more)])

@@ -1,4 +1,4 @@
-"""One reader of the kernel's files below a root: what is missing, unreadable or damaged is ``None``, never an error."""
+"""Reads the kernel's files below a root. Missing, unreadable and damaged files give ``None``, never an error."""
 
 from __future__ import annotations
 
@@ -12,24 +12,19 @@ MAX_CPU = 65_535
 """Far above the largest kernel's limit; a list with a larger number is damaged."""
 
 _LONGEST = 1 << 16
-_LIST = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*", re.ASCII)
+_LIST = re.compile(r"([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?", re.ASCII)
 
 
 def cpu_list(text: str) -> RankSet | None:
     """Return the numbers of a kernel list such as ``0-55,112-167`` (empty: none), or ``None`` for any other text."""
     text = text.strip()
-    if not text:
-        return RankSet()
     if _LIST.fullmatch(text) is None:
         return None
-    found = RankSet()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        ends = int(first), int(last or first)
-        if ends[0] > ends[1] or ends[1] > MAX_CPU:
-            return None
-        found = found | RankSet(f"{ends[0]}-{ends[1]}")
-    return found
+    try:
+        found = RankSet(text)
+    except ValueError:
+        return None
+    return found if not found or found[-1] <= MAX_CPU else None
 
 
 class Sysfs:
@@ -57,7 +52,7 @@ class Sysfs:
         return None if text is None else cpu_list(text)
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none if it cannot be read."""
+        """Return the names in a folder, sorted; an empty list if it cannot be read."""
         try:
             return sorted(entry.name for entry in (self.root / path).iterdir())
         except (OSError, ValueError):

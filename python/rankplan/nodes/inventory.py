@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan import _core
 from rankplan._core import CLUSTER, MAX_NODES, NODE, RankSet
-from rankplan.arranging.physical import Rules, Segments
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.config.network import NODE_LEVEL
@@ -29,7 +28,6 @@ from rankplan.words import as_int, counted, did_you_mean, shown
 
 if TYPE_CHECKING:
     from rankplan._core import Placement
-    from rankplan.arranging.task import Planned, Solution
 
 __all__ = ["Inventory", "NodeSpec"]
 
@@ -225,34 +223,6 @@ class Inventory:
                     unknown.append(node.rank)
                 entries.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
         return Inventory(entries, self._section), RankSet(unknown)
-
-    def arranged(
-        self, plan: Planned, segment: Segments | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
-    ) -> Inventory:
-        """Return the same nodes, numbered to suit a plan and the network; those that the plan does not need come last.
-
-        Every node rank of the plan gets a node with the hardware that it needs. As few parallel groups as possible
-        cross a domain, outermost level first, tensor, context and expert-tensor groups before expert, data and
-        pipeline groups; then the unused nodes stay in whole domains.
-
-        ``segment`` is a number of nodes that must be in one innermost domain together, or has such numbers by
-        component: ``{"policy": 4, "generation": 2}``. ``keep`` has levels that groups must stay within, by component
-        and kind: ``{"actor": {"ep": "nvlink"}}``. The defaults are those of ``cluster.topology``. See `arrangement` for
-        what changes.
-
-        Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
-        """
-        found = self.arrangement(plan, segment, keep)
-        return self.reordered([*found.nodes, *found.spares])
-
-    def arrangement(
-        self, plan: Planned, segment: Segments | None = None, keep: Mapping[str, Mapping[str, str]] | None = None
-    ) -> Solution:
-        """Return the nodes that `arranged` finds, and how many groups cross domains before and after."""
-        from rankplan.arranging.task import Task  # most programs never need it
-
-        planned = plan.inventory
-        return Task(self, planned, dict(plan.items()), Rules.of(self, planned, segment, keep)).solve()
 
     def reordered(self, order: Sequence[int]) -> Inventory:
         """Return the nodes of these ranks, numbered from 0 in this order, without node groups.

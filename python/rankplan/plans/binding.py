@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rankplan._core import Placement, RankSet
 from rankplan.errors import Diagnostic
-from rankplan.hardware.machine import Machine, union
+from rankplan.hardware.machine import Machine
 from rankplan.hardware.policies import (
     BY_NODE,
     NO_BINDING,
@@ -78,12 +78,13 @@ class Cores:
         machine = spec.machine
         if machine is None or not self._binding.stated:
             return Bound()
-        cpus = union(found for found in self._answers(row, self._binding.policy) if isinstance(found, RankSet))
+        found = self._answers(row, self._binding.policy)
+        cpus = RankSet().union(*(one for one in found if isinstance(one, RankSet)))
         if not row.num_accelerators and self._binding.policy != NO_BINDING:
             cpus = self._left(spec, machine, row.cluster_node_rank)
         if self._binding.memory == NO_MEMORY:
             return Bound(cpus)
-        near = cpus or union(found for found in self._answers(row, BY_NODE) if isinstance(found, RankSet))
+        near = cpus or RankSet().union(*(one for one in self._answers(row, BY_NODE) if isinstance(one, RankSet)))
         return Bound(cpus, self._binding.memory, memory_nodes(machine, near))
 
     def faults(self, name: str, rows: Iterable[tuple[Placement, Sequence[int]]]) -> list[Diagnostic]:

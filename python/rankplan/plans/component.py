@@ -264,7 +264,7 @@ class Component(Sequence[Placement]):
 
 
 def _no_order(row: Vendor) -> Diagnostic:
-    message = f"visibility own-first needs an ordered mask, which {row.maker} devices do not have: {row.unordered}"
+    message = f"visibility own-first needs an ordered mask, which {row.vendor} devices do not have: {row.unordered}"
     return Diagnostic("visibility-order", message, "use own, or node with LOCAL_RANK as the index of the device")
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, combinations, islice, zip_longest
+from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any
 
-from rankplan._core import ACCELERATOR, Placement, RankSet
-from rankplan.arranging.physical import same_nodes
+from rankplan._core import ACCELERATOR, RankSet
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import HasInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component, Coordinates, Visibility, fitted
+from rankplan.plans.component import Component, Visibility, fitted
 from rankplan.plans.crossings import check_keep, topology_faults
 from rankplan.plans.occupancy import NodeKind, node_kinds
 from rankplan.plans.weights import WeightMap
@@ -26,51 +25,6 @@ from rankplan.words import counted, did_you_mean
 
 SHARE_UNIT = 10_000
 """Shares are added up in ten-thousandths, Ray's own unit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A process that runs elsewhere, sees other devices, or has another node group or coordinates in the other plan.
-
-    ``before`` is ``None`` if it appeared, ``after`` is ``None`` if it went. ``was`` and ``now`` are its coordinates
-    (`Component.coordinates`), ``None`` if the component states no parallel sizes. ``replaced``: one of its nodes is
-    another machine in the other plan.
-    """
-
-    component: str
-    rank: int
-    before: Placement | None
-    after: Placement | None
-    was: Coordinates | list[Coordinates] | None = None
-    now: Coordinates | list[Coordinates] | None = None
-    replaced: bool = False
-
-    @property
-    def in_place(self) -> bool:
-        """Whether only the coordinates change."""
-        if self.before is None or self.after is None or self.replaced:
-            return False
-        return _place(self.before) == _place(self.after)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanDiff:
-    """The changes from one plan to another; false if there are none.
-
-    ``renumbered`` processes keep their place, but have other coordinates in the parallel groups.
-    """
-
-    moved: tuple[Move, ...]
-    appeared: tuple[Move, ...]
-    went: tuple[Move, ...]
-    renumbered: tuple[Move, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.moved or self.appeared or self.went or self.renumbered)
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{len(getattr(self, name))} {name}" for name in self.__slots__)
-        return f"<PlanDiff: {counts}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,33 +163,6 @@ class Plan(Mapping[str, Component]):
         components = fitted(list(self.values()), cluster)
         return Plan(components[0].inventory if components else cluster, components, self.mode)
 
-    def replanned(
-        self,
-        inventory: Inventory | HasInventory,
-        without: Iterable[str] = (),
-        *,
-        shrink: Sequence[str] = (),
-        renumber: bool = False,
-    ) -> Plan:
-        """Return the plan after a failure, on the nodes of an inventory, or a cluster, that has spares.
-
-        ``without`` names hardware that is gone: nodes (hostname, else address, else ``node-3``), accelerators
-        (``node-5/2``, or their ids) or domains (``nvlink=b``). Nodes of the plan that the inventory lacks are gone too.
-        Node ranks keep their nodes if these are left; each lost one gets a spare with the same hardware, in its domain
-        if possible. Of a node with a broken accelerator, the processes use others that are idle; else the components
-        that use it get another node; else all do. Process ranks do not change.
-
-        If the spares do not suffice, the components in ``shrink`` lose whole data groups: the last ones, so that the
-        other ranks keep their numbers, or with ``renumber`` those on the lost nodes. `diff` has what changed.
-
-        Raises `PlacementError`: ``no-spare``, ``plan-mismatch`` if no node of the plan is left in the inventory,
-        ``unknown-component``, and the faults of `Inventory.arranged`.
-        """
-        from rankplan.arranging.replanning import replanned  # most programs never need it
-
-        found = replanned(list(self.values()), inventory_of(inventory), without, shrink, renumber)
-        return Plan(found.inventory, found.components, self.mode)
-
     def with_visibility(self, visibility: Visibility) -> Plan:
         """Return the plan with another visibility of every component."""
         components = [component.with_visibility(visibility) for component in self.values()]
@@ -340,43 +267,6 @@ class Plan(Mapping[str, Component]):
         """
         return WeightMap(self[sender], self[receiver])
 
-    def diff(self, other: Plan) -> PlanDiff:
-        """Return what changes from this plan to the other: processes that move, appear, go or get other coordinates."""
-        moved: list[Move] = []
-        appeared: list[Move] = []
-        went: list[Move] = []
-        renumbered: list[Move] = []
-        for move in self.changes(other):
-            stays = renumbered if move.in_place else moved
-            (appeared if move.before is None else went if move.after is None else stays).append(move)
-        return PlanDiff(tuple(moved), tuple(appeared), tuple(went), tuple(renumbered))
-
-    def changes(self, other: Plan) -> Iterator[Move]:
-        """Yield the moves of `diff` component by component, in rank order."""
-        replaced = self.replaced(other)
-        for name in dict.fromkeys([*self, *other]):
-            here, there = self.get(name), other.get(name)
-            same = here is not None and there is not None and (here.rows, here.parallel) == (there.rows, there.parallel)
-            if same and not replaced:
-                continue
-            for rank, (old, new) in enumerate(zip_longest(here or (), there or ())):
-                elsewhere = old is not None and _on(old, replaced)
-                move = Move(name, rank, old, new, _coordinates(here, old), _coordinates(there, new), elsewhere)
-                if not move.in_place or move.was != move.now:
-                    yield move
-
-    def replaced(self, other: Plan) -> frozenset[int]:
-        """Return the node ranks that are another machine in the other plan, by hostname or else address.
-
-        The plans must have a machine in common; otherwise they are for different clusters, and there are none.
-        """
-        here, there = (_are_named(plan._inventory) for plan in (self, other))
-        found = same_nodes(self._inventory, other._inventory)
-        if not any(named and node is not None for named, node in zip(here, found, strict=True)):
-            return frozenset()
-        named = (all(both) for both in zip(here, there, strict=False))
-        return frozenset(rank for rank, both in enumerate(named) if both and found[rank] != rank)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
         from rankplan.plans import plan_file  # as below, not needed to make a plan
@@ -396,21 +286,3 @@ class Plan(Mapping[str, Component]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._inventory, list(self.values()), self.mode)
-
-
-def _are_named(inventory: Inventory) -> list[bool]:
-    return [bool(spec.hostname or spec.ip) for nodes, spec in inventory.stretches() for _ in nodes]
-
-
-def _on(row: Placement, nodes: frozenset[int]) -> bool:
-    return bool(nodes) and (row.cluster_node_rank in nodes or any(node in nodes for node, _ in row.devices))
-
-
-def _place(row: Placement) -> tuple[Any, ...]:
-    seen = row.visible_accelerators, row.accelerator_type
-    return row.cluster_node_rank, row.devices, *seen, row.node_group_label
-
-
-def _coordinates(component: Component | None, row: Placement | None) -> Coordinates | list[Coordinates] | None:
-    stated = component is not None and component.parallel.stated and row is not None
-    return component.coordinates(row.rank) if stated else None  # type: ignore[union-attr]  # neither is None here

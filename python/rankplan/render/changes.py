@@ -1,119 +1,86 @@
-"""The changes from one plan to another: nodes, node groups, world sizes, and blocks of processes that move."""
+"""The changes from one plan to another as a table and as JSON: consecutive ranks that move together are one line."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 from rich.table import Table
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
-from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Coordinates
-from rankplan.plans.plan import Plan
+from rankplan.plans.diff import Change, Fields, Move, PlanDiff
 from rankplan.render.tables import ids, table
 from rankplan.words import by_nodes, counted, nodes_text
 
 MOST_LINES = 64
 """How many lines of one kind, or blocks of one component, a table shows; it counts the others."""
 
-_NODE_FIELDS = [name for name in NodeSpec.model_fields if name != "ranks"]
 _WIDEST = 80
-_Fields: TypeAlias = dict[str, Any]
-_OWN = ("ip", "hostname")
-"""Fields that differ on every node: if many nodes get new values, that is one change."""
-
-
 _APART = {"own": ", each rank its own", "own-first": ", each rank its own first"}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Side:
-    """The places of a block on one side: local indices by node, visible devices, node group."""
+    """The places of a block in one plan: local indices by node. They ascend with the ranks.
+
+    ``names`` are those of nodes that are another machine in the other plan.
+    """
 
     resource: str
     node_group: str
     accelerator_type: str
     visibility: str
-    nodes: dict[int, list[int]] = field(default_factory=dict)
-    sees: dict[str, None] = field(default_factory=dict)
-    coordinates: dict[str, set[int]] = field(default_factory=dict)
-    names: dict[int, str] = field(default_factory=dict)
-    """Of nodes that are another machine on the other side."""
-
-    def add(self, row: Placement, coordinates: Coordinates | list[Coordinates] | None) -> None:
-        """Add the next process."""
-        for slot in [coordinates] if isinstance(coordinates, dict) else coordinates or ():
-            for kind, number in slot.items():
-                self.coordinates.setdefault(kind, set()).add(number)
-        self.nodes.setdefault(row.cluster_node_rank, [])
-        for node, index in row.devices:
-            self.nodes.setdefault(node, []).append(index)
-        self.sees |= dict.fromkeys(row.visible_accelerators)
+    nodes: dict[int, RankSet]
+    sees: tuple[str, ...]
+    coordinates: dict[str, RankSet]
+    names: dict[int, str]
 
     def where(self) -> str:
         """Return the places as text, or their number if the text is long."""
         if self.resource == WHOLE_NODE:
             text = nodes_text(RankSet(self.nodes))
-            return self._named(text if len(text) <= _WIDEST else counted(len(self.nodes), "node"))
-        text = self._named(by_nodes({node: RankSet(indices) for node, indices in self.nodes.items()}, _WIDEST))
-        return text if self.resource == ACCELERATOR else f"{self.resource}: {text}"
-
-    def _named(self, text: str) -> str:
-        names = ", ".join(islice(self.names.values(), 4)) + (", ..." if len(self.names) > 4 else "")
-        return f"{text} ({names})" if names else text
+            text = text if len(text) <= _WIDEST else counted(len(self.nodes), "node")
+        else:
+            text = by_nodes(self.nodes, _WIDEST)
+        if self.names:
+            names = ", ".join(islice(self.names.values(), 4)) + (", ..." if len(self.names) > 4 else "")
+            text = f"{text} ({names})"
+        return text if self.resource in (ACCELERATOR, WHOLE_NODE) else f"{self.resource}: {text}"
 
     def sight(self) -> str:
-        """Return what the processes see as text."""
+        """Return the visible devices as text."""
         apart = _APART.get(self.visibility, "") if self.resource == ACCELERATOR else ""
-        return f"sees {ids(self.accelerator_type, tuple(self.sees))}{apart}"
+        return f"sees {ids(self.accelerator_type, self.sees)}{apart}"
 
     def numbers(self) -> str:
         """Return the coordinates as text."""
-        return ", ".join(f"{kind} {RankSet(found)}" for kind, found in self.coordinates.items()) or "no groups"
-
-    @property
-    def place(self) -> tuple[Any, ...]:
-        """What tells whether processes are elsewhere on the other side."""
-        return self.resource, self.nodes, self.names
-
-    def plain(self) -> dict[str, Any]:
-        """Return the side as plain values."""
-        nodes = {str(node): str(RankSet(indices)) for node, indices in self.nodes.items()}
-        coordinates = {kind: str(RankSet(numbers)) for kind, numbers in self.coordinates.items()}
-        names = {"names": {str(node): name for node, name in self.names.items()}} if self.names else {}
-        plain = {key: value for key, value in asdict(self).items() if key != "names"}
-        return {**plain, "nodes": nodes, "sees": list(self.sees), "coordinates": coordinates, **names}
+        return ", ".join(f"{kind} {found}" for kind, found in self.coordinates.items()) or "no groups"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Block:
     """Consecutive ranks of a component that move together, or stay ``in_place`` with other coordinates.
 
-    ``before`` is None for new ranks, ``after`` for removed ones. On either side the places ascend with the ranks, so
-    the places of the block determine the place of each rank.
+    ``before`` is ``None`` for new ranks, ``after`` for removed ones.
     """
 
     component: str
-    first: int
-    last: int
+    ranks: RankSet
     before: Side | None
     after: Side | None
-    in_place: bool = False
-
-    @property
-    def ranks(self) -> RankSet:
-        """The ranks."""
-        return RankSet(f"{self.first}-{self.last}")
+    in_place: bool
 
     def cells(self) -> tuple[str, str]:
         """Return the difference as text, before and after."""
         before, after = self.before, self.after
-        if before is None or after is None or before.place != after.place:
+        if before is None or after is None:
             return before.where() if before else "-", after.where() if after else "-"
+        if (before.resource, before.nodes, before.names) != (after.resource, after.nodes, after.names):
+            return before.where(), after.where()
         if self.in_place:
             return before.numbers(), after.numbers()
         if before.node_group != after.node_group:
@@ -121,68 +88,93 @@ class Block:
         return before.sight(), after.sight()
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Nodes, or a node group, with the fields that differ; ``None`` on the side where they do not exist."""
-
-    what: str
-    before: _Fields | None
-    after: _Fields | None
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """All changes from one plan to another; false if there are none.
-
-    A world size is ``None`` on the side where the component does not exist.
-    """
-
-    nodes: list[Change] = field(default_factory=list)
-    node_groups: list[Change] = field(default_factory=list)
-    world_sizes: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.nodes or self.node_groups or self.world_sizes or self.blocks)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the changes as plain values."""
-        sizes = {name: {"before": old, "after": new} for name, (old, new) in self.world_sizes.items()}
-        blocks = [
-            {
-                "component": block.component,
-                "ranks": str(block.ranks),
-                "before": block.before and block.before.plain(),
-                "after": block.after and block.after.plain(),
-            }
-            for block in self.blocks
-        ]
-        nodes, groups = ([asdict(change) for change in part] for part in (self.nodes, self.node_groups))
-        return {"nodes": nodes, "node_groups": groups, "world_sizes": sizes, "processes": blocks}
+def blocks(found: PlanDiff) -> Iterator[Block]:
+    """Yield the processes that change, in blocks."""
+    names = [{node: plan.inventory.node(node).name for node in found.replaced} for plan in (found.before, found.after)]
+    held: list[Move] = []
+    last: tuple[Any, ...] = ()
+    for index, move in enumerate(found.moves()):
+        (old_kind, old), (new_kind, new) = _kind_and_place(move.before), _kind_and_place(move.after)
+        # In a block, ranks are consecutive, and either all processes stay in their places or all move.
+        kind = move.component, move.rank - index, old == new, move.in_place, move.replaced, old_kind, new_kind
+        if held and (kind != last[0] or old < last[1] or new < last[2]):
+            yield _block(names, held)
+            held = []
+        held.append(move)
+        last = kind, old, new
+    if held:
+        yield _block(names, held)
 
 
-def changes(before: Plan, after: Plan) -> Changes:
-    """Return the changes. The cost is linear in processes and nodes."""
-    sizes = {name: (_size(before, name), _size(after, name)) for name in dict.fromkeys([*before, *after])}
-    return Changes(
-        _nodes(before.inventory, after.inventory),
-        _groups(before.inventory, after.inventory),
-        {name: (old, new) for name, (old, new) in sizes.items() if old != new},
-        _blocks(before, after),
+def _block(names: Sequence[Mapping[int, str]], moves: Sequence[Move]) -> Block:
+    first, ranks = moves[0], RankSet(range(moves[0].rank, moves[-1].rank + 1))
+    before = _side([(move.before, move.was) for move in moves], names[0])
+    after = _side([(move.after, move.now) for move in moves], names[1])
+    return Block(first.component, ranks, before, after, first.in_place)
+
+
+def _side(places: Sequence[tuple[Placement | None, Sequence[Coordinates]]], names: Mapping[int, str]) -> Side | None:
+    """Return one side of a block with these rows and coordinates; ``names`` are those of other machines."""
+    rows = [row for row, _ in places if row is not None]
+    if not rows:
+        return None
+    nodes: dict[int, list[int]] = {}
+    for row in rows:
+        nodes.setdefault(row.cluster_node_rank, [])
+        for node, index in row.devices:
+            nodes.setdefault(node, []).append(index)
+    slots = [slot for _, coordinates in places for slot in coordinates]
+    return Side(
+        rows[0].resource_type,
+        rows[0].node_group_label,
+        rows[0].accelerator_type,
+        rows[0].visibility,
+        {node: RankSet(indices) for node, indices in nodes.items()},
+        tuple(dict.fromkeys(device for row in rows for device in row.visible_accelerators)),
+        {kind: RankSet({slot[kind] for slot in slots}) for kind in (slots[0] if slots else ())},
+        {node: names[node] for node in nodes if node in names},
     )
 
 
-def changes_table(found: Changes) -> Table:
+def _kind_and_place(row: Placement | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the kind of a row, and its place in the cluster; both are empty without a row."""
+    if row is None:
+        return (), ()
+    devices = row.devices
+    kind = row.resource_type, row.node_group_label, row.accelerator_type, row.visibility, len(devices)
+    return kind, (row.cluster_node_rank, devices)
+
+
+def diff_json(found: PlanDiff) -> str:
+    """Return the changes as JSON."""
+    content = {
+        "nodes": [change._asdict() for change in found.nodes],
+        "node_groups": [change._asdict() for change in found.node_groups],
+        "world_sizes": {name: {"before": old, "after": new} for name, (old, new) in found.world_sizes.items()},
+        "processes": [
+            {"component": one.component, "ranks": one.ranks, "before": one.before, "after": one.after}
+            for one in blocks(found)
+        ],
+    }
+    return json.dumps(content, indent=2, default=_plain)
+
+
+def _plain(value: RankSet | Side) -> Any:
+    if isinstance(value, RankSet):
+        return str(value)
+    parts = {part.name: getattr(value, part.name) for part in fields(value)}
+    return {name: part for name, part in parts.items() if part or name != "names"}
+
+
+def diff_table(found: PlanDiff) -> Table:
     """Return a table with one line per difference."""
     result = table("", "before", "after")
-    for part in (found.nodes, found.node_groups):
-        for change in part[:MOST_LINES]:
-            result.add_row(change.what, _fields(change.before), _fields(change.after))
-        _rest(result, len(part))
+    _add(result, found.nodes)
+    _add(result, found.node_groups)
     for name, sizes in found.world_sizes.items():
         result.add_row(name, *("-" if size is None else counted(size, "process", "processes") for size in sizes))
     shown: dict[str, int] = {}
-    for block in found.blocks:
+    for block in blocks(found):
         shown[block.component] = shown.get(block.component, 0) + 1
         if shown[block.component] <= MOST_LINES:
             result.add_row(f"{block.component} {block.ranks}", *block.cells())
@@ -191,12 +183,18 @@ def changes_table(found: Changes) -> Table:
     return result
 
 
+def _add(result: Table, changes: Sequence[Change]) -> None:
+    for change in changes[:MOST_LINES]:
+        result.add_row(change.what, _fields(change.before), _fields(change.after))
+    _rest(result, len(changes))
+
+
 def _rest(result: Table, count: int, name: str = "") -> None:
     if count > MOST_LINES:
         result.add_row(f"{name}and {count - MOST_LINES} more lines", "", "")
 
 
-def _fields(content: _Fields | None) -> str:
+def _fields(content: Fields | None) -> str:
     if content is None:
         return "-"
     shown = ", ".join(f"{key} {_value(value)}" for key, value in content.items())
@@ -210,102 +208,3 @@ def _value(value: Any) -> str:
         return value if value.isprintable() else repr(value)
     number = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if number else json.dumps(value, ensure_ascii=False)
-
-
-def _size(plan: Plan, component: str) -> int | None:
-    return len(plan[component]) if component in plan else None
-
-
-def _nodes(before: Inventory, after: Inventory) -> list[Change]:
-    if before.to_dict() == after.to_dict():
-        return []  # quick for a large cluster
-    alike: dict[str, list[tuple[int, _Fields, _Fields]]] = {}
-    for rank, old, new in _differing(_specs(before), _specs(after)):
-        key = [{name: name in _OWN or value for name, value in side.items()} for side in (old, new)]
-        alike.setdefault(json.dumps(key), []).append((rank, old, new))
-    found = []
-    for differences in alike.values():
-        ranks, olds, news = zip(*differences, strict=True)
-        found.append(Change(nodes_text(RankSet(ranks)), _joined(olds), _joined(news)))
-    return found
-
-
-def _specs(inventory: Inventory) -> dict[int, _Fields]:
-    specs: dict[int, _Fields] = {}
-    for nodes, node in inventory.stretches():
-        spec = {name: getattr(node, name) for name in _NODE_FIELDS}
-        if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
-            spec["accelerator_ids"] = None  # implied by the number of accelerators
-        spec |= {"healthy": None if node.healthy else False, "unhealthy": str(node.unhealthy) or None}
-        specs |= dict.fromkeys(nodes, spec)
-    return specs
-
-
-def _joined(sides: tuple[_Fields, ...]) -> _Fields | None:
-    """Return one side of the same change of several nodes, with the values of all nodes for fields of `_OWN`."""
-    own = {name: [side[name] for side in sides] for name in _OWN if name in sides[0] and len(sides) > 1}
-    return {**sides[0], **own} or None
-
-
-def _differing(before: Mapping[Any, _Fields], after: Mapping[Any, _Fields]) -> Iterator[tuple[Any, _Fields, _Fields]]:
-    """Yield what differs with the fields that do; if one side is missing, with the fields that are set."""
-    for key in dict.fromkeys([*before, *after]):
-        old, new = before.get(key, {}), after.get(key, {})
-        if old and new:
-            names = [name for name in old if old[name] != new[name]]
-        else:
-            names = [
-                name
-                for name, value in (old or new).items()
-                if value not in (None, {}, [], ()) and (name, value) != ("healthy", True)
-            ]
-        if names:
-            yield key, {name: old[name] for name in names if old}, {name: new[name] for name in names if new}
-
-
-def _groups(before: Inventory, after: Inventory) -> list[Change]:
-    found = _differing(_described(before), _described(after))
-    return [Change(f"node group {label}", old or None, new or None) for label, old, new in found]
-
-
-def _described(inventory: Inventory) -> dict[str, _Fields]:
-    groups = inventory.section.node_groups if inventory.section else []
-    return {group.label: group.model_dump(mode="json", exclude={"label"}) for group in groups}
-
-
-def _blocks(before: Plan, after: Plan) -> list[Block]:
-    blocks: list[Block] = []
-    last: tuple[Any, ...] = ()
-    replaced = before.replaced(after)
-    inventories = before.inventory, after.inventory
-    for index, move in enumerate(before.changes(after)):
-        (old_kind, old), (new_kind, new) = _kind_and_place(move.before), _kind_and_place(move.after)
-        # In a block, ranks are consecutive, and either all processes stay in their places or all move.
-        kind = move.component, move.rank - index, old == new, move.in_place, move.replaced, old_kind, new_kind
-        if not last or kind != last[0] or old < last[1] or new < last[2]:
-            sides = _side(move.before), _side(move.after)
-            blocks.append(Block(move.component, move.rank, move.rank, *sides, move.in_place))
-        last = kind, old, new
-        block = blocks[-1]
-        block.last = move.rank
-        sides_of_move = ((block.before, move.before, move.was), (block.after, move.after, move.now))
-        for (side, row, numbers), inventory in zip(sides_of_move, inventories, strict=True):
-            if side is not None and row is not None:
-                side.add(row, numbers)
-                side.names |= {node: inventory.node(node).name for node in replaced.intersection(side.nodes)}
-    return blocks
-
-
-def _kind_and_place(row: Placement | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the kind of a row, and its place in the cluster; both are empty without a row."""
-    if row is None:
-        return (), ()
-    devices = row.devices
-    kind = row.resource_type, row.node_group_label, row.accelerator_type, row.visibility, len(devices)
-    return kind, (row.cluster_node_rank, devices)
-
-
-def _side(row: Placement | None) -> Side | None:
-    if row is None:
-        return None
-    return Side(row.resource_type, row.node_group_label, row.accelerator_type, row.visibility)

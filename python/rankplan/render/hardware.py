@@ -15,7 +15,7 @@ MOST = 16
 
 
 def hardware_lines(inventory: Inventory) -> list[str]:
-    """Return what is known of cores, memory, accelerators and network cards; uuids and addresses are in the file."""
+    """Return the known cores, memory, accelerators and network cards; uuids and addresses are only in the file."""
     kinds: dict[tuple[str, ...], list[range]] = {}
     problems: list[str] = []
     for nodes, spec in inventory.stretches():

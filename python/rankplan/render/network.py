@@ -1,72 +1,120 @@
-"""Arranged and repaired plans in words: what moves, and which groups cross a domain."""
+"""Lines about arrangements and repaired plans: the moves, and the groups that cross a domain."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from rich.table import Table
 
-from rankplan.arranging.physical import Record, Rules
-from rankplan.arranging.replanning import Replacement, Replanned
-from rankplan.arranging.task import KINDS, Solution
+from rankplan._core import RankSet
+from rankplan.arranging.arrange import KINDS, Arrangement
+from rankplan.arranging.replan import Replanned
+from rankplan.arranging.shrink import data_groups
+from rankplan.nodes.node import NodeSpec
 from rankplan.render.tables import table
 from rankplan.words import counted
 
 _MOST_MOVES = 8
+_MOST_NODES = 64
 
 
-def crossings_table(solution: Solution, levels: Sequence[str]) -> Table | None:
+def crossings_table(found: Arrangement) -> Table | None:
     """Return a table of the groups that cross a domain before and after; ``None`` if no group ever does."""
     result = table("groups that cross", "before", "after")
-    found = False
-    for level, before, after in zip(levels, solution.before, solution.after, strict=True):
+    for level, before, after in zip(found.levels, found.before, found.after, strict=True):
         for kind, old, new in zip(KINDS, before, after, strict=True):
             if old or new:
-                found = True
                 result.add_row(f"{level}: {kind}", f"{old:,}", f"{new:,}")
-    return result if found else None
+    return result if result.rows else None
 
 
-def proof(solution: Solution) -> str:
-    """Return whether a better arrangement can exist, in words."""
-    return "no arrangement is better" if solution.optimal else "not proved: a better arrangement may exist"
+def arrangement_line(found: Arrangement) -> str:
+    """Return the number of nodes and of spares, and whether a better arrangement can exist."""
+    spare = f"; {counted(len(found.spares), 'spare')}" if found.spares else ""
+    return f"{counted(len(found.nodes), 'node')}{spare}; {_proof(found)}"
 
 
-def replan_lines(found: Replanned) -> list[str]:
-    """Return what a repair changes, the summary first.
+def node_lines(found: Arrangement) -> Iterator[str]:
+    """Yield the names of the nodes in their new order."""
+    order = [*found.nodes, *found.spares]
+    for rank, old in enumerate(order[:_MOST_NODES]):
+        spare = "  (spare)" if rank >= len(found.nodes) else ""
+        yield f"{rank:>6}  {found.present.node(old).name}{spare}"
+    if len(order) > _MOST_NODES:
+        yield f"and {len(order) - _MOST_NODES:,} more; write them to a file with -o"
+
+
+def replan_lines(found: Replanned) -> Iterator[str]:
+    """Yield the changes of a repair, the summary first.
 
     ``8 of 256 ranks move: actor 24-31, node-3 -> node-33 (spare, same nvlink domain); 248 stay; no group crosses a
     domain``.
     """
-    total = sum(len(component) for component in found.components)
-    moved = sum(len(ranks) for move in found.moves for ranks in move.ranks.values())
-    shifted = sum(len(shift.ranks) for shift in found.shifts)
+    arrangement = found.arrangement
+    total = sum(map(len, found.plan.values()))
+    moved = sum(move.replaced for move in found.moves)
     parts = [f"{moved:,} of {counted(total, 'rank')} {'moves' if moved == 1 else 'move'}"]
-    if found.moves:
-        shown = [_move(move, found.rules) for move in islice(found.moves, _MOST_MOVES)]
-        more = len(found.moves) - len(shown)
+    if found.successors:
+        shown = list(islice(_moves(found), _MOST_MOVES))
+        more = len(found.successors) - len(shown)
         parts[0] += ": " + "; ".join(shown + ([f"and {counted(more, 'more node')}"] if more else []))
-    parts += [f"{total - moved - shifted:,} stay", _crossings(found.solution, found.rules)]
-    lines = ["; ".join(part for part in parts if part)]
-    for shift in found.shifts:
-        local = ", ".join(f"{old} -> {new}" for old, new in shift.local.items())
-        ranks = f"{'rank' if len(shift.ranks) == 1 else 'ranks'} {shift.ranks}"
-        lines.append(f"{shift.component} {ranks}: other accelerators of node {shift.node}: {local}")
-    lines += [str(loss) for loss in found.losses]
-    if (block := found.solution.as_block) is not None:
-        lines.append(f"moving a whole group to one domain would tear fewer groups, but move {counted(block, 'rank')}")
-    return lines
+    parts += [f"{total - len(found.moves):,} stay", _crossings(arrangement)]
+    yield "; ".join(part for part in parts if part)
+    yield from _shifts(found)
+    yield from _losses(found)
+    if arrangement.as_block is not None:
+        ranks = counted(arrangement.as_block, "rank")
+        yield f"moving a whole group to one domain would tear fewer groups, but move {ranks}"
+    if not arrangement.optimal:
+        yield _proof(arrangement)
 
 
-def _move(move: Replacement, rules: Rules) -> str:
-    who = ", ".join(f"{component} {ranks}" for component, ranks in move.ranks.items())
-    where = _distance(move.before, move.after, rules.levels)
-    return f"{who}, {move.before.name} -> {move.after.name} (spare{where})"
+def _proof(found: Arrangement) -> str:
+    return "no arrangement is better" if found.optimal else "not proved: a better arrangement may exist"
 
 
-def _distance(before: Record, after: Record, levels: Sequence[str]) -> str:
-    """Return the innermost domain that two nodes share, in words."""
+def _moves(found: Replanned) -> Iterator[str]:
+    """Yield the processes that each spare takes over."""
+    ranks: dict[int, dict[str, list[int]]] = {node: {} for node in found.successors}
+    for move in found.moves:
+        if move.replaced and move.after is not None:
+            ranks[move.after.cluster_node_rank].setdefault(move.component, []).append(move.rank)
+    for node, (before, after) in found.successors.items():
+        who = ", ".join(f"{component} {RankSet(here)}" for component, here in ranks[node].items())
+        where = _distance(before, after, found.arrangement.levels)
+        yield f"{who}, {before.name} -> {after.name} (spare{where})"
+
+
+def _shifts(found: Replanned) -> Iterator[str]:
+    """Yield the processes that use other accelerators of their node."""
+    shifts: dict[tuple[int, str], tuple[set[int], dict[int, int]]] = {}
+    for move in found.moves:
+        if not move.replaced and move.before is not None and move.after is not None:
+            for (_, old), (node, new) in zip(move.before.devices, move.after.devices, strict=True):
+                if old != new:
+                    ranks, local = shifts.setdefault((node, move.component), (set(), {}))
+                    ranks.add(move.rank)
+                    local[old] = new
+    for (node, component), (ranks, local) in sorted(shifts.items(), key=lambda shift: shift[0][0]):
+        accelerators = ", ".join(f"{old} -> {new}" for old, new in sorted(local.items()))
+        who = f"{component} {'rank' if len(ranks) == 1 else 'ranks'} {RankSet(ranks)}"
+        yield f"{who}: other accelerators of node {node}: {accelerators}"
+
+
+def _losses(found: Replanned) -> Iterator[str]:
+    """Yield the components that shrank."""
+    for name in dict.fromkeys(move.component for move in found.losses):
+        before, after = found.before[name], found.plan[name]
+        groups, left = (max(data_groups(component)) + 1 for component in (before, after))
+        text = f"{name} shrinks from {counted(groups, 'data group')} to {left}: {len(after)} of {len(before)} ranks"
+        kept = RankSet(range(len(before))) - RankSet(move.rank for move in found.losses if move.component == name)
+        renumbered = RankSet(rank for new, rank in enumerate(kept) if new != rank)
+        yield f"{text}; ranks {renumbered} are renumbered" if renumbered else text
+
+
+def _distance(before: NodeSpec, after: NodeSpec, levels: Sequence[str]) -> str:
+    """Name the innermost domain that two nodes share."""
     same = 0
     for level in levels:
         labels = before.labels.get(level), after.labels.get(level)
@@ -80,15 +128,15 @@ def _distance(before: Record, after: Record, levels: Sequence[str]) -> str:
     return f", other {levels[same]} domain" + (f", same {levels[same - 1]} domain" if same else "")
 
 
-def _crossings(solution: Solution, rules: Rules) -> str:
-    """Return the groups that cross more domains than before, in words."""
-    if not rules.levels:
+def _crossings(found: Arrangement) -> str:
+    """Count the groups that cross more domains than before."""
+    if not found.levels:
         return ""
-    if not any(map(any, solution.after)):
+    if not any(map(any, found.after)):
         return "no group crosses a domain"
     more = []
     outer = [0] * len(KINDS)
-    for level, before, after in zip(rules.levels, solution.before, solution.after, strict=True):
+    for level, before, after in zip(found.levels, found.before, found.after, strict=True):
         changes = [new - old for old, new in zip(before, after, strict=True)]
         # A group that crosses a domain crosses the inner ones too.
         for kind, change, known in zip(KINDS, changes, outer, strict=True):

@@ -105,7 +105,7 @@ def _folded(plan: Plan) -> Table:
 
 
 def _nodes(inventory: Inventory, component: Component) -> Iterator[tuple[tuple[str, ...], int, list[range]]]:
-    """Yield each node of a component: what its ranks use and see, as cells, its rank, and the ranks.
+    """Yield each node of a component: the cells about the resources of its ranks, its node rank, and the ranks.
 
     Nodes with the same patterns and ids are read once.
     """
@@ -145,7 +145,7 @@ def _cpus(component: Component, rows: list[Placement]) -> str:
 
 
 def _seen(rows: list[Placement]) -> str:
-    """Return what the processes of one node see together, and whether each sees only its own part."""
+    """Return the devices that the processes of one node see, and whether each sees only its own part."""
     each = [tuple(row.visible_accelerators) for row in rows]
     seen = tuple(dict.fromkeys(chain.from_iterable(each)))
     apart = ", each rank its own" if any(visible != seen for visible in each) else ""

@@ -57,7 +57,7 @@ class _Tree:
             yield f"{indent}no {domains.level}: {self._named(RankSet(unlabelled))}"
 
     def _named(self, nodes: RankSet) -> str:
-        """Return nodes in a line: ranks, names, and what is excluded."""
+        """Return nodes in a line: ranks, names, and excluded hardware."""
         text = nodes_text(nodes)
         here = [self._specs[node] for node in nodes if node in self._specs]
         names = [spec.name for spec in here if spec.hostname or spec.ip]

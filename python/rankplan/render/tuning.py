@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 import yaml
@@ -65,7 +66,7 @@ def placement_text(one: Ranked) -> str:
 
 
 def tuning_json(tuning: Tuning) -> str:
-    """Return the ranking and what it depends on as JSON."""
+    """Return the ranking as JSON, with the measured time that decides it."""
     found = tuning.sensitivity
     content: dict[str, Any] = {
         "ranking": [_ranked(one) for one in tuning.ranking],
@@ -155,9 +156,10 @@ def plot(found: Sweep, tuning: Tuning) -> str:
     parts.append(
         f'<text x="{side[1]:.1f}" y="{height + 18:.1f}" text-anchor="{side[0]}" class="strong">{best_text}</text>'
     )
+    style = files("rankplan.render").joinpath("tuning.css").read_text("utf-8")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-plot" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'width="{_WIDTH}" height="{_HEIGHT}">\n<title>{title}</title>\n<style>{_STYLE}</style>\n'
+        f'width="{_WIDTH}" height="{_HEIGHT}">\n<title>{title}</title>\n<style>\n{style}</style>\n'
         + "\n".join(parts)
         + "\n</svg>\n"
     )
@@ -179,21 +181,3 @@ def _scale(low: float, high: float) -> tuple[float, float, list[float]]:
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     first, last = math.floor(low / step), math.ceil(high / step)
     return first * step, last * step, [round(tick * step, 9) for tick in range(first, last + 1)]
-
-
-_STYLE = """
-.rankplan-plot { max-width: 100%; height: auto; color-scheme: light dark;
-  font: 12px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-.rankplan-plot text { fill: #1b1f24; }
-.rankplan-plot .soft { fill: #5b6470; }
-.rankplan-plot .strong { font-weight: 600; }
-.rankplan-plot .page { fill: #fff; }
-.rankplan-plot .grid { stroke: #d5d9df; fill: none; }
-.rankplan-plot .line { fill: none; stroke-width: 2; }
-@media (prefers-color-scheme: dark) {
-  .rankplan-plot text { fill: #e6e9ed; }
-  .rankplan-plot .soft { fill: #a0a9b5; }
-  .rankplan-plot .page { fill: #14171b; }
-  .rankplan-plot .grid { stroke: #333a44; }
-}
-"""

@@ -52,7 +52,7 @@ def _folded(weights: WeightMap) -> Table:
 
 
 def _nodes(weights: WeightMap) -> Iterator[tuple[Any, list[int], int, list[int], set[int]]]:
-    """Yield the senders of each node: what they have in common with the next, slots, node, receivers, their nodes."""
+    """Yield the senders of each node: a key that equal nodes share, slots, node, receivers, nodes of the receivers."""
     places = weights.sender.layout.place
     for node, group in groupby(range(len(weights)), key=lambda slot: places(slot)[0]):
         senders = list(group)

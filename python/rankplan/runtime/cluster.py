@@ -1,4 +1,4 @@
-"""A live cluster: the connection to Ray, the nodes in a fixed order, and what runs there."""
+"""A live cluster: the connection to Ray, the nodes in a fixed order, and the groups and reservations on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.runtime.group.calls import as_timeout
 from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports, selected
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.nodes.order import Wanted
@@ -27,6 +26,7 @@ from rankplan.runtime.nodes.refresh import Roster
 from rankplan.runtime.nodes.simulate import Raylets
 from rankplan.runtime.rank import context
 from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.answers import as_timeout
 from rankplan.runtime.ray.connection import Connection, connect
 from rankplan.runtime.ray.progress import Report, told
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
@@ -37,12 +37,11 @@ class Cluster:
     """A Ray cluster with its nodes in a fixed order. It ends with ``close()``, ``with``, or the program.
 
     ``cluster_cfg`` is the ``cluster`` section of a config. ``num_nodes`` is the number of nodes to wait for and use if
-    no section says so (default: all). ``address`` is that of a running cluster; by default it is found as Ray finds it:
-    ``RAY_ADDRESS``, then the cluster that runs on this machine; otherwise one is started on this machine alone. A
-    process that is already connected to Ray keeps its connection, and ``close`` leaves that open. ``order`` is how
-    nodes without ranks are ordered: ``address`` or ``topology`` (default: as the section says). Nodes may take
-    ``timeout`` seconds to join. ``on_progress`` is called with a short text on what is being waited for, also during
-    launches; by default a terminal shows what takes more than a second.
+    no section says so (default: all). ``address`` is the address of a running cluster. By default, the cluster is found
+    as Ray finds it: at ``RAY_ADDRESS``, then on this machine; if there is none, one is started on this machine alone. A
+    process that is already connected to Ray keeps its connection, and ``close`` leaves that open. Nodes may take
+    ``timeout`` seconds to join. ``on_progress`` is called with a short text on each step, also during launches; by
+    default, a terminal shows every step that takes more than a second.
 
     ``node_order`` is the order of nodes that have no rank (``RANKPLAN_NODE_RANK``, or the label
     ``rankplan.io/node-rank``): by ``"address"``, compared as numbers; by ``"topology"``, domain after domain; or as in
@@ -53,7 +52,7 @@ class Cluster:
     was started on this node, except those of a shell or a machine (``PWD``, ``HOSTNAME``, ``SSH_*``). Pass a list of
     names and patterns (``["NCCL_*", "HF_TOKEN"]``), or ``False`` for none.
 
-    In a rank, a `Cluster` has the nodes of the driver's, in the same order, with its node groups and exports.
+    In a rank, a `Cluster` has the nodes of the driver's cluster, in the same order, with its node groups and exports.
 
     Raises ``PlacementError`` for a faulty section and ``ValueError`` for an invalid number, before any connection, and
     ``ClusterError`` if the cluster cannot be used.
@@ -77,17 +76,26 @@ class Cluster:
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
             raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
         reading = None if cluster_cfg is None else read_section(cluster_cfg)
-        self._open(reading, as_int(num_nodes), address, timeout, on_progress, None, forward_env, node_order)
+        self._open(
+            reading,
+            as_int(num_nodes),
+            address,
+            on_progress=on_progress,
+            timeout=timeout,
+            forward_env=forward_env,
+            node_order=node_order,
+        )
 
     def _open(
         self,
         reading: Reading | None,
         num_nodes: int | None,
         address: str | None,
-        timeout: float,
+        *,
         on_progress: Report | None,
-        raylets: Raylets | None,
-        forward_env: Selection,
+        timeout: float = timeouts.JOIN,
+        raylets: Raylets | None = None,
+        forward_env: Selection = True,
         node_order: str | None = None,
     ) -> None:
         if reading is not None:
@@ -110,7 +118,8 @@ class Cluster:
                 return
             with self.connection.progress() as report:
                 starting = raylets is None and how != "started"
-                found = find_nodes(num_nodes, timeout, report, starting, _wanted(reading, node_order))
+                wanted = _wanted(reading, node_order)
+                found = find_nodes(num_nodes, timeout, report, starting=starting, wanted=wanted)
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 inventory = inventory.with_config(reading)
@@ -155,8 +164,7 @@ class Cluster:
             raylets = Raylets(inventory, report)
         cluster = cls.__new__(cls)
         try:
-            present = inventory.num_nodes
-            cluster._open(reading, present, raylets.address, timeouts.JOIN, on_progress, raylets, True)
+            cluster._open(reading, inventory.num_nodes, raylets.address, on_progress=on_progress, raylets=raylets)
             # the raylets of excluded nodes run too
             marked = cluster.inventory.excluding(inventory.excluded)
             cluster.nodes = replace(cluster.nodes, inventory=marked)
@@ -169,7 +177,7 @@ class Cluster:
 
     @property
     def inventory(self) -> Inventory:
-        """What the nodes have, by node rank, with the node groups of ``cluster_cfg``."""
+        """The nodes and their facts, by node rank, with the node groups of ``cluster_cfg``."""
         return self.nodes.inventory
 
     @property
@@ -192,7 +200,7 @@ class Cluster:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes that are known: those that are used and, after `refresh`, spares and dead ones."""
+        """The number of known nodes: the nodes in use and, after `refresh`, spares and dead nodes."""
         return len(self.nodes.ids)
 
     def reserve(self, plan: Plan, components: str | Iterable[str] | None = None) -> Reservation:
@@ -215,15 +223,15 @@ class Cluster:
         plan = plan.only(*names)
         nodes, found = self.nodes.fitting(plan.inventory, list(plan.values()))
         plan.check_shares()
-        return make_reservation(self.connection, nodes, found)
+        return make_reservation(self.connection, nodes, {one.name: one for one in found})
 
     def refresh(self, timeout: float = timeouts.JOIN) -> Inventory:
         """Probe the nodes again, and return the current inventory. No node rank changes.
 
         Nodes that have left are not ``healthy`` any more: no plan may use them. A node that was started again, with its
         hostname and address, has its rank again. Nodes that have joined come last, as spares, also those beyond
-        ``num_nodes``; one that cannot be used is skipped, with a warning. Groups are left alone: see
-        ``Plan.replanned`` and ``WorkerGroup.restart``. Raises ``LaunchError`` if the cluster was closed or Ray has
+        ``num_nodes``; unusable ones are skipped, with a warning. Groups are left alone: see `replan` and
+        ``WorkerGroup.restart``. Raises ``LaunchError`` if the cluster was closed or Ray has
         ended, ``ValueError`` for an invalid timeout.
         """
         seconds = as_timeout(timeout)
@@ -248,7 +256,7 @@ class Cluster:
         self._raylets.stop(self.node_ids[rank])
 
     def close(self) -> None:
-        """End groups and reservations, and what this object started or connected; may be called again."""
+        """End groups and reservations, then the connection or nodes that this object started; may be called again."""
         if self._closed:
             return
         self._closed = True

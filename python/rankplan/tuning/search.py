@@ -9,7 +9,8 @@ from typing import Any
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.plan import Plan, PlanDiff
+from rankplan.plans.diff import PlanDiff, diff
+from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.placing import Placed, placed, plain
@@ -152,7 +153,7 @@ def _ranked(
         made.plan,
         made.config,
         made.warnings,
-        None if present is None else present.diff(made.plan),
+        None if present is None else diff(present, made.plan),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 FILLS = ("#77aadd", "#ee8866", "#eedd88", "#ffaabb", "#99ddff", "#44bb99", "#bbcc33", "#aaaa00")
 """Paul Tol's "light" scheme, made for labelled cells, in his order; https://personal.sron.nl/~pault/."""
 PLAIN = "#dddddd"
-"""The scheme's grey, for what has no color of its own."""
+"""The scheme's grey, for bands without a color of their own."""
 HATCHES = ("", "up", "down", "across")
 """Patterns that distinguish repeated colors."""
 

@@ -108,7 +108,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """The whole picture; ``more`` describes what is not shown. ``by`` is the kind of groups that colors stand for."""
+    """The whole picture; ``more`` counts the nodes and components left out. Colors stand for groups of kind ``by``."""
 
     summary: str
     legend: tuple[Entry, ...]
@@ -178,7 +178,7 @@ def _summary(plan: Plan) -> str:
 
 
 def excluded_text(spec: NodeSpec) -> str:
-    """Return what no process may use on a node; empty if all of it may be used."""
+    """Return the excluded hardware of a node; empty without any."""
     return "excluded" if not spec.healthy else f"excluded: {spec.unhealthy}" if spec.unhealthy else ""
 
 

@@ -34,7 +34,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A group that crosses a domain: its nodes, by their index on the map, and what it is."""
+    """A group that crosses a domain: its nodes, by their index on the map, and its description."""
 
     component: int
     nodes: tuple[int, ...]

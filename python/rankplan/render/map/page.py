@@ -15,7 +15,7 @@ from rankplan.render.map.model import Band, Entry, Node, Strip, clean, map_of, t
 from rankplan.render.tables import sharing_lines
 
 _ROOM, _WIDE = 32, 8
-"""Most characters of numbers per cell, and of a band as wide as the page in cells; the page cuts what does not fit."""
+"""Most characters of numbers per cell, and the cells of a band as wide as the page; the page cuts longer texts."""
 
 
 def page(plan: Plan, title: str, by: str | None = None) -> str:

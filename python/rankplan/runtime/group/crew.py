@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ray
 
 from rankplan._core import Placement, RankSet
 from rankplan.errors import LaunchError, WorkerError
-from rankplan.runtime.group.calls import ranks_text
+from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import PORTS
-from rankplan.runtime.rank.report import Expectation
+from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.connection import Connection, Named
+from rankplan.runtime.ray.answers import ranks_text
+from rankplan.runtime.ray.connection import Connection
 from rankplan.runtime.reserve.notices import Notice, Overlap
 from rankplan.runtime.reserve.reserve import Reservation
 from rankplan.words import nodes_text
@@ -30,32 +31,57 @@ _logger = logging.getLogger("rankplan")
 
 @dataclass(frozen=True, slots=True)
 class LiveRank:
-    """A rank and what the plan says about it."""
+    """A rank that was started: its spec, its actor, and its process once it is up.
 
-    host: ActorHandle[Any]
-    expected: Expectation
+    ``placement`` is its row in the plan that the group runs. After a restart of others it may differ from the row of
+    ``spec``, the one that the process knows.
+    """
 
-    def in_process(self, pid: int) -> LiveRank:
-        """Return the rank, expected to stay in this process."""
-        return replace(self, expected=replace(self.expected, pid=pid))
+    spec: RankSpec
+    placement: Placement
+    actor: ActorHandle[Any]
+    pid: int | None = None
+
+
+@dataclass(slots=True)
+class Terms:
+    """The arguments of a launch, which a restart needs again. They belong to the group: no rank has them.
+
+    ``nodes`` returns the nodes of the cluster as they are now. Every rank constructs ``worker_class`` with ``args`` and
+    ``kwargs``, and works on ``max_concurrency`` calls at a time; without a number, plain methods run one at a time, and
+    ``async`` ones concurrently. ``component`` is on the nodes and named like the group, ``planned`` is its name in the
+    plan, and ``visibility`` and ``prove`` override the plan.
+    """
+
+    nodes: Callable[[], Nodes]
+    worker_class: type
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    max_concurrency: int | None
+    component: Component
+    planned: str
+    visibility: Visibility | None
+    prove: str | None
 
 
 class Crew:
     """The ranks of a component in rank order; ended by its reservation or its connection, if not before.
 
     It is owned before its first rank starts, so that closing the cluster at any moment leaves no rank behind. Ranks
-    that are being started are ``newcomers`` until all of them are verified. ``nodes`` are those of its plan.
+    that are being started are ``newcomers`` until all of them are verified. ``nodes`` are in the order of its plan.
     ``private``: the reservation is for this crew alone, and ends with it.
     """
 
     def __init__(
-        self, component: str, connection: Connection, nodes: Nodes, reservation: Reservation | None, private: bool
+        self, terms: Terms, connection: Connection, nodes: Nodes, reservation: Reservation | None, *, private: bool
     ) -> None:
-        self.component, self.connection, self.nodes, self.reservation = component, connection, nodes, reservation
+        self.terms, self.component = terms, terms.component.name
+        self.connection, self.nodes, self.reservation = connection, nodes, reservation
         self.ranks: list[LiveRank] = []
         self.newcomers: list[LiveRank] = []
         self.master: tuple[str, int] | None = None
         self.restarts = 0
+        self.restarting = threading.Lock()
         self.ports: dict[str, set[int]] = {}
         self.ended = False
         self._owner = reservation or connection
@@ -66,23 +92,23 @@ class Crew:
         connection.has_launched = True
 
     def __str__(self) -> str:
-        rows = [rank.expected.placement for rank in self.ranks]
+        rows = [rank.placement for rank in self.ranks]
         if not rows:
             return f"{self.component}, which is being launched"
         nodes = nodes_text(RankSet({row.cluster_node_rank for row in rows}))
         return f"{self.component} with {ranks_text({row.rank for row in rows})} on {nodes}"
 
     def announce(self, rows: Sequence[Placement], nodes: Nodes) -> None:
-        """Record what these ranks use, and warn of other jobs and of another group that overlap with them.
+        """Record the accelerators of these ranks, and warn of other jobs and of another group that overlap with them.
 
         A reservation has its own record, and has refused other jobs.
         """
-        namesakes: list[Named] = []
+        namesakes: list[object] = []
         overlaps: list[Overlap] = []
         with self._lock:
             self.check_open()
             if not self.ranks:
-                namesakes = self.connection.enter(self)
+                namesakes = self.connection.enter(self.component, self)
             if self.reservation is None:
                 notice = Notice(self.connection, nodes, {self.component: rows})
                 self._notices.append(notice)
@@ -103,6 +129,11 @@ class Crew:
                 overlap,
             )
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its ranks can be called: it has not ended, and this program still has its connection to Ray."""
+        return not self.ended and self.connection.is_current
+
     def check_open(self) -> None:
         """Raise ``LaunchError`` if the cluster was closed or the reservation was released."""
         self._owner.check_open()
@@ -119,14 +150,14 @@ class Crew:
     def settle(
         self, ranks: Sequence[LiveRank], nodes: Nodes, master: tuple[str, int] | None, restarts: int = 0
     ) -> None:
-        """Make these the ranks of the crew, the newcomers among them; end those that they replace.
+        """Make these the ranks of the crew, the newcomers among them; end the ranks that they replace.
 
         Raises ``LaunchError`` if the crew has ended, and its newcomers with it.
         """
         with self._lock:
             if not self.ended:
-                hosts = {rank.host for rank in ranks}
-                replaced = [rank for rank in self.ranks if rank.host not in hosts]
+                actors = {rank.actor for rank in ranks}
+                replaced = [rank for rank in self.ranks if rank.actor not in actors]
                 self.ranks[:], self.nodes, self.master, self.restarts = ranks, nodes, master, restarts
                 self.newcomers.clear()
                 outdated, self._notices = self._notices[:-1], self._notices[-1:]
@@ -139,13 +170,13 @@ class Crew:
         raise LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)
 
     def renew(self, ranks: Sequence[LiveRank]) -> None:
-        """Replace what is expected of these ranks, unless they have been replaced themselves."""
+        """Replace the records of these ranks, unless their actors have been replaced."""
         with self._lock:
-            found = {rank.host: rank for rank in ranks}
-            self.ranks[:] = [found.get(rank.host, rank) for rank in self.ranks]
+            found = {rank.actor: rank for rank in ranks}
+            self.ranks[:] = [found.get(rank.actor, rank) for rank in self.ranks]
 
     def dismiss(self) -> None:
-        """End the newcomers, and forget what was announced for them; the ranks stay."""
+        """End the newcomers, and withdraw their notice; the ranks stay."""
         with self._lock:
             if self.ended:
                 return
@@ -194,7 +225,7 @@ class Crew:
 def _kill(ranks: Sequence[LiveRank]) -> None:
     """Kill these ranks and wait until Ray reports them dead."""
     for rank in ranks:
-        ray.kill(rank.host)
-    last_words: list[Any] = [rank.host.look.remote() for rank in ranks]
+        ray.kill(rank.actor)
+    last_words: list[Any] = [rank.actor.look.remote() for rank in ranks]
     if last_words:
         ray.wait(last_words, num_returns=len(last_words), timeout=timeouts.KILL, fetch_local=False)

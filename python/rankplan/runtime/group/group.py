@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Self
 from rankplan._core import Placement
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component
-from rankplan.runtime.group.calls import Call, as_timeout, new_ticket, ranks_text
+from rankplan.runtime.group.calls import Call, new_ticket
 from rankplan.runtime.group.crew import Crew, LiveRank
-from rankplan.runtime.group.restart import Terms, renewals, restart
+from rankplan.runtime.group.restart import renewals, restart
+from rankplan.runtime.group.verify import verified
 from rankplan.runtime.group.watch import Failure, wait_for_failure
 from rankplan.runtime.rank.context import OfRank
-from rankplan.runtime.rank.report import RankReport, check
-from rankplan.runtime.rank.stopwatch import Timing
-from rankplan.runtime.rank.timing import timer
+from rankplan.runtime.rank.report import RankReport
+from rankplan.runtime.rank.timing import Timing, timer
 from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.answers import as_timeout, ranks_text
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.words import as_int, shown
 
@@ -29,25 +30,25 @@ if TYPE_CHECKING:
 class RankSelection:
     """Some ranks of a component. Every method of the worker class can be called on it and returns a ``Call``."""
 
-    def __init__(self, crew: Crew, worker_class: type, ranks: Sequence[int] | None = None) -> None:
-        self._crew, self._worker_class, self._selected = crew, worker_class, ranks
+    def __init__(self, crew: Crew, ranks: Sequence[int] | None = None) -> None:
+        self._crew, self._worker_class, self._selected = crew, crew.terms.worker_class, ranks
 
     @property
     def _ranks(self) -> Sequence[LiveRank]:
-        if self._crew.ended or not self._crew.connection.is_current:
+        if not self._crew.is_running:
             return ()
         ranks = list(self._crew.ranks)  # a restart replaces some
         return ranks if self._selected is None else [ranks[rank] for rank in self._selected if rank < len(ranks)]
 
     def __repr__(self) -> str:
-        ranks = [rank.expected.placement.rank for rank in self._ranks]
+        ranks = [rank.placement.rank for rank in self._ranks]
         state = f"on {ranks_text(ranks)}" if ranks else "shut down"
         return f"<{self._crew.component}: {self._worker_class.__name__} {state}>"
 
     def __getattribute__(self, name: str) -> Any:
-        """Return a method of the worker, even if the group has one of that name, or else what the group has."""
+        """Return a name of the group before a method of the worker; the other way round for RLinf's workers."""
         own = super().__getattribute__
-        if not name.startswith("_") and is_method(own("_worker_class"), name):
+        if not name.startswith("_") and own("_worker_class")._hides_group and is_method(own("_worker_class"), name):
             return partial(own("_send"), name)
         return own(name)
 
@@ -55,6 +56,16 @@ class RankSelection:
         # pickle, copy and notebooks look up private names, some before __init__ has run
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return partial(self._send, self._method(name))
+
+    def call(self, method: str, /, *args: Any, **kwargs: Any) -> Call:
+        """Run the method of the worker that has this name. Raises ``AttributeError`` if there is none."""
+        return self._send(self._method(method), *args, **kwargs)
+
+    def _method(self, name: str) -> str:
+        """Return the name of a method of the worker; raises ``AttributeError`` for any other name."""
+        if is_method(self._worker_class, name):
+            return name
         known = methods(self._worker_class)
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"its methods are {', '.join(known)}"
@@ -65,7 +76,7 @@ class RankSelection:
         with session.used():
             ranks = self._running(method)
             try:
-                answers = [rank.host.call.remote(ticket, method, *args, **kwargs) for rank in ranks]
+                answers = [rank.actor.call.remote(ticket, method, *args, **kwargs) for rank in ranks]
             except TypeError as error:
                 call, why = f"{self._crew.component}.{method}()", sending_fault(error)
                 raise TypeError(f"{call}: an argument cannot be sent to the ranks: {why}") from error
@@ -73,18 +84,17 @@ class RankSelection:
 
     def _running(self, method: str) -> Sequence[LiveRank]:
         component, ranks = self._crew.component, self._ranks
-        if self._crew.ended or not self._crew.connection.is_current:
+        if not self._crew.is_running:
             raise WorkerError(f"{component}.{method}(): the group was shut down; launch it again", component)
         if self._selected is not None and len(ranks) < len(self._selected):
-            gone = ranks_text(set(self._selected) - {rank.expected.placement.rank for rank in ranks})
+            gone = ranks_text(set(self._selected) - {rank.placement.rank for rank in ranks})
             raise WorkerError(f"{component}.{method}(): a restart has removed {gone}; select other ranks", component)
         return ranks
 
     def _call(
         self, method: str, ranks: Sequence[LiveRank], answers: Sequence[ObjectRef[Any]], ticket: int | None = None
     ) -> Call:
-        rows, hosts = [rank.expected.placement for rank in ranks], [rank.host for rank in ranks]
-        return Call(self._crew.component, method, rows, answers, new_ticket() if ticket is None else ticket, hosts)
+        return Call(self._crew.component, method, ranks, answers, new_ticket() if ticket is None else ticket)
 
 
 class WorkerGroup(RankSelection):
@@ -93,16 +103,10 @@ class WorkerGroup(RankSelection):
         values = group.method(1, key=2).wait()       # one value per rank, in rank order
         group.execute_on(0, 3).method()              # on some ranks only
 
+        group.call("method", 1, key=2)               # by its name
+
     ``shutdown()``, leaving ``with``, releasing its reservation or closing the cluster ends the ranks.
-
-    The names of the group never hide a method of the worker: if the class has a method ``shutdown``,
-    ``group.shutdown()`` calls it in every rank. ``WorkerGroup.shutdown(group)`` always ends the ranks. The same holds
-    for the other names of the group.
     """
-
-    def __init__(self, crew: Crew, terms: Terms) -> None:
-        super().__init__(crew, terms.recipe.worker_class)
-        self._terms = terms
 
     @property
     def component(self) -> str:
@@ -117,7 +121,7 @@ class WorkerGroup(RankSelection):
     @property
     def placements(self) -> list[Placement]:
         """The rows of the plan for these ranks, in rank order."""
-        return [rank.expected.placement for rank in self._ranks]
+        return [rank.placement for rank in self._ranks]
 
     def execute_on(self, *ranks: int) -> RankSelection:
         """Return some ranks, to call methods on; answers come in the order given here.
@@ -132,7 +136,7 @@ class WorkerGroup(RankSelection):
                 f"{self._crew.component} has {ranks_text(range(len(running)))}; pass some of them to execute_on(), "
                 f"each once, not {given}"
             )
-        return RankSelection(self._crew, self._worker_class, ranks)
+        return RankSelection(self._crew, ranks)
 
     def verify(self, timeout: float | None = None) -> list[RankReport]:
         """Ask every rank where it is and what it sees, and return the reports in rank order.
@@ -143,29 +147,28 @@ class WorkerGroup(RankSelection):
         """
         with session.used():
             ranks = self._running("verify")
-            looks = [rank.host.look.remote() for rank in ranks]
-        sightings = self._call("verify", ranks, looks).wait(timeout)
-        return check(self._crew.component, [rank.expected for rank in ranks], sightings)
+            looks = [rank.actor.look.remote() for rank in ranks]
+        return verified(self._crew.component, ranks, self._call("verify", ranks, looks).wait(timeout))
 
     def restart(self, component: Component | None = None, timeout: float = timeouts.LAUNCH) -> list[RankReport]:
         """Start the ranks that are dead, or whose place another plan has changed, and return their reports.
 
-        ``component`` is that of a new plan: ``plan.replanned(cluster.refresh())["rollout"]``. Without one, dead ranks
-        start again at their places. The other ranks continue what they are doing, in their processes. Ranks that the
-        new plan lacks are ended. Every rank that starts gets ``MASTER_ADDR``, a new ``MASTER_PORT`` and the number of
-        restarts as ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others.
+        ``component`` is that of a new plan: ``replan(plan, cluster.refresh()).plan["rollout"]``. Without one, dead
+        ranks start again at their places. The other ranks continue their calls, in their processes. Ranks that
+        the new plan lacks are ended. Every rank that starts gets ``MASTER_ADDR``, a new ``MASTER_PORT`` and the number
+        of restarts as ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others.
 
         All or nothing, as in a launch: raises ``LaunchError``, and leaves the group as it was, if a rank does not come
         up within ``timeout`` seconds or differs from the plan. A rank that is alive but moves ends only then. A group
         with a reservation reserves the new places in addition; the old ones stay reserved until it is released. Raises
-        ``PlacementError`` if the component does not fit the cluster, ``ValueError`` for that of another group,
+        ``PlacementError`` if the component does not fit the cluster, ``ValueError`` for the component of another group,
         ``WorkerError`` after the shutdown.
         """
         self._running("restart")
-        return restart(self._crew, self._terms, component, as_timeout(timeout))
+        return restart(self._crew, component, as_timeout(timeout))
 
     def refresh_environment(self, timeout: float | None = None) -> list[RankReport]:
-        """Tell all ranks what restarts have changed, and return their reports.
+        """Send all ranks the changes of restarts, and return their reports.
 
         Each rank gets the same ``MASTER_ADDR``, ``MASTER_PORT`` and ``RANKPLAN_RESTART`` in its environment, and its
         row of the new plan. A rank answers once the calls it received before are done, or at once if its class has
@@ -173,9 +176,9 @@ class WorkerGroup(RankSelection):
         """
         with session.used():
             self._running("refresh_environment")
-            ranks, answers = renewals(self._crew, self._terms)
-        sightings = self._call("refresh_environment", ranks, answers).wait(timeout)
-        reports = check(self._crew.component, [rank.expected for rank in ranks], sightings)
+            ranks, answers = renewals(self._crew)
+        answered = self._call("refresh_environment", ranks, answers).wait(timeout)
+        reports = verified(self._crew.component, ranks, answered)
         self._crew.renew(ranks)
         return reports
 
@@ -198,9 +201,9 @@ class WorkerGroup(RankSelection):
         """
         with session.used():
             ranks = self._running("timings")
-            answers = [rank.host.timings.remote() for rank in ranks]
+            answers = [rank.actor.timings.remote() for rank in ranks]
         calls = self._call("timings", ranks, answers).wait(timeout)
-        numbers = [rank.expected.placement.rank for rank in ranks]
+        numbers = [rank.placement.rank for rank in ranks]
         return [Timing(method, rank, *times) for rank, of in zip(numbers, calls, strict=True) for method, *times in of]
 
     def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
@@ -214,7 +217,7 @@ class WorkerGroup(RankSelection):
         if (as_int(count) or 0) < 1:
             raise ValueError(f"count is {shown(count)}; it must be a whole number of 1 or more")
         crew, ranks = self._crew, list(self._running("free_ports"))
-        machines = [crew.nodes.machine(rank.expected.placement.cluster_node_rank) for rank in ranks]
+        machines = [crew.nodes.machine(rank.placement.cluster_node_rank) for rank in ranks]
         held: dict[int, range] = {}  # a choice of ports, or the block found in it
         blocks: dict[int, range] = {}
         try:
@@ -228,7 +231,7 @@ class WorkerGroup(RankSelection):
                             raise
                         asked = [other for other in asked if other < index]  # the others in the next round
                         break
-                answers = [ranks[index].host.free_block.remote(held[index], count) for index in asked]
+                answers = [ranks[index].actor.free_block.remote(held[index], count) for index in asked]
                 call = self._call("free_ports", [ranks[index] for index in asked], answers)
                 for index, start in zip(asked, call.wait(timeout), strict=True):
                     block = range(0) if start is None else range(start, start + count)
@@ -242,7 +245,7 @@ class WorkerGroup(RankSelection):
         return [blocks[index] for index in range(len(ranks))]
 
     def shutdown(self) -> None:
-        """End the ranks, whatever they are doing; may be called again. A reservation they were launched in stays."""
+        """End the ranks, even during a call; may be called again. A reservation passed to ``launch`` stays."""
         self._crew.end()
 
     def __enter__(self) -> Self:
@@ -266,3 +269,14 @@ def is_method(worker_class: type, name: str) -> bool:
 def methods(worker_class: type) -> list[str]:
     """Return the names of everything that can be called on a group of this class."""
     return [name for name in dir(worker_class) if is_method(worker_class, name)]
+
+
+def check_names(worker_class: type[Any]) -> None:
+    """Raise ``TypeError`` for a worker class that defines a method with a name of its group."""
+    taken = [name for name in methods(worker_class) if hasattr(WorkerGroup, name)]
+    if taken and not worker_class._hides_group:
+        name, also = worker_class.__name__, "".join(f", and so is {other}" for other in taken[1:])
+        raise TypeError(
+            f"{name}.create_group(): {taken[0]} is a name of the group itself{also}; rename the method of {name}, or "
+            "derive the class from rankplan.rlinf.Worker, whose methods come before those of the group"
+        )

@@ -20,16 +20,16 @@ from rankplan.dialects.rlinf.strategies import (
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.group.calls import as_timeout
-from rankplan.runtime.group.crew import Crew
-from rankplan.runtime.group.group import WorkerGroup, is_method
-from rankplan.runtime.group.launch import Recipe, Start, bring_up
-from rankplan.runtime.group.restart import Terms
-from rankplan.runtime.group.seats import find_seats
+from rankplan.runtime.group.crew import Crew, Terms
+from rankplan.runtime.group.group import WorkerGroup, check_names, is_method
+from rankplan.runtime.group.interpreters import check_interpreters
+from rankplan.runtime.group.launch import bring_up
+from rankplan.runtime.group.ranks import rank_specs
 from rankplan.runtime.group.watch import Failure, watch
 from rankplan.runtime.rank.host import MOST_CALLS
-from rankplan.runtime.rank.settings import PROOFS, rank_settings
+from rankplan.runtime.rank.spec import PROOFS
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import as_timeout
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, shown
 
@@ -37,7 +37,7 @@ from rankplan.words import as_int, shown
 class GroupSpec:
     """A worker class and the arguments that every rank constructs it with; ``launch`` makes it a running group.
 
-    Raises ``TypeError`` if the constructor does not accept these arguments.
+    Raises ``TypeError`` if the constructor does not accept these arguments, or a method has a name of the group.
     """
 
     def __init__(self, worker_class: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -46,19 +46,21 @@ class GroupSpec:
             inspect.signature(worker_class.__init__).bind(None, *args, **kwargs)  # type: ignore[misc]
         except TypeError as error:
             raise TypeError(f"{name}.create_group(): the constructor of {name} does not accept this: {error}") from None
-        self._recipe = Recipe(worker_class, args, kwargs)
+        check_names(worker_class)
+        self._worker_class, self._args, self._kwargs = worker_class, args, kwargs
 
     def __repr__(self) -> str:
-        return f"<group of {self._recipe.worker_class.__name__}, not launched>"
+        return f"<group of {self._worker_class.__name__}, not launched>"
 
     def has_method(self, name: str) -> bool:
         """Whether this can be called on the group."""
-        return is_method(self._recipe.worker_class, name)
+        return is_method(self._worker_class, name)
 
     def launch(
         self,
         cluster: Cluster,
         placement_strategy: PlacementStrategy | Component | None = None,
+        *,
         name: str | None = None,
         max_concurrency: int | None = None,
         isolate_accelerator: bool = True,
@@ -73,8 +75,8 @@ class GroupSpec:
 
         ``placement_strategy`` may also be a component of a plan that fits this cluster (``plan["actor"]``), whose nodes
         are found by their names. The default is one process per accelerator of the cluster that is not excluded, or per
-        node of a cluster without accelerators. ``name`` is the component's name (default: that of the component of a
-        plan, else of the class). ``isolate_accelerator`` shows a process only its own accelerators; for a component of
+        node of a cluster without accelerators. ``name`` is the component's name (default: its name in the plan,
+        else that of the class). ``isolate_accelerator`` shows a process only its own accelerators; for a component of
         a plan this is already decided. ``visibility`` overrides both: ``own``, ``node``, or ``own-first`` for all
         accelerators of the node with its own first.
 
@@ -100,8 +102,7 @@ class GroupSpec:
         not fit the cluster (for a plan, ``plan-mismatch`` or, by ``cluster.topology.keep``, ``group-spans``),
         ``ValueError`` and ``TypeError`` for an invalid argument.
         """
-        if not isinstance(cluster, Cluster):
-            raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
+        check_cluster(cluster)
         cluster.connection.check_alive()
         if max_concurrency is not None and as_int(max_concurrency) not in range(1, MOST_CALLS + 1):
             raise ValueError(
@@ -112,7 +113,7 @@ class GroupSpec:
             raise ValueError(f"visibility is {shown(visibility)}; it must be own, node or own-first")
         if prove not in (None, *PROOFS):
             raise ValueError(f"prove is {shown(prove)}; it must be devices or environment")
-        _check_reservation(cluster, reservation, reserve)
+        _check_reservation(cluster, reservation, reserve=reserve)
         if on_failure is not None and not callable(on_failure):
             raise TypeError(f"on_failure is {shown(on_failure)}; pass a function of the group and the failure")
         seconds = as_timeout(timeout)
@@ -125,7 +126,7 @@ class GroupSpec:
             nodes, (component,) = cluster.nodes.fitting(placement_strategy.inventory, [placement_strategy])
             component = replace(component, name=name or planned)
         elif isinstance(placement_strategy, PlacementStrategy):
-            planned, nodes = name or self._recipe.worker_class.__name__, cluster.nodes
+            planned, nodes = name or self._worker_class.__name__, cluster.nodes
             component = placement_strategy.component(planned, cluster, isolate_accelerator=isolate_accelerator)
         else:
             raise TypeError(
@@ -134,33 +135,48 @@ class GroupSpec:
             )
         if visibility is not None:
             component = component.with_visibility(visibility)
-        settings = rank_settings(component, prove, cluster.simulated)
-        seats = find_seats(nodes, component)
+        specs = rank_specs(nodes, component, prove)
+        check_interpreters(specs)
         if reserve:
-            reservation = make_reservation(cluster.connection, nodes, [component])
-        recipe = replace(self._recipe, max_concurrency=as_int(max_concurrency))
-        terms = Terms(lambda: cluster.nodes, recipe, component, planned, visibility, prove)
-        crew = Crew(component.name, cluster.connection, nodes, reservation, private=reserve)
-        bring_up(crew, Start(recipe, nodes, seats, settings, component[0], seconds))
-        group = WorkerGroup(crew, terms)
+            reservation = make_reservation(cluster.connection, nodes, {component.name: component})
+        terms = Terms(
+            nodes=lambda: cluster.nodes,
+            worker_class=self._worker_class,
+            args=self._args,
+            kwargs=self._kwargs,
+            max_concurrency=as_int(max_concurrency),
+            component=component,
+            planned=planned,
+            visibility=visibility,
+            prove=prove,
+        )
+        crew = Crew(terms, cluster.connection, nodes, reservation, private=reserve)
+        bring_up(crew, specs, seconds)
+        group = WorkerGroup(crew)
         if on_failure is not None:
             watch(crew, partial(on_failure, group))
         return group
 
 
-def _check_reservation(cluster: Cluster, reservation: Reservation | None, reserve: bool) -> None:
+def check_cluster(cluster: Cluster) -> None:
+    """Raise ``TypeError`` for anything but a `Cluster`."""
+    if not isinstance(cluster, Cluster):
+        raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
+
+
+def _check_reservation(cluster: Cluster, reservation: Reservation | None, *, reserve: bool) -> None:
     if not isinstance(reserve, bool):
         raise TypeError(f"reserve is {shown(reserve)}; pass True or False: shares belong to the components of a plan")
     if reservation is None:
         return
     if not isinstance(reservation, Reservation):
         raise TypeError(
-            f"reservation is of type {type(reservation).__name__}; pass what cluster.reserve(plan) returned"
+            f"reservation is of type {type(reservation).__name__}; pass the result of cluster.reserve(plan)"
         )
     if reserve:
         raise ValueError("reserve=True makes a reservation of its own; pass either reserve or reservation")
     if reservation.connection is not cluster.connection:
-        raise ValueError("the reservation belongs to another Cluster; reserve on the one that is launched on")
+        raise ValueError("the reservation belongs to another Cluster; reserve on the Cluster that is passed to launch")
 
 
 def one_process_each(inventory: Inventory) -> PlacementStrategy:

@@ -13,9 +13,9 @@ import ray
 
 from rankplan._core import RankSet
 from rankplan.errors import WorkerError
-from rankplan.runtime.group.calls import outcomes, ranks_text
 from rankplan.runtime.group.crew import Crew, LiveRank
 from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.answers import outcomes, ranks_text
 from rankplan.runtime.ray.faults import Fault
 from rankplan.runtime.ray.internals import actor_id, dead_actors
 from rankplan.words import nodes_text
@@ -28,7 +28,7 @@ class Failure:
     """Ranks of a group that are dead.
 
     ``ranks`` are their process ranks and ``nodes`` the node ranks that they ran on, of the plan that the group runs.
-    ``dead_nodes`` are those of these nodes that have left the cluster; on the others, only processes have died.
+    ``dead_nodes`` are the ones among these nodes that have left the cluster; on the others, only processes have died.
     ``reason`` is why the first of the ranks is gone.
     """
 
@@ -45,9 +45,9 @@ class Failure:
 
 
 def dead_ranks(ranks: Sequence[LiveRank]) -> list[LiveRank]:
-    """Return those of these ranks that are dead, or on a node that has left the cluster."""
+    """Return the ranks that are dead, or on a node that has left the cluster."""
     dead, present = dead_actors(), _present()
-    return [rank for rank in ranks if actor_id(rank.host) in dead or rank.expected.node_id not in present]
+    return [rank for rank in ranks if actor_id(rank.actor) in dead or rank.spec.node_id not in present]
 
 
 def wait_for_failure(crew: Crew, timeout: float | None) -> Failure | None:
@@ -73,7 +73,7 @@ def watch(crew: Crew, on_failure: Callable[[Failure], object]) -> None:
             except Exception as error:
                 _logger.warning("%s: no failure will be reported any more: %s", crew.component, error)
                 return
-            known |= {actor_id(rank.host) for rank in dead}
+            known |= {actor_id(rank.actor) for rank in dead}
             try:
                 on_failure(failure)
             except Exception:
@@ -89,7 +89,7 @@ def _wait(crew: Crew, timeout: float | None, known: frozenset[str]) -> list[Live
     while True:
         with session.used():
             _check_running(crew)
-            dead = [rank for rank in dead_ranks(list(crew.ranks)) if actor_id(rank.host) not in known]
+            dead = [rank for rank in dead_ranks(list(crew.ranks)) if actor_id(rank.actor) not in known]
         if dead:
             _check_running(crew)  # its end kills its ranks
             return dead
@@ -100,7 +100,7 @@ def _wait(crew: Crew, timeout: float | None, known: frozenset[str]) -> list[Live
 
 
 def _check_running(crew: Crew) -> None:
-    if crew.ended or not crew.connection.is_current:
+    if not crew.is_running:
         raise WorkerError(f"{crew.component}: the group was shut down; launch it again", crew.component)
 
 
@@ -108,9 +108,9 @@ def _failure(crew: Crew, dead: Sequence[LiveRank]) -> Failure:
     with session.used():
         _check_running(crew)
         present = _present()
-        (word,) = outcomes([dead[0].host.look.remote()], timeouts.ANSWER)
-    rows = [rank.expected.placement for rank in dead]
-    gone = {rank.expected.placement.cluster_node_rank for rank in dead if rank.expected.node_id not in present}
+        (word,) = outcomes([dead[0].actor.look.remote()], timeouts.ANSWER)
+    rows = [rank.placement for rank in dead]
+    gone = {rank.placement.cluster_node_rank for rank in dead if rank.spec.node_id not in present}
     reason = word.reason if isinstance(word, Fault) else "its node has left the cluster"
     return Failure(
         crew.component,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from copy import deepcopy
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from rankplan._core import Placement
 from rankplan.errors import LaunchError
@@ -13,6 +13,7 @@ from rankplan.plans.component import Coordinates
 from rankplan.runtime.group.spec import GroupSpec
 from rankplan.runtime.rank import context, torch_device
 from rankplan.runtime.rank.context import OfRank
+from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.rank.timing import timer
 
 _logger = logging.getLogger("rankplan.worker")
@@ -29,12 +30,13 @@ class Worker:
         ranks = group.run().wait()
 
     The properties of a rank are set before ``__init__`` runs; calling ``super().__init__()`` is not required. A worker
-    may set attributes of the same names, and define methods with the names of the group's own. Constructing a worker
-    outside a rank raises ``LaunchError``.
+    may set attributes of the same names. Its methods must not have the names of its group, such as ``shutdown``.
+    Constructing a worker outside a rank raises ``LaunchError``.
     """
 
     _rank: int
     _world_size: int
+    _hides_group: ClassVar[bool] = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         here = context.current()
@@ -44,8 +46,8 @@ class Worker:
                 ".launch(cluster, placement_strategy=...), and pass the arguments of the constructor to create_group"
             )
         worker = super().__new__(cls)
-        worker._rank = here.placement.rank
-        worker._world_size = here.placement.world_size
+        worker._rank = here.spec.placement.rank
+        worker._world_size = here.spec.placement.world_size
         return worker
 
     def __init__(self) -> None:
@@ -56,7 +58,7 @@ class Worker:
     def create_group(cls, *args: Any, **kwargs: Any) -> GroupSpec:
         """Return a group of this class to launch; every rank is constructed with these arguments.
 
-        Raises ``TypeError`` if the constructor does not accept them.
+        Raises ``TypeError`` if the constructor does not accept them, or a method has a name of the group.
         """
         return GroupSpec(cls, args, kwargs)
 
@@ -112,12 +114,11 @@ class Worker:
 
         They are instances of the model registered for their type, or else of `HardwareConfig`.
         """
-        return list(_here().hardware)
+        return list(_process().hardware)
 
-    def _renew(self, before: context.RankContext) -> None:
-        """Forget what was read from the context before, but no attribute that the worker has set itself."""
-        here = _here()
-        self._world_size = here.placement.world_size
+    def _renew(self, before: RankSpec) -> None:
+        """Forget the properties that were read from the old spec, but no attribute that the worker has set itself."""
+        self._world_size = _here().placement.world_size
         stale = {name: getattr(before.placement, name) for name in ("world_size", "local_rank")}
         stale |= {"placement": before.placement, "coordinates": before.coordinates}
         for name, value in stale.items():
@@ -141,11 +142,24 @@ class Worker:
         _log(logging.ERROR, message)
 
 
-def _here() -> context.RankContext:
-    here = context.current()
-    if here is None:
+class RLinfWorker(Worker):
+    """A worker whose methods come before those of its group, as in RLinf: ``group.shutdown()`` runs its own.
+
+    ``WorkerGroup.shutdown(group)`` always ends the ranks; the same holds for the other names of the group.
+    """
+
+    _hides_group = True
+
+
+def _process() -> context.RankProcess:
+    process = context.current()
+    if process is None:
         raise AttributeError("a worker knows its rank only in the ranks of a group")
-    return here
+    return process
+
+
+def _here() -> RankSpec:
+    return _process().spec
 
 
 def _log(level: int, message: object) -> None:

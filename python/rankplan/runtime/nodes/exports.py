@@ -1,7 +1,8 @@
 """The driver's exports: its environment variables that reach every rank.
 
 Ray starts the processes of a node with the variables that were set there before ``ray start``. A variable that was
-exported later, or for the driver alone, would be known to no rank.
+exported later, or for the driver alone, would be known to no rank. RLinf exports them in
+``NodeProbe._configure_node_envs``.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ from pathlib import Path
 
 import ray
 
-from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, PATH_VARIABLES, RESERVED_VARIABLES
-from rankplan.runtime.group.calls import outcomes
+from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, PATH_VARIABLES, reserved_variables
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.nodes.processes import inherited
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.faults import Fault
 from rankplan.words import counted, shown
-
-_DECIDED = RESERVED_VARIABLES | set(NODE_RANK_VARIABLES)
 
 _LOCAL = (
     # a shell
@@ -56,14 +55,14 @@ def as_selection(forward_env: Selection) -> Selection:
     for name in names:
         if not isinstance(name, str) or not name:
             raise TypeError(f"forward_env contains {shown(name)}; it must be a list of variable names or patterns")
-        if name in _DECIDED:
+        if name in _decided():
             by = "orders the nodes" if name in NODE_RANK_VARIABLES else "is set by the plan"
             raise ValueError(f"forward_env contains {name}, which {by}; remove it")
     return names
 
 
 def find_exports(selection: Selection) -> dict[str, str]:
-    """Return the exports of this process: what differs between its environment and Ray's on this node.
+    """Return the exports of this process: the differences between its environment and Ray's on this node.
 
     A name in the selection is exported even if it does not differ. Relative folders in lists of folders become
     absolute. If Ray's environment cannot be read, a warning says so, and nothing is exported.
@@ -93,10 +92,11 @@ def find_exports(selection: Selection) -> dict[str, str]:
 def selected(selection: Selection, driver: Mapping[str, str], ray_has: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the driver that a selection exports, given the environment of Ray on its node."""
     names = [] if isinstance(selection, bool) else list(selection)
+    decided = _decided()
     patterns = ["*"] if selection is True else names
 
     def exported(name: str) -> bool:
-        if name in _DECIDED or not _sendable(name, driver[name]):
+        if name in decided or not _sendable(name, driver[name]):
             return False
         if name in names:
             return True
@@ -104,6 +104,10 @@ def selected(selection: Selection, driver: Mapping[str, str], ray_has: Mapping[s
         return differs and _matches(name, patterns) and not _matches(name, _LOCAL)
 
     return {name: value for name, value in driver.items() if exported(name)}
+
+
+def _decided() -> set[str]:
+    return reserved_variables().union(NODE_RANK_VARIABLES)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankplan.arranging.physical import same_nodes
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.matching import same_nodes
 from rankplan.plans.component import Component, fitted
 from rankplan.plans.crossings import check_keep
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Ray's ids of the nodes by node rank, and what the nodes have; ``simulated`` if all are raylets started here.
+    """Ray's ids of the nodes by node rank, and their facts; ``simulated`` if all are raylets started here.
 
     ``exports`` are the variables of the driver that every rank gets.
     """
@@ -32,7 +32,7 @@ class Nodes:
     def of_plan(self, planned: Inventory) -> Nodes:
         """Return these nodes in the order of a plan that names them: its node 3 may be a spare of this cluster.
 
-        A node that this cluster lacks is represented by that of the same rank, if any; the plan then does not fit.
+        The node of the same rank, if any, represents a node that this cluster lacks; the plan then does not fit.
         """
         present = self.inventory.num_nodes
         ranks = [rank if node is None else node for rank, node in enumerate(same_nodes(planned, self.inventory))]
@@ -47,8 +47,8 @@ class Nodes:
     def fitting(self, planned: Inventory, components: Sequence[Component]) -> tuple[Nodes, list[Component]]:
         """Return these nodes in the order of a plan, and components of it in their places on them.
 
-        Raises `PlacementError`: ``plan-mismatch`` node by node, or ``group-spans`` for a group that crosses what
-        ``cluster.topology.keep`` forbids.
+        Raises `PlacementError`: ``plan-mismatch`` node by node, or ``group-spans`` for a group that crosses a level
+        against ``cluster.topology.keep``.
         """
         nodes = self.of_plan(planned)
         found = fitted(components, nodes.inventory)

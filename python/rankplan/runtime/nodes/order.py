@@ -22,7 +22,7 @@ BY_ADDRESS = "the node addresses"
 AS_RLINF = "RLinf (the driver's node first, then addresses as text)"
 BY_VARIABLE = "the node rank variables"
 BY_LABEL = f"the Ray label {NODE_RANK_LABEL}"
-"""What nodes are ordered by. Without ranks, further nodes may change the order."""
+"""The possible orders of nodes. Without ranks, further nodes may change the order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class MissingRanks(ClusterError):
 class Wanted:
     """How nodes without ranks are ordered: by ``address``, by ``topology`` domain after domain, or as ``rlinf`` does.
 
-    ``levels`` are the levels of the network, outermost first; ``None``: those that the labels show.
+    ``levels`` are the levels of the network, outermost first; ``None``: as detected from the labels.
     """
 
     order: str = "address"
@@ -65,7 +65,7 @@ USUAL = Wanted()
 def in_order(
     nodes: Sequence[FoundNode], num_nodes: int | None, wanted: Wanted = USUAL, driver: str | None = None
 ) -> tuple[list[FoundNode], str]:
-    """Return the nodes by node rank, those to use first, and what orders them.
+    """Return the nodes by node rank, the nodes to use first, and the order that was applied.
 
     Without ranks, nodes are ordered by address. By topology, domains come one after another in natural order of their
     labels, and nodes within a domain by their explicit ranks, then by address. In RLinf's order, the ``driver``'s node
@@ -98,7 +98,8 @@ def in_order(
 def _as_rlinf(nodes: Sequence[FoundNode], driver: str | None) -> list[FoundNode]:
     """Return the driver's node, then nodes of one accelerator type after another, by address as text.
 
-    RLinf takes the types in the order in which Ray lists the nodes, which varies: here the lowest address comes first.
+    As RLinf: ``NodeProbe._sort_nodes``. RLinf takes the types in the order in which
+    Ray lists the nodes, which varies: here the lowest address comes first.
     """
     by_address = sorted(nodes, key=lambda node: (str(node.spec.ip), str(node.spec.hostname), node.node_id))
     types = list(dict.fromkeys(node.spec.accelerator_type for node in by_address))
@@ -133,7 +134,7 @@ def _rank(text: str | None) -> int | None:
 
 
 def by_address_key(node: FoundNode) -> tuple[Key, Name, str]:
-    """Return what orders nodes by address."""
+    """Return the key that sorts nodes by address."""
     return (address_key(str(node.spec.ip)), natural(str(node.spec.hostname)), node.node_id)
 
 

@@ -21,14 +21,12 @@ from rankplan.hardware.nvml import fabrics
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
-from rankplan.runtime.group.calls import outcomes
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.nodes.order import (
     BY_ADDRESS,
     BY_LABEL,
     BY_VARIABLE,
     NODE_RANK_LABEL,
-    USUAL,
     FoundNode,
     MissingRanks,
     Wanted,
@@ -36,6 +34,7 @@ from rankplan.runtime.nodes.order import (
 )
 from rankplan.runtime.nodes.processes import age, inherited
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.faults import Fault
 from rankplan.runtime.ray.internals import accelerator_managers
 from rankplan.runtime.ray.progress import Report
@@ -61,7 +60,7 @@ _logger = logging.getLogger("rankplan")
 
 
 def find_nodes(
-    num_nodes: int | None, timeout: float, report: Report, starting: bool = True, wanted: Wanted = USUAL
+    num_nodes: int | None, timeout: float, report: Report, *, starting: bool, wanted: Wanted
 ) -> list[FoundNode]:
     """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the ``wanted`` order.
 
@@ -113,7 +112,7 @@ def _too_few(num_nodes: int | None, timeout: float, entries: Sequence[Mapping[st
 
 
 def _missing(missing: MissingRanks, nodes: Sequence[FoundNode], timeout: float) -> ClusterError:
-    """Return the error for ranks that are missing at the end: maybe those of nodes that cannot be used."""
+    """Return the error for ranks that are missing at the end; unusable nodes may have them."""
     unusable = [node.fault for node in nodes if node.fault is not None]
     return unusable[0] if unusable else ClusterError(f"after {timeout:g} s, {missing}; start the missing nodes")
 
@@ -271,14 +270,14 @@ def _ids(row: Vendor, count: int, environment: Mapping[str, str]) -> tuple[str, 
         others = " ".join(f"{name}={value}" for name, value in disturbing.items())
         raise ClusterError(
             f"its processes start with {others} ({_SOURCES}), which changes the devices they see; unset it, and "
-            f"select {row.maker} devices with {row.visibility} only"
+            f"select {row.vendor} devices with {row.env_var} only"
         )
     ids = row.shown(environment)
     if ids is None:
         return tuple(map(str, range(count)))
     if len(ids) < count:
         raise ClusterError(
-            f"its processes start with {row.visibility}={environment[row.visibility]} ({_SOURCES}), which names "
+            f"its processes start with {row.env_var}={environment[row.env_var]} ({_SOURCES}), which names "
             f"{counted(len(ids), 'device')}, but Ray counts {count} {row.resource}; name each device once, separated "
             f"by commas, or start Ray with {_counting(row, len(ids))}"
         )

@@ -18,7 +18,7 @@ _logger = logging.getLogger("rankplan")
 
 
 class Roster:
-    """What is known of the nodes of a cluster beyond the present ones: how those were that have died."""
+    """The records of nodes that have died, as they were before."""
 
     def __init__(self) -> None:
         self._dead: dict[int, NodeSpec] = {}
@@ -27,8 +27,7 @@ class Roster:
         """Return the nodes as they are now; every known one keeps its rank.
 
         Nodes that have died are not ``healthy``. One that was started again, with its hostname and address, has its
-        rank and its marks again. New nodes come last, by address; those that cannot be used are skipped, with a
-        warning.
+        rank and its marks again. New nodes come last, by address; unusable ones are skipped, with a warning.
         """
         entries = [entry for entry in ray.nodes() if entry["Alive"]]
         alive = {node.node_id: node for node in probed(entries, timeout)}
@@ -63,7 +62,7 @@ def _spares(new: Sequence[FoundNode]) -> list[FoundNode]:
 
 
 def _updated(before: NodeSpec, found: FoundNode) -> NodeSpec:
-    """Return the record of a node that was looked at again; what must not be used stays so."""
+    """Return the new record of a known node; excluded hardware stays excluded."""
     if found.fault is not None:
         _logger.warning("node %d cannot be looked at again: %s", before.rank, found.fault)
         return before

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import psutil
 from ray import cluster_utils
 
 from rankplan.accelerators import VARIABLES, vendor
@@ -18,7 +19,7 @@ from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.runtime.nodes.probe import HARDWARE_LABEL, HARDWARE_VARIABLE, MODEL_LABEL, TYPE_LABEL
-from rankplan.runtime.nodes.processes import Process, end, family
+from rankplan.runtime.nodes.processes import end, family
 from rankplan.runtime.ray import session, timeouts
 from rankplan.runtime.ray.internals import (
     LONGEST_FOLDER,
@@ -39,8 +40,8 @@ _logger = logging.getLogger("rankplan")
 class Raylets:
     """One raylet for each node of the inventory, from ``127.0.0.2`` on, in a private folder; ``close`` ends them.
 
-    The accelerators, their ids, models and types, and the node ranks are those of the inventory. Starting a node takes
-    about a second and 135 MiB.
+    The nodes have the accelerators, ids, models, types and node ranks of the inventory. Starting a node takes about a
+    second and 135 MiB.
     """
 
     def __init__(self, inventory: Inventory, report: Report) -> None:
@@ -97,7 +98,7 @@ class Raylets:
             with _environment({"RAY_TMPDIR": self._folder}):
                 self._cluster.remove_node(node)
 
-    def processes(self) -> set[Process]:
+    def processes(self) -> set[psutil.Process]:
         """Return the processes of the cluster: Ray's own, the ranks, and their descendants."""
         return family(f"RAY_TMPDIR={self._folder}")
 
@@ -111,7 +112,7 @@ def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
     if row is not None:
         if node.accelerator_model is not None:
             labels[MODEL_LABEL] = node.accelerator_model
-        environment[row.visibility] = row.showing(node.accelerator_ids)[row.visibility]
+        environment[row.env_var] = row.showing(node.accelerator_ids)[row.env_var]
         if row.resource == "GPU":
             options["num_gpus"] = node.accelerators
         else:

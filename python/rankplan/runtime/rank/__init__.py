@@ -1,1 +1,1 @@
-"""What runs in the process of a rank."""
+"""The process of a rank: its spec and report, its actor, its ports and its times."""

@@ -19,24 +19,20 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import ray
 
-from rankplan._core import Placement
 from rankplan.accelerators import Vendor, adopt, registered
-from rankplan.config.hardware import on_node
-from rankplan.environment import added, expanded, rank_environment, restart_environment
+from rankplan.environment import added, expanded, planned_environment, rank_environment, restart_environment
 from rankplan.errors import LaunchError
-from rankplan.plans.component import Coordinates
 from rankplan.runtime.rank import context
 from rankplan.runtime.rank.ports import free_block
-from rankplan.runtime.rank.report import Sighting
-from rankplan.runtime.rank.settings import RankSettings
-from rankplan.runtime.rank.stopwatch import Stopwatch
-from rankplan.runtime.rank.timing import Durations
+from rankplan.runtime.rank.report import RankReport
+from rankplan.runtime.rank.spec import RankSpec
+from rankplan.runtime.rank.timing import Durations, Stopwatch
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.faults import RankFailure
 from rankplan.runtime.ray.internals import is_termination
@@ -49,41 +45,26 @@ Plain methods need a thread each, all started at once, and a process does not su
 
 
 @dataclass(frozen=True, slots=True)
-class RankSetup:
-    """What makes a host a rank: its row, the address of rank 0's node, the variables beyond those of its node.
+class GroupSetup:
+    """The settings that all ranks of a group share. They are in Ray's object store once, not in the spec of each rank.
 
-    ``exports`` and ``env_vars`` are those of the driver and of the node group, without the ones that the process was
-    started with. ``hardware`` is pickled, because the modules of its models must be imported after the environment is
-    set. ``import_path`` has the driver's own module folders. The worker's log is shown from ``log_level`` on.
-    ``accelerators`` are the types that the driver has registered. ``restarts`` is how often ranks of the group were
+    ``exports`` are the variables of the driver, ``import_path`` its own module folders, and ``accelerators`` the types
+    that it has registered. The worker's log is shown from ``log_level`` on. ``pickled_nodes`` are those of the driver's
+    cluster, and ``master_addr`` is the address of rank 0's node. ``restarts`` is how often ranks of the group were
     restarted.
     """
 
-    component: str
-    placement: Placement
-    coordinates: Coordinates | list[Coordinates]
-    hardware: bytes
     master_addr: str
     exports: Mapping[str, str]
-    env_vars: Mapping[str, str]
     import_path: list[str]
     log_level: int
+    pickled_nodes: bytes
     accelerators: list[Vendor] = field(default_factory=registered)
-    settings: RankSettings = field(default_factory=RankSettings)
     restarts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Renewal:
-    """What changes for a running rank when others of its group are restarted."""
-
-    placement: Placement
-    coordinates: Coordinates | list[Coordinates]
-    environment: Mapping[str, str]
-
-
 class Rank:
-    """What the hosts of both kinds do."""
+    """The tasks of the hosts of both kinds."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -98,19 +79,18 @@ class Rank:
         """Return the first port of a free block on this machine, or ``None``; see `ports.free_block`."""
         return free_block(choice, count)
 
-    def look(self) -> Sighting:
-        """Return where this process runs and what it sees."""
-        return Sighting.here()
+    def look(self) -> RankReport | None:
+        """Return the report of this process, ``None`` if it is no rank yet."""
+        process = context.current()
+        return process.report() if process else None
 
-    def renew(self, renewal: Renewal, nodes: bytes) -> Sighting:
-        """Take over the environment and the row that a restart of other ranks has changed."""
-        before = context.current()
-        if before is not None:
-            row, coordinates = renewal.placement, renewal.coordinates
-            context.enter(replace(before, placement=row, coordinates=coordinates, pickled_nodes=nodes))
+    def renew(self, spec: RankSpec, rendezvous: dict[str, str], pickled_nodes: bytes) -> RankReport | None:
+        """Take over the row and the environment that a restart of other ranks has changed."""
+        if (process := context.current()) is not None:
+            before, process.spec, process.pickled_nodes = process.spec, spec, pickled_nodes
             self._worker._renew(before)
-        os.environ |= renewal.environment
-        return Sighting.here()
+        os.environ |= planned_environment(spec.placement) | rendezvous
+        return self.look()
 
     def durations(self, ticket: int) -> dict[str, float]:
         """Return the seconds that timed functions took during a call."""
@@ -120,35 +100,38 @@ class Rank:
         """Return method, start and length of the finished calls."""
         return self._stopwatch.calls()
 
-    def _become(self, setup: RankSetup, master_port: int | None, payload: bytes, nodes: bytes) -> Sighting:
-        placement, address = setup.placement, setup.master_addr
-        adopt(setup.accelerators)
+    def _become(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
+        adopt(group.accelerators)
         if master_port is None:
-            raise RankFailure.of(LaunchError(f"none of the ports tried is free on {address}"))
-        exports = added(setup.exports, os.environ)
-        env_vars = exports | expanded(setup.env_vars, os.environ | exports)
-        os.environ |= rank_environment(placement, master_addr=address, master_port=master_port, env_vars=env_vars)
-        os.environ |= restart_environment(setup.restarts)
+            raise RankFailure.of(LaunchError(f"none of the ports tried is free on {group.master_addr}"))
+        given = spec.late(group.exports)
+        exports = added(given, os.environ)
+        env_vars = exports | expanded(spec.late(spec.env_vars), os.environ | exports)
+        os.environ |= rank_environment(
+            spec.placement, master_addr=group.master_addr, master_port=master_port, env_vars=env_vars
+        )
+        os.environ |= restart_environment(group.restarts)
         # Python reads PYTHONPATH only at its start
-        first = setup.exports.get("PYTHONPATH", "").split(os.pathsep)
+        first = given.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:0] = [folder for folder in first if folder and folder not in sys.path]
-        sys.path += [folder for folder in setup.import_path if folder not in sys.path]
-        _show_logs(setup.log_level)
-        setup.settings.enter(setup.env_vars)
+        sys.path += [folder for folder in group.import_path if folder not in sys.path]
+        _show_logs(group.log_level)
+        process = context.RankProcess(spec, group.pickled_nodes)
+        process.settle()
         threading.Thread(target=_end_after_main_thread, name="rankplan-end", daemon=True).start()
         try:
-            hardware = on_node(pickle.loads(setup.hardware), placement.local_hardware_ranks, os.environ)
-            context.enter(context.RankContext(setup.component, placement, setup.coordinates, hardware, nodes))
+            process.load_hardware()
+            context.enter(process)
             worker_class, args, kwargs = pickle.loads(payload)
             self._worker = worker_class(*args, **kwargs)
         except BaseException as error:
             if is_termination(error):
                 raise
             raise RankFailure.of(error) from None
-        return Sighting.here()
+        return process.report()
 
     def _run(self, ticket: int, method: str, args: Any, kwargs: Any) -> Any:
-        """Run a method of the worker; what an ``async`` one returns is still to be awaited."""
+        """Run a method of the worker; an ``async`` one returns a coroutine, which the caller awaits."""
         try:
             with self._durations.measured(ticket):
                 return _sendable(method, getattr(self._worker, method)(*args, **kwargs))
@@ -160,7 +143,7 @@ class Rank:
 
 # not a method: Ray runs every method of a class that has an async one in an event loop
 async def _awaited(rank: Rank, ticket: int, method: str, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run to completion what an ``async`` method returned."""
+    """Run the coroutine of an ``async`` method to its end."""
     try:
         with rank._durations.measured(ticket):
             return _sendable(method, await coroutine)
@@ -184,9 +167,9 @@ class Host(Rank):
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def start(self, setup: RankSetup, master_port: int | None, payload: bytes, nodes: bytes) -> Sighting:
-        """Become the rank: ``payload`` is the pickled class with its arguments, ``nodes`` those of the cluster."""
-        return self._become(setup, master_port, payload, nodes)
+    def start(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
+        """Become the rank: ``payload`` is the pickled class with its arguments."""
+        return self._become(spec, group, master_port, payload)
 
     def call(self, ticket: int, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Run a method of the worker. One that returns a coroutine is awaited in the event loop of the process."""
@@ -209,17 +192,17 @@ class AsyncHost(Rank):
     """The rank of a class with ``async`` methods: these run concurrently, in the event loop of the process.
 
     The constructor and plain methods run in ``threads`` threads of their own, one by default, so that a plain method
-    may block. The event loop wakes up when it is done: what it did to an ``asyncio.Event``, say, takes effect.
+    may block. The event loop wakes up when it is done, so that an ``asyncio.Event`` that it set takes effect.
     """
 
     def __init__(self, name: str, threads: int) -> None:
         super().__init__(name)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rankplan-call")
 
-    async def start(self, setup: RankSetup, master_port: int | None, payload: bytes, nodes: bytes) -> Sighting:
+    async def start(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
         """Become the rank; see `Host.start`."""
-        sighting: Sighting = await self._in_thread(self._become, setup, master_port, payload, nodes)
-        return sighting
+        report: RankReport = await self._in_thread(self._become, spec, group, master_port, payload)
+        return report
 
     async def call(self, ticket: int, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Run a method of the worker."""

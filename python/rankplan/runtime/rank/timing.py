@@ -1,4 +1,4 @@
-"""Durations: how long the timed functions of a rank took during a call."""
+"""How long the calls on a rank took, and the timed functions that they ran."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import functools
 import inspect
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_MOST_CALLS = 1000
-"""The number of calls with durations that a rank remembers: nobody may ask for them."""
+_MOST_CALLS = 10_000
+"""Calls of a rank that are remembered; older ones are dropped."""
+
+_MOST_DURATIONS = 1000
+"""Calls with durations that a rank remembers; older ones are dropped, as the driver may never ask for them."""
 
 _durations: ContextVar[dict[str, float] | None] = ContextVar("rankplan_durations", default=None)
 
@@ -74,7 +78,7 @@ class Durations:
 
     @contextmanager
     def measured(self, ticket: int) -> Iterator[None]:
-        """Attribute what is timed in this context to a call."""
+        """Count the functions that are timed in this context for a call."""
         durations = dict(self.of(ticket))
         token = _durations.set(durations)
         try:
@@ -84,9 +88,48 @@ class Durations:
             if durations:
                 with self._lock:
                     self._of[ticket] = durations
-                    if len(self._of) > _MOST_CALLS:
+                    if len(self._of) > _MOST_DURATIONS:
                         self._of.popitem(last=False)
 
     def of(self, ticket: int) -> dict[str, float]:
         """Return the seconds by name; empty if the call timed nothing, or was long ago."""
         return self._of.get(ticket, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """A finished call on a rank: ``started`` is in seconds since 1970 by the clock of its node, ``seconds`` its length.
+
+    The time includes waiting inside the method, but not the time before the rank began it.
+    """
+
+    method: str
+    rank: int
+    started: float
+    seconds: float
+
+
+class Stopwatch:
+    """The calls of one rank."""
+
+    def __init__(self) -> None:
+        self._calls: deque[tuple[str, float, float]] = deque(maxlen=_MOST_CALLS)
+
+    @contextmanager
+    def timing(self, method: str) -> Iterator[None]:
+        """Remember how long a call takes; a call that raises is not remembered."""
+        started, before = time.time(), time.perf_counter()
+        yield
+        self._calls.append((method, started, time.perf_counter() - before))
+
+    def calls(self) -> list[tuple[str, float, float]]:
+        """Return method, start and length of each call, in the order in which they ended."""
+        return list(self._calls)
+
+
+def slowest_rank(timings: Iterable[Timing]) -> float:
+    """Return the seconds of all calls of the rank with the longest, 0 without calls."""
+    ranks: dict[int, float] = {}
+    for timing in timings:
+        ranks[timing.rank] = ranks.get(timing.rank, 0.0) + timing.seconds
+    return max(ranks.values(), default=0.0)

@@ -6,15 +6,15 @@ from importlib import import_module
 from types import ModuleType
 
 from rankplan.accelerators import vendor
-from rankplan.runtime.rank.context import RankContext
+from rankplan.runtime.rank.spec import RankSpec
 
 
-def accelerator_type(here: RankContext) -> str:
+def accelerator_type(here: RankSpec) -> str:
     """Return the type of the accelerators that the rank sees, such as ``NV_GPU``; ``NO_ACCEL`` without any."""
     return here.placement.accelerator_type
 
 
-def torch_device_type(here: RankContext) -> str:
+def torch_device_type(here: RankSpec) -> str:
     """Return the device type, such as ``cuda`` or ``cpu``. Raises ``AttributeError`` if PyTorch has no such type."""
     row = vendor(here.placement.accelerator_type)
     if row is None:
@@ -24,7 +24,7 @@ def torch_device_type(here: RankContext) -> str:
     return row.torch_device
 
 
-def torch_platform(here: RankContext) -> ModuleType:
+def torch_platform(here: RankSpec) -> ModuleType:
     """Return the module of the device type, such as ``torch.cuda``.
 
     Raises ``ImportError`` without PyTorch, or the plugin of the vendor; ``AttributeError`` if there is no such module.

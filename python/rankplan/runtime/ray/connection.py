@@ -1,4 +1,4 @@
-"""A driver's connection to Ray, and what must end before it does."""
+"""A driver's connection to Ray, and the groups and reservations that end before it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,6 @@ class Ends(Protocol):
     """Something that runs until it is ended; ``end`` may be called again, and from any thread."""
 
     def end(self) -> None: ...
-
-
-class Named(Protocol):
-    """A running group; its text names the component, its ranks and where they are."""
-
-    component: str
 
 
 class Owner(ABC):
@@ -84,7 +78,7 @@ class Connection(Owner):
         self._on_progress = on_progress
         self._session = session.current()
         self.has_launched = False
-        self._groups: list[Named] = []
+        self._groups: list[tuple[str, object]] = []
 
     @property
     def is_current(self) -> bool:
@@ -102,17 +96,17 @@ class Connection(Owner):
         if lost := lost_connection(timeouts.ANSWER):
             raise LaunchError(f"{lost}; close this Cluster, start Ray again, and make a new Cluster")
 
-    def enter(self, group: Named) -> list[Named]:
-        """Note a group that starts, until it leaves; return the running ones of the same name."""
+    def enter(self, component: str, group: object) -> list[object]:
+        """Note a group of a component that starts, until it leaves; return the running ones of the same name."""
         with self._lock:
-            namesakes = [other for other in self._groups if other.component == group.component]
-            self._groups.append(group)
+            namesakes = [other for name, other in self._groups if name == component]
+            self._groups.append((component, group))
         return namesakes
 
-    def leave(self, group: Named) -> None:
+    def leave(self, group: object) -> None:
         """Forget a group that has ended; does nothing for an unknown one."""
         with self._lock:
-            self._groups = [other for other in self._groups if other is not group]
+            self._groups = [(name, other) for name, other in self._groups if other is not group]
 
     def progress(self) -> AbstractContextManager[Report]:
         """Return a context with the function that reports progress to ``on_progress``, or else to the terminal."""

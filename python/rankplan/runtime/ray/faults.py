@@ -31,7 +31,7 @@ _LONGEST_TRACEBACK = 50_000
 
 
 def launch_error(component: str, row: Placement, what: str) -> LaunchError:
-    """Return the error for a rank that cannot be launched as planned: its name, followed by ``what``."""
+    """Return the error for a rank that cannot be launched as planned: its name, followed by the cause ``what``."""
     where = component, row.rank, row.cluster_node_rank
     return LaunchError(f"{component} rank {row.rank} (node {row.cluster_node_rank}){what}", *where)
 

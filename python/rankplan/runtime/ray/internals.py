@@ -272,7 +272,7 @@ def memory_shortage(error: OutOfMemoryError) -> str:
 
 
 def unloadable(error: RaySystemError) -> Exception | None:
-    """Return the exception that loading an answer raised, if that is what this error reports."""
+    """Return the exception that loading an answer raised, if this error reports one."""
     return error.client_exc if isinstance(error.client_exc, Exception) else None
 
 

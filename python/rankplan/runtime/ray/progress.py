@@ -15,11 +15,11 @@ _LINE_SECONDS = 20.0
 
 
 @contextmanager
-def told(listener: Report | None, lines: bool = False) -> Iterator[Report]:
+def told(listener: Report | None, *, lines: bool = False) -> Iterator[Report]:
     """Yield a function to call with short progress messages.
 
-    They go to ``listener``; without one, to stderr if that is a terminal, starting after one second. With ``lines``
-    another stderr gets what is being waited for as a line of its own, every 20 seconds if it has changed.
+    They go to ``listener``; without one, to stderr if that is a terminal, starting after one second. With ``lines``,
+    any other stderr gets the current message as a line, at most every 20 seconds and only if it has changed.
     """
     if listener is not None or not sys.stderr.isatty():
         yield listener or (_lines() if lines else lambda message: None)

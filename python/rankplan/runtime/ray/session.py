@@ -1,4 +1,4 @@
-"""The connection of this process to Ray: which one it is, and who is using it.
+"""The connection of this process to Ray: its identity, and the threads that use it.
 
 Ray starts a new cluster for a call on anything that outlived its connection, so such calls must be refused.
 """

@@ -1,4 +1,4 @@
-"""Notices: what the ranks of each job use, as one named record per node, which Ray deletes with the job.
+"""Notices: one named record per node of the accelerators that each job uses, which Ray deletes with the job.
 
 A record is an empty placement group: it has no process, takes 3 ms, and Ray removes it as soon as the driver that made
 it has ended, however it ended. Its only bundle takes a ten-thousandth of the resource that names its node, and nothing
@@ -39,7 +39,7 @@ Ranks = dict[int, RankSet]
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """A component of another job, and what it uses of the accelerators that this job wants, by node rank."""
+    """A component of another job, and its ranks on the accelerators that this job wants, by node rank."""
 
     holder: str
     component: str
@@ -62,7 +62,7 @@ class Notice:
         self._groups: list[PlacementGroup] = []
 
     def post(self) -> None:
-        """Record what is used of each node."""
+        """Record the used accelerators of each node."""
         names = {entry["NodeID"]: _own_resource(entry) for entry in ray.nodes() if entry["Alive"]}
         record = {_KEY: 1, "job": _job(), "by": _program(), "id": uuid.uuid4().hex[:8]}
         for node in sorted({node for nodes in self._uses.values() for node in nodes}):
@@ -121,7 +121,7 @@ def _uses(rows: Iterable[Placement]) -> dict[int, Ranks]:
 
 
 def _records() -> Iterator[dict[str, Any]]:
-    """Yield the records of all jobs; skip what another version has written differently."""
+    """Yield the records of all jobs; skip those that another version has written differently."""
     for entry in placement_group_table().values():
         if entry["state"] == "REMOVED" or not is_notice(entry["name"]):
             continue

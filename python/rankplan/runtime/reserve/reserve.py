@@ -6,10 +6,9 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Protocol, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -29,18 +28,10 @@ from rankplan.words import counted
 _ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
 
 Bundles: TypeAlias = dict[int | None, dict[str, float]]
-"""What a reservation takes of a node: a bundle for each accelerator, by local index, and for processes without any."""
+"""The bundles of a node: one for each accelerator, by local index, and one (``None``) for processes without any."""
 
 _claimed: dict[tuple[str, int], str] = {}  # accelerators (Ray's node id, local index) that this program has reserved
 _claiming = threading.Lock()
-
-
-class Reserved(Protocol):
-    """A component, or some of its rows."""
-
-    @property
-    def name(self) -> str: ...
-    def __iter__(self) -> Iterator[Placement]: ...
 
 
 class Reservation(Owner):
@@ -52,21 +43,26 @@ class Reservation(Owner):
     """
 
     def __init__(
-        self, connection: Connection, nodes: Nodes, components: Collection[Reserved], parent: Reservation | None = None
+        self,
+        connection: Connection,
+        nodes: Nodes,
+        components: Mapping[str, Iterable[Placement]],
+        parent: Reservation | None = None,
     ) -> None:
         super().__init__()
         self.connection = connection
         self._nodes = nodes
         self._parent = parent
         self._additions: list[Reservation] = []
-        self._bundles = _bundles(nodes, components)
+        self._ends_with_groups = False
+        self._bundles = _bundles(nodes, components.values())
         if parent is not None:
             self._bundles = _rest(self._bundles, nodes, parent)
         self._ranks = {nodes.ids[rank]: rank for rank in self._bundles}
         self._groups: dict[int, PlacementGroup] = {}
         self._claims: list[tuple[str, int]] = []
-        self._notice = Notice(connection, nodes, {component.name: component for component in components})
-        self.components = tuple(component.name for component in components)
+        self._notice = Notice(connection, nodes, components)
+        self.components = tuple(components)
         """Names of the components that it was made for."""
 
     def __repr__(self) -> str:
@@ -85,6 +81,10 @@ class Reservation(Owner):
             raise LaunchError(
                 f"the reservation for {self._who} was released; launch before release(), inside its `with`"
             )
+
+    def release_when_unused(self) -> None:
+        """Release it as soon as the last group that runs in it has been shut down."""
+        self._ends_with_groups = True
 
     def release(self) -> None:
         """Shut down the groups that run in it and return everything to Ray; may be called again."""
@@ -137,21 +137,16 @@ class Reservation(Owner):
             return groups[rank], list(self._bundles[rank]).index(index)
         return next((found for one in self._additions if (found := one.place(node_id, index))), None)
 
-    def extend(self, nodes: Nodes, component: str, rows: Collection[Placement]) -> Reservation | None:
-        """Also reserve what these rows need on these nodes and is not reserved yet; ``None`` if that is nothing.
+    def extend(self, nodes: Nodes, component: str, rows: Iterable[Placement]) -> Reservation | None:
+        """Also reserve everything that these rows need on these nodes; ``None`` if it is already reserved.
 
         All or nothing: raises ``LaunchError`` within about a second if it does not fit. The addition ends with this
         reservation, or when it is released.
         """
-        addition = Reservation(self.connection, nodes, [_Rows(component, rows)], self)
+        addition = Reservation(self.connection, nodes, {component: rows}, self)
         if not addition._bundles:
             return None
-        self.own(addition)
-        try:
-            addition.fill()
-        except BaseException:
-            addition.release()
-            raise
+        addition.fill()
         self._additions.append(addition)
         return addition
 
@@ -159,12 +154,23 @@ class Reservation(Owner):
         """Forget a thing that has ended, such as an addition."""
         super().disown(thing)
         self._additions = [one for one in self._additions if one is not thing]
+        if self._ends_with_groups and all(isinstance(one, Reservation) for one in self._owned):
+            self.release()
 
     def fill(self) -> None:
-        """Ask Ray for everything, node after node; raises ``LaunchError`` if something does not fit.
+        """Ask Ray for everything; raises ``LaunchError``, and releases this, if something does not fit."""
+        (self._parent or self.connection).own(self)
+        try:
+            self._fill()
+        except BaseException:
+            self.release()
+            raise
 
-        All drivers ask for nodes in the same order, so of several that want the same nodes, the one that gets the first
-        contested node is not held up by the others on any later one.
+    def _fill(self) -> None:
+        """Ask for node after node.
+
+        All drivers ask for nodes in the same order, so the driver that gets the first contested node meets no
+        other driver on the later ones.
         """
         self._claim()
         total, before = total_resources(), available_resources()
@@ -197,7 +203,7 @@ class Reservation(Owner):
                     self._claims.append(place)
 
     def _ask(self, rank: int, before: Amounts) -> None:
-        """Reserve what is needed of a node."""
+        """Reserve the bundles of a node."""
         started = time.monotonic()
         while True:
             group = self._groups[rank] = self._requested(rank)
@@ -224,7 +230,7 @@ class Reservation(Owner):
         return group
 
     def _refused(self, rank: int, before: Amounts) -> LaunchError:
-        """Return the error with a table of what is missing on this node and on those not yet granted."""
+        """Return the error with a table of the shortage on this node and on all others that are not yet granted."""
         waiting = [node for node in self._bundles if node not in self._groups]
         rows = shortage({self._nodes.ids[node]: (node, self._total(node)) for node in waiting}, rank, before)
         return self._error(rank, f"too little is available\n{rows}\n{_ADVICE}")
@@ -241,18 +247,9 @@ class Reservation(Owner):
         return LaunchError(f"cannot reserve {self._who}: {why}", component, node=node)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Some rows of a component."""
-
-    name: str
-    rows: Collection[Placement]
-
-    def __iter__(self) -> Iterator[Placement]:
-        return iter(self.rows)
-
-
-def make_reservation(connection: Connection, nodes: Nodes, components: Collection[Reserved]) -> Reservation:
+def make_reservation(
+    connection: Connection, nodes: Nodes, components: Mapping[str, Iterable[Placement]]
+) -> Reservation:
     """Reserve the accelerators of these components, which are placed on these nodes, and a CPU for each process.
 
     All or nothing: raises ``LaunchError`` within about a second if it does not fit.
@@ -260,13 +257,8 @@ def make_reservation(connection: Connection, nodes: Nodes, components: Collectio
     connection.check_alive()
     reservation = Reservation(connection, nodes, components)
     with session.used(), connection.progress() as report:
-        connection.own(reservation)
-        try:
-            report(f"reserving {counted(len(reservation._bundles), 'node')}")
-            reservation.fill()
-        except BaseException:
-            reservation.release()
-            raise
+        report(f"reserving {counted(len(reservation._bundles), 'node')}")
+        reservation.fill()
     return reservation
 
 

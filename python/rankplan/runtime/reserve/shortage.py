@@ -1,4 +1,4 @@
-"""What is missing on which node, and who holds it, as a table."""
+"""A table of the resources that nodes lack, with their holders."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MOST_ROWS = 20
 
 
 def shortage(needs: Mapping[str, tuple[int, Mapping[str, float]]], refused: int, before: Amounts) -> str:
-    """Return a table of what is needed, available and held on nodes that have too little.
+    """Return a table of the needed, available and held resources of nodes that have too little.
 
     ``needs`` has the rank of a node and the amounts needed there, by Ray's id of the node. ``refused`` is the rank of
-    the node that Ray refused, ``before`` what was available before it was asked.
+    the node that Ray refused, ``before`` the available resources before that.
     """
     total, available, holders = total_resources(), available_resources(), _holders()
     rows: list[tuple[str, ...]] = [("node", "resource", "needed", "available", "total", "held by")]
@@ -49,12 +49,12 @@ def shortage(needs: Mapping[str, tuple[int, Mapping[str, float]]], refused: int,
 
 
 def total_resources() -> Amounts:
-    """Return what the live nodes have."""
+    """Return the resources of the live nodes."""
     return {entry["NodeID"]: entry["Resources"] for entry in ray.nodes() if entry["Alive"]}
 
 
 def _holders() -> dict[str, dict[str, dict[str, float]]]:
-    """Return what placement groups hold, by Ray's id of the node, name of the group and resource.
+    """Return the resources that placement groups hold, by Ray's id of the node, name of the group and resource.
 
     The groups of other programs may have any name.
     """

@@ -1,4 +1,4 @@
-"""Node ranks to nodes: what a plan needs and what an inventory has, as a problem that the core solves."""
+"""Arrange nodes: find a node for every node rank of a plan, so that few parallel groups cross a domain."""
 
 from __future__ import annotations
 
@@ -6,61 +6,73 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from rankplan._core import Arrangement, Hierarchy, Layout, Placements, Problem, RankSet, pack_segments
-from rankplan.arranging.physical import Nodes, Rules, hierarchy, records, same_nodes
-from rankplan.config.network import GROUP_KINDS, NODE_LEVEL
+from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet, pack_segments
+from rankplan.arranging.rules import Keep, Rules, Segments
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.clusters import HasInventory, inventory_of
+from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.matching import same_nodes
+from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, Listed, domains
-from rankplan.words import counted, did_you_mean, nodes_text
+from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
+from rankplan.words import counted, nodes_text
 
 KINDS = ("tensor or context", "expert", "data", "pipeline")
 """The groups whose crossings are counted together, those whose crossings cost most first."""
 
 _Kind: TypeAlias = tuple[str, int, str | None, RankSet]  # type, number and model of accelerators; the broken ones
 
-Together: TypeAlias = tuple[int, list[int]]
+_Together: TypeAlias = tuple[int, list[int]]
 """A level, and node ranks that must be in one domain of it."""
 
 
-class Part(Protocol):
-    """A component of a plan."""
+@dataclass(frozen=True)
+class Arrangement:
+    """A node for every node rank of a plan.
 
-    @property
-    def rows(self) -> Placements: ...
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def parallel(self) -> Any: ...
-    def used_nodes(self) -> RankSet: ...
-
-
-class Planned(Protocol):
-    """A plan: components by name, and the inventory that they are placed on."""
-
-    @property
-    def inventory(self) -> Nodes: ...
-    def items(self) -> Iterable[tuple[str, Part]]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """A node for every node rank.
-
-    ``nodes`` has, by node rank, a rank in the inventory; the others are ``spares``, domain after domain. ``before`` and
-    ``after``, shape (levels, 4): the groups of each of `KINDS` that cross a domain. ``optimal``: it is proved that no
-    arrangement costs less. ``as_block`` is the number of processes that would have to move so that the smallest torn
-    group is whole again, if that is possible.
+    ``nodes`` has, by node rank, a rank in the inventory before; the others are ``spares``, domain after domain.
+    ``before`` and ``after``, shape (levels, 4), count the groups that cross a domain of each of the ``levels``: tensor
+    or context groups, expert, data and pipeline groups. ``optimal``: it is proved that no arrangement costs less.
+    ``moved`` is the number of processes on another node than before a failure; ``as_block`` is the number that would
+    have to move so that the smallest torn group is whole again, if that is possible.
     """
 
+    present: Inventory
     nodes: tuple[int, ...]
     spares: tuple[int, ...]
+    levels: tuple[str, ...]
     before: list[list[int]]
     after: list[list[int]]
     optimal: bool
-    moved: int
+    moved: int = 0
     as_block: int | None = None
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """The nodes in their new order, the spares last, without node groups."""
+        return self.present.reordered([*self.nodes, *self.spares])
+
+
+def arrange(
+    plan: Plan, inventory: Inventory | HasInventory, *, keep: Keep | None = None, segment: Segments | None = None
+) -> Arrangement:
+    """Number the nodes of an inventory, or a cluster, to suit a plan and the network.
+
+    Every node rank of the plan gets a node with the hardware that it needs. As few parallel groups as possible cross a
+    domain, outermost level first, tensor, context and expert-tensor groups before expert, data and pipeline groups.
+    The nodes that the plan does not need come last, and stay in whole domains if possible.
+
+    ``keep`` has levels that groups must stay within, by component and kind: ``{"actor": {"ep": "nvlink"}}``.
+    ``segment`` is a number of nodes that must be in one innermost domain together, or such numbers by component:
+    ``{"policy": 4, "generation": 2}``. The defaults are those of ``cluster.topology``.
+
+    Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
+    """
+    inventory = inventory_of(inventory)
+    return Task(inventory, plan.inventory, plan, Rules.of(inventory, plan.inventory, segment, keep)).solve()
 
 
 @dataclass(frozen=True)
@@ -72,27 +84,29 @@ class Task:
     has the node that each had, lost or not.
     """
 
-    inventory: Nodes
-    planned: Nodes
-    parts: Mapping[str, Part]
+    inventory: Inventory
+    planned: Inventory
+    parts: Mapping[str, Component]
     rules: Rules
     old: Sequence[int | None] = ()
     staying: frozenset[int] = frozenset()
     were: Sequence[int | None] = ()
 
-    def solve(self) -> Solution:
+    def solve(self) -> Arrangement:
         """Find a node for every node rank.
 
         Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small`` or ``group-spans``.
         """
-        segments = [(level, list(ranks)) for level, ranks in dict.fromkeys(self._segments())]
+        stated = dict.fromkeys(self.rules.segments(self.parts, self.needed))
+        segments = [(level, list(ranks)) for level, ranks in stated]
         problem = self._problem(segments)
         try:
             found = problem.solve()
         except ValueError as error:
             raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
         if broken := problem.broken(found):
-            raise PlacementError([self._broken(broken, segments, found.optimal)])
+            unproved = "" if found.optimal else " (the search ended early)"
+            raise PlacementError([self._broken(broken, segments, unproved)])
         usable = self._usable
         nodes = [None if node is None else usable[node] for node in found.nodes]
         self._fill(nodes)
@@ -102,35 +116,38 @@ class Task:
         listed = taken.union(spares)
         rest = tuple(node for node in range(self.inventory.num_nodes) if node not in listed)
         block = problem.moved_as_block(found) if self.old else None
-        return Solution(
+        tears_less = block is not None and block.cost[3:] < found.cost[3:]
+        return Arrangement(
+            present=self.inventory,
             nodes=tuple(filled),
             spares=spares + rest,
+            levels=self.rules.levels,
             before=self._before(),
             after=problem.crossings(found.nodes),
             optimal=found.optimal,
             moved=found.moved,
-            as_block=block.moved if block is not None and _tears_less(block, found) else None,
+            as_block=block.moved if block is not None and tears_less else None,
         )
 
     @cached_property
     def needed(self) -> RankSet:
         """The node ranks with processes."""
-        needed = RankSet()
-        for part in self.parts.values():
-            needed = needed | part.used_nodes()
-        return needed
+        return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
+
+    @cached_property
+    def _kept(self) -> list[tuple[int, str, int]]:
+        """The groups that must stay within a domain: index of the component, kind, level."""
+        return list(self.rules.kept(list(self.parts)))
 
     @cached_property
     def _usable(self) -> list[int]:
         """The ranks in the inventory of the nodes that are not excluded."""
-        excluded = RankSet()
-        for ranks, accelerators in self.inventory.excluded:
-            excluded = excluded | ranks if accelerators is None else excluded
-        return list(RankSet(range(self.inventory.num_nodes)) - excluded)
+        whole = (ranks for ranks, accelerators in self.inventory.excluded if accelerators is None)
+        return list(RankSet(range(self.inventory.num_nodes)) - RankSet().union(*whole))
 
     @cached_property
     def _hierarchy(self) -> Hierarchy:
-        return hierarchy(self._domains, self._usable, self.rules.largest_segment)
+        return _hierarchy(self._domains, self._usable, self.rules.largest_segment)
 
     @cached_property
     def _domains(self) -> tuple[Domains, ...]:
@@ -144,41 +161,27 @@ class Task:
         return self.old or same_nodes(self.planned, self.inventory)
 
     @cached_property
-    def _needs(self) -> list[int]:
-        """The hardware of each node rank in the plan, as an index of `_kinds`."""
-        return self._hardware(self.planned)
+    def _hardware(self) -> tuple[list[int], list[int], list[_Kind]]:
+        """The hardware of each node rank and of each node, as indexes of the kinds of hardware, and these kinds."""
+        by_model = any(record.accelerator_model is not None for _, record in self.planned.stretches())
+        kinds: dict[_Kind, int] = {}
+        needs: list[int] = []
+        present: list[int] = []
+        for column, inventory in ((needs, self.planned), (present, self.inventory)):
+            for nodes, record in inventory.stretches():
+                model = record.accelerator_model if by_model else None
+                kind = record.accelerator_type, len(record.accelerator_ids), model, record.unhealthy
+                column += [kinds.setdefault(kind, len(kinds))] * len(nodes)
+        return needs, present, list(kinds)
 
-    @cached_property
-    def _present(self) -> list[int]:
-        """The hardware of each node of the inventory, as an index of `_kinds`."""
-        return self._hardware(self.inventory)
-
-    @cached_property
-    def _kinds(self) -> dict[_Kind, int]:
-        """The index of each kind of hardware."""
-        return {}
-
-    def _hardware(self, inventory: Nodes) -> list[int]:
-        by_model, kinds = self._by_model, self._kinds
-        found: list[int] = []
-        for nodes, record in inventory.stretches():
-            model = record.accelerator_model if by_model else None
-            kind = record.accelerator_type, len(record.accelerator_ids), model, record.unhealthy
-            found += [kinds.setdefault(kind, len(kinds))] * len(nodes)
-        return found
-
-    @cached_property
-    def _by_model(self) -> bool:
-        return any(record.accelerator_model is not None for _, record in self.planned.stretches())
-
-    def _problem(self, segments: Sequence[Together]) -> Problem:
+    def _problem(self, segments: Sequence[_Together]) -> Problem:
         position = {node: index for index, node in enumerate(self._usable)}
-        needs, present = self._needs, self._present
+        needs, present, kinds = self._hardware
         node_classes = [present[node] for node in self._usable]
         rank_classes: list[int | None] = [None] * self.planned.num_nodes
         for rank in self.needed:
             rank_classes[rank] = needs[rank]
-        own = len(self._kinds)
+        own = len(kinds)
         old = [None if node is None else position.get(node) for node in self.old]
         pinned: list[int | None] = [None] * self.planned.num_nodes
         for rank in self._fixtures():
@@ -197,7 +200,7 @@ class Task:
             node_classes=node_classes,
             rank_classes=rank_classes,
             parts=self._parts(),
-            kept=self._kept(),
+            kept=self._kept,
             sets=segments,
             pinned=pinned,
             old=old,
@@ -207,59 +210,6 @@ class Task:
     def _parts(self) -> list[tuple[Placements, Layout | None]]:
         return [(part.rows, part.layout if part.parallel.stated else None) for part in self.parts.values()]
 
-    def _kept(self) -> list[tuple[int, str, int]]:
-        """Return the groups that must be within a domain: index of the component, kind, level."""
-        kept, names, levels = [], list(self.parts), self.rules.levels
-        for key, kinds in self.rules.keep.items():
-            for name in map(str.strip, key.split(",")):
-                if name not in names:
-                    help = did_you_mean(name, names, "the components are")
-                    raise PlacementError([Diagnostic("unknown-component", f"unknown component `{name}` in keep", help)])
-                for kind, level in kinds.items():
-                    if kind not in GROUP_KINDS:
-                        help = did_you_mean(kind, GROUP_KINDS, "the kinds are")
-                        raise PlacementError([Diagnostic("invalid-value", f"unknown kind of group `{kind}`", help)])
-                    if level in levels:
-                        kept.append((names.index(name), kind, levels.index(level)))
-                    elif level != NODE_LEVEL:  # within a node rank, a group never crosses a node
-                        help = did_you_mean(level, [*levels, NODE_LEVEL], "the levels are")
-                        raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
-        return kept
-
-    def _segments(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield the node ranks of each segment, with the innermost level; components may have the same ones."""
-        for name, size, nodes in self._sized():
-            if size < 2:
-                continue
-            if not self.rules.levels:
-                help = "label the nodes of the inventory and state the levels, or remove `segment`"
-                message = f"segment is {size}, but the nodes have no known domains"
-                raise PlacementError([Diagnostic("segment-incomplete", message, help)])
-            ranks = tuple(nodes)
-            if len(ranks) % size:
-                below = len(ranks) // size * size
-                choices = " or ".join(str(count) for count in (below, below + size) if count)
-                who = f"{name}: " if name else ""
-                message = f"{who}{counted(len(ranks), 'node')} cannot be divided into segments of {size}"
-                raise PlacementError(
-                    [Diagnostic("segment-incomplete", message, f"use {choices} nodes, or another segment")]
-                )
-            for at in range(0, len(ranks), size):
-                yield len(self.rules.levels) - 1, ranks[at : at + size]
-
-    def _sized(self) -> Iterator[tuple[str | None, int, RankSet]]:
-        """Yield the components whose node ranks are divided into segments, ``None`` for all together, and the size."""
-        if isinstance(self.rules.segment, int):
-            yield None, self.rules.segment, self.needed
-            return
-        for key, size in self.rules.segment.items():
-            for name in map(str.strip, key.split(",")):
-                if name not in self.parts:
-                    help = did_you_mean(name, self.parts, "the components are")
-                    message = f"unknown component `{name}` in segment"
-                    raise PlacementError([Diagnostic("unknown-component", message, help)])
-                yield name, size, self.parts[name].used_nodes()
-
     def _fixtures(self) -> Iterator[int]:
         """Yield the node ranks with configured hardware, such as robots, which stay on their nodes."""
         for group in self.planned.section.node_groups if self.planned.section else ():
@@ -268,8 +218,8 @@ class Task:
 
     def _fill(self, nodes: list[int | None]) -> None:
         """Give node ranks without processes the nodes that they had, else others of the same hardware."""
-        needs, present = self._needs, self._present
-        whole = [kind[:3] for kind in self._kinds]  # a broken accelerator does not matter here
+        needs, present, kinds = self._hardware
+        whole = [kind[:3] for kind in kinds]  # a broken accelerator does not matter here
         taken = {node for node in nodes if node is not None}
         for rank in [rank for rank, node in enumerate(nodes) if node is None]:
             place = self._places[rank]
@@ -311,28 +261,27 @@ class Task:
         places = self.were or self._places
         known = [place for place in places if place is not None]
         if len(known) == len(places):
-            return hierarchy(self._domains, known, 1)
-        planned, present = records(self.planned), records(self.inventory)
+            return _hierarchy(self._domains, known, 1)
+        planned, present = _records(self.planned), _records(self.inventory)
         nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return hierarchy(domains(Listed(nodes), self.rules.levels), range(len(nodes)), 1)
+        return _hierarchy(domains(Listed(nodes), self.rules.levels), range(len(nodes)), 1)
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
-        accelerator_type, count, model, unhealthy = list(self._kinds)[kind]
+        accelerator_type, count, model, unhealthy = self._hardware[2][kind]
         what = f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
         broken = f" (accelerators {unhealthy} excluded)" if unhealthy else ""
         message = f"the plan needs {counted(needed, 'node')} with {what}{broken}; {found} can be used"
         return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
 
     def _broken(
-        self, broken: Sequence[tuple[int | None, int, list[int]]], segments: Sequence[Together], optimal: bool
+        self, broken: Sequence[tuple[int | None, int, list[int]]], segments: Sequence[_Together], unproved: str
     ) -> Diagnostic:
         """Return the fault of the smallest set that must be within a domain and is not."""
         source, level, ranks = min(broken, key=lambda one: (one[0] is None, len(one[2]), one[2]))
         name, sizes = self.rules.levels[level], self._hierarchy.sizes(level)
-        unproved = "" if optimal else " (the search ended early)"
         if source is None:
             return self._incomplete(segments, name, sizes, unproved)
-        part, kind, _ = self._kept()[source]
+        part, kind, _ = self._kept[source]
         component = list(self.parts)[part]
         where = f"on {nodes_text(RankSet(ranks))}"
         if len(ranks) > max(sizes):
@@ -349,7 +298,7 @@ class Task:
         help = f"use more nodes, a smaller {kind} size, or remove `{kind}: {name}` from `keep`"
         return Diagnostic("group-spans", message, help)
 
-    def _incomplete(self, segments: Sequence[Together], name: str, sizes: list[int], unproved: str) -> Diagnostic:
+    def _incomplete(self, segments: Sequence[_Together], name: str, sizes: list[int], unproved: str) -> Diagnostic:
         """Return the fault of segments of which not all are within domains of these sizes."""
         wants = _counted(ranks for _, ranks in segments)
         texts = [f"{counted(count, 'segment')} of {counted(size, 'node')}" for size, count in wants]
@@ -381,5 +330,20 @@ def _counted(segments: Iterable[list[int]]) -> list[tuple[int, int]]:
     return sorted(Counter(map(len, segments)).items(), reverse=True)
 
 
-def _tears_less(block: Arrangement, found: Arrangement) -> bool:
-    return block.cost[3:] < found.cost[3:]
+def _records(inventory: Inventory) -> list[NodeSpec]:
+    """Return the record of each node."""
+    found: list[NodeSpec] = []
+    for ranks, record in inventory.stretches():
+        found += [record] * len(ranks)
+    return found
+
+
+def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int], segment: int) -> Hierarchy:
+    """Return the domains of these nodes, given those of all nodes of an inventory level by level."""
+    columns = []
+    for level in levels:
+        ids = [level.ids[node] for node in nodes]
+        if alone := {index for index, name in enumerate(level.names) if name[-1] is None}:
+            ids = [Hierarchy.UNKNOWN if index in alone else index for index in ids]
+        columns.append(ids)
+    return Hierarchy(len(nodes), columns, segment)

@@ -1,34 +1,15 @@
-"""Components with fewer data groups, so that the nodes that are left suffice."""
+"""Remove data groups of components until the nodes that are left suffice."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from rankplan._core import RankSet
 from rankplan.arranging.repair import placed, rule_of
 from rankplan.errors import PlacementError
 from rankplan.plans.component import Component
 from rankplan.words import counted
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """A component that shrank: its data groups, or engines, and its processes before and after.
-
-    ``renumbered`` are the ranks before of processes that have another rank now.
-    """
-
-    component: str
-    groups: tuple[int, int]
-    processes: tuple[int, int]
-    renumbered: RankSet
-
-    def __str__(self) -> str:
-        (before, after), (processes, left) = self.groups, self.processes
-        text = f"{self.component} shrinks from {counted(before, 'data group')} to {after}: {left} of {processes} ranks"
-        return f"{text}; ranks {self.renumbered} are renumbered" if self.renumbered else text
 
 
 class Shrinking:
@@ -39,13 +20,14 @@ class Shrinking:
     """
 
     def __init__(
-        self, parts: Mapping[str, Component], names: Sequence[str], renumber: bool, gone: set[int], usable: int
+        self, parts: Mapping[str, Component], names: Sequence[str], gone: set[int], usable: int, *, renumber: bool
     ) -> None:
         self._usable = usable
         self._whole = dict(parts)
+        self.stated = names
         self._names = list(dict.fromkeys(names))
         self._renumber, self._gone = renumber, gone
-        self._groups = {name: _groups(parts[name]) for name in self._names}
+        self._groups = {name: data_groups(parts[name]) for name in self._names}
         self._nodes = {name: _nodes(parts[name], groups) for name, groups in self._groups.items()}
         self._left = {name: list(range(max(groups) + 1)) for name, groups in self._groups.items()}
         self.parts: dict[str, Component] = dict(parts)
@@ -58,26 +40,19 @@ class Shrinking:
 
     def step(self) -> None:
         """Remove data groups, at least one: with ``renumber`` those on lost nodes at first, then the last ones."""
-        if self._renumber and not self._started:
-            self._started = True
-            before = {name: list(left) for name, left in self._left.items()}
-            for name in self._names:
-                rows = self._whole[name].rows
-                lost = {
-                    group
-                    for group, row in zip(self._groups[name], rows, strict=True)
-                    if self._lost(row.devices, row.cluster_node_rank)
-                }
-                unit = self._unit(name)
-                lost = {group // unit for group in lost}
-                kept = [group for group in self._left[name] if group // unit not in lost]
-                if kept and self._apply(name, kept):
-                    self._left[name] = kept
-            if self._left != before:
-                return
+        first, self._started = not self._started, True
+        if first and self._renumber and sum(self._drop_lost(name) for name in self._names):
+            return
         for name, times in self._due().items():
             if not self._cut(name, times) and not all(self._cut(name, 1) for _ in range(times)):
                 self._names.remove(name)
+
+    def _drop_lost(self, name: str) -> bool:
+        """Remove the data groups on lost nodes, unless none would be left; return whether any is removed."""
+        unit, left = self._unit(name), self._left[name]
+        lost = {group // unit for group, nodes in enumerate(self._nodes[name]) if not nodes.isdisjoint(self._gone)}
+        kept = [group for group in left if group // unit not in lost]
+        return 0 < len(kept) < len(left) and self._apply(name, kept)
 
     def _due(self) -> dict[str, int]:
         """Return how often the last data groups of each component go: that on the last node in use first."""
@@ -96,26 +71,12 @@ class Shrinking:
 
     def _cut(self, name: str, times: int) -> bool:
         """Remove the last data groups this often; return whether a rule can express the rest."""
-        left = self._left[name][: -self._unit(name) * times]
-        if not self._apply(name, left):
-            return False
-        self._left[name] = left
-        return True
+        return self._apply(name, self._left[name][: -self._unit(name) * times])
 
-    @property
-    def losses(self) -> list[Loss]:
-        """What is gone so far."""
-        found = []
-        for name, left in self._left.items():
-            groups, processes = max(self._groups[name]) + 1, len(self._whole[name])
-            if len(left) < groups:
-                kept = self._kept(name, left)
-                new = RankSet(rank for index, rank in enumerate(kept) if index != rank)
-                found.append(Loss(name, (groups, len(left)), (processes, len(kept)), new))
-        return found
-
-    def _lost(self, devices: Sequence[tuple[int, int]], node: int) -> bool:
-        return node in self._gone or any(one in self._gone for one, _ in devices)
+    def kept(self, name: str) -> Sequence[int]:
+        """Return the old rank of each rank of a component."""
+        shrinks = len(self._left.get(name, ())) < len(self._nodes.get(name, ()))
+        return self._kept(name, self._left[name]) if shrinks else range(len(self._whole[name]))
 
     def _unit(self, name: str) -> int:
         """Return how many data groups go together: those that share their parameters."""
@@ -125,7 +86,8 @@ class Shrinking:
         known = set(groups)
         return [rank for rank, group in enumerate(self._groups[name]) if group in known]
 
-    def _apply(self, name: str, groups: Sequence[int]) -> bool:
+    def _apply(self, name: str, groups: list[int]) -> bool:
+        """Leave only these data groups; return whether a rule can express them."""
         whole = self._whole[name]
         kept = self._kept(name, groups)
         if not self._renumber and kept != list(range(len(kept))):
@@ -145,6 +107,7 @@ class Shrinking:
         except PlacementError as error:
             self.obstacle = f"{name} cannot shrink to {counted(len(groups), 'data group')}: {error.message}"
             return False
+        self._left[name] = groups
         return True
 
 
@@ -179,7 +142,7 @@ def _nodes(component: Component, groups: Sequence[int]) -> list[set[int]]:
     return found
 
 
-def _groups(component: Component) -> list[int]:
+def data_groups(component: Component) -> list[int]:
     """Return the data group of each process; without parallel sizes, its engine."""
     if not component.parallel.stated:
         return [rank // component.engines for rank in range(len(component))]

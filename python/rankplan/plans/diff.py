@@ -1,0 +1,210 @@
+"""The changes from one plan to another: processes that move, nodes, node groups and world sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
+from typing import Any, NamedTuple, TypeAlias
+
+from rankplan._core import Placement, RankSet
+from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.matching import same_nodes
+from rankplan.nodes.node import NodeSpec
+from rankplan.plans.component import Component, Coordinates
+from rankplan.plans.plan import Plan
+from rankplan.words import nodes_text
+
+Fields: TypeAlias = dict[str, Any]
+_NODE_FIELDS = [name for name in NodeSpec.model_fields if name != "ranks"]
+_OWN = ("ip", "hostname")
+"""Fields that differ on every node: if many nodes get new values, that is one change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A process that runs elsewhere, sees other devices, or has another node group or coordinates in the other plan.
+
+    ``before`` is ``None`` if it appeared, ``after`` is ``None`` if it went. ``was`` and ``now`` are the coordinates
+    of its slots, empty if the component states no parallel sizes. ``replaced``: one of its nodes is another machine in
+    the other plan.
+    """
+
+    component: str
+    rank: int
+    before: Placement | None
+    after: Placement | None
+    was: tuple[Coordinates, ...] = ()
+    now: tuple[Coordinates, ...] = ()
+    replaced: bool = False
+
+    @property
+    def in_place(self) -> bool:
+        """Whether only the coordinates change."""
+        if self.before is None or self.after is None or self.replaced:
+            return False
+        return _place(self.before) == _place(self.after)
+
+
+class Change(NamedTuple):
+    """Nodes, or a node group, with the fields that differ; ``None`` on the side where they do not exist."""
+
+    what: str
+    before: Fields | None
+    after: Fields | None
+
+
+@dataclass(frozen=True, repr=False)
+class PlanDiff:
+    """The changes from one plan to another; false if there are none."""
+
+    before: Plan
+    after: Plan
+
+    def moves(self) -> Iterator[Move]:
+        """Yield every process that changes, component by component, in rank order."""
+        for name in dict.fromkeys([*self.before, *self.after]):
+            here, there = self.before.get(name), self.after.get(name)
+            same = here is not None and there is not None and (here.rows, here.parallel) == (there.rows, there.parallel)
+            if same and not self.replaced:
+                continue
+            for rank, (old, new) in enumerate(zip_longest(here or (), there or ())):
+                elsewhere = old is not None and _on(old, self.replaced)
+                move = Move(name, rank, old, new, coordinates_of(here, old), coordinates_of(there, new), elsewhere)
+                if not move.in_place or move.was != move.now:
+                    yield move
+
+    @cached_property
+    def _moves(self) -> tuple[Move, ...]:
+        return tuple(self.moves())
+
+    @property
+    def moved(self) -> tuple[Move, ...]:
+        """The processes that run elsewhere, see other devices or have another node group."""
+        return tuple(move for move in self._moves if None not in (move.before, move.after) and not move.in_place)
+
+    @property
+    def appeared(self) -> tuple[Move, ...]:
+        """The processes that only the plan after has."""
+        return tuple(move for move in self._moves if move.before is None)
+
+    @property
+    def went(self) -> tuple[Move, ...]:
+        """The processes that only the plan before has."""
+        return tuple(move for move in self._moves if move.after is None)
+
+    @property
+    def renumbered(self) -> tuple[Move, ...]:
+        """The processes that keep their place, but have other coordinates in the parallel groups."""
+        return tuple(move for move in self._moves if move.in_place)
+
+    @cached_property
+    def world_sizes(self) -> dict[str, tuple[int | None, int | None]]:
+        """The components with another number of processes, ``None`` where the component does not exist."""
+        plans, names = (self.before, self.after), dict.fromkeys([*self.before, *self.after])
+        sizes = {name: tuple(len(plan[name]) if name in plan else None for plan in plans) for name in names}
+        return {name: (old, new) for name, (old, new) in sizes.items() if old != new}
+
+    @cached_property
+    def nodes(self) -> list[Change]:
+        """The nodes that differ; nodes with the same change are together."""
+        before, after = self.before.inventory, self.after.inventory
+        if before.to_dict() == after.to_dict():
+            return []  # quick for a large cluster
+        alike: dict[str, list[tuple[int, Fields, Fields]]] = {}
+        for rank, old, new in _differing(_specs(before), _specs(after)):
+            key = [{name: name in _OWN or value for name, value in side.items()} for side in (old, new)]
+            alike.setdefault(json.dumps(key), []).append((rank, old, new))
+        found = []
+        for differences in alike.values():
+            ranks, olds, news = zip(*differences, strict=True)
+            found.append(Change(nodes_text(RankSet(ranks)), _joined(olds), _joined(news)))
+        return found
+
+    @cached_property
+    def node_groups(self) -> list[Change]:
+        """The node groups that differ."""
+        found = _differing(_described(self.before.inventory), _described(self.after.inventory))
+        return [Change(f"node group {label}", old or None, new or None) for label, old, new in found]
+
+    @cached_property
+    def replaced(self) -> frozenset[int]:
+        """The node ranks that are another machine in the plan after, by hostname or else address.
+
+        The plans must have a machine in common; otherwise they are for different clusters, and there are none.
+        """
+        inventories = self.before.inventory, self.after.inventory
+        here, there = map(_are_named, inventories)
+        found = same_nodes(*inventories)
+        if not any(named and node is not None for named, node in zip(here, found, strict=True)):
+            return frozenset()
+        named = (all(both) for both in zip(here, there, strict=False))
+        return frozenset(rank for rank, both in enumerate(named) if both and found[rank] != rank)
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.node_groups or self.world_sizes) or any(True for _ in self.moves())
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{len(getattr(self, name))} {name}" for name in ("moved", "appeared", "went", "renumbered"))
+        return f"<PlanDiff: {counts}>"
+
+
+def diff(before: Plan, after: Plan) -> PlanDiff:
+    """Return the changes from one plan to another. The work is linear in processes and nodes."""
+    return PlanDiff(before, after)
+
+
+def _are_named(inventory: Inventory) -> list[bool]:
+    return [bool(spec.hostname or spec.ip) for nodes, spec in inventory.stretches() for _ in nodes]
+
+
+def _on(row: Placement, nodes: frozenset[int]) -> bool:
+    return bool(nodes) and (row.cluster_node_rank in nodes or any(node in nodes for node, _ in row.devices))
+
+
+def _place(row: Placement) -> tuple[Any, ...]:
+    seen = row.visible_accelerators, row.accelerator_type
+    return row.cluster_node_rank, row.devices, *seen, row.node_group_label
+
+
+def coordinates_of(component: Component | None, row: Placement | None) -> tuple[Coordinates, ...]:
+    """Return the coordinates of the slots of a process; none if its component states no parallel sizes."""
+    if component is None or row is None or not component.parallel.stated:
+        return ()
+    return tuple(map(component.layout.coordinates, component.layout.slots_of(row.rank)))
+
+
+def _specs(inventory: Inventory) -> dict[int, Fields]:
+    specs: dict[int, Fields] = {}
+    for nodes, node in inventory.stretches():
+        spec = {name: getattr(node, name) for name in _NODE_FIELDS}
+        if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
+            spec["accelerator_ids"] = None  # implied by the number of accelerators
+        spec |= {"healthy": None if node.healthy else False, "unhealthy": str(node.unhealthy) or None}
+        specs |= dict.fromkeys(nodes, spec)
+    return specs
+
+
+def _joined(sides: tuple[Fields, ...]) -> Fields | None:
+    """Return one side of the same change of several nodes, with the values of all nodes for fields of `_OWN`."""
+    own = {name: [side[name] for side in sides] for name in _OWN if name in sides[0] and len(sides) > 1}
+    return {**sides[0], **own} or None
+
+
+def _differing(before: Mapping[Any, Fields], after: Mapping[Any, Fields]) -> Iterator[tuple[Any, Fields, Fields]]:
+    """Yield each key whose fields differ with these fields; with the fields that are set if one side is missing."""
+    for key in dict.fromkeys([*before, *after]):
+        old, new = before.get(key, {}), after.get(key, {})
+        if old and new:
+            names = [name for name in old if old[name] != new[name]]
+        else:
+            names = [name for name, value in (old or new).items() if value not in (None, {}, [], ())]
+        if names:
+            yield key, {name: old[name] for name in names if old}, {name: new[name] for name in names if new}
+
+
+def _described(inventory: Inventory) -> dict[str, Fields]:
+    groups = inventory.section.node_groups if inventory.section else []
+    return {group.label: group.model_dump(mode="json", exclude={"label"}) for group in groups}
