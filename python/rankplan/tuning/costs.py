@@ -67,7 +67,7 @@ class ComponentCosts:
         sizes = None if self.sizes is None else sorted(self.sizes)
         found = {
             "seconds" if isinstance(self.times, Measured) else "seconds_by_environments": dict(self.times.points),
-            "parallel": ParallelEntry.of(self.parallel).model_dump(exclude_defaults=True),
+            "parallel": ParallelEntry.plain(self.parallel),
             "dp": None if self.dp is None else sorted(self.dp),
             "sizes": "measured" if self.measured_only else sizes,
             "memory": self.memory[0] if 0 in self.memory else dict(self.memory),

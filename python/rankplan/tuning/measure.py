@@ -41,6 +41,6 @@ def add_measurements(path: Path, found: Mapping[str, Measurement]) -> None:
         points[one.accelerators] = float(f"{one.seconds:.4g}")
         entry["seconds"] = dict(sorted(points.items()))
         if one.parallel.stated:
-            sizes = ParallelEntry.of(one.parallel).model_dump(exclude_defaults=True)
+            sizes = ParallelEntry.plain(one.parallel)
             entry.setdefault("parallel", {key: size for key, size in sizes.items() if key != "dp"})
     write_whole(path, yaml.safe_dump(content, sort_keys=False, default_flow_style=None))

@@ -59,9 +59,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             reasons[name] = "its processes do not use their resources in ascending order"
             continue
         group = NODE if component[0].resource_type == WHOLE_NODE else CLUSTER
-        sizes = (
-            ParallelEntry.of(component.parallel).model_dump(exclude_defaults=True) if component.parallel.stated else {}
-        )
+        sizes = ParallelEntry.plain(component.parallel) if component.parallel.stated else {}
         if not texts or texts[-1][:3] != (group, text, sizes):
             texts.append((group, text, sizes, []))
         texts[-1][3].append(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, overload
+from typing import ClassVar
 
 from rankplan.config.section import Config, Reading
 from rankplan.dialects.rlinf import placement
@@ -22,47 +22,24 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
 
 
-class Size:
-    """A size of a role. Raises ``AttributeError`` if the config has no section for it."""
+def _size(role: str, size: str) -> property:
+    """Return the property of a role's size. It raises ``AttributeError`` if the config has no section for the role."""
 
-    def __init__(self, role: str, size: str) -> None:
-        self._role, self._size = role, size
-        self.__doc__ = f"The {'number of accelerators' if size == 'world' else f'{size} size'} of the {role}."
-
-    @overload
-    def __get__(self, placement: None, owner: Any) -> Size: ...
-    @overload
-    def __get__(self, placement: RolePlacement, owner: Any) -> int: ...
-    def __get__(self, placement: RolePlacement | None, owner: Any) -> Size | int:
-        if placement is None:
-            return self
-        count: int = getattr(placement, f"_{self._role}_num_gpus")
-        if self._size == "world":
+    def read(self: RolePlacement) -> int:
+        count: int = getattr(self, f"_{role}_num_gpus")
+        if size == "world":
             return count
-        sizes = placement._roles.sizes.get(self._role)
+        sizes = self._roles.sizes.get(role)
         if sizes is None:
-            raise AttributeError(f"the sizes of the {self._role} are unknown: the config has no section for them")
-        if self._size == "dp":
-            return count // sizes.dense
-        size: int = getattr(sizes.parallel, self._size)
-        return size
+            raise AttributeError(f"the sizes of the {role} are unknown: the config has no section for them")
+        return count // sizes.dense if size == "dp" else int(getattr(sizes.parallel, size))
+
+    return property(read, doc=f"The {'number of accelerators' if size == 'world' else f'{size} size'} of the {role}.")
 
 
-class Ranks:
-    """The resource ranks of a role as a list, ``None`` if it is not placed."""
-
-    def __init__(self, role: str) -> None:
-        self._role = role
-
-    @overload
-    def __get__(self, placement: None, owner: Any) -> Ranks: ...
-    @overload
-    def __get__(self, placement: RolePlacement, owner: Any) -> list[int] | None: ...
-    def __get__(self, placement: RolePlacement | None, owner: Any) -> Ranks | list[int] | None:
-        if placement is None:
-            return self
-        ranks = placement._roles.ranks.get(self._role)
-        return None if ranks is None else list(ranks)
+def _ranks(role: str) -> property:
+    """Return the property of a role's resource ranks: a list, ``None`` if it is not placed."""
+    return property(lambda self: None if (ranks := self._roles.ranks.get(role)) is None else list(ranks))
 
 
 class ComponentPlacement(placement.ComponentPlacement):
@@ -102,14 +79,14 @@ class RolePlacement(HybridComponentPlacement):
 
     _roles: SizedRoles
 
-    rollout_world_size = Size("rollout", "world")
-    rollout_dp_size = Size("rollout", "dp")
-    rollout_tp_size = Size("rollout", "tp")
-    rollout_pp_size = Size("rollout", "pp")
-    reward_world_size = Size("reward", "world")
+    rollout_world_size = _size("rollout", "world")
+    rollout_dp_size = _size("rollout", "dp")
+    rollout_tp_size = _size("rollout", "tp")
+    rollout_pp_size = _size("rollout", "pp")
+    reward_world_size = _size("reward", "world")
 
-    _rollout_gpus = Ranks("rollout")
-    _reward_gpus = Ranks("reward")
+    _rollout_gpus = _ranks("rollout")
+    _reward_gpus = _ranks("reward")
 
     def __init__(self, config: Config | Reading, cluster: AnyCluster) -> None:
         super().__init__(config, cluster)
@@ -181,27 +158,27 @@ class ModelParallelComponentPlacement(RolePlacement):
     _kind = ModelParallelRoles
     _roles: ModelParallelRoles
 
-    actor_world_size = Size("actor", "world")
-    actor_dp_size = Size("actor", "dp")
-    actor_tp_size = Size("actor", "tp")
-    actor_pp_size = Size("actor", "pp")
-    critic_world_size = Size("critic", "world")
-    critic_dp_size = Size("critic", "dp")
-    critic_tp_size = Size("critic", "tp")
-    critic_pp_size = Size("critic", "pp")
-    inference_world_size = Size("inference", "world")
-    inference_dp_size = Size("inference", "dp")
-    inference_tp_size = Size("inference", "tp")
-    inference_pp_size = Size("inference", "pp")
-    critic_inference_world_size = Size("critic_inference", "world")
-    critic_inference_dp_size = Size("critic_inference", "dp")
-    critic_inference_tp_size = Size("critic_inference", "tp")
-    critic_inference_pp_size = Size("critic_inference", "pp")
+    actor_world_size = _size("actor", "world")
+    actor_dp_size = _size("actor", "dp")
+    actor_tp_size = _size("actor", "tp")
+    actor_pp_size = _size("actor", "pp")
+    critic_world_size = _size("critic", "world")
+    critic_dp_size = _size("critic", "dp")
+    critic_tp_size = _size("critic", "tp")
+    critic_pp_size = _size("critic", "pp")
+    inference_world_size = _size("inference", "world")
+    inference_dp_size = _size("inference", "dp")
+    inference_tp_size = _size("inference", "tp")
+    inference_pp_size = _size("inference", "pp")
+    critic_inference_world_size = _size("critic_inference", "world")
+    critic_inference_dp_size = _size("critic_inference", "dp")
+    critic_inference_tp_size = _size("critic_inference", "tp")
+    critic_inference_pp_size = _size("critic_inference", "pp")
 
-    _actor_gpus = Ranks("actor")
-    _critic_gpus = Ranks("critic")
-    _inference_gpus = Ranks("inference")
-    _critic_inference_gpus = Ranks("critic_inference")
+    _actor_gpus = _ranks("actor")
+    _critic_gpus = _ranks("critic")
+    _inference_gpus = _ranks("inference")
+    _critic_inference_gpus = _ranks("critic_inference")
 
     has_dedicated_actor_inference = RolePlacement.has_dedicated_inference
 
