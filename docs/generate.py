@@ -1,4 +1,4 @@
-"""Generate docs/rules.md, the tables in docs/language.md and docs/differences.md, and tests/help."""
+"""Generate docs/rules.md, the tables in docs/language.md, differences.md and coming-from.md, and tests/help."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import click
 from click.testing import CliRunner
 from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
+from rankplan.dialects.keys import ROLE, TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
-RULES, LANGUAGE, DIFFERENCES = (ROOT / "docs" / name for name in ("rules.md", "language.md", "differences.md"))
+PAGES = ("rules.md", "language.md", "differences.md", "coming-from.md")
+RULES, LANGUAGE, DIFFERENCES, SYSTEMS = (ROOT / "docs" / name for name in PAGES)
 HELP, GOLDEN = ROOT / "tests" / "help", ROOT / "tests" / "golden" / "differences.json"
 
 INTRODUCTION = """\
@@ -27,7 +29,7 @@ The warnings of `rankplan check` have codes too. `rankplan explain CODE` prints 
 
 def generated() -> dict[Path, str]:
     """Return the text of each file that is generated."""
-    pages = {RULES: rules_page(), LANGUAGE: language_page(), DIFFERENCES: differences_page()}
+    pages = {RULES: rules_page(), LANGUAGE: language_page(), DIFFERENCES: differences_page(), SYSTEMS: systems_page()}
     return pages | help_pages()
 
 
@@ -70,6 +72,17 @@ def differences_page() -> str:
         table.append(f"| {peer}{'; '.join(row['does'].values())} | {row['rankplan']} | {number} |")
     head = ["| RLinf, unless another system is named | rankplan | |", "|---|---|--:|"]
     return with_table(DIFFERENCES, "tests/golden/differences.json", head + table)
+
+
+def systems_page() -> str:
+    """Return the page of the other systems with an up-to-date table of their keys."""
+    table = []
+    for dialect, keys in TABLES.items():
+        for row in keys.rows:
+            sections = ", ".join(f"`{name}`" for name in row.sections.replace(ROLE, "ROLE").split())
+            table.append(f"| {dialect} | {sections} | {row.keys.replace(' ', ', ')} | {row.kind} | {row.decides} |")
+    head = ["| dialect | sections | keys | type | decides |", "|---|---|---|---|---|"]
+    return with_table(SYSTEMS, "dialects/keys.py", head + table)
 
 
 def with_table(page: Path, source: str, lines: list[str]) -> str:

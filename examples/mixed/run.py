@@ -39,7 +39,7 @@ def main():
     a800 = config["cluster"]["node_groups"][0]["env_configs"][0]
     with tempfile.TemporaryDirectory(prefix="a800-") as folder:
         a800["python_interpreter_path"] = str(other_interpreter(folder))
-        with Cluster.simulate(Inventory.from_yaml(HERE / "nodes.yaml"), config["cluster"]) as cluster:
+        with Cluster.simulate(Inventory.load(HERE / "nodes.yaml"), config["cluster"]) as cluster:
             placement = ComponentPlacement(config, cluster)
             for component in placement.components:
                 strategy = placement.get_strategy(component)

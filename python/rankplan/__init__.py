@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rankplan.front import check as check
     from rankplan.front import plan as plan
     from rankplan.front import tune as tune
-    from rankplan.nodes.clusters import HasInventory as HasInventory
+    from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
     from rankplan.parallel import Parallel as Parallel
@@ -96,7 +96,7 @@ _NAMES = {
         *("ResourceOutOfRangeError", "WorkerError"),
     ),
     "front": ("Report", "check", "plan", "tune"),
-    "nodes.clusters": ("HasInventory",),
+    "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "parallel": ("Parallel",),
     "plans.component": ("Component",),

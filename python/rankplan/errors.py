@@ -51,7 +51,7 @@ class Diagnostic:
         names = ("code", "message", "help", "path", "file", "line", "column")
         return {name: getattr(self, name) for name in names}
 
-    def render(self, color: bool = False) -> str:
+    def render(self, *, color: bool = False) -> str:
         """Return the fault as text: title, location, the line with carets, help."""
         from rankplan._core import render
 
@@ -94,9 +94,9 @@ class PlacementError(RankplanError, ValueError):
         self.line = first.line
         self.column = first.column
 
-    def render(self, color: bool = False) -> str:
+    def render(self, *, color: bool = False) -> str:
         """Return every fault as text, with carets, separated by blank lines."""
-        return "\n\n".join(fault.render(color) for fault in self.diagnostics)
+        return "\n\n".join(fault.render(color=color) for fault in self.diagnostics)
 
     def __reduce__(self) -> tuple[type[PlacementError], tuple[tuple[Diagnostic, ...]]]:
         return type(self), (self.diagnostics,)

@@ -19,9 +19,9 @@ from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.dialects.rlinf.modes import PlacementMode
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.mode import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
 from rankplan.render.groups import group_lines
@@ -85,15 +85,15 @@ class Report:
     def render(self, *, color: bool = False) -> str:
         """Return the report as the command prints it."""
         if self.plan is None:
-            return f"{PlacementError(self.faults).render(color)}\n\n{faults_line(self.faults)}"
+            return f"{PlacementError(self.faults).render(color=color)}\n\n{faults_line(self.faults)}"
         counts = (
             counted(len(self.plan), "component"),
             counted(sum(len(rows) for rows in self.plan.values()), "process", "processes"),
             counted(self.plan.inventory.num_nodes, "node"),
         )
-        mode = "" if self.plan.mode is None else f", mode {self.plan.mode}"
+        mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         lines = [f"{self.file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}", *group_lines(self.plan)]
-        return "\n".join([*lines, *(warning.render(color) for warning in self.warnings)])
+        return "\n".join([*lines, *(warning.render(color=color) for warning in self.warnings)])
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
@@ -103,7 +103,7 @@ class Report:
             "fine": plan is not None,
             "nodes": None if plan is None else plan.inventory.num_nodes,
             "components": None if plan is None else {name: len(rows) for name, rows in plan.items()},
-            "mode": None if plan is None else plan.mode,
+            "mode": None if plan is None or plan.mode is None else plan.mode.name,
             "groups": [] if plan is None else group_lines(plan),
             "faults": [fault.plain() for fault in self.faults],
             "warnings": [warning.plain() for warning in self.warnings],
@@ -248,7 +248,7 @@ class Job:
     def announce(self, *, unknown: bool = True) -> None:
         """Log which nodes are assumed and, if ``unknown``, how many values of a script are known only when it runs."""
         if self.assumed:
-            nodes, has = self.inventory.num_nodes, counted(self.inventory.node(0).accelerators, "accelerator")
+            nodes, has = self.inventory.num_nodes, counted(self.inventory.node(0).num_accelerators, "accelerator")
             each = " each" if nodes > 1 else ""
             hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
             notes.warning("%s: assuming %s with %s%s", self.name, counted(nodes, "node"), has, each, extra=hint)
@@ -258,7 +258,7 @@ class Job:
 
     def plan(self, *, isolate: bool | None = None) -> Plan:
         """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden."""
-        found = self.dialect.plan(self.reader, self.inventory, isolate is not False)
+        found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolate is not False)
         reject_crossings(found, self.reader, labelled=self.labelled)
         return found
 
@@ -303,8 +303,8 @@ def _name(config: Config) -> str:
 def inventory_from(nodes: Nodes) -> Inventory:
     """Return the inventory of a size, a path or a cluster. Raises `PlacementError`, ``OSError`` or ``TypeError``."""
     if isinstance(nodes, str) and _SIZE.fullmatch(nodes):
-        return Inventory.of_size(nodes)
-    return Inventory.from_yaml(nodes) if isinstance(nodes, str | os.PathLike) else inventory_of(nodes)
+        return Inventory.parse(nodes)
+    return Inventory.load(nodes) if isinstance(nodes, str | os.PathLike) else inventory_of(nodes)
 
 
 def _dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
@@ -329,7 +329,7 @@ def reject_crossings(plan: Plan, config: Reader, *, labelled: bool) -> None:
     Unless the labels of the nodes are known, only the level ``node`` is checked.
     """
     reader = config.fork()
-    for keys, found in plan.topology_faults(labelled):
+    for keys, found in plan.topology_faults(labelled=labelled):
         reader.add_in_config(("cluster", "topology", *keys), found)
     reader.finish()
 
@@ -369,7 +369,7 @@ def sender_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     """
     found = [(reader.size_paths.get(name, ()), fault) for name, fault in senderless(plan)]
     located = [reader.located(_tensor_size(reader, path), fault) for path, fault in found]
-    if located and plan.mode not in (None, PlacementMode.HYBRID.name):
+    if located and plan.mode not in (None, PlacementMode.HYBRID):
         raise PlacementError(located)
     for fault in located:
         yield replace(

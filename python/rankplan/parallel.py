@@ -8,12 +8,21 @@ from typing import Any
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.errors import Diagnostic, Label, PlacementError
-from rankplan.words import as_int, shown
+from rankplan.words import as_int, must_be, shown
 
 ORDER = "tp-cp-ep-dp-pp"
-"""Megatron's order of slots, fastest first."""
+"""The order of slots, fastest first: ``order`` of Megatron-LM's ``parallel_state.initialize_model_parallel``."""
 ENGINE_ORDER = "tp-cp-ep-pp-dp"
 """The order of inference engines: the slots of an engine are consecutive."""
+
+MEGATRON = {
+    "tp": ("tensor_model_parallel_size",),
+    "cp": ("context_parallel_size",),
+    "ep": ("expert_model_parallel_size",),
+    "etp": ("expert_tensor_parallel_size",),
+    "pp": ("pipeline_model_parallel_size",),
+}
+"""Megatron's keys of parallel sizes."""
 
 KINDS = ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "fsdp", "replica")
 """Every kind of parallel group, as `Component.groups` takes it."""
@@ -51,8 +60,7 @@ class Parallel:
             if size is not None and 1 <= size <= MAX_PROCESSES:
                 object.__setattr__(self, field.name, size)
             elif not (value is None and field.name == "dp"):
-                message = f"`{field.name}` is {shown(value)}; it must be a whole number of 1 or more"
-                faults.append(Diagnostic("invalid-value", message, f"use 1 to {MAX_PROCESSES}"))
+                faults.append(must_be((field.name,), value, "a whole number of 1 or more", f"use 1 to {MAX_PROCESSES}"))
         if (fault := order_fault(self.order)) is not None:
             faults.append(fault)
         if faults:
@@ -61,6 +69,8 @@ class Parallel:
     @classmethod
     def parse(cls, text: str) -> Parallel:
         """Read a compact text such as ``d4t2p1``: the letters d, t, p, c and e, each with a size, in any order.
+
+        AReaL: ``AllocationMode.from_str``.
 
         Raises `PlacementError` (``invalid-value``) with every fault and its place in the text.
         """
@@ -71,12 +81,12 @@ class Parallel:
 
     @property
     def dense(self) -> int:
-        """Slots of a replica of the model without its experts."""
+        """The slots of a replica: ``tp * cp * pp``."""
         return self.tp * self.cp * self.pp
 
     @property
     def expert(self) -> int:
-        """Slots of a replica of the experts."""
+        """The slots of a replica of the experts: ``etp * ep * pp``."""
         return self.etp * self.ep * self.pp
 
     @property

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import operator
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import reprlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
+from rankplan.errors import Diagnostic
 
 Name: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -71,6 +73,25 @@ def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
     return f"{what or 'use one of'}: {', '.join(names[:10])}{more}" if names else ""
 
 
+def must_be(name: str | Sequence[str | int], value: Any, allowed: str, help: str | None = None) -> Diagnostic:
+    """Return the fault of a value: ``NAME is VALUE; it must be ALLOWED``.
+
+    ``name`` is a text such as "`key`" or "variable `X`", or a path, of which the last key is named.
+    """
+    name = name if isinstance(name, str) else f"`{name[-1]}`"
+    return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be {allowed}", help)
+
+
+def unknown(kind: str, name: Any, known: Iterable[str], what: str = "", *, code: str = "") -> Diagnostic:
+    """Return the fault of a name that nothing has: "unknown node group `x`", and the similar known name.
+
+    ``kind`` is the word for such names, and gives the code (``unknown-node-group``) unless ``code`` is stated. ``what``
+    introduces the list of known names if none is similar.
+    """
+    code = code or f"unknown-{kind.replace(' ', '-')}"
+    return Diagnostic(code, f"unknown {kind} `{name}`", did_you_mean(str(name), known, what))
+
+
 def path_text(path: Iterable[str | int]) -> str:
     """Return a path as messages show it: ``cluster.node_groups[0].label``."""
     text = ""
@@ -95,49 +116,35 @@ def printable(text: str) -> str:
 
 
 _LONGEST = 60
-_KINDS = {str: "a long text", int: "a long number", list: "a long list", dict: "a mapping"}
-_BRACKETS = {list: "[]", tuple: "()", dict: "{}"}
+_KINDS = (dict, list, tuple, str, int)
 _class_name = type.__dict__["__name__"].__get__  # a metaclass may override the attribute
 
 
-def shown(value: Any) -> str:
-    """Return a value as messages show it: as YAML writes it, or only its kind if that takes more than 60 characters.
+class _Shown(reprlib.Repr):
+    """Values as YAML writes them, with long parts cut in the middle; a subclass is shown like its built-in type."""
 
-    Works for any value: it never raises, never returns a control character, and stops once the text is too long.
+    def repr1(self, x: Any, level: int) -> str:
+        if x is None or isinstance(x, bool):
+            return "null" if x is None else str(x).lower()
+        kind = next((kind for kind in _KINDS if isinstance(x, kind)), None)
+        return str(getattr(self, f"repr_{kind.__name__}")(x, level)) if kind is not None else str.__str__(repr(x))
+
+
+_SHOWN = _Shown()
+_SHOWN.maxlevel, _SHOWN.maxlist, _SHOWN.maxtuple, _SHOWN.maxdict, _SHOWN.maxstring = 3, 10, 10, 10, _LONGEST
+
+
+def shown(value: Any) -> str:
+    """Return a value as messages show it: as YAML writes it, in at most 60 characters.
+
+    Works for any value: it never raises and never returns a control character.
     """
-    text = ""
     try:
-        for piece in _pieces(value):
-            text = "".join((text, piece))  # piece may be a subclass of str
-            if len(text) > _LONGEST:
-                break
-        text = printable(text[: _LONGEST + 1])
+        text = printable(_SHOWN.repr(value)[: 2 * _LONGEST])
     except Exception:
         text = ""
-    if 0 < len(text) <= _LONGEST:
-        return text
-    kind = type(value)
-    name = printable(_class_name(kind)[:_LONGEST])
-    return next((words for known, words in _KINDS.items() if issubclass(kind, known)), f"a value of type {name}")
-
-
-def _pieces(value: Any) -> Iterator[str]:
-    """Yield the text of a value in pieces; a list that contains itself never ends."""
-    if value is None or isinstance(value, bool):
-        yield "null" if value is None else str(value).lower()
-    elif isinstance(value, str | bytes):
-        yield repr(value[: _LONGEST + 1])
-    elif kind := next((kind for kind in _BRACKETS if isinstance(value, kind)), None):
-        yield _BRACKETS[kind][0]
-        for index, item in enumerate(value):
-            yield ", " if index else ""
-            yield from _pieces(item)
-            if kind is dict:
-                yield ": "
-                yield from _pieces(value[item])
-        yield _BRACKETS[kind][1]
-    else:
-        yield repr(value)
+    text = text or f"a value of type {printable(_class_name(type(value))[:_LONGEST])}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def as_int(value: Any) -> int | None:

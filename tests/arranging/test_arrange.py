@@ -310,13 +310,13 @@ def test_arrange_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     section = {"num_nodes": 8, "component_placement": {"actor": {"placement": "all", "parallel": {"tp": 8, "ep": 16}}}}
     Path("conf.yaml").write_text(json.dumps({"cluster": section}))
-    MIXED.to_yaml("all.yaml")
+    MIXED.save("all.yaml")
     done = CliRunner().invoke(main, ["arrange", "conf.yaml", "--inventory", "all.yaml", "-o", "nodes.yaml"])
     assert done.exit_code == 0, done.output
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["nvlink:", "expert", "4", "0"] in lines
     assert done.stdout.splitlines()[-1] == "8 nodes; 2 spares; no arrangement is better"
-    assert names(Inventory.from_yaml("nodes.yaml")) == names(arrange(plan(8, tp=8, ep=16), MIXED).inventory)
+    assert names(Inventory.load("nodes.yaml")) == names(arrange(plan(8, tp=8, ep=16), MIXED).inventory)
     shown = CliRunner().invoke(main, ["arrange", "conf.yaml", "--inventory", "nodes.yaml", "--keep", "actor.ep=nvlink"])
     assert "  (spare)" in shown.stdout and shown.exit_code == 0
     wrong = CliRunner().invoke(main, ["arrange", "conf.yaml", "--keep", "actor"])

@@ -263,7 +263,7 @@ def test_a_spare_with_other_hardware_does_not_fit() -> None:
     mixed = Inventory.from_dict({"nodes": nodes})
     before = plan(first(mixed, 2), actor=("0-11", Parallel()))
     after = replan(before, mixed, without=["node-0"]).plan
-    assert [after.inventory.node(rank).accelerators for rank in (0, 1)] == [8, 4]
+    assert [after.inventory.node(rank).num_accelerators for rank in (0, 1)] == [8, 4]
     with pytest.raises(PlacementError, match="1 node with 4 NV_GPU; 0 can be used"):
         replan(before, mixed, without=["node-1"])
 
@@ -362,7 +362,7 @@ def test_nodes_that_share_a_hostname_are_told_apart_by_their_addresses() -> None
 def test_replan_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     TWO_ROLES.save("plan.json")
-    FULL.to_yaml("nodes.yaml")
+    FULL.save("nodes.yaml")
     done = CliRunner().invoke(
         main, ["replan", "plan.json", "--without", "node-3", "--inventory", "nodes.yaml", "-o", "plan2.json"]
     )

@@ -205,7 +205,7 @@ def test_other_coordinates_in_the_same_places() -> None:
     moves = diff(two, four)
     assert moves and not (moves.moved or moves.appeared or moves.went)
     wanted = {
-        rank: (({"tp": rank % 2, "dp": rank // 2},), ({"tp": rank % 4, "dp": rank // 4},))
+        rank: ([{"tp": rank % 2, "dp": rank // 2}], [{"tp": rank % 4, "dp": rank // 4}])
         for rank in range(8)
         if rank > 1  # ranks 0 and 1 keep their coordinates
     }

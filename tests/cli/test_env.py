@@ -63,7 +63,7 @@ def env(*arguments: str, inventory: bool = True) -> Result:
 
 def launched(component: str, rank: int, here: dict[str, str]) -> dict[str, str]:
     """Return what a launch would set on a node with the environment ``here``."""
-    plan = ComponentPlacement("conf.yaml", Inventory.from_yaml("nodes.yaml")).plan()
+    plan = ComponentPlacement("conf.yaml", Inventory.load("nodes.yaml")).plan()
     row = plan[component][rank]
     env_vars, _ = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
     return rank_environment(row, master_addr="10.0.0.1", master_port=29500, env_vars=expanded(env_vars, here))

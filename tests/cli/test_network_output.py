@@ -180,7 +180,7 @@ def test_run_starts_nothing_if_a_group_crosses_what_must_be_kept() -> None:
 
 def test_check_keep_has_the_path_of_the_rule() -> None:
     keeping("{actor: {ep: nvlink}}")
-    plan = ComponentPlacement("conf.yaml", Inventory.from_yaml("nodes.yaml")).plan()
+    plan = ComponentPlacement("conf.yaml", Inventory.load("nodes.yaml")).plan()
     with pytest.raises(PlacementError) as refused:
         plan.check_keep()
     assert (refused.value.code, refused.value.path) == ("group-spans", "cluster.topology.keep.actor.ep")
@@ -226,7 +226,7 @@ def test_the_tree_of_an_inventory() -> None:
         "    no nvlink: node 7 (cpu)\n"
         "  no block: nodes 4-6; excluded: accelerator 1 of node 4, accelerator 1 of node 5, accelerator 1 of node 6\n"
     )
-    assert Inventory.from_yaml("saved.yaml") == Inventory.from_yaml("nodes.yaml").without(["node-1"])
+    assert Inventory.load("saved.yaml") == Inventory.load("nodes.yaml").without(["node-1"])
 
 
 def test_an_inventory_from_slurms_file() -> None:
@@ -237,7 +237,7 @@ def test_an_inventory_from_slurms_file() -> None:
         "  slurm/block-1 b1..b4: 16 nodes",
         "    slurm/block-0 b1: nodes 0-3 (node01, node02, node03, node04)",
     ]
-    saved = Inventory.from_yaml("saved.yaml")
+    saved = Inventory.load("saved.yaml")
     assert saved.node(19).hostname == "node20" and saved.levels == ("slurm/block-1", "slurm/block-0")
     done = run("inventory", "--inventory", "nodes.yaml", "--slurm", str(TOPOLOGY / "tree.conf"))
     assert "does not list 4 nodes (0-3); each is a domain of its own" in done.stderr

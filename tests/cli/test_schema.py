@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from rankplan import load_config
 from rankplan.cli.commands import main
 from rankplan.cli.explain import rules
-from rankplan.dialects import areal, nemo_rl, openrlhf, skyrl, verl
-from rankplan.dialects.keys import OTHER_CLUSTER
+from rankplan.dialects.keys import ROLE, TABLES, properties
 from support.configs import FULL
 from support.goldens import as_yaml, lines
 from support.paths import EXAMPLES
@@ -104,7 +103,9 @@ def test_a_rejected_key_is_marked(text: str) -> None:
         )
     )
     beside = beside or "\n  node_group: [" in text or "\n  component_placment: " in text
-    beside = beside or any(f"\n  {typo}: x" in text for typo in ("exclud", "toplogy", "bindng", "memry"))
+    beside = beside or any(
+        f"\n  {typo}: x" in text for typo in ("exclud", "toplogy", "bindng", "memory", "memory_bindng")
+    )
     # A field of a hardware type may have any name.
     beside = beside or "robot_pi" in text
     assert bool(errors(text)) != beside
@@ -128,17 +129,15 @@ def test_configs_of_other_systems_are_accepted() -> None:
             assert errors(json.dumps(line["keys"])) == []
 
 
-DIALECTS = (verl, nemo_rl, areal, openrlhf, skyrl)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.__name__.rpartition(".")[2])
-def test_every_key_of_a_dialect_is_described(dialect: Any) -> None:
-    for path, keys in dialect._Reading.known.items():
-        for key in (key for key in keys if path and any(part in key for part in ("size", "nodes", "gpus", "colocate"))):
-            here: Any = SCHEMA["properties"]
+@pytest.mark.parametrize("dialect", TABLES)
+def test_every_key_of_a_dialect_is_described(dialect: str) -> None:
+    described = SCHEMA["properties"] | {"cluster": properties()["cluster"], ROLE: SCHEMA["additionalProperties"]}
+    for row in (row for row in TABLES[dialect].rows if row.kind != "any"):
+        for path in row.paths:
+            here: Any = {"properties": described}
             for part in path:
-                here = (here[part] if part != "cluster" else OTHER_CLUSTER)["properties"]
-            assert key in here, (*path, key)
+                here = here["properties"][part]
+            assert here, path
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from rankplan.dialects.rlinf import dialect as rlinf
 from support.configs import FULL
 from support.rejected.config import ARMS, FRANKA, INVENTORIES, REFUSED, group, placements
 
-TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)
+TWO_BY_FOUR = Inventory.uniform(num_nodes=2, num_accelerators=4)
 
 
 @pytest.fixture(autouse=True)
@@ -276,7 +276,7 @@ def test_many_robots_groups_and_components_take_a_moment_and_are_not_dumped() ->
     section = {"num_nodes": many, "component_placement": components, "node_groups": groups}
     section["node_groups"].append({"label": "arms", "node_ranks": 0, "hardware": arms})
     started = time.perf_counter()
-    plan = ComponentPlacement({"cluster": section}, Inventory.uniform(num_nodes=many, accelerators=8)).plan()
+    plan = ComponentPlacement({"cluster": section}, Inventory.uniform(num_nodes=many, num_accelerators=8)).plan()
     assert (len(plan["env"]), len(plan["actor"])) == (10 * many, 8 * many)
     assert time.perf_counter() - started < 10
     assert len(repr(plan)) < 300 and len(repr(plan["actor"])) < 300

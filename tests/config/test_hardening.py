@@ -216,8 +216,8 @@ def test_inventories_are_equal_when_they_say_the_same_and_survive_their_file(tmp
     assert apart == INVENTORY == Inventory.uniform(2, 8, "NV_GPU")
     node = {"ranks": 0, "accelerator_ids": ["GPU-5c89", "0010"], "hostname": "123456789e12", "labels": {"zone": "1e3"}}
     odd = Inventory.from_dict({"nodes": [node]})
-    odd.to_yaml(tmp_path / "inventory.yaml")
-    assert Inventory.from_yaml(tmp_path / "inventory.yaml") == odd
+    odd.save(tmp_path / "inventory.yaml")
+    assert Inventory.load(tmp_path / "inventory.yaml") == odd
 
 
 def test_a_plan_is_not_made_of_slices() -> None:
@@ -359,7 +359,7 @@ def test_a_changed_file_is_planned_or_refused(data: st.DataObject, file: Path) -
     file.write_bytes(data.draw(edited(yaml.safe_dump(section, default_flow_style=style, sort_keys=False))))
     holds(lambda: ComponentPlacement(file, inventory).plan())
     file.write_bytes(data.draw(edited(yaml.safe_dump(inventory.to_dict()))))
-    holds(lambda: ComponentPlacement(section, Inventory.from_yaml(file)).plan())
+    holds(lambda: ComponentPlacement(section, Inventory.load(file)).plan())
 
 
 @given(data=st.data())

@@ -176,7 +176,7 @@ def test_placements_compare_pickle_and_hash_by_their_rows(case: Case) -> None:
 
 
 def test_a_row_is_read_only_and_shows_its_fields() -> None:
-    row = FlexiblePlacementStrategy([[1, 2]]).get_placement(Inventory.uniform(num_nodes=1, accelerators=4))[0]
+    row = FlexiblePlacementStrategy([[1, 2]]).get_placement(Inventory.uniform(num_nodes=1, num_accelerators=4))[0]
     assert "rank=0/1" in repr(row) and "[1, 2]" in repr(row)
     for field in oracle.FIELDS:
         with pytest.raises(AttributeError):

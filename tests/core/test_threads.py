@@ -21,7 +21,7 @@ from rankplan import (
 
 THREADS = 8
 TIMES = 40
-INVENTORY = Inventory.uniform(num_nodes=64, accelerators=8)
+INVENTORY = Inventory.uniform(num_nodes=64, num_accelerators=8)
 CONFIG = {
     "cluster": {"num_nodes": 64, "component_placement": {"actor": "0-255:0-127,256-511:128-639", "rollout": "all"}}
 }

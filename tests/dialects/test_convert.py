@@ -18,8 +18,8 @@ from rankplan.dialects.convert import convert
 from rankplan.dialects.rlinf import dialect as rlinf
 from support.paths import EXAMPLES
 
-EIGHT = Inventory.uniform(num_nodes=3, accelerators=4)
-LARGER = Inventory.uniform(num_nodes=5, accelerators=4)
+EIGHT = Inventory.uniform(num_nodes=3, num_accelerators=4)
+LARGER = Inventory.uniform(num_nodes=5, num_accelerators=4)
 
 
 def planned(components: dict[str, Any], **section: Any) -> Plan:

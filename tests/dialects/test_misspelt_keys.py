@@ -10,8 +10,11 @@ from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rankplan.cli.commands import main
+from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
+from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, dialect_of
+from rankplan.dialects.keys import TABLES
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -177,3 +180,26 @@ def test_faults_of_the_command_line_and_of_the_file_are_counted_together(tmp_pat
     done = CliRunner().invoke(main, ["check", str(path), "--nodes", "1x8", "--", "cluster.exclud=[]"])
     assert done.exit_code == 1
     assert done.stderr.endswith(f"2 faults in command line and {path}\n")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_size_and_switch_that_is_read_is_in_the_table(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: set[tuple[KeyPath, str]] = set()
+
+    def noting(kind: str) -> Any:
+        value = getattr(Reader, kind)
+
+        def noted(reader: Reader, path: KeyPath, *more: Any, **named: Any) -> Any:
+            read.add((path, kind))
+            return value(reader, path, *more, **named)
+
+        return noted
+
+    monkeypatch.setattr(Reader, "size", noting("size"))
+    monkeypatch.setattr(Reader, "switch", noting("switch"))
+    (tmp_path / "config.yaml").write_text(BASES[name])
+    config, dialect = load_config(tmp_path / "config.yaml"), DIALECTS[name]
+    dialect.plan(config, dialect.assumed_inventory(config))
+    assert read <= {(path, row.kind) for row in TABLES[name].rows for path in row.paths}

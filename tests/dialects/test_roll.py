@@ -153,7 +153,7 @@ def test_no_text_is_read_differently_from_python(text: str) -> None:
 def test_the_complete_example_of_the_reference_document(tmp_path: Path) -> None:
     path = tmp_path / "roll.yaml"
     path.write_text(EXAMPLE)
-    plan = roll.plan(path, Inventory.uniform(num_nodes=2, accelerators=8))
+    plan = roll.plan(path, Inventory.uniform(num_nodes=2, num_accelerators=8))
     assert {name: len(rows) for name, rows in plan.items()} == {
         "actor_train": 16,
         "actor_infer": 6,
@@ -186,13 +186,13 @@ def test_the_complete_example_of_the_reference_document(tmp_path: Path) -> None:
 )
 def test_the_strategy_says_how_many_accelerators_a_worker_has(strategy: dict[str, Any] | None, each: int) -> None:
     role = {"device_mapping": "list(range(0,8))", "num_gpus_per_worker": 2, "strategy_args": strategy}
-    plan = roll.plan({"a": role}, Inventory.uniform(num_nodes=1, accelerators=8))
+    plan = roll.plan({"a": role}, Inventory.uniform(num_nodes=1, num_accelerators=8))
     assert [row.num_accelerators for row in plan["a"]] == [each] * (8 // each)
 
 
 def test_a_worker_that_spans_nodes(tmp_path: Path) -> None:
     config = {"actor": {"device_mapping": "[7, 8, 6, 9]", "num_gpus_per_worker": 4}}
-    plan = roll.plan(config, Inventory.uniform(num_nodes=2, accelerators=8))
+    plan = roll.plan(config, Inventory.uniform(num_nodes=2, num_accelerators=8))
     row = plan["actor"][0]
     assert (row.cluster_node_rank, row.devices) == (0, [(0, 7), (1, 0), (0, 6), (1, 1)])
     assert (row.local_hardware_ranks, row.visible_accelerators, row.num_accelerators) == ([7, 6], ["7", "6"], 4)
@@ -233,7 +233,7 @@ i:
   device_mapping: "[0, 1]"
   strategy_args: {strategy_name: vllm, strategy_config: {tensor_parallel_size: two}}
 """
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, accelerators=8)) == [
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
         "1:20 invalid-value: num_gpus_per_node is 4, but node 0 has 8 accelerators",
         "2:12 too-few-nodes: num_nodes is 3, but the cluster has 2 nodes",
         "3:26 syntax: this is not a list of numbers: '(' was never closed",
@@ -253,14 +253,14 @@ i:
 def test_gpus_per_node_that_the_nodes_do_not_have_are_told_how_many_they_have(written: int) -> None:
     config = {"num_gpus_per_node": written, "a": {"device_mapping": "[0]"}}
     with pytest.raises(PlacementError, match=f"num_gpus_per_node is {written}, but node 0 has 8") as refused:
-        roll.plan(config, Inventory.uniform(num_nodes=1, accelerators=8))
+        roll.plan(config, Inventory.uniform(num_nodes=1, num_accelerators=8))
     assert refused.value.help == "write 8, remove the key if nodes differ, or use another cluster"
 
 
 def test_an_empty_device_mapping_is_shown_where_it_stands(tmp_path: Path) -> None:
     (tmp_path / "roll.yaml").write_text('a: {device_mapping: ""}\n')
     with pytest.raises(PlacementError, match="the text is empty") as refused:
-        roll.plan(tmp_path / "roll.yaml", Inventory.uniform(num_nodes=1, accelerators=8))
+        roll.plan(tmp_path / "roll.yaml", Inventory.uniform(num_nodes=1, num_accelerators=8))
     assert refused.value.render().splitlines()[3:5] == ['1 | a: {device_mapping: ""}', "  |     ^^^^^^^^^^^^^^"]
 
 
@@ -295,7 +295,7 @@ c:
   strategy_args: {strategy_name: vllm, strategy_config: {tensor_parallel_sizes: 2, data_parallel_size: 1}}
 rewards: {d: {worldsize: 2, world_size: 1}}
 """
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, accelerators=8)) == [
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
         "1:1 unknown-key: unknown key `num_gpu_per_node`",
         "2:5 unknown-key: unknown key `device_maping`",
         "3:31 unknown-key: unknown key `num_gpu_per_worker`",
@@ -326,7 +326,7 @@ e: {device_mapping: [0], strategy_args: {strategy_name: deepspeed_train, strateg
 
 
 def test_roles_need_accelerators_that_are_there(tmp_path: Path) -> None:
-    cpus = Inventory.uniform(num_nodes=2, accelerators=0)
+    cpus = Inventory.uniform(num_nodes=2, num_accelerators=0)
     text = "a: {device_mapping: [0, 1]}\nb: {world_size: 2}\n"
     assert refused(text, tmp_path, cpus) == ["1:5 no-resources: the cluster has no accelerators"]
     assert "missing-key" in refused("a: {b: 1}\n", tmp_path, cpus)[0]
@@ -406,7 +406,7 @@ def test_the_shipped_configs_plan_on_a_fitting_cluster() -> None:
 
 def test_a_trainers_own_values_may_be_unresolved_but_not_ours() -> None:
     omegaconf = pytest.importorskip("omegaconf")
-    inventory = Inventory.uniform(num_nodes=1, accelerators=8)
+    inventory = Inventory.uniform(num_nodes=1, num_accelerators=8)
     text = "a: {device_mapping: 'list(range(0,4))', lr: '${nowhere}'}\nother: '${nowhere}'\nn: 2\n"
     config = omegaconf.OmegaConf.create(text + "b: {device_mapping: 'list(range(0,${n}))'}\n")
     assert {name: len(rows) for name, rows in roll.plan(config, inventory).items()} == {"a": 4, "b": 2}
@@ -421,7 +421,7 @@ def test_a_trainers_own_values_may_be_unresolved_but_not_ours() -> None:
 
 
 def test_roles_inside_of_others_and_twice(tmp_path: Path) -> None:
-    inventory = Inventory.uniform(num_nodes=1, accelerators=8)
+    inventory = Inventory.uniform(num_nodes=1, num_accelerators=8)
     config = {
         "teacher": {"device_mapping": [0], "strategy_config": {"world_size": 7}, "small": {"device_mapping": [1]}},
         "rewards": {"device_mapping": None, "math": {"world_size": 5}},
@@ -437,7 +437,7 @@ def test_roles_inside_of_others_and_twice(tmp_path: Path) -> None:
 
 def test_roles_are_no_list(tmp_path: Path) -> None:
     text = "a: {device_mapping: [0]}\nrewards:\n  - {device_mapping: [1]}\n  - {domain: math, world_size: 2}\n"
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, accelerators=8)) == [
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
         "3:5 invalid-value: `rewards` is a list; roles must be keys of a mapping"
     ]
 
@@ -463,7 +463,7 @@ def test_roles_are_no_list(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_too_much_or_of_another_kind(role: str, found: str, tmp_path: Path) -> None:
-    assert refused(f"a: {role}\n", tmp_path, Inventory.uniform(num_nodes=1, accelerators=8))[0] == found
+    assert refused(f"a: {role}\n", tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8))[0] == found
 
 
 def test_a_config_for_cpus() -> None:
@@ -476,7 +476,7 @@ def test_a_config_for_cpus() -> None:
 
 
 def test_a_device_on_another_node_that_moves_is_a_difference() -> None:
-    inventory = Inventory.uniform(num_nodes=2, accelerators=8)
+    inventory = Inventory.uniform(num_nodes=2, num_accelerators=8)
     first, second = (
         roll.plan({"a": {"device_mapping": mapping, "num_gpus_per_worker": 2}}, inventory)
         for mapping in ([7, 8], [7, 9])

@@ -131,7 +131,7 @@ def test_the_layout_is_slimes(flags: dict[str, Any], expected: tuple[int, int]) 
 @pytest.mark.parametrize(("flags", "code", "path", "message"), REFUSED, ids=[str(row[:2]) for row in REFUSED])
 def test_flags_are_refused_with_their_names(flags: Any, code: str, path: str | None, message: str) -> None:
     with pytest.raises(PlacementError) as caught:
-        slime.plan(flags, Inventory.uniform(num_nodes=2, accelerators=8))
+        slime.plan(flags, Inventory.uniform(num_nodes=2, num_accelerators=8))
     error = caught.value
     assert (error.code, error.path or "") == (code, path)
     assert error.message.startswith(message)
@@ -161,7 +161,7 @@ colocate:
 use-critic: 1
 lr: 1.0e-6
 """
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, accelerators=8)) == [
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
         "1:18 invalid-value: `actor-num-nodes` is 'two'; it must be a whole number of 0 or more",
         "3:26 duplicate-key: `actor_num_gpus_per_node` and `actor-num-gpus-per-node` are the same flag",
         "4:19 invalid-value: `rollout-num-gpus` is 1.5; it must be a whole number of 0 or more",
@@ -171,12 +171,12 @@ lr: 1.0e-6
         "8:13 invalid-value: `use-critic` is 1; it must be true or false",
     ]
     text = "actor_num_gpus_per_node: 6\nrollout_num_gpus: 18\nrollout_num_gpus_per_engine: 4\n"
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, accelerators=8)) == [
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
         "1:1 resource-out-of-range: the flags need 24 GPUs (actor 6, rollout 18), but the cluster has 16",
         "2:19 not-multiple: 18 GPUs cannot be divided into engines of 4",
         "3:30 spans-nodes: process 0 of the rollout would need 4 GPUs on nodes 0 and 1",
     ]
-    assert refused("colocate: true\n", tmp_path, Inventory.uniform(num_nodes=2, accelerators=0)) == [
+    assert refused("colocate: true\n", tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=0)) == [
         "1:1 no-resources: the cluster has no accelerators"
     ]
 
@@ -184,7 +184,7 @@ lr: 1.0e-6
 def test_the_help_says_which_size_fits() -> None:
     def help(flags: dict[str, Any], accelerators: int) -> str | None:
         with pytest.raises(PlacementError) as caught:
-            slime.plan(flags, Inventory.uniform(num_nodes=4, accelerators=accelerators))
+            slime.plan(flags, Inventory.uniform(num_nodes=4, num_accelerators=accelerators))
         assert caught.value.code == "spans-nodes"
         return caught.value.help
 
@@ -217,7 +217,7 @@ def test_flags_come_as_a_mapping_a_file_or_a_namespace(tmp_path: Path) -> None:
     arguments = parser.parse_args(["--actor-num-gpus-per-node", "4", "--rollout-num-gpus", "4", "--lr", "1e-6"])
     path = tmp_path / "slime.yaml"
     path.write_text("actor-num-gpus-per-node: 4\nrollout_num_gpus: 4\nlr: 1e-6\n")
-    inventory = Inventory.uniform(num_nodes=1, accelerators=8)
+    inventory = Inventory.uniform(num_nodes=1, num_accelerators=8)
     assert slime.plan(arguments, inventory) == slime.plan(path, inventory) == slime.plan(vars(arguments), inventory)
     assert slime.layout(arguments) == (8, 4)
     assert slime.assumed_inventory(arguments) == inventory
@@ -251,7 +251,7 @@ def test_disaggregated() -> None:
         "rollout_num_gpus": 8,
         "rollout_num_gpus_per_engine": 4,
     }
-    plan = slime.plan(flags, Inventory.uniform(num_nodes=2, accelerators=8))
+    plan = slime.plan(flags, Inventory.uniform(num_nodes=2, num_accelerators=8))
     assert placed(plan, "actor") == [(0, ["0"]), (0, ["1"]), (0, ["2"]), (0, ["3"])]
     assert placed(plan, "rollout") == [(0, ["4", "5", "6", "7"]), (1, ["0", "1", "2", "3"])]
     assert plan.sharing().kind == "disaggregated"
@@ -267,7 +267,7 @@ def shares(plan: Plan) -> dict[str, float | None]:
 
 def test_colocated() -> None:
     flags = {"actor_num_gpus_per_node": 4, "colocate": True, "rollout_num_gpus": 6, "rollout_num_gpus_per_engine": 2}
-    plan = slime.plan(flags, Inventory.uniform(num_nodes=2, accelerators=4), isolate_accelerator=False)
+    plan = slime.plan(flags, Inventory.uniform(num_nodes=2, num_accelerators=4), isolate_accelerator=False)
     assert [row.devices for row in plan["actor"]] == [[(0, 0)], [(0, 1)], [(0, 2)], [(0, 3)]]
     assert [row.devices for row in plan["rollout"]] == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(1, 0), (1, 1)]]
     assert plan["actor"].visibility == "node"
@@ -276,7 +276,7 @@ def test_colocated() -> None:
 
 def test_engines_over_several_nodes(tmp_path: Path) -> None:
     flags = {"actor_num_nodes": 1, "rollout_num_gpus": 32, "rollout_num_gpus_per_engine": 16}
-    plan = slime.plan(flags, Inventory.uniform(num_nodes=5, accelerators=8))
+    plan = slime.plan(flags, Inventory.uniform(num_nodes=5, num_accelerators=8))
     everything = [str(index) for index in range(8)]
     assert placed(plan, "rollout") == [(1, everything), (2, everything), (3, everything), (4, everything)]
     expected = [(0, 0, 1), (0, 1, 1), (1, 0, 3), (1, 1, 3)]
@@ -288,9 +288,9 @@ def test_engines_over_several_nodes(tmp_path: Path) -> None:
 
 def test_the_inventory_says_how_large_a_node_is_unless_the_flags_do() -> None:
     flags = {"colocate": True, "rollout_num_gpus_per_engine": 8}
-    plan = slime.plan(flags, Inventory.uniform(num_nodes=2, accelerators=4))
+    plan = slime.plan(flags, Inventory.uniform(num_nodes=2, num_accelerators=4))
     assert [row.num_accelerators for row in plan["rollout"]] == [4, 4]
-    plan = slime.plan({**flags, "num_gpus_per_node": 4}, Inventory.uniform(num_nodes=1, accelerators=8))
+    plan = slime.plan({**flags, "num_gpus_per_node": 4}, Inventory.uniform(num_nodes=1, num_accelerators=8))
     assert slime.engine_processes(plan["rollout"]) == [slime.EngineProcess(0, 0, 0), slime.EngineProcess(0, 1, 0)]
     # The training's nodes may be larger than those of the rollout.
     uneven = Inventory.from_dict({"nodes": [{"ranks": 0, "accelerators": 8}, {"ranks": "1-2", "accelerators": 4}]})
@@ -300,7 +300,7 @@ def test_the_inventory_says_how_large_a_node_is_unless_the_flags_do() -> None:
 
 def test_a_critic_with_the_actors_gpus() -> None:
     flags: dict[str, Any] = {"actor_num_gpus_per_node": 2, "advantage_estimator": "ppo", "rollout_num_gpus": 2}
-    inventory = Inventory.uniform(num_nodes=1, accelerators=8)
+    inventory = Inventory.uniform(num_nodes=1, num_accelerators=8)
     plan = slime.plan(flags, inventory)
     assert placed(plan, "critic") == placed(plan, "actor") == [(0, ["0"]), (0, ["1"])]
     assert placed(plan, "rollout") == [(0, ["2"]), (0, ["3"])]
@@ -313,7 +313,7 @@ def test_a_critic_with_the_actors_gpus() -> None:
 
 def test_a_critic_with_gpus_of_its_own() -> None:
     flags = {"actor_num_gpus_per_node": 2, "use_critic": True, "critic_num_gpus_per_node": 3, "rollout_num_gpus": 2}
-    inventory = Inventory.uniform(num_nodes=1, accelerators=8)
+    inventory = Inventory.uniform(num_nodes=1, num_accelerators=8)
     plan = slime.plan(flags, inventory)
     assert list(plan) == ["actor", "critic", "rollout"]
     assert placed(plan, "critic") == [(0, ["2"]), (0, ["3"]), (0, ["4"])]
@@ -340,7 +340,7 @@ def test_a_critic_with_gpus_of_its_own() -> None:
     ids=str,
 )
 def test_a_side_without_processes_is_not_in_the_plan(flags: dict[str, Any], components: list[str]) -> None:
-    plan = slime.plan(flags, Inventory.uniform(num_nodes=1, accelerators=8))
+    plan = slime.plan(flags, Inventory.uniform(num_nodes=1, num_accelerators=8))
     assert list(plan) == components
     assert None not in shares(plan).values()
     assert "rollout" not in components or len(slime.engine_processes(plan["rollout"])) == 8
@@ -382,7 +382,7 @@ WRITTEN: list[dict[str, Any]] = [
 @pytest.mark.parametrize("flags", WRITTEN, ids=str)
 def test_a_plan_is_written_as_flags_again(flags: dict[str, Any]) -> None:
     for accelerators in (8, 16):
-        plan = slime.plan(flags, Inventory.uniform(num_nodes=4, accelerators=accelerators))
+        plan = slime.plan(flags, Inventory.uniform(num_nodes=4, num_accelerators=accelerators))
         config, unsaid = slime.written(plan)
         assert not unsaid
         assert slime.recognised(config)
@@ -397,7 +397,7 @@ def test_what_flags_cannot_say_is_named() -> None:
         "judge": {"node_group": "node", "placement": 0},
     }
     section = {"num_nodes": 2, "component_placement": components}
-    inventory = Inventory.uniform(num_nodes=2, accelerators=8)
+    inventory = Inventory.uniform(num_nodes=2, num_accelerators=8)
     config, unsaid = slime.written(ComponentPlacement({"cluster": section}, inventory).plan())
     assert config == {
         "num_gpus_per_node": 8,

@@ -238,7 +238,7 @@ def test_an_assumed_inventory_has_every_pool() -> None:
         "reward.reward_model.nnodes=1",
     ]
     assumed = verl.assumed_inventory(from_overrides([*BASE, *words]))
-    assert (assumed.num_nodes, assumed.node(0).accelerators) == (3, 8)
+    assert (assumed.num_nodes, assumed.node(0).num_accelerators) == (3, 8)
 
 
 def test_an_assumed_inventory_is_not_larger_than_memory() -> None:

@@ -78,11 +78,11 @@ def test_unhealthy_entries_of_a_file(tmp_path: Path) -> None:
         "  - {ranks: 2, accelerators: [{id: GPU-a}, {id: GPU-b, healthy: false}]}\n"
         "  - {ranks: 3, accelerators: [{healthy: false}, {}]}\n"
     )
-    found = Inventory.from_yaml(path)
+    found = Inventory.load(path)
     assert placed(found, "all")["actor"].rule.resources == RankSet("6-8,11")
     assert found.node(2).accelerator_ids == ("GPU-a", "GPU-b") and not found.node(3).states("accelerator_ids")
-    found.to_yaml(path)
-    assert Inventory.from_yaml(path) == found == pickle.loads(pickle.dumps(found))
+    found.save(path)
+    assert Inventory.load(path) == found == pickle.loads(pickle.dumps(found))
     assert found != Inventory.from_dict({"nodes": [{**entry, "healthy": True} for entry in found.to_dict()["nodes"]]})
 
 

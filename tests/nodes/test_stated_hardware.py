@@ -28,8 +28,8 @@ def test_a_group_without_configs_counts_the_hardware_of_its_nodes(tmp_path: Path
     check_plan(plan)
     plan.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == plan == pickle.loads(pickle.dumps(plan))
-    inventory.to_yaml(tmp_path / "nodes.yaml")
-    assert Inventory.from_yaml(tmp_path / "nodes.yaml") == inventory
+    inventory.save(tmp_path / "nodes.yaml")
+    assert Inventory.load(tmp_path / "nodes.yaml") == inventory
     assert inventory != Inventory.from_dict({"nodes": [NODES["nodes"][0], {"ranks": 3, "hardware": {"Franka": 3}}]})
     arm = ComponentPlacement(config("Arm"), inventory).plan()
     assert arm.inventory.hardware(arm["env"][0]) == [HardwareConfig(node_rank=3)]

@@ -87,7 +87,7 @@ def model(labels: list[dict[str, str]], levels: list[str]) -> list[list[tuple[An
 def test_domains_are_those_of_the_tuples(labels: list[dict[str, str]]) -> None:
     levels = ["x", "y", "z"]
     known = inventory(*labels)
-    for found, tuples in zip(domains(known, levels), model(labels, levels), strict=True):
+    for found, tuples in zip(domains(known.labels(), levels), model(labels, levels), strict=True):
         same = {(a, b): found.ids[a] == found.ids[b] for a in range(len(labels)) for b in range(len(labels))}
         assert same == {(a, b): tuples[a] == tuples[b] for a, b in same}
         assert sorted(set(found.ids)) == list(range(len(found)))
@@ -96,9 +96,9 @@ def test_domains_are_those_of_the_tuples(labels: list[dict[str, str]]) -> None:
 @given(labels=LABELLED)
 def test_the_order_keeps_every_domain_together(labels: list[dict[str, str]]) -> None:
     levels = ["x", "y", "z"]
-    order = natural_order([node for _, node in inventory(*labels).stretches()], levels)
+    order = natural_order([of_node for _, of_node in inventory(*labels).labels()], levels)
     assert sorted(order) == list(range(len(labels)))
-    for found in domains(inventory(*labels), levels):
+    for found in domains(inventory(*labels).labels(), levels):
         sequence = [found.ids[node] for node in order]
         assert sequence == sorted(sequence)
 
@@ -120,8 +120,8 @@ def test_levels_are_stated_or_detected_and_are_saved(tmp_path: Path) -> None:
     assert (stated.levels, detected.levels) == (("rack",), ("nvidia.com/gpu.clique",))
     assert inventory({"rack": "a"}).levels == () and "levels" not in inventory({"rack": "a"}).to_dict()
     for known in (stated, detected):
-        known.to_yaml(tmp_path / "nodes.yaml")
-        loaded = Inventory.from_yaml(tmp_path / "nodes.yaml")
+        known.save(tmp_path / "nodes.yaml")
+        loaded = Inventory.load(tmp_path / "nodes.yaml")
         assert loaded == known == pickle.loads(pickle.dumps(known)) and loaded.levels == known.levels
     assert stated != detected
     section = {"num_nodes": 1, "topology": {"levels": ["nvidia.com/gpu.clique", "rack"]}}

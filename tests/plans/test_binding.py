@@ -79,10 +79,10 @@ def test_components_without_accelerators_get_the_cores_that_are_left() -> None:
 
 
 def test_the_memory_follows_the_cores() -> None:
-    actor = planned({"actor": {"placement": "0-7", "binding": "node", "memory": "bind"}})["actor"]
+    actor = planned({"actor": {"placement": "0-7", "binding": "node", "memory_binding": "bind"}})["actor"]
     bound = [actor.bound(rank) for rank in (0, 7)]
     assert [(found.memory, str(found.memory_nodes)) for found in bound] == [("bind", "0"), ("bind", "1")]
-    unbound = planned({"actor": {"placement": "0-7", "memory": "preferred"}})["actor"].bound(7)
+    unbound = planned({"actor": {"placement": "0-7", "memory_binding": "preferred"}})["actor"].bound(7)
     assert (str(unbound.cpus), str(unbound.memory_nodes)) == ("", "1")
 
 
@@ -96,8 +96,8 @@ def test_known_facts_that_contradict_a_binding_are_faults() -> None:
         "actor: binding exclusive is not possible on accelerators 0-3 of node 0 and 1 more node: NUMA node 0 has 3 "
         "usable cores for 4 accelerators"
     )
-    with pytest.raises(PlacementError, match=r"memory bind is not possible on node 0.*NUMA nodes of its CPUs have no"):
-        planned({"actor": {"placement": "0", "binding": "node", "memory": "bind"}}, few)
+    with pytest.raises(PlacementError, match=r"memory_binding bind is not possible on node 0.*NUMA nodes of its CPUs"):
+        planned({"actor": {"placement": "0", "binding": "node", "memory_binding": "bind"}}, few)
 
 
 def test_missing_facts_are_no_faults() -> None:
@@ -108,7 +108,7 @@ def test_missing_facts_are_no_faults() -> None:
 
 
 def test_a_binding_survives_files_and_pickles(tmp_path: Path) -> None:
-    entry = {"placement": "0-7", "memory": "preferred", "render": True, "nics": "set"}
+    entry = {"placement": "0-7", "memory_binding": "preferred", "egl": True, "nics": "set"}
     plan = planned({"actor": entry}, binding="exclusive")
     plan.save(tmp_path / "plan.json")
     again = Plan.load(tmp_path / "plan.json")
@@ -124,16 +124,16 @@ def test_a_binding_survives_files_and_pickles(tmp_path: Path) -> None:
     ("entry", "message"),
     [
         ({"binding": "numa"}, "`binding` is 'numa'; it must be none, node, socket, exclusive or core-complex"),
-        ({"memory": "strict"}, "`memory` is 'strict'; it must be none, preferred or bind"),
+        ({"memory_binding": "strict"}, "`memory_binding` is 'strict'; it must be none, preferred or bind"),
         ({"nics": True}, "`nics` is true; it must be check or set"),
-        ({"render": "maybe"}, "`render` is 'maybe'; it must be true or false"),
+        ({"egl": "maybe"}, "`egl` is 'maybe'; it must be true or false"),
     ],
 )
 def test_unknown_words_are_faults(entry: dict[str, Any], message: str) -> None:
     with pytest.raises(PlacementError) as caught:
         planned({"actor": {"placement": "0", **entry}})
     assert caught.value.message == message
-    if "render" not in entry:
+    if "egl" not in entry:
         with pytest.raises(PlacementError) as caught:
             planned({"actor": "0"}, **entry)
         assert (caught.value.message, caught.value.path) == (message, f"cluster.{next(iter(entry))}")
@@ -144,7 +144,7 @@ def test_unknown_words_are_faults(entry: dict[str, Any], message: str) -> None:
 
 def test_the_commands_show_the_cpus(tmp_path: Path) -> None:
     conf, nodes = tmp_path / "conf.yaml", tmp_path / "nodes.yaml"
-    entry = {"placement": "4-5", "binding": "core-complex", "memory": "preferred", "nics": "set", "render": True}
+    entry = {"placement": "4-5", "binding": "core-complex", "memory_binding": "preferred", "nics": "set", "egl": True}
     section = {"num_nodes": 1, "component_placement": {"actor": entry, "rollout": "0"}}
     conf.write_text(yaml.safe_dump({"cluster": section}))
     cards = [{**one, "nic": f"mlx5_{one['id']}"} for one in NODE["accelerators"]]  # type: ignore[attr-defined]
@@ -230,7 +230,7 @@ hardware of node 2:
 node-0: accelerator 3: it fell off the bus
 """
     )
-    assert Inventory.from_yaml(tmp_path / "again.yaml") == Inventory.from_yaml(path)
+    assert Inventory.load(tmp_path / "again.yaml") == Inventory.load(path)
 
 
 def test_a_part_of_a_plan_gets_the_cores_that_the_others_left() -> None:

@@ -15,7 +15,6 @@ from rankplan import (
     Chunks,
     ComponentPlacement,
     HardwareConfig,
-    HasInventory,
     Inventory,
     NodePlacementStrategy,
     Packed,
@@ -23,6 +22,7 @@ from rankplan import (
     PlacementError,
     Plan,
     RankMap,
+    SupportsInventory,
     arrange,
     register_hardware,
     replan,
@@ -32,7 +32,7 @@ from rankplan.plans.component import Component, Parallel
 from support.cases import Case, planned, valid_cases
 from support.paths import EXAMPLES
 
-TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)
+TWO_BY_FOUR = Inventory.uniform(num_nodes=2, num_accelerators=4)
 
 
 def plan_of(placements: dict[str, Any], inventory: Inventory = TWO_BY_FOUR, **cluster: Any) -> Plan:
@@ -78,7 +78,7 @@ def test_visibility_is_decided_by_component() -> None:
     plan = plan_of({"actor": "0-3:0-1"})
     seen = plan.with_visibility("node")["actor"]
     assert seen.visibility == "node" and seen[0].visible_accelerators == ["0", "1", "2", "3"]
-    assert seen.with_visibility("own") == plan["actor"]
+    assert seen.with_settings(visibility="own") == plan["actor"]
     assert ComponentPlacement(
         {"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-3:0-1"}}}, TWO_BY_FOUR
     ).plan(isolate_accelerator=False) == plan.with_visibility("node")
@@ -103,7 +103,7 @@ def test_on_the_same_inventory_gives_the_same_plan(case: Case) -> None:
 
 def test_on_another_inventory_applies_the_rules_again() -> None:
     plan = plan_of({"actor": "0-3:0-1", "rollout": "4-7"})
-    on = plan.on(Inventory.uniform(num_nodes=2, accelerators=8))
+    on = plan.on(Inventory.uniform(num_nodes=2, num_accelerators=8))
     assert [row.devices for row in on["actor"]] == [[(0, 0), (0, 1)], [(0, 2), (0, 3)]]
     assert [row.devices for row in on["rollout"]] == [[(0, 4)], [(0, 5)], [(0, 6)], [(0, 7)]]
     assert on["actor"].rule == plan["actor"].rule and on.inventory.num_nodes == 2
@@ -112,17 +112,17 @@ def test_on_another_inventory_applies_the_rules_again() -> None:
 def test_on_reports_the_faults_of_every_component() -> None:
     plan = plan_of({"actor": "0-3:0-1", "rollout": "4-7", "agent": {"node_group": "node", "placement": 0}})
     with pytest.raises(PlacementError) as refused:
-        plan.on(Inventory.uniform(num_nodes=2, accelerators=3))
+        plan.on(Inventory.uniform(num_nodes=2, num_accelerators=3))
     found = [(fault.path, fault.code) for fault in refused.value.diagnostics]
     assert found == [("actor", "spans-nodes"), ("rollout", "resource-out-of-range")]
     with pytest.raises(PlacementError, match="num_nodes is 2, but the cluster has 1 node"):
-        plan.on(Inventory.uniform(num_nodes=1, accelerators=8))
+        plan.on(Inventory.uniform(num_nodes=1, num_accelerators=8))
 
 
 @pytest.mark.parametrize("rule", [RankMap.parse("0-7:0-3"), Packed(0, 7, 2, 2), Chunks([4, 5, 0, 1], 2)])
 def test_every_rule_places_and_pickles(rule: RankMap | Packed | Chunks, tmp_path: Path) -> None:
     more: dict[str, Any] = {"share": 0.25, "engines": 2, "parallel": Parallel(tp=2)}
-    component = Component.place("x", TWO_BY_FOUR, ("cluster",), rule, False, **more)
+    component = Component.place("x", TWO_BY_FOUR, ("cluster",), rule, visibility="node", **more)
     assert pickle.loads(pickle.dumps(component)) == component
     assert len(component) == rule.world_size and component.visibility == "node"
     plan = Plan(TWO_BY_FOUR, [component])
@@ -138,7 +138,7 @@ def test_a_strategy_of_a_config_is_placed_once() -> None:
     placement = ComponentPlacement({"cluster": section}, TWO_BY_FOUR)
     strategy = placement.get_strategy("actor")
     assert strategy.get_placement(TWO_BY_FOUR).nbytes == placement.plan()["actor"].rows.nbytes
-    larger = strategy.get_placement(Inventory.uniform(num_nodes=3, accelerators=8))
+    larger = strategy.get_placement(Inventory.uniform(num_nodes=3, num_accelerators=8))
     assert [row.cluster_node_rank for row in larger] == [0] * 8, "the rule is that of 8 resources"
     assert pickle.loads(pickle.dumps(strategy)) == strategy
 
@@ -396,7 +396,7 @@ def test_anything_with_an_inventory_is_placed_on() -> None:
     class Broken:
         inventory = "2x4"
 
-    allocation: HasInventory = Allocation()
+    allocation: SupportsInventory = Allocation()
     config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all"}}}
     assert ComponentPlacement(config, allocation).plan() == ComponentPlacement(config, TWO_BY_FOUR).plan()
     for strategy in (PackedPlacementStrategy(0, 7, 2), NodePlacementStrategy([0, 1])):

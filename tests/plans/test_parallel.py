@@ -27,6 +27,7 @@ from rankplan import (
 from rankplan.dialects import dialect_of, roll, slime
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.parallel import ENGINE_ORDER, ORDER
+from rankplan.plans.mode import PlacementMode
 from support import oracle_parallel as oracle
 from support.cases import Case, planned, valid_cases
 from support.goldens import lines, named
@@ -78,9 +79,9 @@ def sized(draw: st.DrawFn) -> Component:
     divisors = [size for size in range(1, component.slots + 1) if component.slots % size == 0]
     sizes = {name: draw(st.sampled_from(divisors)) for name in draw(st.sets(st.sampled_from(SIZES)))}
     try:
-        return replace(component, parallel=Parallel(**sizes, order=draw(st.sampled_from(ORDERS))))
+        return component.with_settings(parallel=Parallel(**sizes, order=draw(st.sampled_from(ORDERS))))
     except PlacementError:
-        return replace(component, parallel=Parallel(tp=draw(st.sampled_from(divisors[:1]))))
+        return component.with_settings(parallel=Parallel(tp=draw(st.sampled_from(divisors[:1]))))
 
 
 def sizes_of(component: Component) -> oracle.Sizes:
@@ -93,7 +94,7 @@ def every(component: Component) -> list[dict[str, int]]:
 
 def node_kinds(inventory: Inventory) -> list[tuple[str, int]]:
     specs = map(inventory.node, range(inventory.num_nodes))
-    return [(spec.accelerator_type, spec.accelerators) for spec in specs]
+    return [(spec.accelerator_type, spec.num_accelerators) for spec in specs]
 
 
 # -------------------------------------------------------------------------------------------------------- the laws
@@ -115,7 +116,7 @@ def test_sizes_are_refused_unless_they_divide_the_slots(component: Component, si
     model = sizes["tp"] * sizes["cp"] * sizes["pp"]
     uneven = any(count % model and model % count for count in each)
     try:
-        replace(component, parallel=Parallel(**sizes))
+        component.with_settings(parallel=Parallel(**sizes))
     except PlacementError as refused:
         codes = {fault.code for fault in refused.diagnostics}
         assert codes <= {"parallel-idle", "parallel-not-divisible"} and ("parallel-idle" in codes) == uneven
@@ -142,7 +143,7 @@ def test_coordinates_and_slots_are_inverse(component: Component) -> None:
     }
     slots = [component.layout.slots_of(rank) for rank in range(len(component))]
     for rank, own in enumerate(slots):
-        assert component.coordinates(rank) == (found[own[0]] if len(own) == 1 else [found[slot] for slot in own])
+        assert component.coordinates(rank) == [found[slot] for slot in own]
 
 
 @given(sized(), st.sampled_from(KINDS))
@@ -238,7 +239,7 @@ def test_every_receiver_has_one_sender(sender: Component, receiver: Component, d
     def with_tp(component: Component) -> Component:
         divisors = [size for size in range(1, component.slots + 1) if component.slots % size == 0]
         try:
-            return replace(component, parallel=Parallel(tp=data.draw(st.sampled_from(divisors))))
+            return component.with_settings(parallel=Parallel(tp=data.draw(st.sampled_from(divisors))))
         except PlacementError:
             return component
 
@@ -294,7 +295,7 @@ def test_rlinfs_documented_collocated_example() -> None:
 
 
 def actor(placement: Any, parallel: Any, nodes: str = "2x8", **entry: Any) -> Component:
-    inventory = Inventory.of_size(nodes)
+    inventory = Inventory.parse(nodes)
     placed = {"actor": {"placement": placement, "parallel": parallel, **entry}}
     config = {"cluster": {"num_nodes": inventory.num_nodes, "component_placement": placed}}
     return ComponentPlacement(config, inventory).plan()["actor"]
@@ -302,7 +303,7 @@ def actor(placement: Any, parallel: Any, nodes: str = "2x8", **entry: Any) -> Co
 
 def test_megatrons_order() -> None:
     one = actor("all", {"tp": 4, "pp": 2})
-    assert one.coordinates(6) == {"tp": 2, "dp": 1, "pp": 0} and one.coordinates(-1) == {"tp": 3, "dp": 1, "pp": 1}
+    assert one.coordinates(6) == [{"tp": 2, "dp": 1, "pp": 0}] and one.coordinates(-1) == [{"tp": 3, "dp": 1, "pp": 1}]
     assert list(one.groups("tp")) == [range(4), range(4, 8), range(8, 12), range(12, 16)]
     assert one.groups("dp")[1] == range(1, 8, 4) and one.groups("pp")[7] == range(7, 16, 8)
     assert one.mesh() == ((2, 2, 4), ("pp", "dp", "tp"))
@@ -312,7 +313,7 @@ def test_megatrons_order() -> None:
 
 def test_experts_divide_the_same_slots() -> None:
     one = actor("all", {"tp": 4, "ep": 4, "etp": 2})
-    assert one.coordinates(7) == {"tp": 3, "dp": 1, "etp": 1, "ep": 3, "edp": 0}
+    assert one.coordinates(7) == [{"tp": 3, "dp": 1, "etp": 1, "ep": 3, "edp": 0}]
     assert one.groups("ep")[0] == range(0, 8, 2) and one.groups("edp")[0] == range(0, 16, 8)
     assert one.mesh() == ((4, 4), ("dp", "tp"))
 
@@ -332,7 +333,7 @@ def test_shards_and_replicas_of_data_groups() -> None:
     one = actor("all", {"tp": 2, "fsdp": 4})
     assert one.mesh() == ((2, 4, 2), ("replica", "fsdp", "tp"))
     assert one.groups("fsdp")[0] == range(0, 8, 2) and one.groups("replica")[0] == range(0, 16, 8)
-    assert one.coordinates(13) == {"tp": 1, "dp": 6, "fsdp": 2, "replica": 1}
+    assert one.coordinates(13) == [{"tp": 1, "dp": 6, "fsdp": 2, "replica": 1}]
     assert actor("all", {"fsdp": 16}).mesh() == ((16,), ("fsdp",))
 
 
@@ -443,7 +444,7 @@ def test_a_collocated_rollout_of_rlinf_gets_its_weights_in_place() -> None:
         "rollout": {"tensor_parallel_size": 2},
     }
     plan = rlinf.plan(config, Inventory.uniform(2, 8))
-    assert plan.mode == "COLLOCATED" and len(plan["rollout"]) == 8
+    assert plan.mode is PlacementMode.COLLOCATED and len(plan["rollout"]) == 8
     weights, (actor, rollout) = plan.weight_map("actor", "rollout"), (one.layout for one in plan.values())
     assert all(rollout.place(receiver) == actor.place(slot) for slot, sent in enumerate(weights) for receiver in sent)
 
@@ -500,7 +501,7 @@ def test_a_plan_file_has_the_sizes_that_are_stated(tmp_path: Path) -> None:
     assert '"parallel": {"tp": 2, "pp": 2, "dp": 4}' in path.read_text()
     loaded = Plan.load(path)
     assert loaded["actor"] == one and loaded["actor"].mesh() == one.mesh()
-    Plan(one.inventory, [replace(one, parallel=Parallel())]).save(path)
+    Plan(one.inventory, [one.with_settings(parallel=Parallel())]).save(path)
     assert "parallel" not in path.read_text()
 
 

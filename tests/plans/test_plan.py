@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import pickle
@@ -15,15 +14,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, RankSet, diff
-from rankplan.dialects import DIALECTS
 from rankplan.plans.diff import Move
 from support import answers
 from support.cases import Case, planned, valid_cases
-from support.paths import GOLDEN
 
 
 def plan_of(placements: dict[str, Any], inventory: Inventory | None = None, **cluster: Any) -> Plan:
-    inventory = inventory or Inventory.uniform(num_nodes=2, accelerators=4)
+    inventory = inventory or Inventory.uniform(num_nodes=2, num_accelerators=4)
     section = {"num_nodes": inventory.num_nodes, "component_placement": placements, **cluster}
     return ComponentPlacement({"cluster": section}, inventory).plan()
 
@@ -78,8 +75,8 @@ def _actor(**changes: Any) -> Any:
 
 
 DAMAGES: dict[str, tuple[Any, str]] = {
-    "another version": (lambda plan: plan.update(rankplan=99), "the file is not a plan of version 1 or 2, but of"),
-    "no version": (lambda plan: plan.pop("rankplan"), "the file is not a plan of version 1 or 2"),
+    "another version": (lambda plan: plan.update(rankplan=99), "the file is not a plan of version 2, but of"),
+    "no version": (lambda plan: plan.pop("rankplan"), "the file is not a plan of version 2"),
     "no inventory": (lambda plan: plan.pop("inventory"), "the file is not a plan: `inventory` is missing"),
     "components of another type": (
         lambda plan: plan.update(components=[1]),
@@ -111,6 +108,10 @@ DAMAGES: dict[str, tuple[Any, str]] = {
         lambda plan: plan["cluster"].update(num_nodes="x"),
         "cluster.num_nodes: 'x' is not a whole number",
     ),
+    "an unknown mode": (
+        lambda plan: plan.update(mode="MIXED"),
+        "mode: `mode` is 'MIXED'; it must be COLLOCATED, DISAGGREGATED, HYBRID or AUTO",
+    ),
     "no group": (_actor(node_groups=[]), "components.actor.node_groups: `node_groups` is empty"),
     "an unknown group": (_actor(node_groups=["nod"]), "components.actor.rule: unknown node group `nod`"),
     "a name that is a colour": (
@@ -139,63 +140,6 @@ def test_all_faults_of_a_damaged_plan_are_found(tmp_path: Path) -> None:
     with pytest.raises(PlacementError) as refused:
         Plan.load(path)
     assert [fault.path for fault in refused.value.diagnostics] == ["components.actor.rule", "components.rollout.rule"]
-
-
-# ---------------------------------------------------------------------------------------------------- version 1 files
-
-with gzip.open(GOLDEN / "plans_v1.jsonl.gz", "rt") as _lines:
-    VERSION_1 = [json.loads(line) for line in _lines]
-
-
-@pytest.mark.parametrize("line", VERSION_1, ids=range(len(VERSION_1)))
-def test_a_plan_of_version_1_loads_as_it_is_planned_today(line: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(line["plan"])
-    loaded = Plan.load(path)
-    today = DIALECTS[line["dialect"]].plan(line["config"], Inventory.from_dict(line["inventory"]), line["isolate"])
-    assert loaded.inventory == today.inventory
-    assert [(one.name, one.rows) for one in loaded.values()] == [(one.name, one.rows) for one in today.values()]
-    changes = diff(loaded, today)
-    assert not (changes.moved or changes.appeared or changes.went), (
-        "only coordinates, which version 1 lacks, may differ"
-    )
-    loaded.save(tmp_path / "again.json")
-    assert Plan.load(tmp_path / "again.json") == loaded
-    assert json.loads((tmp_path / "again.json").read_text())["rankplan"] == 2
-
-
-def _column(component: str, column: str, index: int, value: Any) -> Any:
-    return lambda plan: plan["components"][component][column].__setitem__(index, value)
-
-
-COLUMNS = ("cluster_node_rank", "group_starts", "device_starts", "devices")
-DAMAGED_COLUMNS = {
-    "an unknown node": _column("actor", "cluster_node_rank", 0, 7),
-    "an unknown device": _column("actor", "devices", 0, 77),
-    "a device of text": _column("actor", "devices", 0, "x"),
-    "a negative device": _column("actor", "devices", 0, -1),
-    "a huge device": _column("actor", "devices", 0, 2**70),
-    "a column that is too short": lambda plan: plan["components"]["actor"]["device_starts"].pop(),
-    "a column that is too long": lambda plan: plan["components"]["actor"]["cluster_node_rank"].append(0),
-    "a descending column": lambda plan: plan["components"]["actor"]["device_starts"].reverse(),
-    "an empty column": lambda plan: plan["components"]["actor"]["cluster_node_rank"].clear(),
-    "no column": lambda plan: plan["components"]["actor"].pop("devices"),
-    "no group": lambda plan: plan["components"]["actor"]["node_groups"].clear(),
-    "no rows": lambda plan: [plan["components"]["actor"][key].clear() for key in COLUMNS],
-    "a node outside the group": _column("actor", "cluster_node_rank", 0, 2),
-    "an unknown robot": _column("env", "devices", 0, 9),
-    "rows of no rule": lambda plan: plan["components"]["actor"]["device_starts"].__setitem__(1, 2),
-}
-
-
-@pytest.mark.parametrize("change", DAMAGED_COLUMNS.values(), ids=DAMAGED_COLUMNS.keys())
-def test_damaged_columns_of_version_1_are_refused(change: Any, tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(damaged(VERSION_1[2]["plan"], change))
-    with pytest.raises(PlacementError) as refused:
-        Plan.load(path)
-    (fault,) = refused.value.diagnostics
-    assert fault.code == "invalid-plan" and (fault.path or "").startswith("components."), fault
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"rankplan": 1}', b"[" * 100_000])
@@ -248,7 +192,7 @@ def test_plans_are_equal_when_inventory_and_rows_are() -> None:
     assert plan == plan_of({"actor": "0-3:0-3"})
     assert plan != plan_of({"actor": "0-3:0-1"})
     assert plan != plan_of({"rollout": "0-3"})
-    assert plan != plan_of({"actor": "0-3"}, Inventory.uniform(num_nodes=2, accelerators=8))
+    assert plan != plan_of({"actor": "0-3"}, Inventory.uniform(num_nodes=2, num_accelerators=8))
 
 
 # ---------------------------------------------------------------------------------------------- who shares what
@@ -286,7 +230,7 @@ def test_an_accelerator_is_either_idle_or_used(case: Case) -> None:
     rows = [row for name in plan.components for row in plan[name] if row.node_group_label not in robots]
     used = {device for row in rows for device in row.devices}
     nodes = [(rank, plan.inventory.node(rank)) for rank in range(plan.inventory.num_nodes)]
-    everything = {(rank, local) for rank, node in nodes for local in range(node.accelerators)}
+    everything = {(rank, local) for rank, node in nodes for local in range(node.num_accelerators)}
     assert {(rank, local) for rank, held in plan.idle().items() for local in held} == everything - used
 
 

@@ -48,7 +48,7 @@ def plan(*arguments: str, nodes: str = "--inventory=nodes.yaml") -> Result:
 
 
 def expected() -> Plan:
-    return ComponentPlacement("conf.yaml", Inventory.from_yaml("nodes.yaml")).plan()
+    return ComponentPlacement("conf.yaml", Inventory.load("nodes.yaml")).plan()
 
 
 @pytest.mark.parametrize("component", ["actor", "rollout", "again"])

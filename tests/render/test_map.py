@@ -32,7 +32,7 @@ HOSTILE = "<script>alert('x')</script>&\"]]>"
 
 def example(name: str, size: str) -> Plan:
     path = EXAMPLES / name
-    inventory = Inventory.of_size(size) if size else Inventory.from_yaml(path.with_name("nodes.yaml"))
+    inventory = Inventory.parse(size) if size else Inventory.load(path.with_name("nodes.yaml"))
     config = load_config(path)
     return dialect_of(config).plan(config, inventory)
 
@@ -65,7 +65,9 @@ def test_nodes_of_a_kind_are_equal_and_run_the_same_processes(case: Case) -> Non
     patterns = []
     for kind in plan.node_kinds:
         specs = [plan.inventory.node(node) for node in kind.nodes]
-        found = [(spec.accelerators, spec.accelerator_type, spec.accelerator_model, runs[spec.rank]) for spec in specs]
+        found = [
+            (spec.num_accelerators, spec.accelerator_type, spec.accelerator_model, runs[spec.rank]) for spec in specs
+        ]
         assert all(pattern == found[0] for pattern in found)
         patterns.append((*found[0], kind.hardware))
         on_all = [row.rank for rows in plan.values() for row in rows if row.cluster_node_rank in kind.nodes]

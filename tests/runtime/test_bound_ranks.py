@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import ray
 from rankplan import Cluster, ComponentPlacement, Inventory, LaunchError, PlacementError, RankSet
 from rankplan.hardware.machine import Machine
-from rankplan.plans.binding import Binding
 from rankplan.runtime.group.ranks import rank_specs
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.nodes.probe import HARDWARE_VARIABLE, _look
@@ -72,7 +70,7 @@ def test_the_facts_of_a_simulated_node_are_those_of_its_inventory(cluster: Clust
 
 
 def test_ranks_are_bound_before_their_class_is_loaded(cluster: Cluster) -> None:
-    entry = {"placement": "0-1", "binding": "exclusive", "memory": "preferred", "nics": "set", "render": True}
+    entry = {"placement": "0-1", "binding": "exclusive", "memory_binding": "preferred", "nics": "set", "egl": True}
     variables = {"UCX_NET_DEVICES": "mine"}
     with launched(cluster, entry, variables, prove="devices", visibility="own-first") as group:
         reports, seen = group.verify(), group.run().wait()
@@ -125,7 +123,7 @@ def test_a_binding_that_the_facts_contradict_is_rejected_before_the_launch(clust
     spec = cluster.inventory.node(0)
     one = {**spec.described(), "ranks": 0, "cores": [CPUS[0]]}
     nodes = Inventory.from_dict({"nodes": [one, {"ranks": 1, "accelerators": 2}]})
-    component = replace(plan.on(nodes)["a"], binding=Binding("exclusive"))
+    component = plan.on(nodes)["a"].with_settings(binding="exclusive")
     assert [found.code for found in component.binding_faults()] == ["binding-unmet"]
     with pytest.raises(PlacementError, match="1 usable core for 2 accelerators"):
         rank_specs(Nodes(cluster.node_ids, nodes, simulated=True), component, None)

@@ -211,7 +211,7 @@ def test_the_command_line_uses_a_running_cluster(cluster: Cluster) -> None:
 
 
 def test_the_quick_start_config_fits_its_cluster() -> None:
-    plan = ComponentPlacement(EXAMPLES / "quickstart.yaml", Inventory.uniform(num_nodes=2, accelerators=8)).plan()
+    plan = ComponentPlacement(EXAMPLES / "quickstart.yaml", Inventory.uniform(num_nodes=2, num_accelerators=8)).plan()
     assert {name: len(rows) for name, rows in plan.items()} == {
         "actor": 8,
         "reference": 8,

@@ -42,8 +42,7 @@ def test_a_device_mesh_has_the_groups_and_coordinates_of_the_plan(ranks: WorkerG
             (group,) = (group for group in component.groups(name) if rank in group)
             assert sums[name] == sum(group)
             assert local[name] == list(group).index(rank)
-        coordinates = component.coordinates(rank)
-        assert isinstance(coordinates, dict)
+        (coordinates,) = component.coordinates(rank)
         assert {name: local[name] for name in names if name in coordinates} == {
             name: coordinates[name] for name in names if name in coordinates
         }

@@ -24,7 +24,7 @@ from rankplan.environment import (
     start_variables,
 )
 
-TWO_NODES = Inventory.uniform(num_nodes=2, accelerators=4)
+TWO_NODES = Inventory.uniform(num_nodes=2, num_accelerators=4)
 EIGHT = PackedPlacementStrategy(0, 7)
 
 
@@ -128,13 +128,13 @@ def test_local_rank_is_the_first_own_device(strategy: PlacementStrategy, isolate
 
 
 def test_a_node_without_accelerators_gets_no_vendor_variable() -> None:
-    (row,) = NodePlacementStrategy([0]).get_placement(Inventory.uniform(num_nodes=1, accelerators=0))
+    (row,) = NodePlacementStrategy([0]).get_placement(Inventory.uniform(num_nodes=1, num_accelerators=0))
     assert not VARIABLES & set(environment(row))
 
 
 @pytest.mark.parametrize("row", VENDORS, ids=lambda row: row.accelerator_type)
 def test_each_vendor_has_its_own_variables(row: Vendor) -> None:
-    inventory = Inventory.uniform(num_nodes=1, accelerators=2, accelerator_type=row.accelerator_type)
+    inventory = Inventory.uniform(num_nodes=1, num_accelerators=2, accelerator_type=row.accelerator_type)
     planned = planned_environment(PackedPlacementStrategy(0, 1).get_placement(inventory)[1])
     assert row.shown(planned) == ("1",)
     assert {name for name in planned if name.startswith("RAY_")} == (

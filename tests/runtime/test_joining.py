@@ -181,7 +181,7 @@ def rows(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
 
 
 def test_run_accepts_a_saved_plan(plain: Plain) -> None:
-    inventory = Inventory.uniform(num_nodes=1, accelerators=2)
+    inventory = Inventory.uniform(num_nodes=1, num_accelerators=2)
     section = {"cluster": {"num_nodes": 1, "component_placement": {"actor": "0-1:0"}}}
     ComponentPlacement(section, inventory).plan(isolate_accelerator=False).save(plain.folder / "plan.json")
     done = plain.run("plan.json")

@@ -319,7 +319,7 @@ def test_a_rank_that_ray_starts_on_another_node_is_caught(two_nodes: Cluster, mo
 
 
 def test_verify_finds_a_variable_that_overrides_the_mask() -> None:
-    amd = Inventory.uniform(num_nodes=1, accelerators=4, accelerator_type="AMD_GPU")
+    amd = Inventory.uniform(num_nodes=1, num_accelerators=4, accelerator_type="AMD_GPU")
     row = PackedPlacementStrategy(3, 3).get_placement(amd)[0]
     spec, environment = RankSpec("actor", row, {}, "here"), planned_environment(row)
     report = RankReport("actor", 0, 0, 1, ("3",), node_id="here", environment=environment)

@@ -118,7 +118,7 @@ def test_nodes_that_contradict_themselves(
     options = simulate._node_options
     monkeypatch.setattr(simulate, "_node_options", lambda node, rank: options(node, rank) | changed)
     with pytest.raises(ClusterError, match=message):
-        Cluster.simulate(Inventory.uniform(num_nodes=1, accelerators=2, accelerator_type="MUSA_GPU"))
+        Cluster.simulate(Inventory.uniform(num_nodes=1, num_accelerators=2, accelerator_type="MUSA_GPU"))
 
 
 def test_a_faulty_section_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -334,8 +334,8 @@ def test_each_node_is_found_with_its_type_and_its_own_ids(cluster: Cluster) -> N
 
 
 def test_a_saved_inventory_keeps_the_ids(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.inventory.to_yaml(tmp_path / "inventory.yaml")
-    assert Inventory.from_yaml(tmp_path / "inventory.yaml") == cluster.inventory
+    cluster.inventory.save(tmp_path / "inventory.yaml")
+    assert Inventory.load(tmp_path / "inventory.yaml") == cluster.inventory
 
 
 @pytest.mark.parametrize(("isolate", "reserve"), [(True, True), (False, False)])

@@ -143,7 +143,7 @@ def test_a_worker_knows_the_devices_of_pytorch_without_importing_it(loopers: Wor
 
 
 def test_a_worker_knows_its_coordinates(cluster: Cluster, loopers: WorkerGroup) -> None:
-    assert loopers.where().wait() == [{"tp": 0, "dp": 0}, {"tp": 1, "dp": 0}]
+    assert loopers.where().wait() == [[{"tp": 0, "dp": 0}], [{"tp": 1, "dp": 0}]]
     plan = ComponentPlacement({"cluster": SECTION}, cluster).plan()
     with Looper.create_group().launch(cluster, plan["two"]) as group:
         assert group.where().wait() == [[{"dp": 0}, {"dp": 1}]], "one for each slot"

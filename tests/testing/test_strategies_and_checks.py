@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, parse_placement
 from rankplan.cli.explain import rules
 from rankplan.dialects import roll, slime
-from rankplan.plans.binding import Binding
 from rankplan.testing import (
     PLACEMENT_CODES,
     check_plan,
@@ -39,7 +38,7 @@ def test_valid_placements_are_valid(data: st.DataObject) -> None:
     text = data.draw(placements(where))
     if isinstance(where, int):
         parse_placement(text, where)
-        where = Inventory.uniform(num_nodes=1, accelerators=where)
+        where = Inventory.uniform(num_nodes=1, num_accelerators=where)
     section = {"num_nodes": where.num_nodes, "component_placement": {"actor": text}}
     check_plan(ComponentPlacement({"cluster": section}, where).plan())
 
@@ -143,7 +142,7 @@ class Rows(list[Any]):
 
     inventory = PLAN.inventory
     visibility = "own"
-    binding = Binding()
+    binding = "none"
 
     def __init__(self, name: str, rows: Iterable[Any] = ()) -> None:
         super().__init__(rows)
@@ -225,14 +224,14 @@ def test_a_plan_of_many_nodes_is_checked_quickly() -> None:
     """Every row is checked without a list of all nodes per row."""
     many = 30_000
     section = {"num_nodes": many, "component_placement": {"actor": "all"}}
-    plan = ComponentPlacement({"cluster": section}, Inventory.uniform(num_nodes=many, accelerators=1)).plan()
+    plan = ComponentPlacement({"cluster": section}, Inventory.uniform(num_nodes=many, num_accelerators=1)).plan()
     started = time.perf_counter()
     check_plan(plan, sharing=())
     assert time.perf_counter() - started < 10
 
 
 def test_plans_of_other_dialects() -> None:
-    inventory = Inventory.uniform(num_nodes=2, accelerators=4)
+    inventory = Inventory.uniform(num_nodes=2, num_accelerators=4)
     workers = {"a": {"device_mapping": "[3, 4, 0, 5]", "num_gpus_per_worker": 2}, "b": {"world_size": 3}}
     check_plan(roll.plan(workers, inventory), sharing=())
     check_plan(roll.plan(workers, inventory, isolate_accelerator=False), sharing=())

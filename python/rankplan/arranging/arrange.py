@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet, pack_segments
 from rankplan.arranging.rules import Keep, Rules, Segments
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.nodes.clusters import HasInventory, inventory_of
+from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.matching import same_nodes
 from rankplan.nodes.node import NodeSpec
-from rankplan.nodes.topology import Domains, Listed, domains
+from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 from rankplan.words import counted, nodes_text
@@ -57,7 +57,7 @@ class Arrangement:
 
 
 def arrange(
-    plan: Plan, inventory: Inventory | HasInventory, *, keep: Keep | None = None, segment: Segments | None = None
+    plan: Plan, inventory: Inventory | SupportsInventory, *, keep: Keep | None = None, segment: Segments | None = None
 ) -> Arrangement:
     """Number the nodes of an inventory, or a cluster, to suit a plan and the network.
 
@@ -153,7 +153,7 @@ class Task:
     def _domains(self) -> tuple[Domains, ...]:
         """The domains of the inventory at each level of the rules."""
         same = self.rules.levels == self.inventory.levels
-        return self.inventory.domains if same else domains(self.inventory, self.rules.levels)
+        return self.inventory.domains if same else domains(self.inventory.labels(), self.rules.levels)
 
     @cached_property
     def _places(self) -> Sequence[int | None]:
@@ -264,7 +264,7 @@ class Task:
             return _hierarchy(self._domains, known, 1)
         planned, present = _records(self.planned), _records(self.inventory)
         nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return _hierarchy(domains(Listed(nodes), self.rules.levels), range(len(nodes)), 1)
+        return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.rules.levels), range(len(nodes)), 1)
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
         accelerator_type, count, model, unhealthy = self._hardware[2][kind]

@@ -54,7 +54,7 @@ class Repair:
             names = affected[rank] = [name for name, used in uses.items() if used & accelerators]
             alone[rank] = len(names) == len(uses)
             needed = RankSet().union(*(uses[name] & accelerators for name in names))
-            idle = RankSet(range(planned.node(rank).accelerators)) - RankSet().union(accelerators, *uses.values())
+            idle = RankSet(range(planned.node(rank).num_accelerators)) - RankSet().union(accelerators, *uses.values())
             local = dict(zip(needed, idle, strict=False))
             if len(local) == len(needed):
                 swaps[rank] = names, local
@@ -116,7 +116,7 @@ class Repair:
             pool = extended.pool(component.node_groups)
             ends, end = {}, len(pool)
             for new in sorted(self.added, reverse=True):
-                end -= extended.node(new).accelerators
+                end -= extended.node(new).num_accelerators
                 ends[new] = end
             lists = _lists(component)
             for row, ranks in zip(component.rows, lists, strict=True):
@@ -129,7 +129,7 @@ class Repair:
 
 def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:
     """Return a component with another rule on another inventory. Raises `PlacementError`."""
-    pool = inventory.pool(component.node_groups, component.by_node)
+    pool = inventory.pool(component.node_groups, by_node=component.by_node)
     rows = pool.apply(rule, component.visibility)
     return replace(component, inventory=inventory, rule=rule, rows=rows)
 
@@ -145,7 +145,7 @@ def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:
 
 
 def _lists(component: Component) -> list[list[int]]:
-    return component.inventory.pool(component.node_groups, component.by_node).ranks_of(component.rows)
+    return component.inventory.pool(component.node_groups, by_node=component.by_node).ranks_of(component.rows)
 
 
 def _used(component: Component, nodes: set[int]) -> dict[int, RankSet]:

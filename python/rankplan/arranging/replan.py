@@ -11,7 +11,7 @@ from rankplan.arranging.repair import Repair
 from rankplan.arranging.rules import Rules
 from rankplan.arranging.shrink import Shrinking
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.nodes.clusters import HasInventory, inventory_of
+from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.entries import labelled
 from rankplan.nodes.exclusion import one_or_several
 from rankplan.nodes.inventory import Inventory
@@ -43,7 +43,7 @@ class Replanned:
 
 def replan(
     plan: Plan,
-    inventory: Inventory | HasInventory,
+    inventory: Inventory | SupportsInventory,
     *,
     without: str | Iterable[str] = (),
     shrink: str | Iterable[str] = (),

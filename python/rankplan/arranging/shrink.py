@@ -93,7 +93,7 @@ class Shrinking:
         if not self._renumber and kept != list(range(len(kept))):
             self.obstacle = f"the last data group of {name} is not its last ranks: allow other numbers (`--renumber`)"
             return False
-        pool = whole.inventory.pool(whole.node_groups, whole.by_node)
+        pool = whole.inventory.pool(whole.node_groups, by_node=whole.by_node)
         lists = pool.ranks_of(whole.rows)
         rule = rule_of([lists[rank] for rank in kept], whole.rule)
         if rule is None:
@@ -102,8 +102,8 @@ class Shrinking:
         if parallel.dp is not None:
             parallel = replace(parallel, dp=len(groups))
         try:
-            self.parts[name] = placed(replace(whole, parallel=type(parallel)()), whole.inventory, rule)
-            self.parts[name] = replace(self.parts[name], parallel=parallel)
+            self.parts[name] = placed(whole.with_settings(parallel=type(parallel)()), whole.inventory, rule)
+            self.parts[name] = self.parts[name].with_settings(parallel=parallel)
         except PlacementError as error:
             self.obstacle = f"{name} cannot shrink to {counted(len(groups), 'data group')}: {error.message}"
             return False

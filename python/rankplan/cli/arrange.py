@@ -70,7 +70,7 @@ def arrange(
             click.echo("no group crosses a domain, before or after")
         click.echo(arrangement_line(found))
         if output is not None:
-            found.inventory.to_yaml(output)
+            found.inventory.save(output)
             return
         for line in node_lines(found):
             click.echo(line)

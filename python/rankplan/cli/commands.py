@@ -72,7 +72,7 @@ def main() -> None:
     """Decide where every process of a distributed RL job runs, check it, and launch it on Ray.
 
     Words after -- override values of the config: rankplan check verl.yaml -- trainer.nnodes=2 +a.b=3 ~c. Besides YAML,
-    a config can be TOML, or the shell script that launches the job; a script is never run.
+    a config can be the shell script that launches the job; a script is never run.
 
     Exit codes: 0 success, 1 faults in the input or the run, 2 wrong usage; diff has its own.
 

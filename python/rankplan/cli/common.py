@@ -63,7 +63,7 @@ class Nodes(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text if it is a size."""
         try:
-            Inventory.of_size(str(value))
+            Inventory.parse(str(value))
         except PlacementError as error:
             self.fail(f"{error.message}; {error.help}{self.otherwise}", param, ctx)
         return str(value)
@@ -98,7 +98,7 @@ class InventoryChoice:
     def inventory(self) -> Inventory:
         """The nodes of the file or the Ray cluster, in the order that the options state."""
         if self.file is not None:
-            found = Inventory.from_yaml(self.file)
+            found = Inventory.load(self.file)
         else:
             from rankplan.runtime.cluster import Cluster
 
@@ -265,7 +265,7 @@ def note(text: str, color: str | None = None) -> None:
 def show_error(error: Exception) -> None:
     """Print an expected error: every fault with its location, or one message."""
     if isinstance(error, PlacementError):
-        click.echo(f"{error.render(colored(sys.stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
+        click.echo(f"{error.render(color=colored(sys.stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
         return
     style = None if colored(sys.stderr) else False
     click.secho("error:", fg="red", bold=True, nl=False, err=True, color=style)

@@ -138,7 +138,7 @@ def _environment(
     if bound.memory_nodes:
         option = "membind" if bound.memory == BOUND else "preferred-many"
         notes.append(f"memory: start it with numactl --{option}={bound.memory_nodes}")
-    if plan[component].render and row.num_accelerators:
+    if plan[component].egl and row.num_accelerators:
         notes.append(f"{' and '.join(VARIABLES)} are omitted: a launch asks EGL on the node")
     if host is None:
         del environment[_ADDRESS]

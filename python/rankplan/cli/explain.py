@@ -66,7 +66,7 @@ class Example:
     def _inventory(self) -> Inventory:
         if self.nodes.startswith("["):
             return Inventory.from_dict({"nodes": yaml.safe_load(self.nodes)})
-        return Inventory.of_size(self.nodes)
+        return Inventory.parse(self.nodes)
 
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
@@ -77,7 +77,7 @@ class Example:
             plan.check_shares()
             plan.fitted(self._inventory)
         elif self.file == "nodes.yaml":
-            Inventory.from_yaml(path)
+            Inventory.load(path)
         elif self.file.endswith(".sh"):
             config = load_config(path)
             dialect_of(config).plan(config, self._inventory)
@@ -193,7 +193,7 @@ def explain(rule: Rule | None) -> None:
 
 def _text(rule: Rule) -> str:
     color = colored(sys.stdout)
-    shown = "\n\n".join(diagnostic.render(color) for diagnostic in rule.diagnostics())
+    shown = "\n\n".join(diagnostic.render(color=color) for diagnostic in rule.diagnostics())
     parts = [
         f"{click.style(rule.code, bold=True)}: {rule.when}",
         textwrap.fill(rule.why, 100, break_on_hyphens=False),

@@ -82,13 +82,13 @@ def inventory(
         for line in [*tree_lines(found), *hardware_lines(found)]:
             click.echo(line)
         if output is not None:
-            found.to_yaml(output)
+            found.save(output)
 
 
 def _nodes(file: str | None, ray: str | None, labels: Labels, accelerators: int | None) -> Inventory:
     """Return the nodes of a file, of a Ray cluster, or those that Slurm's file lists, in natural order."""
     if file is not None:
-        return Inventory.from_yaml(file)
+        return Inventory.load(file)
     if ray is not None:
         from rankplan.runtime.cluster import Cluster
 

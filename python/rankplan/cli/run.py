@@ -210,11 +210,12 @@ def run(
             add_measurements(Path(timings), measured)
         if form == "json":
             ranks = [found.to_dict() | {"verified": True} for found in reports]
-            click.echo(json.dumps({"mode": plan.mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
+            mode = plan.mode and plan.mode.name
+            click.echo(json.dumps({"mode": mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
             return
         print_table(_table(reports))
         if plan.mode is not None:
-            click.echo(f"mode: {plan.mode}")
+            click.echo(f"mode: {plan.mode.name}")
 
 
 def _check_costs(path: Path) -> None:

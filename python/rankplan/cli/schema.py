@@ -10,7 +10,7 @@ import click
 from rankplan.cli.common import faults_end_it
 from rankplan.config.hardware import hardware_model, hardware_types
 from rankplan.config.models import ClusterSection
-from rankplan.dialects.keys import OTHER_CLUSTER, ROLE, properties
+from rankplan.dialects.keys import ROLE, properties
 
 
 @click.command()
@@ -29,18 +29,19 @@ def config_schema() -> dict[str, Any]:
     section = ClusterSection.model_json_schema()
     definitions = section.pop("$defs")
     definitions["Hardware"]["allOf"] = [_of_type(name) for name in hardware_types()]
+    keys = properties()
     others = [{"required": [key]} for key in ("gpus_per_node", "n_nodes", "n_gpus_per_node")]
     cluster = {
         "if": {"type": "object", "anyOf": others},
-        "then": OTHER_CLUSTER,
+        "then": keys.pop("cluster"),
         "else": {"$ref": "#/$defs/ClusterSection"},
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",  # supported by every language server
         "title": "rankplan",
         "type": "object",
-        "properties": {"cluster": cluster, **properties()},
-        "additionalProperties": ROLE,
+        "properties": {"cluster": cluster} | {key: schema for key, schema in keys.items() if key != ROLE},
+        "additionalProperties": keys[ROLE],
         "$defs": {"ClusterSection": section, **definitions},
     }
 

@@ -88,7 +88,7 @@ def tune(
         named: dict[str, Any] = {"dialect": dialect_name, "overrides": overrides(), "without": choice.without}
         result = tuned(costs_file, choice.given, file, **named, extrapolate=extrapolate, present=before)
         for warning in (*result.warnings, *result.best.warnings):
-            click.echo(warning.render(colored(sys.stderr)), err=True)
+            click.echo(warning.render(color=colored(sys.stderr)), err=True)
         for output in outputs:
             _write(output, result)
         if form == "json":

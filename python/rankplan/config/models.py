@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -26,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import CoreSchema
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, MAX_RANK, NODE, WHOLE_NODE, RankSet
 from rankplan.accelerators import TYPES
@@ -35,11 +34,11 @@ from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_ty
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.process import DESCRIPTIONS, BindingWord, MemoryWord, NicsWord, VisibilityWord
-from rankplan.config.text.faults import RANKS, KeyPath, diagnostics, fault, number
+from rankplan.config.text.faults import RANKS, as_pydantic, diagnostics, fault, number
 from rankplan.config.variables import variable_text
 from rankplan.environment import PATH_MODE
 from rankplan.errors import PlacementError, refusal
-from rankplan.words import as_int, nodes_text, shown
+from rankplan.words import as_int, must_be, shown, unknown
 
 RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
 
@@ -124,9 +123,9 @@ class ComponentEntry(Model):
     parallel: ParallelEntry = Field(default=ParallelEntry(), description="Sizes of the parallel groups.")
     visibility: VisibilityWord = Field(default="own", description=DESCRIPTIONS["visibility"])
     binding: BindingWord | None = Field(default=None, description=DESCRIPTIONS["binding"])
-    memory: MemoryWord | None = Field(default=None, description=DESCRIPTIONS["memory"])
+    memory_binding: MemoryWord | None = Field(default=None, description=DESCRIPTIONS["memory_binding"])
     nics: NicsWord | None = Field(default=None, description=DESCRIPTIONS["nics"])
-    render: bool = Field(default=False, description=DESCRIPTIONS["render"])
+    egl: bool = Field(default=False, description=DESCRIPTIONS["egl"])
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -158,7 +157,7 @@ class ComponentEntry(Model):
             help = "write text such as 0-7, 0-1:0-3 or all"
             if isinstance(value, (list, tuple)) and (ranks := _listed(value)):
                 help = f"write the placement as text, not as a list: {ranks}"
-            raise fault("invalid-value", f"placement is {shown(value)}; it must be text", help)
+            raise as_pydantic(must_be("placement", value, "text", help))
         return value if number is None else str(number)
 
 
@@ -188,16 +187,16 @@ class EnvConfig(Model):
     @classmethod
     def _absolute(cls, value: str | None) -> str | None:
         if value is not None and not (value.startswith("/") and value.isprintable()):
-            message = f"`python_interpreter_path` is {shown(value)}; it must be an absolute path"
-            raise fault("invalid-value", message, "write the path on the node, e.g. /opt/venv/bin/python3")
+            help = "write the path on the node, e.g. /opt/venv/bin/python3"
+            raise as_pydantic(must_be("`python_interpreter_path`", value, "an absolute path", help))
         return value
 
     @field_validator("path_env", mode="before")
     @classmethod
     def _prepend_or_replace(cls, value: Any) -> Any:
         if value not in ("prepend", "replace"):
-            message = f"`path_env` is {shown(value)}; it must be prepend or replace"
-            raise fault("invalid-value", message, "remove it: PATH and other lists of folders are then prepended")
+            help = "remove it: PATH and other lists of folders are then prepended"
+            raise as_pydantic(must_be("`path_env`", value, "prepend or replace", help))
         return value
 
     @field_validator("env_vars", mode="before")
@@ -208,7 +207,7 @@ class EnvConfig(Model):
             return variables
         entries = [{key: item} for key, item in value.items()] if isinstance(value, Mapping) else value
         if not isinstance(entries, (list, tuple)):
-            raise fault("invalid-value", f"env_vars is {shown(value)}; it must be a list of variables", _ONE_KEY)
+            raise as_pydantic(must_be("env_vars", value, "a list of variables", _ONE_KEY))
         for index, entry in enumerate(entries):
             path: list[str | int] = [] if isinstance(value, Mapping) else [index]
             if not isinstance(entry, Mapping) or len(entry) != 1:
@@ -237,8 +236,7 @@ def _hardware_type(value: str) -> str:
         raise fault("invalid-value", f"{shown(value)} is not a hardware type", "write a name, e.g. Franka")
     near = [known for known in hardware_types() if known.casefold() == value.casefold()]
     if near and value not in near:
-        message = f"unknown hardware type `{value}`"
-        raise fault("invalid-value", message, f"did you mean `{near[0]}`?")
+        raise as_pydantic(unknown("hardware type", value, near, code="invalid-value"))
     if value in _COUNTED or value in TYPES:
         message = f"hardware type `{value}` cannot be configured: rankplan detects accelerators itself"
         raise fault("invalid-value", message, "remove `hardware` to place on them, or choose another name")
@@ -338,62 +336,6 @@ class NodeGroup(Model):
                 return config.env_vars | mode, config.python_interpreter_path
         return {}, None
 
-    def faults(self, num_nodes: int | None) -> Iterator[PydanticCustomError]:
-        """Yield the faults between the parts of the group."""
-        yield from self._node_rank_faults(num_nodes)
-        yield from self._env_faults()
-        if self.hardware is not None:
-            yield from self._hardware_faults(self.hardware)
-
-    def _node_rank_faults(self, num_nodes: int | None) -> Iterator[PydanticCustomError]:
-        ranks = self.node_ranks
-        if not ranks:
-            yield fault("invalid-value", "node_ranks is empty", "name at least one node, e.g. 0", ("node_ranks",))
-        elif num_nodes is not None and ranks[-1] >= num_nodes:
-            nodes = "1 node, rank 0" if num_nodes == 1 else f"{num_nodes} nodes, ranks 0-{num_nodes - 1}"
-            message = f"node_ranks {ranks} are out of range: the cluster has {nodes}"
-            help = f"use ranks up to {num_nodes - 1}, or set num_nodes to {ranks[-1] + 1}"
-            yield fault("node-out-of-range", message, help, ("node_ranks",))
-
-    def _env_faults(self) -> Iterator[PydanticCustomError]:
-        earlier = RankSet()
-        for index, config in enumerate(self.env_configs):
-            path = ("env_configs", index, "node_ranks")
-            if not config.node_ranks:
-                yield fault("invalid-value", "node_ranks is empty", f"use nodes of the group: {self.node_ranks}", path)
-            if outside := config.node_ranks - self.node_ranks:
-                message = f"env_configs name {nodes_text(outside)}, not part of node group `{self.label}`"
-                yield fault("node-out-of-range", message, f"use nodes of the group: {self.node_ranks}", path)
-            if both := config.node_ranks & earlier:
-                verb = "is" if len(both) == 1 else "are"
-                message = f"{nodes_text(both)} of node group `{self.label}` {verb} in two env_configs"
-                yield fault("overlapping-env", message, "give each node one env_config", path)
-            earlier = earlier | config.node_ranks
-
-    def _hardware_faults(self, hardware: Hardware) -> Iterator[PydanticCustomError]:
-        model = hardware_model(hardware.type)
-        seen: set[str] = set()
-        for index, piece in enumerate(hardware.configs or ()):
-            place: KeyPath = ("hardware", "configs", index)
-            if piece.node_rank not in self.node_ranks:
-                message = (
-                    f"{hardware.type} hardware is configured on node {piece.node_rank}, not part of node group "
-                    f"`{self.label}` ({self.node_ranks})"
-                )
-                help = f"use a node of the group ({self.node_ranks}), or add node {piece.node_rank} to its node_ranks"
-                yield fault("node-out-of-range", message, help, (*place, "node_rank"))
-            try:
-                model.model_validate(piece.model_dump())
-            except ValidationError as error:
-                for where, found in diagnostics(error, {"": model}):
-                    yield fault(found.code, found.message, found.help, (*place, *where))
-            content = json.dumps(piece.model_dump(), sort_keys=True, default=str)
-            if content in seen:
-                message = f"two configs of node group `{self.label}` describe the same piece of hardware"
-                help = "configure each piece once, or add a field that distinguishes them, e.g. name"
-                yield fault("duplicate-hardware", message, help, place)
-            seen.add(content)
-
 
 class ClusterSection(BaseModel):
     """The ``cluster`` section of a config. Other keys belong to the trainer and are ignored."""
@@ -417,7 +359,7 @@ class ClusterSection(BaseModel):
     exclude: Excluded = Field(default=(), description="Nodes, accelerators and domains that no component may use.")
     # for components that do not state them; a saved plan has them with each component
     binding: BindingWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["binding"])
-    memory: MemoryWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["memory"])
+    memory_binding: MemoryWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["memory_binding"])
     nics: NicsWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["nics"])
 
     @model_serializer(mode="wrap")
@@ -434,29 +376,3 @@ class ClusterSection(BaseModel):
 def component_names(key: str) -> list[str]:
     """Return the component names in a key of ``component_placement``."""
     return [name.strip() for name in key.split(",")]
-
-
-def group_faults(groups: Mapping[int, NodeGroup], num_nodes: int | None) -> Iterator[tuple[int, PydanticCustomError]]:
-    """Yield the faults within each node group and between groups, with the index of the group."""
-    labels: dict[str, int] = {}
-    owners: dict[tuple[str, int], str] = {}
-    for index, group in groups.items():
-        if group.label in labels:
-            message = f"two node groups have the label `{group.label}`"
-            yield index, fault("duplicate-node-group", message, "give each group a label of its own", ("label",))
-        labels.setdefault(group.label, index)
-        for error in group.faults(num_nodes):
-            yield index, error
-        if group.hardware is None:
-            continue
-        shared: dict[str, list[int]] = {}
-        whole = group.hardware.configs is None
-        for node in group.node_ranks if whole else (node for node, _ in group.hardware.counts()):
-            owner = owners.setdefault((group.hardware.type, node), group.label)
-            if owner != group.label:
-                shared.setdefault(owner, []).append(node)
-        for owner, nodes in shared.items():
-            both, where = f"`{owner}` and `{group.label}`", nodes_text(RankSet(nodes))
-            message = f"node groups {both} both configure {group.hardware.type} hardware on {where}"
-            help = "configure all hardware of one type on a node in the same group"
-            yield index, fault("duplicate-hardware", message, help, ("hardware",))

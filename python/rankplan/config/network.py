@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema, field_validator
 
 from rankplan._core import MAX_NODES
 from rankplan.config.base import Model
-from rankplan.config.text.faults import RESOLVE, fault, unresolved
-from rankplan.words import did_you_mean, shown, whole_number
+from rankplan.config.text.faults import RESOLVE, as_pydantic, diagnostics, fault, unresolved
+from rankplan.errors import PlacementError
+from rankplan.words import did_you_mean, must_be, shown, unknown, whole_number
 
 NODE_LEVEL = "node"
 """The innermost level of every cluster; it needs no label."""
@@ -31,7 +32,7 @@ def level_keys(value: Any) -> Any:
     """Reject what is not a list of different label keys, outermost first."""
     if not isinstance(value, (list, tuple)):
         help = RESOLVE if unresolved(value) else "write a list of label keys, outermost first: [block, nvlink]"
-        raise fault("invalid-value", f"`levels` is {shown(value)}; it must be a list", help)
+        raise as_pydantic(must_be("`levels`", value, "a list", help))
     for index, key in enumerate(value):
         if not isinstance(key, str) or not key.strip() or not key.isprintable():
             raise fault("invalid-value", f"{shown(key)} is not a level", "write the key of a node label", (index,))
@@ -49,28 +50,37 @@ Levels = Annotated[
 ]
 
 
-def segment_sizes(value: Any) -> Any:
-    """Return a number of nodes, or numbers by component. Raises for anything else."""
+def _segment_sizes(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _segment_size(size, (str(name),)) for name, size in value.items()}
     return _segment_size(value, ())
 
 
+def read_segments(value: Any) -> Segments:
+    """Return a number of nodes, or numbers by component. Raises `PlacementError` for anything else."""
+    try:
+        return _SEGMENTS.validate_python(value)
+    except ValidationError as error:
+        raise PlacementError([found for _, found in diagnostics(error, {})]) from None
+
+
 def _segment_size(value: Any, path: tuple[str, ...]) -> int:
     size = whole_number(value)
     if size is None or not 1 <= size <= MAX_NODES:
-        message = f"`{path[0] if path else 'segment'}` is {shown(value)}; it must be a whole number of 1 or more"
         help = RESOLVE if unresolved(value) else "write the number of nodes of a segment, or one for each component"
-        raise fault("invalid-value", message, help, path)
+        raise as_pydantic(must_be(path or ("segment",), value, "a whole number of 1 or more", help), path)
     return size
 
 
 _SIZE = {"type": "integer", "minimum": 1, "maximum": MAX_NODES}
+Segments = int | dict[str, int]
+"""The number of nodes that must be in one domain together, or numbers by component."""
 Segment = Annotated[
-    int | dict[str, int],
-    BeforeValidator(segment_sizes),
+    Segments,
+    BeforeValidator(_segment_sizes),
     WithJsonSchema({"anyOf": [_SIZE, {"type": "object", "additionalProperties": _SIZE}]}),
 ]
+_SEGMENTS = TypeAdapter[Segments](Segment)
 
 
 class Topology(Model):
@@ -98,7 +108,7 @@ class Topology(Model):
     def _known_order(cls, value: Any) -> Any:
         if value not in ORDERS:
             help = RESOLVE if unresolved(value) else did_you_mean(str(value), ORDERS)
-            raise fault("invalid-value", f"`order` is {shown(value)}; it must be address or topology", help)
+            raise as_pydantic(must_be("`order`", value, "address or topology", help))
         return value
 
     @field_validator("keep", mode="before")
@@ -108,12 +118,12 @@ class Topology(Model):
             return value
         for name, kinds in value.items():
             if not isinstance(kinds, Mapping):
-                message = f"`{name}` is {shown(kinds)}; it must be a mapping of kinds of groups to levels"
-                raise fault("invalid-value", message, "write {tp: node}, for example", (name,))
+                allowed, help = "a mapping of kinds of groups to levels", "write {tp: node}, for example"
+                raise as_pydantic(must_be((name,), kinds, allowed, help), (name,))
             for kind in kinds:
                 if kind not in GROUP_KINDS:
-                    message = f"unknown kind of group `{kind}`"
-                    raise fault("unknown-key", message, did_you_mean(str(kind), GROUP_KINDS), (name, str(kind)))
+                    found = unknown("kind of group", kind, GROUP_KINDS, code="unknown-key")
+                    raise as_pydantic(found, (name, str(kind)))
         return value
 
 
@@ -125,7 +135,7 @@ def _names(value: Any) -> Any:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, (list, tuple)):
         help = RESOLVE if unresolved(value) else 'write a list of names: [node-3, "node-5/2"]'
-        raise fault("invalid-value", f"`exclude` is {shown(value)}; it must be a list", help)
+        raise as_pydantic(must_be("`exclude`", value, "a list", help))
     for index, name in enumerate(names):
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
             help = "write the name of a node (node-3), an accelerator (node-5/2, or its id), or a domain (nvlink=b)"

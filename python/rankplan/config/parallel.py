@@ -12,9 +12,9 @@ from pydantic_core import CoreSchema
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.config.base import Model
-from rankplan.config.text.faults import RESOLVE, fault, number, unresolved
+from rankplan.config.text.faults import RESOLVE, as_pydantic, number, unresolved
 from rankplan.parallel import ORDER, Parallel, order_fault
-from rankplan.words import shown
+from rankplan.words import must_be
 
 _Size = Annotated[int, Field(ge=1, le=MAX_PROCESSES), BeforeValidator(number)]
 
@@ -50,14 +50,14 @@ class ParallelEntry(Model):
             return {name: size for name in cls.model_fields if (size := getattr(sizes, name)) is not None}
         if not isinstance(value, (Mapping, ParallelEntry)):
             help = RESOLVE if unresolved(value) else "write {tp: 4, pp: 2}, or text such as d4t2p1"
-            raise fault("invalid-value", f"`parallel` is {shown(value)}; it must be a mapping of sizes", help)
+            raise as_pydantic(must_be("`parallel`", value, "a mapping of sizes", help))
         return value
 
     @field_validator("order", mode="before")
     @classmethod
     def _permutation(cls, value: Any) -> Any:
         if (found := order_fault(value)) is not None:
-            raise fault(found.code, found.message, found.help)
+            raise as_pydantic(found)
         return value
 
     @classmethod

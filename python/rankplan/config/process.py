@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from rankplan.config.text.faults import RESOLVE, fault, unresolved
+from rankplan.config.text.faults import RESOLVE, as_pydantic, unresolved
 from rankplan.hardware.policies import MEMORY_POLICIES, POLICIES
-from rankplan.words import did_you_mean, shown
+from rankplan.words import did_you_mean, must_be
 
 VISIBILITIES = ("own", "node", "own-first")
 NIC_POLICIES = ("check", "set")
@@ -22,7 +22,7 @@ def _one_of(key: str, allowed: Sequence[str]) -> BeforeValidator:
         if value not in allowed:
             words = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
             help = RESOLVE if unresolved(value) else did_you_mean(str(value), allowed, "use one of")
-            raise fault("invalid-value", f"`{key}` is {shown(value)}; it must be {words}", help)
+            raise as_pydantic(must_be((key,), value, words, help))
         return value
 
     return BeforeValidator(one_of)
@@ -34,13 +34,13 @@ def _enum(allowed: Sequence[str]) -> WithJsonSchema:
 
 VisibilityWord = Annotated[str, _one_of("visibility", VISIBILITIES), _enum(VISIBILITIES)]
 BindingWord = Annotated[str, _one_of("binding", POLICIES), _enum(POLICIES)]
-MemoryWord = Annotated[str, _one_of("memory", MEMORY_POLICIES), _enum(MEMORY_POLICIES)]
+MemoryWord = Annotated[str, _one_of("memory_binding", MEMORY_POLICIES), _enum(MEMORY_POLICIES)]
 NicsWord = Annotated[str, _one_of("nics", NIC_POLICIES), _enum(NIC_POLICIES)]
 
 DESCRIPTIONS = {
     "visibility": "What a process sees: own, node, or own-first (all of its node, its own first).",
     "binding": "The CPUs of a process: near its accelerators (node, socket, exclusive, core-complex), or any (none).",
-    "memory": "Where its memory comes from: preferably (preferred) or only (bind) from nearby, or anywhere (none).",
+    "memory_binding": "Where its memory comes from: preferably (preferred) or only (bind) nearby, or anywhere (none).",
     "nics": "Whether nearby network cards are only reported (check) or used (set).",
-    "render": "Whether its processes render with EGL.",
+    "egl": "Whether its processes render with EGL.",
 }

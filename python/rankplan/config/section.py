@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from rankplan.config.groups import group_faults
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import (
     RESERVED_LABELS,
@@ -18,19 +19,16 @@ from rankplan.config.models import (
     Hardware,
     Label,
     NodeGroup,
-    group_faults,
     with_all,
 )
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import CUT, RANKS, KeyPath, diagnostics, missing, wrong_type
 from rankplan.config.text.load import load_config
+from rankplan.config.text.reader import Config as Config
 from rankplan.config.text.reader import Reader, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import as_int, misspelt, nearest, shown
-
-Config = Mapping[str, Any] | str | os.PathLike[str]
-"""A mapping (a dict, an OmegaConf object) or the path of a YAML file."""
 
 _DEEPEST = 50
 _INDENTED = "indent these keys under it:"
@@ -52,6 +50,9 @@ _LABEL = TypeAdapter[str](Label)
 _EXCLUDED = TypeAdapter[tuple[str, ...]](Excluded)
 
 # The consequence of a missing key, and how similar another key must be to be taken for it.
+_RENAMED = {"memory": "memory_binding"}
+"""Keys of the section that have another name now."""
+
 _LACKS = {
     "component_placement": ("no component is placed", 0.6),
     "node_groups": ("no node group is defined", 0.85),
@@ -111,7 +112,7 @@ class Reading(Reader):
         lacking = [key for key in ("num_nodes", *_LACKS) if key not in raw]  # one of these may be any similar key
         known = [key for key in ClusterSection.model_fields if key not in lacking]
         for other in others:
-            if (near := misspelt(other, known)) is not None:
+            if (near := _RENAMED.get(other) or misspelt(other, known)) is not None:
                 self.add((other,), Diagnostic("unknown-key", f"unknown key `{other}`", f"did you mean `{near}`?"))
         if others and "component_placement" in own and "component_placement" not in raw and not self.faults:
             nothing = not_a_mapping("`component_placement`", None, f"{_INDENTED} {', '.join(others[:3])}")
@@ -126,15 +127,13 @@ class Reading(Reader):
             topology=self._topology(raw.get("topology", {})),
             exclude=self._excluded(raw.get("exclude", ())),
             binding=self._default("binding", raw),
-            memory=self._default("memory", raw),
+            memory_binding=self._default("memory_binding", raw),
             nics=self._default("nics", raw),
         )
-        for index, found in group_faults(groups, num_nodes if self.num_nodes_known else None):
-            context: Mapping[str, Any] = found.context or {}
-            diagnostic = Diagnostic(found.type, context["text"], context["help"])
-            self.add(("node_groups", index, *context["path"]), diagnostic)
-            if context["path"][0] != "env_configs":
-                self._lost_groups.add(groups[index].label)
+        for (index, *path), found in group_faults(groups, num_nodes if self.num_nodes_known else None):
+            self.add(("node_groups", index, *path), found)
+            if path[0] != "env_configs":
+                self._lost_groups.add(groups[int(index)].label)
 
     def _num_nodes(self, raw: Mapping[str, Any], others: Sequence[str]) -> int:
         if "num_nodes" not in raw:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.config.text.faults import fault
+from rankplan.config.text.faults import as_pydantic, fault
 from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, reserved_variables
-from rankplan.words import shown
+from rankplan.words import must_be, shown
 
 
 def variable_text(name: str, content: Any, path: list[str | int]) -> str:
@@ -18,12 +18,11 @@ def variable_text(name: str, content: Any, path: list[str | int]) -> str:
         message = f"variable `{name}` orders the nodes and is read before any process starts"
         raise fault("reserved-env-var", message, "set it on the node before `ray start`", path)
     if isinstance(content, bool) or not isinstance(content, (str, int, float)):
-        message = f"variable `{name}` is {shown(content)}; it must be text"
-        raise fault("invalid-value", message, 'write its text in quotes, e.g. "1"', path)
+        raise as_pydantic(must_be(f"variable `{name}`", content, "text", 'write its text in quotes, e.g. "1"'), path)
     text = str(content)
     if name == PATH_MODE and text.lower() not in PATH_MODES:
-        message = f"variable `{name}` is {shown(text)}; it must be {' or '.join(PATH_MODES)}"
-        raise fault("invalid-value", message, "write override to replace PATH and other lists of folders", path)
+        help = "write override to replace PATH and other lists of folders"
+        raise as_pydantic(must_be(f"variable `{name}`", text, " or ".join(PATH_MODES), help), path)
     if "\0" in text or text.encode("utf-8", "ignore").decode() != text:
         message = (
             f"variable `{name}` is {shown(text)}; environment variables cannot contain NUL bytes or lone surrogates"

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import areal, nemo_rl, openrlhf, roll, skyrl, slime, verl
+from rankplan.dialects.keys import TABLES
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
@@ -24,7 +25,7 @@ class Dialect(Protocol):
     def read(self, config: Any) -> Reader:
         """Read and validate a config, once. Raises `PlacementError` if it is not a mapping."""
 
-    def plan(self, config: Any, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+    def plan(self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
         """Return the plan of a config. Raises `PlacementError` with every fault."""
 
     def assumed_inventory(self, config: Any) -> Inventory:
@@ -51,16 +52,7 @@ DIALECTS: dict[str, Dialect] = {
 """By name. The first one that recognises a config is used; the default is RLinf's."""
 
 
-_TELLING: dict[str, tuple[KeyPath, ...]] = {
-    "rlinf": (("cluster", "component_placement"),),
-    "verl": (("actor_rollout_ref",),),
-    "slime": (("actor_num_nodes",), ("actor_num_gpus_per_node",), ("rollout_num_gpus_per_engine",)),
-    "roll": (("actor_train",), ("actor_infer",)),
-    "nemo_rl": (("cluster", "gpus_per_node"),),
-    "areal": (("cluster", "n_gpus_per_node"), ("allocation_mode",)),
-    "openrlhf": (("vllm", "num_engines"),),
-    "skyrl": (("trainer", "placement"), ("generator", "inference_engine")),
-}
+_TELLING = {"rlinf": [("cluster", "component_placement")]} | {name: table.alone for name, table in TABLES.items()}
 """Keys that only configs of one dialect have."""
 
 

@@ -7,130 +7,118 @@ GPU. The older ``allocation_mode`` names all engines: ``+`` puts them apart, ``|
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
-from rankplan.config.section import Config
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.areal_text import Allocation, parse_allocation, parse_mode
+from rankplan.dialects.keys import AREAL, AREAL_ENGINES
 from rankplan.dialects.pools import Pools
-from rankplan.dialects.reading import KeyReader, SizeReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.configured import ASSUMED
+from rankplan.plans.configured import ASSUMED, assumed, for_inventory
 from rankplan.plans.plan import Plan
-from rankplan.words import shown
+from rankplan.words import must_be, shown
 
 __all__ = ["assumed_inventory", "parse_allocation", "parse_mode", "plan", "read", "recognised"]
 
-_ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")
 _CLUSTER: KeyPath = ("cluster",)
 _MODE = "allocation_mode"
 
 
-class _Reading(SizeReader):
-    """An AReaL config: the allocation of each engine, and the one whose GPUs it shares."""
+class _Job:
+    """The nodes of an AReaL config, the allocation of each engine, and the engine whose GPUs it shares."""
 
-    known: ClassVar[Mapping[KeyPath, Collection[str]]] = {
-        _CLUSTER: ("n_nodes", "n_gpus_per_node"),
-        **{(name,): ("backend",) for name in _ENGINES},
-        **{(name, "scheduling_strategy"): ("type", "target") for name in _ENGINES},
-    }
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.nodes = self.size((*_CLUSTER, "n_nodes"), 1)
-        self.each = self.size((*_CLUSTER, "n_gpus_per_node"), ASSUMED)
+    def __init__(self, reader: Reader) -> None:
+        self.nodes = reader.size((*_CLUSTER, "n_nodes"), 1)
+        self.each = reader.size((*_CLUSTER, "n_gpus_per_node"), ASSUMED)
         self.engines: dict[str, tuple[Allocation, str | None, KeyPath]] = {}
-        for name in self.content:
-            section = self.content[name] if name in _ENGINES else None
-            if isinstance(section, Mapping) and self.at((name, "backend")):
-                self._read_engine(name)
-        mode = self.at((_MODE,))
+        for name in reader.content:
+            section = reader.content[name] if name in AREAL_ENGINES else None
+            if isinstance(section, Mapping) and reader.at((name, "backend")):
+                self._read_engine(reader, name)
+        mode = reader.at((_MODE,))
         if mode and not self.engines:
-            self._read_mode(mode)
-        if not self.engines and not self.faults:
+            self._read_mode(reader, mode)
+        if not self.engines and not reader.faults:
             message = "no engine has a `backend`, and there is no `allocation_mode`"
-            self.add((), Diagnostic("missing-key", message, "add backends: `actor: {backend: 'fsdp:d4'}`"))
+            reader.add((), Diagnostic("missing-key", message, "add backends: `actor: {backend: 'fsdp:d4'}`"))
 
-    def _read_engine(self, name: str) -> None:
+    def _read_engine(self, reader: Reader, name: str) -> None:
         path: KeyPath = (name, "backend")
-        text, strategy = self.at(path), (name, "scheduling_strategy")
-        together = self.at((*strategy, "type")) == "colocation"
-        target = self.at((*strategy, "target")) if together else None
+        text, strategy = reader.at(path), (name, "scheduling_strategy")
+        together = reader.at((*strategy, "type")) == "colocation"
+        target = reader.at((*strategy, "target")) if together else None
         if not isinstance(text, str):
-            message = f"`backend` is {shown(text)}; it must be text"
-            self.add(path, Diagnostic("invalid-value", message, "write a backend such as fsdp:d4"))
+            reader.add(path, must_be(path, text, "text", "write a backend such as fsdp:d4"))
             return
         try:
             allocation = parse_allocation(text)
         except PlacementError as error:
-            self.add_all(path, error)
+            reader.add_all(path, error)
             return
-        if target is not None and target not in self.content:
+        if target is not None and target not in reader.content:
             help = "name an engine of this config"
-            self.add((*strategy, "target"), Diagnostic("invalid-value", f"unknown engine {shown(target)}", help))
+            reader.add((*strategy, "target"), Diagnostic("invalid-value", f"unknown engine {shown(target)}", help))
             return
         self.engines[name] = allocation, target, path
 
-    def _read_mode(self, mode: Any) -> None:
+    def _read_mode(self, reader: Reader, mode: Any) -> None:
         try:
             for name, allocation, target in parse_mode(str(mode)):
                 self.engines[name] = allocation, target, (_MODE,)
         except PlacementError as error:
-            self.add_all((_MODE,), error)
+            reader.add_all((_MODE,), error)
 
 
 def recognised(config: Mapping[Any, Any]) -> bool:
     """Return whether a config is written for AReaL: ``allocation_mode``, or an engine with a ``backend``."""
-    engines = [config.get(name) for name in _ENGINES]
-    cluster = config.get("cluster")
-    return (
-        _MODE in config
-        or (isinstance(cluster, Mapping) and "n_gpus_per_node" in cluster)
-        or any(isinstance(engine, Mapping) and ":" in str(engine.get("backend")) for engine in engines)
+    engines = [config.get(name) for name in AREAL_ENGINES]
+    return AREAL.recognises(config) or any(
+        isinstance(engine, Mapping) and ":" in str(engine.get("backend")) for engine in engines
     )
 
 
-def read(config: Config | KeyReader) -> _Reading:
+def read(config: Config | Reader) -> Reader:
     """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    return _Reading.of(config)
+    return AREAL.read(config, _Job)
 
 
-def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of an AReaL config on an inventory: a component for each engine.
 
     Raises `PlacementError` with every fault.
     """
-    reading = read(config).for_inventory(inventory)
-    pools = Pools(reading, inventory, isolate_accelerator)
+    reader = for_inventory(read(config), inventory)
+    job: _Job = reader.state
+    pools = Pools(reader, inventory, isolate=isolate_accelerator)
     present, start = pools.free.left, 0
     resources: dict[str, range] = {}
-    targets = {name: target for name, (_, target, _) in reading.engines.items()}
-    for name in sorted(reading.engines, key=lambda name: targets[name] is not None):
-        allocation, target, path = reading.engines[name]
+    targets = {name: target for name, (_, target, _) in job.engines.items()}
+    for name in sorted(job.engines, key=lambda name: targets[name] is not None):
+        allocation, target, path = job.engines[name]
         if target is not None and target in resources:
             resources[name] = resources[target][: allocation.world]
             if len(resources[target]) != allocation.world:
                 message = f"{name} shares the {len(resources[target])} GPUs of {target}, but has {allocation.world}"
-                reading.add(path, Diagnostic("invalid-value", message, "give both the same number of GPUs"))
+                reader.add(path, Diagnostic("invalid-value", message, "give both the same number of GPUs"))
             continue
         resources[name] = range(start, start + allocation.world)
         start += allocation.world
         if start > present:
-            reading.add(
-                path, pools.too_many(name, allocation.world, present - start + allocation.world, "what is left")
-            )
-    reading.finish()
-    for name, (allocation, _, path) in reading.engines.items():
+            reader.add(path, pools.too_many(name, allocation.world, present - start + allocation.world, "what is left"))
+    reader.finish()
+    for name, (allocation, _, path) in job.engines.items():
         share = pools.share(sum(resources[name][0] in taken for taken in resources.values()))
         pools.place(name, resources[name], path, allocation.each, parallel=allocation.parallel, share=share)
-    reading.finish()
+    reader.finish()
     return Plan(inventory, pools.components)
 
 
-def assumed_inventory(config: Config | KeyReader) -> Inventory:
+def assumed_inventory(config: Config | Reader) -> Inventory:
     """Return ``cluster.n_nodes`` nodes with ``cluster.n_gpus_per_node`` accelerators each."""
-    reading = read(config)
-    reading.finish()
-    return reading.fork().assumed(reading.nodes, reading.each)
+    reader = read(config)
+    reader.finish()
+    job: _Job = reader.state
+    return assumed(reader, job.nodes, job.each)

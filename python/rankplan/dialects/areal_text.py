@@ -107,7 +107,7 @@ def _parse(text: str, start: int, whole: str) -> Allocation:
         if max(getattr(one, _NAMES[letter]) or 1 for one in (parallel, experts) if one is not None) > 1:
             help = f"{backend} has {', '.join(_BACKENDS[backend])}"
             raise fault(offset, len(text), f"{backend} has no dimension `{letter}`", help)
-    world = (parallel.dp or 1) * parallel.tp * parallel.pp * parallel.cp
+    world = (parallel.dp or 1) * parallel.dense
     if experts is not None:
         other = (experts.dp or 1) * experts.tp * experts.pp * experts.ep
         other = other // experts.pp * (stages or 1)

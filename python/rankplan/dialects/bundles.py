@@ -27,7 +27,7 @@ def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:
 def pool_order(inventory: Inventory) -> tuple[list[int], list[int]]:
     """Return the accelerators of an inventory, counted node by node, in stable order; and the node rank of each."""
     nodes = [(rank, spec) for stretch, spec in inventory.stretches() for rank in stretch]
-    firsts = list(accumulate((spec.accelerators for _, spec in nodes), initial=0))
+    firsts = list(accumulate((spec.num_accelerators for _, spec in nodes), initial=0))
     if all(spec.ip is not None for _, spec in nodes):
         nodes.sort(key=lambda node: address_key(node[1].ip or ""))
     within: dict[tuple[str, ...], list[int]] = {}

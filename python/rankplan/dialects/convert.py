@@ -63,7 +63,7 @@ def _compared(
     try:
         if dialect_of(config) is not WRITERS[to]:
             raise PlacementError([Diagnostic("invalid-value", "its name is a key of another dialect")])
-        again = WRITERS[to].plan(config, inventory, isolate)
+        again = WRITERS[to].plan(config, inventory, isolate_accelerator=isolate)
     except PlacementError as error:
         if len(wanted) == 1:
             return None, {wanted[0].name: error.message}

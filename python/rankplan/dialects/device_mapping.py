@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from rankplan._core import MAX_PROCESSES, MAX_RANK
 from rankplan.errors import Diagnostic, Label, PlacementError, refusal
-from rankplan.words import as_int, shown
+from rankplan.words import as_int, must_be, shown
 
 _LARGEST = 1 << 60  # intermediate results may exceed the largest rank
 _HELP = "write list(range(0,8)), [0,1,2,3], or several of these with +"
@@ -41,9 +41,8 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
     if isinstance(mapping, str):
         return _Reader(mapping).read()
     if not isinstance(mapping, Sequence) or isinstance(mapping, bytes):
-        raise PlacementError(
-            [Diagnostic("syntax", f"device_mapping is {shown(mapping)}; it must be text or a list", _HELP)]
-        )
+        fault = must_be("device_mapping", mapping, "text or a list", _HELP)
+        raise PlacementError([replace(fault, code="syntax")])
     if len(mapping) > MAX_PROCESSES:
         raise PlacementError([_too_many(len(mapping))])
     devices = []

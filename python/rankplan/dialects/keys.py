@@ -1,95 +1,291 @@
-"""The keys that place processes in every dialect but RLinf's, with the type of their values, for the JSON schema."""
+"""The keys of each dialect but RLinf's, one table a dialect: where a key is, its type, and what it decides.
+
+Recognition, the detection of typos, ``rankplan schema`` and the tables of the guide use these tables. A config may have
+any other key: it belongs to the trainer.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Config, Reader
+from rankplan.parallel import MEGATRON
+
+TELLS, ALONE = "tells", "alone"
+"""A key that a config of the dialect is recognised by; and one that no config of another dialect may have, too."""
+
+_MEGATRON = " ".join(key for keys in MEGATRON.values() for key in keys)
+_INFERENCE = "tensor_model_parallel_size data_parallel_size pipeline_model_parallel_size expert_parallel_size"
+_ENGINE = "tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Keys of some sections: dotted paths separated by blanks, or an empty text for the top of a config.
+
+    ``kind`` is the type of their values: ``size``, ``switch``, ``text``, ``devices``, or ``any`` for values that the
+    schema does not describe.
+    """
+
+    sections: str
+    kind: str
+    keys: str
+    decides: str
+    tells: str = ""
+
+    @property
+    def paths(self) -> list[KeyPath]:
+        """The path of each key in each section."""
+        parents = [tuple(section.split(".")) for section in self.sections.split()] or [()]
+        return [(*parent, key) for parent in parents for key in self.keys.split()]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The table of a dialect. ``never`` is the path of a key that its configs do not have."""
+
+    rows: tuple[Row, ...]
+    never: KeyPath = ()
+
+    @property
+    def alone(self) -> list[KeyPath]:
+        """The paths of the keys that no config of another dialect may have."""
+        return [path for row in self.rows if row.tells == ALONE for path in row.paths]
+
+    def recognises(self, config: Mapping[Any, Any]) -> bool:
+        """Return whether a config has a key that tells the dialect."""
+        if self.never and has(config, self.never):
+            return False
+        return any(has(config, path) for row in self.rows if row.tells for path in row.paths)
+
+    @cached_property
+    def known(self) -> dict[KeyPath, dict[str, None]]:
+        """The keys of each section, among them the sections inside it."""
+        known: dict[KeyPath, dict[str, None]] = {}
+        for path in (path for row in self.rows for path in row.paths):
+            for depth, name in enumerate(path):
+                known.setdefault(path[:depth], {})[str(name)] = None
+        return known
+
+    def read(self, config: Config | Reader, state: Callable[[Reader], Any]) -> Reader:
+        """Return the reader of a config, with a fault for each likely typo and with the state that is read from it.
+
+        A reader is returned unchanged. Raises `PlacementError` if the config is not a mapping.
+        """
+        if isinstance(config, Reader):
+            return config
+        reader = Reader.load(config)
+        for path, names in self.known.items():
+            for key in reader.section_at(path):
+                if key not in names:
+                    reader.reject_misspelt(str(key), sorted(names), (*path, str(key)))
+        reader.state = state(reader)
+        return reader
+
+
+def has(config: Any, path: KeyPath) -> bool:
+    """Return whether a config has a key at a path."""
+    for key in path:
+        if not isinstance(config, Mapping) or key not in config:
+            return False
+        config = config[key]
+    return True
+
+
+_POOL = "nnodes n_gpus_per_node"
+_FSDP = "actor_rollout_ref.actor actor_rollout_ref.ref"
+VERL = Keys(
+    (
+        Row("", "any", "actor_rollout_ref", "actor, rollout and reference model", ALONE),
+        Row("algorithm", "switch", "use_kl_in_reward", "whether there is a reference model"),
+        Row("", "any", "model_engine", "the engine of the training"),
+        Row("trainer", "size", _POOL, "the pool of the training", TELLS),
+        Row("rollout", "size", _POOL, "the pool of an asynchronous rollout"),
+        Row("async_training", "switch", "use_trainer_do_validate", "whether the trainer generates, too"),
+        Row("async_training", "switch", "use_dynamic_resource_scheduling", "whether the trainer generates, too"),
+        Row("actor_rollout_ref.model", "size", "lora_rank", "an adapter, which needs no reference model"),
+        Row("actor_rollout_ref.model.lora", "size", "rank", "an adapter, which needs no reference model"),
+        Row("actor_rollout_ref.rollout", "size", _POOL, "the pool of a separate rollout"),
+        Row("actor_rollout_ref.rollout reward.reward_model.rollout", "size", _INFERENCE, "the size of an engine"),
+        Row(
+            "actor_rollout_ref.rollout.disaggregation reward.reward_model.rollout.disaggregation",
+            "switch",
+            "enabled",
+            "whether other engines prefill",
+        ),
+        Row("actor_rollout_ref.actor", "switch", "use_kl_loss", "whether there is a reference model"),
+        Row(f"{_FSDP} critic", "size", "ulysses_sequence_parallel_size", "sizes of training with FSDP"),
+        Row(
+            " ".join(f"{section}.fsdp_config" for section in (*_FSDP.split(), "critic")),
+            "size",
+            "fsdp_size ulysses_sequence_parallel_size",
+            "sizes of training with FSDP",
+        ),
+        Row(
+            "actor_rollout_ref.actor.megatron actor_rollout_ref.ref.megatron critic.megatron",
+            "size",
+            _MEGATRON,
+            "sizes of training with Megatron",
+        ),
+        Row("critic", "switch", "enable", "whether there is a critic"),
+        Row("reward.reward_model", "size", _POOL, "the pool of the reward model"),
+        Row("reward.reward_model", "switch", "enable", "whether there is a reward model"),
+        Row("reward.reward_model", "switch", "enable_resource_pool", "whether the reward model has its own pool"),
+        Row("distillation", "size", _POOL, "the pool of the teachers"),
+        Row("distillation", "switch", "enabled", "whether there are teachers"),
+        Row("distillation", "any", "teacher_models", "the teachers and the sizes of their engines"),
+    )
+)
+
+_NODES = "num_nodes gpus_per_node"
+NEMO_RL = Keys(
+    (
+        Row("cluster", "size", "num_nodes segment_size", "the nodes of the job; nodes that must be in one domain"),
+        Row("cluster", "size", "gpus_per_node", "GPUs of each node", ALONE),
+        Row("policy", "any", "megatron_cfg dtensor_cfg generation", "training; inference", TELLS),
+        Row("policy.generation.colocated", "switch", "enabled", "whether inference shares the nodes of the training"),
+        Row("policy.generation.colocated.resources", "size", _NODES, "the nodes or the GPUs of inference"),
+        Row(
+            "policy.generation.vllm_cfg",
+            "size",
+            "tensor_parallel_size pipeline_parallel_size expert_parallel_size",
+            "the size of an engine",
+        ),
+        Row("policy.megatron_cfg", "size", _MEGATRON, "sizes of training with Megatron"),
+        Row("policy.megatron_cfg", "switch", "enabled", "whether Megatron trains"),
+        Row("policy.dtensor_cfg", "size", "tensor_parallel_size context_parallel_size", "sizes of training"),
+        Row("policy.dtensor_cfg", "switch", "enabled", "whether DTensor trains"),
+        Row("on_policy_distillation", "switch", "enabled", "whether teachers have nodes of their own"),
+        Row("on_policy_distillation.non_colocated_teachers", "switch", "enabled", "the same"),
+        Row("env.reward_model", "switch", "enabled", "whether there is a reward model"),
+        Row("env.reward_model.resources", "size", _NODES, "the nodes of the reward model"),
+    ),
+    never=("cluster", "component_placement"),
+)
+
+AREAL_ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")
+AREAL = Keys(
+    (
+        Row("", "text", "allocation_mode", "the backends of all engines, in older versions", ALONE),
+        Row("cluster", "size", "n_nodes", "the nodes of the job"),
+        Row("cluster", "size", "n_gpus_per_node", "GPUs of each node", ALONE),
+        Row(" ".join(AREAL_ENGINES), "text", "backend", "the backend of an engine, its sizes and its GPUs"),
+        Row(
+            " ".join(f"{name}.scheduling_strategy" for name in AREAL_ENGINES),
+            "any",
+            "type target",
+            "the engine whose GPUs it shares",
+        ),
+    )
+)
+
+OPENRLHF_MODELS = ("actor", "ref", "critic", "reward")
+OPENRLHF = Keys(
+    (
+        Row(" ".join(OPENRLHF_MODELS), "size", "num_nodes num_gpus_per_node", "the GPUs of a model", TELLS),
+        Row("vllm", "size", "num_engines", "the number of engines", ALONE),
+        Row("vllm", "size", "tensor_parallel_size", "the size of an engine"),
+        Row("ds", "size", "tensor_parallel_size ring_attn_size", "sizes of training"),
+        Row("train", "switch", "colocate_all", "whether everything is on the actor's GPUs"),
+        Row("train", "switch", "colocate_actor_ref colocate_critic_reward", "whether two models share GPUs"),
+        Row("train", "switch", "async_enable", "whether the engines have GPUs of their own despite `colocate_all`"),
+    ),
+    never=("cluster",),
+)
+
+SKYRL_MODELS = ("policy", "ref", "critic")
+SKYRL_SIZES = tuple(f"{name}_num_{what}" for name in SKYRL_MODELS for what in ("nodes", "gpus_per_node"))
+_TRAINED = " ".join(f"trainer.{name}" for name in SKYRL_MODELS)
+SKYRL = Keys(
+    (
+        Row("trainer", "any", "placement", "the models", ALONE),
+        Row("generator", "any", "inference_engine", "the engines", ALONE),
+        Row("trainer.placement", "size", " ".join(SKYRL_SIZES), "the GPUs of a model"),
+        Row("trainer.placement", "switch", "colocate_all", "whether every model is on the engines' GPUs"),
+        Row("trainer.placement", "switch", "colocate_policy_ref", "whether the reference shares the policy's GPUs"),
+        Row("generator.inference_engine", "size", f"num_engines {_ENGINE}", "the number of engines, and their size"),
+        Row("generator.inference_engine", "switch", "run_engines_locally", "whether the job starts the engines"),
+        Row("trainer.algorithm", "switch", "use_kl_loss use_kl_in_reward", "whether there is a reference model"),
+        Row(_TRAINED, "size", "sequence_parallel_size", "sizes of training with FSDP"),
+        Row(
+            " ".join(f"trainer.{name}.megatron_config" for name in SKYRL_MODELS),
+            "size",
+            _MEGATRON,
+            "sizes of training with Megatron",
+        ),
+    )
+)
+
+SLIME = Keys(
+    (
+        Row("", "size", "actor_num_nodes actor_num_gpus_per_node", "the GPUs of the actor", ALONE),
+        Row("", "size", "critic_num_nodes critic_num_gpus_per_node", "the GPUs of the critic, in older versions"),
+        Row("", "size", "rollout_num_gpus", "the GPUs of the rollout", TELLS),
+        Row("", "size", "rollout_num_gpus_per_engine", "the size of an engine", ALONE),
+        Row("", "size", "num_gpus_per_node", "the GPUs of each node"),
+        Row("", "size", _MEGATRON, "sizes of training with Megatron"),
+        Row("", "switch", "colocate", "whether the rollout starts at the first GPU"),
+        Row("", "switch", "debug_train_only debug_rollout_only rollout_external", "sides that do not run here"),
+        Row("", "switch", "use_critic", "whether there is a critic"),
+    ),
+    never=("cluster",),
+)
+
+ROLE = "*"
+"""The section of a role in ROLL, which may have any name."""
+ROLL = Keys(
+    (
+        Row("", "size", "num_nodes", "the nodes of the job"),
+        Row("", "size", "num_gpus_per_node", "GPUs of each node"),
+        Row("", "any", "actor_train actor_infer", "usual roles; a role may have any name", ALONE),
+        Row("", "any", "reference critic", "usual roles, too"),
+        Row(ROLE, "devices", "device_mapping", "the accelerators of a role"),
+        Row(ROLE, "size", "num_gpus_per_worker world_size", "accelerators of a worker; workers without accelerators"),
+        Row(ROLE, "any", "strategy_args", "the engine of a role, and its sizes"),
+        Row(f"{ROLE}.strategy_args", "text", "strategy_name", "the engine of a role"),
+        Row(
+            f"{ROLE}.strategy_args.strategy_config",
+            "any",
+            "tensor_parallel_size pipeline_parallel_size",
+            "the size of an engine of vLLM",
+        ),
+    ),
+)
+
+TABLES: dict[str, Keys] = {
+    "verl": VERL,
+    "slime": SLIME,
+    "roll": ROLL,
+    "nemo_rl": NEMO_RL,
+    "areal": AREAL,
+    "openrlhf": OPENRLHF,
+    "skyrl": SKYRL,
+}
+"""The table of each dialect but RLinf, whose keys are the models of `rankplan.config`."""
 
 _UNRESOLVED = {"type": "string", "pattern": r"\$\{"}
 _KINDS: dict[str, Any] = {
     "size": {"anyOf": [{"type": "integer", "minimum": -1}, {"type": "null"}, _UNRESOLVED]},
     "switch": {"anyOf": [{"type": "boolean"}, {"type": "null"}, _UNRESOLVED]},
     "text": {"type": ["string", "null"]},
+    "devices": {"type": ["string", "array", "null"]},
 }
-_MEGATRON = "tensor_model_parallel_size context_parallel_size expert_model_parallel_size expert_tensor_parallel_size"
-_MEGATRON += " pipeline_model_parallel_size"
-_INFERENCE = "tensor_model_parallel_size data_parallel_size pipeline_model_parallel_size expert_parallel_size"
-_ENGINE = "tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size"
-_POOL = "nnodes n_gpus_per_node"
-_FSDP = "fsdp_config.fsdp_size fsdp_config.ulysses_sequence_parallel_size ulysses_sequence_parallel_size"
-
-# A section, the kind of its values, and its keys.
-_TABLE: list[tuple[str, str, str]] = [
-    # verl
-    ("trainer", "size", _POOL),
-    ("rollout", "size", _POOL),
-    ("actor_rollout_ref.rollout", "size", f"{_POOL} {_INFERENCE}"),
-    ("actor_rollout_ref.actor", "size", _FSDP),
-    ("actor_rollout_ref.actor.megatron", "size", _MEGATRON),
-    ("actor_rollout_ref.ref.megatron", "size", _MEGATRON),
-    ("actor_rollout_ref.actor", "switch", "use_kl_loss"),
-    ("critic", "switch", "enable"),
-    ("critic.megatron", "size", _MEGATRON),
-    ("reward.reward_model", "size", _POOL),
-    ("reward.reward_model", "switch", "enable enable_resource_pool"),
-    ("reward.reward_model.rollout", "size", _INFERENCE),
-    ("distillation", "size", _POOL),
-    ("distillation", "switch", "enabled"),
-    # NeMo-RL
-    ("policy.generation.colocated", "switch", "enabled"),
-    ("policy.generation.colocated.resources", "size", "num_nodes gpus_per_node"),
-    ("policy.generation.vllm_cfg", "size", _ENGINE),
-    ("policy.megatron_cfg", "size", _MEGATRON),
-    ("policy.megatron_cfg", "switch", "enabled"),
-    ("policy.dtensor_cfg", "size", "tensor_parallel_size context_parallel_size"),
-    ("policy.dtensor_cfg", "switch", "enabled"),
-    ("env.reward_model.resources", "size", "num_nodes gpus_per_node"),
-    # AReaL
-    *((engine, "text", "backend") for engine in ("rollout", "actor", "critic", "ref", "teacher")),
-    ("", "text", "allocation_mode"),
-    # OpenRLHF
-    *((model, "size", "num_nodes num_gpus_per_node") for model in ("actor", "ref", "critic", "reward")),
-    ("vllm", "size", "num_engines tensor_parallel_size"),
-    ("ds", "size", "tensor_parallel_size ring_attn_size"),
-    ("train", "switch", "colocate_all colocate_actor_ref colocate_critic_reward async_enable"),
-    # SkyRL
-    *(
-        ("trainer.placement", "size", f"{model}_num_nodes {model}_num_gpus_per_node")
-        for model in ("policy", "ref", "critic")
-    ),
-    ("trainer.placement", "switch", "colocate_all colocate_policy_ref"),
-    ("generator.inference_engine", "size", f"num_engines {_ENGINE}"),
-    ("generator.inference_engine", "switch", "run_engines_locally"),
-    ("trainer.policy.megatron_config", "size", _MEGATRON),
-    # slime
-    ("", "size", "actor_num_nodes actor_num_gpus_per_node critic_num_nodes critic_num_gpus_per_node rollout_num_gpus"),
-    ("", "size", f"rollout_num_gpus_per_engine num_gpus_per_node {_MEGATRON}"),
-    ("", "switch", "colocate debug_train_only debug_rollout_only rollout_external use_critic"),
-    # ROLL
-    ("", "size", "num_nodes"),
-]
-
-_CLUSTER = ("num_nodes", "gpus_per_node", "segment_size", "n_nodes", "n_gpus_per_node")
-OTHER_CLUSTER = {"properties": dict.fromkeys(_CLUSTER, _KINDS["size"])}
-"""The ``cluster`` section of NeMo-RL and AReaL."""
-
-ROLE = {
-    "properties": {
-        "device_mapping": {"type": ["string", "array", "null"]},
-        "num_gpus_per_worker": _KINDS["size"],
-        "world_size": _KINDS["size"],
-    }
-}
-"""A role of ROLL; anything else may have other keys."""
 
 
 def properties() -> dict[str, Any]:
-    """Return the schema of each key at the top of a config; sections are nested, and may have other keys."""
+    """Return the schema of each key at the top of a config; sections are nested, and may have other keys.
+
+    The section `ROLE` stands for all keys that are not listed.
+    """
     top: dict[str, Any] = {}
-    for section, kind, keys in _TABLE:
-        for key in keys.split():
+    for row in (row for table in TABLES.values() for row in table.rows if row.kind in _KINDS):
+        for path in row.paths:
             here = top
-            *sections, last = [part for part in f"{section}.{key}".split(".") if part]
-            for part in sections:
-                here = here.setdefault(part, {"properties": {}})["properties"]
-            here[last] = _KINDS[kind]
+            for part in path[:-1]:
+                here = here.setdefault(str(part), {"properties": {}})["properties"]
+            here[str(path[-1])] = _KINDS[row.kind]
     return top

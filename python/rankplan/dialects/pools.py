@@ -10,7 +10,6 @@ from typing import Any
 from rankplan._core import CLUSTER, Chunks, RankSet
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.reading import KeyReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
@@ -24,7 +23,7 @@ class Free:
     """The accelerators of an inventory that no pool has taken, counted node by node."""
 
     def __init__(self, inventory: Inventory) -> None:
-        counts = [spec.accelerators for nodes, spec in inventory.stretches() for _ in nodes]
+        counts = [spec.num_accelerators for nodes, spec in inventory.stretches() for _ in nodes]
         self._firsts = list(accumulate(counts, initial=0))
         self._taken = [0] * len(counts)
         self._from: dict[int, int] = {}
@@ -93,7 +92,7 @@ def by_address_text(inventory: Inventory) -> Inventory:
 class Pools:
     """The pools that a config takes of an inventory, and the components on them."""
 
-    def __init__(self, reader: KeyReader, inventory: Inventory, isolate: bool) -> None:
+    def __init__(self, reader: Reader, inventory: Inventory, *, isolate: bool) -> None:
         self.reader, self.inventory, self.isolate = reader, inventory, isolate
         self.free = Free(inventory)
         self.components: list[Component] = []
@@ -109,7 +108,7 @@ class Pools:
         """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault."""
         taken = self.free.nodes(nodes, each)
         if taken is None:
-            counts = {spec.accelerators for _, spec in self.inventory.stretches()}
+            counts = {spec.num_accelerators for _, spec in self.inventory.stretches()}
             message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
             message += counted(self.inventory.num_nodes, "node") + (f" with {max(counts)}" if len(counts) == 1 else "")
             help = "use a larger cluster, or fewer nodes or accelerators per node"
@@ -123,7 +122,8 @@ class Pools:
 
     def place(self, name: str, resources: Sequence[int], path: KeyPath, each: int = 1, **more: Any) -> None:
         """Place a component whose processes take ``each`` of these accelerators in turn, if there are any."""
-        placed = resources and place(self.reader, name, self.inventory, resources, path, each, self.isolate, **more)
+        more["isolate"] = self.isolate
+        placed = resources and place(self.reader, name, self.inventory, resources, path, each, **more)
         self.components += [placed] if placed else []
 
     @staticmethod
@@ -145,6 +145,7 @@ def place(
     resources: Sequence[int],
     path: KeyPath,
     each: int = 1,
+    *,
     isolate: bool = True,
     parallel: Parallel = NO_SIZES,
     **more: Any,
@@ -154,7 +155,8 @@ def place(
     Faults are recorded at the path of the sizes; ``None`` if it cannot be placed.
     """
     try:
-        placed = Component.place(name, inventory, (CLUSTER,), Chunks(list(resources), each), isolate, **more)
+        rule, visibility = Chunks(list(resources), each), "own" if isolate else "node"
+        placed = Component.place(name, inventory, (CLUSTER,), rule, visibility=visibility, **more)
     except PlacementError as error:
         for one in error.diagnostics:
             reader.add_in_config(path, one)

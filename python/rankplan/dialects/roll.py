@@ -9,23 +9,23 @@ runs on node r mod the number of nodes. The name of a nested role is its dotted 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_PROCESSES, NODE, WHOLE_NODE, Chunks
-from rankplan.config.section import Config
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
+from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import parse_device_mapping
-from rankplan.dialects.reading import MEGATRON, KeyReader, sizes_in
+from rankplan.dialects.keys import ROLE, ROLL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
+from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
-from rankplan.plans.configured import ASSUMED, resource_lists, with_sizes
+from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists, with_sizes
 from rankplan.plans.occupancy import node_kinds
 from rankplan.plans.plan import SHARE_UNIT, Plan
-from rankplan.words import counted, misspelt, shown
+from rankplan.words import counted, misspelt, must_be, shown
 
 __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "recognised", "written"]
 
@@ -34,9 +34,6 @@ _AS_WRITTEN = frozenset({"hf_infer", "sglang"})
 """Strategies that use ``num_gpus_per_worker`` as written."""
 
 _CONFIG = ("strategy_args", "strategy_config")
-_CLUSTER = ("num_gpus_per_node", "num_nodes")
-_COMMON = ("actor_train", "actor_infer", "reference", "critic")
-_ROLE = ("device_mapping", "num_gpus_per_worker", "strategy_args", "world_size")
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
 _ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
     "vllm": {"tp": (_PARALLEL[0],), "pp": (_PARALLEL[1],)},
@@ -57,30 +54,32 @@ class _Role:
     parallel: Parallel = NO_SIZES
 
 
-class _Reading(KeyReader):
-    """A ROLL config: its roles and its cluster sizes, ``None`` where they are missing or invalid."""
+class _Job:
+    """The roles of a ROLL config and its cluster sizes, ``None`` where they are missing or invalid."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.roles = list(_roles(self))
-        self.num_nodes = _optional(self, "num_nodes", 1)
-        self.per_node = _optional(self, "num_gpus_per_node", 0)
+    def __init__(self, reader: Reader) -> None:
+        self.roles = list(_roles(reader))
+        self.num_nodes = _optional(reader, "num_nodes", 1)
+        self.per_node = _optional(reader, "num_gpus_per_node", 0)
 
 
 def recognised(config: Mapping[Any, Any]) -> bool:
     """Return whether a config is written for ROLL: it has a ``device_mapping`` in a role, or ``num_gpus_per_node``."""
     if "cluster" in config:
         return False
-    roles = _candidates(config, ())
-    return "num_gpus_per_node" in config or next(roles, None) is not None
+    return "num_gpus_per_node" in config or next(_candidates(config, ()), None) is not None
 
 
-def read(config: Config | KeyReader) -> _Reading:
+def read(config: Config | Reader) -> Reader:
     """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    return _Reading.of(config)
+    if isinstance(config, Reader):
+        return config
+    reader = Reader.load(config)
+    reader.state = _Job(reader)
+    return reader
 
 
-def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a ROLL config on an inventory.
 
     Accelerators are counted node by node over the inventory. ``num_nodes`` takes its first nodes, and
@@ -88,40 +87,43 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
 
     Raises `PlacementError` with every fault.
     """
-    reading = read(config).fork()
-    inventory = _fitting(reading, inventory)
+    reader = read(config).fork()
+    job: _Job = reader.state
+    inventory = _fitting(reader, job, inventory)
     components: dict[str, Component] = {}
-    for role in reading.roles:
+    for role in job.roles:
         by_node = role.devices is None
-        if not by_node and reading.lacks_accelerators(inventory, (*role.path, "device_mapping")):
+        if not by_node and lacks_accelerators(reader, inventory, (*role.path, "device_mapping")):
             continue
         nodes = [rank % inventory.num_nodes for rank in range(role.world_size)] if by_node else []
         try:
             rule = Chunks(role.devices or nodes, role.per_worker)
             groups = (NODE if by_node else CLUSTER,)
-            placed = Component.place(role.name, inventory, groups, rule, isolate_accelerator)
+            visibility = "own" if isolate_accelerator else "node"
+            placed = Component.place(role.name, inventory, groups, rule, visibility=visibility)
         except PlacementError as error:
-            reading.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
+            reader.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
         else:
-            components[role.name] = with_sizes(reading, placed, role.parallel, (*role.path, *_CONFIG))
-    reading.finish()
+            components[role.name] = with_sizes(reader, placed, role.parallel, (*role.path, *_CONFIG))
+    reader.finish()
     shares = _shares(inventory, components)
-    return Plan(inventory, [replace(one, share=shares.get(name)) for name, one in components.items()])
+    return Plan(inventory, [one.with_settings(share=shares.get(name)) for name, one in components.items()])
 
 
-def assumed_inventory(config: Config | KeyReader) -> Inventory:
+def assumed_inventory(config: Config | Reader) -> Inventory:
     """Return the smallest inventory that fits the config: ``num_gpus_per_node`` accelerators per node (default 8).
 
     Raises `PlacementError` with every fault of an invalid config.
     """
-    reading = read(config)
-    each = ASSUMED if reading.per_node is None else reading.per_node
-    highest = max((max(role.devices) for role in reading.roles if role.devices), default=-1)
+    reader = read(config)
+    job: _Job = reader.state
+    each = ASSUMED if job.per_node is None else job.per_node
+    highest = max((max(role.devices) for role in job.roles if role.devices), default=-1)
     needed = highest // each + 1 if each else 1
-    assumed = reading.fork().assumed(max(reading.num_nodes or 1, needed), each)
-    if reading.faults:
-        plan(reading, assumed)  # raises these faults, and those that depend on an inventory
-    return assumed
+    inventory = assumed(reader, max(job.num_nodes or 1, needed), each)
+    if reader.faults:
+        plan(reader, inventory)  # raises these faults, and those that depend on an inventory
+    return inventory
 
 
 def _shares(inventory: Inventory, components: Mapping[str, Component]) -> dict[str, float]:
@@ -132,7 +134,7 @@ def _shares(inventory: Inventory, components: Mapping[str, Component]) -> dict[s
         for stay in kind.stays:
             if stay.pattern.resource_type == ACCELERATOR:
                 for index in chain.from_iterable(stay.pattern.devices):
-                    users.setdefault(index, set()).add(stay.component)
+                    users.setdefault(index, set()).add(stay.component_name)
         for names in users.values():
             most |= {name: max(most.get(name, 0), len(names)) for name in names}
     return {name: SHARE_UNIT // count / SHARE_UNIT for name, count in most.items()}
@@ -140,7 +142,7 @@ def _shares(inventory: Inventory, components: Mapping[str, Component]) -> dict[s
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a ROLL config for the components that ROLL can express, and why it cannot express the others."""
-    counts = {spec.accelerators for _, spec in planned.inventory.stretches()}
+    counts = {spec.num_accelerators for _, spec in planned.inventory.stretches()}
     config: dict[str, Any] = {"num_nodes": planned.inventory.num_nodes}
     config |= {"num_gpus_per_node": counts.pop()} if len(counts) == 1 else {}
     inexpressible: dict[str, str] = {}
@@ -193,7 +195,7 @@ def _mapping_text(devices: list[int]) -> str:
 
 
 def _candidates(
-    mapping: Mapping[Any, Any], path: KeyPath, inside: bool = False
+    mapping: Mapping[Any, Any], path: KeyPath, *, inside: bool = False
 ) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
     """Yield the mappings that may be roles, with their paths.
 
@@ -213,7 +215,7 @@ def _candidates(
             continue
         if any(misspelt(str(key), ("device_mapping",)) for key in value) or ("world_size" in value and not inside):
             yield (*path, str(key)), value
-        yield from _candidates(value, (*path, str(key)), inside or _is_role(value))
+        yield from _candidates(value, (*path, str(key)), inside=inside or _is_role(value))
 
 
 def _is_role(mapping: Mapping[Any, Any]) -> bool:
@@ -223,14 +225,14 @@ def _is_role(mapping: Mapping[Any, Any]) -> bool:
         return True
 
 
-def _roles(reader: KeyReader) -> Iterator[_Role]:
+def _roles(reader: Reader) -> Iterator[_Role]:
     names: set[str] = set()
-    _reject_misspelt(reader, reader.content, (*_CLUSTER, *_COMMON), ())
+    _reject_misspelt(reader, reader.content, (), ())
     for path, values in _candidates(reader.content, ()):
         name = ".".join(map(str, path))
         mapping = reader.value(values, "device_mapping", path)
         world_size = reader.value(values, "world_size", path)
-        _reject_misspelt(reader, values, _ROLE, path)
+        _reject_misspelt(reader, values, (ROLE,), path)
         if mapping is None and world_size is None:
             continue  # a disabled role
         if isinstance(path[-1], int):
@@ -275,7 +277,7 @@ def _roles(reader: KeyReader) -> Iterator[_Role]:
         reader.add((), Diagnostic("missing-key", message, "add roles such as actor_train: {device_mapping: ...}"))
 
 
-def _devices(reader: KeyReader, mapping: Any, path: KeyPath) -> list[int] | None:
+def _devices(reader: Reader, mapping: Any, path: KeyPath) -> list[int] | None:
     path = (*path, "device_mapping")
     if unresolved(mapping):
         message = f"{shown(mapping)} contains an unresolved interpolation"
@@ -292,29 +294,28 @@ def _devices(reader: KeyReader, mapping: Any, path: KeyPath) -> list[int] | None
     return devices
 
 
-def _strategy(reader: KeyReader, values: Mapping[Any, Any], path: KeyPath) -> tuple[int, Parallel] | None:
+def _strategy(reader: Reader, values: Mapping[Any, Any], path: KeyPath) -> tuple[int, Parallel] | None:
     """Return the number of accelerators per worker, by ROLL's rules for the role's strategy, and its parallel sizes."""
     inner = (*path, "strategy_args")
     strategy = reader.mapping(values, "strategy_args", path)
-    _reject_misspelt(reader, strategy, ("strategy_name", "strategy_config"), inner)
+    _reject_misspelt(reader, strategy, (ROLE, "strategy_args"), inner)
     name = reader.value(strategy, "strategy_name", inner)
     if not isinstance(name, (str, type(None))) or unresolved(name):
-        message = f"`strategy_name` is {shown(name)}; it must be text"
         help = RESOLVE if unresolved(name) else "write a name such as vllm"
-        reader.add((*inner, "strategy_name"), Diagnostic("invalid-value", message, help))
+        reader.add((*inner, "strategy_name"), must_be("`strategy_name`", name, "text", help))
         return None
     if name == "vllm":
         settings = reader.mapping(strategy, "strategy_config", inner)
-        _reject_misspelt(reader, settings, _PARALLEL, (*path, *_CONFIG))
+        _reject_misspelt(reader, settings, (ROLE, *_CONFIG), (*path, *_CONFIG))
     else:
         found = reader.value(strategy, "strategy_config", inner)
         settings = found if isinstance(found, Mapping) else {}
     keys, order = _ENGINES.get(name or "", MEGATRON), ENGINE_ORDER if name in _ENGINES else ORDER
-    parallel = sizes_in(reader, settings, keys, (*path, *_CONFIG), order)
+    parallel = reader.sizes_in(settings, keys, (*path, *_CONFIG), order)
     if parallel is None:
         return None
     if name == "vllm":
-        return parallel.tp * parallel.pp, parallel
+        return parallel.dense, parallel
     if reader.value(values, "strategy_args", path) is not None and name not in _AS_WRITTEN:
         return 1, parallel
     written = reader.value(values, "num_gpus_per_worker", path)
@@ -322,32 +323,34 @@ def _strategy(reader: KeyReader, values: Mapping[Any, Any], path: KeyPath) -> tu
     return None if per_worker is None else (per_worker, parallel)
 
 
-def _reject_misspelt(reader: KeyReader, mapping: Mapping[Any, Any], known: tuple[str, ...], path: KeyPath) -> None:
+def _reject_misspelt(reader: Reader, mapping: Mapping[Any, Any], section: KeyPath, path: KeyPath) -> None:
+    """Record likely typos of the keys of a section that are not given."""
+    known = ROLL.known[section]
     missing = [key for key in known if key not in mapping]
     for key in mapping:
         if key not in known:
             reader.reject_misspelt(str(key), missing, (*path, str(key)))
 
 
-def _optional(reader: KeyReader, key: str, least: int) -> int | None:
+def _optional(reader: Reader, key: str, least: int) -> int | None:
     value = reader.value(reader.content, key, ())
     return None if value is None or unresolved(value) else reader.number(value, (key,), least)
 
 
-def _fitting(reading: _Reading, inventory: Inventory) -> Inventory:
+def _fitting(reader: Reader, job: _Job, inventory: Inventory) -> Inventory:
     """Return the nodes that the config uses, and record what contradicts it."""
-    if reading.num_nodes not in (None, inventory.num_nodes):
+    if job.num_nodes not in (None, inventory.num_nodes):
         try:
-            inventory = inventory.with_config({"num_nodes": reading.num_nodes})
+            inventory = inventory.with_config({"num_nodes": job.num_nodes})
         except PlacementError as error:
-            reading.add_all(("num_nodes",), error)
-    each = reading.per_node
+            reader.add_all(("num_nodes",), error)
+    each = job.per_node
     if each is not None:
         for nodes, spec in inventory.stretches():
-            if spec.accelerators not in (0, each):
-                count = counted(spec.accelerators, "accelerator")
+            if spec.num_accelerators not in (0, each):
+                count = counted(spec.num_accelerators, "accelerator")
                 message = f"num_gpus_per_node is {each}, but node {nodes[0]} has {count}"
-                help = f"write {spec.accelerators}, remove the key if nodes differ, or use another cluster"
-                reading.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
+                help = f"write {spec.num_accelerators}, remove the key if nodes differ, or use another cluster"
+                reader.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
                 break
     return inventory

@@ -12,21 +12,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import Placement
-from rankplan.config.section import Config
-from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.bundles import bundle_order, pool_order
+from rankplan.dialects.keys import SLIME
 from rankplan.dialects.pools import place, torn
-from rankplan.dialects.reading import MEGATRON, KeyReader, sizes_in
+from rankplan.dialects.slime_flags import ENGINE, Job, Sides, flag_name
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import ENGINE_ORDER, NO_SIZES, ORDER, Parallel
+from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.component import Component
-from rankplan.plans.configured import ASSUMED
+from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators
 from rankplan.plans.plan import Plan
-from rankplan.words import shown
 
 __all__ = [
     "EngineProcess",
@@ -46,36 +45,8 @@ class _Namespace(Protocol):
     __dict__: dict[str, Any]
 
 
-Flags: TypeAlias = Config | _Namespace | KeyReader
+Flags: TypeAlias = Config | _Namespace | Reader
 """Flags by name, written with ``_`` or ``-``: a mapping, the path of a YAML file, or an ``argparse.Namespace``."""
-
-_TELLING = frozenset({"actor_num_nodes", "actor_num_gpus_per_node", "rollout_num_gpus", "rollout_num_gpus_per_engine"})
-"""Flags that only slime has."""
-
-_PLACING = _TELLING | {
-    "colocate",
-    "debug_train_only",
-    "debug_rollout_only",
-    "rollout_external",
-    "use_critic",
-    "critic_num_nodes",
-    "critic_num_gpus_per_node",
-    "num_gpus_per_node",
-}
-
-_IMPLYING = frozenset(
-    {"advantage_estimator", "load_debug_rollout_data", "megatron_config_path", "rollout_external_engine_addrs"}
-)
-"""Other flags, from which slime derives some of the placing ones."""
-
-_ENGINE = {
-    "pp": ("sglang_pipeline_parallel_size", "sglang_pp_size"),
-    "ep": ("sglang_expert_parallel_size", "sglang_ep_size"),
-}
-_SIZES = frozenset(flag for flags in (*MEGATRON.values(), *_ENGINE.values()) for flag in flags)
-"""Flags of parallel sizes."""
-
-_Value = TypeVar("_Value", str, int | str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,32 +62,19 @@ class EngineProcess:
     first_node: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """Numbers of GPUs: 0 for a side that does not run here; ``per_node`` is 0 if unspecified."""
-
-    actor: int
-    critic: int
-    critic_shares: bool
-    rollout: int
-    per_engine: int
-    per_node: int
-    num_gpus: int
-    rollout_offset: int
-
-    @property
-    def colocated(self) -> bool:
-        return bool((self.actor or self.critic) and self.rollout) and self.rollout_offset == 0
-
-
 def recognised(config: Mapping[Any, Any]) -> bool:
     """Return whether a config is written for slime: its flags include the size of a side."""
-    return "cluster" not in config and any(_flag(key) in _TELLING for key in config)
+    return SLIME.recognises({flag_name(key): None for key in config})
 
 
-def read(flags: Flags) -> _Reading:
+def read(flags: Flags) -> Reader:
     """Read flags; flags that are already read are returned. Raises `PlacementError` if they are not a mapping."""
-    return flags if isinstance(flags, _Reading) else _Reading(flags)
+    if isinstance(flags, Reader):
+        return flags
+    plain = isinstance(flags, (str, os.PathLike, Mapping))
+    reader = Reader.load(flags if plain else getattr(flags, "__dict__", flags))
+    reader.state = Job(reader)
+    return reader
 
 
 def layout(flags: Flags) -> tuple[int, int]:
@@ -124,12 +82,13 @@ def layout(flags: Flags) -> tuple[int, int]:
 
     Raises `PlacementError` with every fault.
     """
-    reading = read(flags)
-    reading.finish()
-    return reading.sides.num_gpus, reading.sides.rollout_offset
+    reader = read(flags)
+    reader.finish()
+    job: Job = reader.state
+    return job.sides.num_gpus, job.sides.rollout_offset
 
 
-def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Flags, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of slime's flags on an inventory: the components ``actor``, ``critic`` and ``rollout``.
 
     The pool is the first GPUs of the inventory in the order of `bundle_order`, node by node; nodes are in rank order
@@ -137,22 +96,23 @@ def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) 
     critic on the same GPUs have half of the training's share each. Raises `PlacementError` with every fault, among them
     ``resource-out-of-range`` for too few GPUs and ``spans-nodes`` for a rollout process that would need two nodes.
     """
-    reading = read(config).fork()
-    sides = reading.sides
-    if reading.switch("debug_train_only") and reading.switch("debug_rollout_only"):
+    reader = read(config).fork()
+    job: Job = reader.state
+    sides = job.sides
+    if job.contradicts:
         message = "`debug_train_only` and `debug_rollout_only` are both set"
-        reading.add_flag("debug_rollout_only", Diagnostic("invalid-value", message, "remove one of them"))
-    elif not reading.faults and not (sides.actor or sides.critic or sides.rollout):
+        reader.add(job.path("debug_rollout_only"), Diagnostic("invalid-value", message, "remove one of them"))
+    elif not reader.faults and not (sides.actor or sides.critic or sides.rollout):
         message = "these flags give GPUs neither to the training nor to the rollout"
-        reading.add((), Diagnostic("empty-placement", message, "give one of them some"))
-    reading.finish()
-    if reading.lacks_accelerators(inventory, ()):
-        raise reading.refusal()
+        reader.add((), Diagnostic("empty-placement", message, "give one of them some"))
+    reader.finish()
+    if lacks_accelerators(reader, inventory, ()):
+        raise reader.refusal()
     gpus, nodes = pool_order(inventory)
     if sides.num_gpus > len(gpus):
-        reading.add((), _too_few(sides, len(gpus)))
-    per_process = _per_process(reading, sides, inventory, nodes)
-    reading.finish()
+        reader.add((), _too_few(sides, len(gpus)))
+    per_process = _per_process(reader, job, inventory, nodes)
+    reader.finish()
     training, rollout = (0.8, 0.2) if sides.colocated else (1.0, 1.0)
     if sides.critic and sides.critic_shares:
         training /= 2
@@ -164,13 +124,13 @@ def plan(config: Flags, inventory: Inventory, isolate_accelerator: bool = True) 
     ):
         if count:
             engines = sides.per_engine // each if name == "rollout" else 1
-            more: dict[str, Any] = {"share": share, "engines": engines}
-            parallel = reading.engine if name == "rollout" else reading.training
-            path = reading.path_of_sizes(parallel)
+            more: dict[str, Any] = {"share": share, "engines": engines, "isolate": isolate_accelerator}
+            parallel = job.engine if name == "rollout" else job.training
+            path = job.path_of_sizes(parallel)
             taken = gpus[start : start + count]
-            placed = place(reading, name, inventory, taken, path, each, isolate_accelerator, parallel, **more)
+            placed = place(reader, name, inventory, taken, path, each, parallel=parallel, **more)
             components += [placed] if placed is not None else []
-    reading.finish()
+    reader.finish()
     return Plan(inventory, components)
 
 
@@ -208,10 +168,11 @@ def dist_init_addrs(processes: Sequence[EngineProcess], inventory: Inventory, po
 
 def assumed_inventory(config: Flags) -> Inventory:
     """Return the smallest inventory with enough GPUs: ``num_gpus_per_node`` per node (default 8)."""
-    reading = read(config)
-    reading.finish()
-    each = reading.sides.per_node or ASSUMED
-    return reading.fork().assumed(max(1, -(-reading.sides.num_gpus // each)), each)
+    reader = read(config)
+    reader.finish()
+    sides: Sides = reader.state.sides
+    each = sides.per_node or ASSUMED
+    return assumed(reader, max(1, -(-sides.num_gpus // each)), each)
 
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
@@ -246,7 +207,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
 def _written(components: Mapping[str, Component], inventory: Inventory) -> dict[str, Any]:
     """Return the flags for as many GPUs as the components have."""
     actor, critic, rollout = (components.get(name, ()) for name in ("actor", "critic", "rollout"))
-    counts = {spec.accelerators for _, spec in inventory.stretches()}
+    counts = {spec.num_accelerators for _, spec in inventory.stretches()}
     per_node = counts.pop() if len(counts) == 1 else 0
     config: dict[str, Any] = {"num_gpus_per_node": per_node} if per_node else {}
     training = [("actor", actor)] if actor or critic else []
@@ -266,7 +227,7 @@ def _written(components: Mapping[str, Component], inventory: Inventory) -> dict[
     if rollout.engines == 1 and each == per_node:  # an engine of several processes has one per node
         engine = max(each, sizes_of_engine.tp * sizes_of_engine.pp)
     config |= {"rollout_num_gpus": len(rollout) * each, "rollout_num_gpus_per_engine": engine}
-    config |= {_ENGINE[kind][0]: size for kind in _ENGINE if (size := getattr(sizes_of_engine, kind)) > 1}
+    config |= {ENGINE[kind][0]: size for kind in ENGINE if (size := getattr(sizes_of_engine, kind)) > 1}
     if rollout.engines > 1 and each != per_node:
         config["num_gpus_per_node"] = each
     if not training:
@@ -285,144 +246,7 @@ def _devices(rows: Sequence[Placement]) -> list[list[tuple[int, int]]]:
     return [row.devices for row in rows]
 
 
-class _Reading(KeyReader):
-    """slime's flags by name, in whatever form they came, and the sizes that they give."""
-
-    def __init__(self, flags: Flags) -> None:
-        plain = isinstance(flags, (str, os.PathLike, Mapping))
-        super().__init__(flags if plain else getattr(flags, "__dict__", flags))  # type: ignore[arg-type]
-        self._written: dict[str, str] = {}
-        self._values: dict[str, Any] = {}
-        self._doubtful = False
-        others: list[str] = []
-        for written in self.content:
-            key = str(written)
-            flag = _flag(key)
-            if flag not in _PLACING | _IMPLYING | _SIZES:
-                others.append(key)
-            elif flag in self._written:
-                message = f"`{key}` and `{self._written[flag]}` are the same flag"
-                self.add((key,), Diagnostic("duplicate-key", message, "remove one of them"))
-            else:
-                self._written[flag] = key
-                before = len(self.faults)
-                value = self.value(self.content, written, ())
-                if len(self.faults) == before:
-                    self._values[flag] = value
-                else:
-                    self._doubtful = True
-        self._reject_misspelt(others)
-        self.sides = self._sides()
-        self.training = self._sizes(MEGATRON, ORDER) or NO_SIZES
-        self.engine = self._engine_sizes()
-
-    def _sizes(self, flags: Mapping[str, Sequence[str]], order: str) -> Parallel | None:
-        """Return the sizes that flags state, ``None`` if any is invalid, which is recorded."""
-        given = {name: [self._written[flag] for flag in each if self._has(flag)] for name, each in flags.items()}
-        values = {key: self._values[_flag(key)] for keys in given.values() for key in keys}
-        return sizes_in(self, values, given, (), order)
-
-    def _engine_sizes(self) -> Parallel:
-        """Return the sizes of an engine: its GPUs without the pipeline stages are its tensor size, as in slime."""
-        stated, gpus = self._sizes(_ENGINE, ENGINE_ORDER), self.sides.per_engine
-        if stated is None:
-            return NO_SIZES
-        tensor, stages, experts = gpus // stated.pp, stated.pp, stated.ep
-        for name, size, whole in (("pp", stages, gpus), ("ep", experts, tensor)):
-            if whole % size or not whole:
-                near = [str(n) for n in range(1, whole + 1) if whole % n == 0][-4:]
-                word = "pipeline stages" if name == "pp" else "expert groups"
-                message = f"an engine of {whole} GPUs cannot be divided into {size} {word}"
-                help = f"use {' or '.join([', '.join(near[:-1]), near[-1]] if near[1:] else near)}"
-                flag = next(flag for flag in _ENGINE[name] if self._has(flag))
-                self.add_flag(flag, Diagnostic("parallel-not-divisible", message, help))
-                return NO_SIZES
-        return Parallel(
-            tp=tensor, pp=stages, ep=experts, etp=tensor // experts if experts > 1 else 1, order=ENGINE_ORDER
-        )
-
-    def path_of_sizes(self, parallel: Parallel) -> KeyPath:
-        """Return the path of the flag of the largest size."""
-        flags = {"tp": ("rollout_num_gpus_per_engine",), **_ENGINE} if parallel is self.engine else MEGATRON
-        given = {name: flag for name, each in flags.items() for flag in each if self._has(flag)}
-        largest = max(given, key=lambda name: getattr(parallel, name), default=None)
-        return () if largest is None else (self._written[given[largest]],)
-
-    def add_flag(self, flag: str, diagnostic: Diagnostic) -> None:
-        """Record a fault of a flag, under the name that it is written with."""
-        self.add((self._written.get(flag, flag),), diagnostic)
-
-    def switch(self, flag: str, implied: bool = False) -> bool:
-        """Return whether a flag is on; ``implied`` if it is missing or invalid, which is recorded."""
-        value = self._values.get(flag, implied)
-        if isinstance(value, bool):
-            return value
-        message = f"`{self._written.get(flag, flag)}` is {shown(value)}; it must be true or false"
-        self.add_flag(flag, Diagnostic("invalid-value", message, "write true or false"))
-        self._values[flag], self._doubtful = implied, True
-        return implied
-
-    def _sides(self) -> _Sides:
-        """Return the number of GPUs of each side, and record the faults of the flags."""
-        train_only = self.switch("debug_train_only", self._has("load_debug_rollout_data"))
-        rollout_only = self.switch("debug_rollout_only") and not train_only
-        colocate = self.switch("colocate")
-        external = self.switch("rollout_external", self._has("rollout_external_engine_addrs"))
-        nodes, each = self._number("actor_num_nodes", 1, 0), self._number("actor_num_gpus_per_node", 8, 0)
-        actor, critic, critic_shares = nodes * each, 0, not self._has_separate_critic()
-        if self.switch("use_critic", self._values.get("advantage_estimator") == "ppo"):
-            if not critic_shares:
-                nodes = self._number("critic_num_nodes", nodes, 0)
-                each = self._number("critic_num_gpus_per_node", each, 0)
-            critic = nodes * each
-        training = actor if critic_shares else actor + critic
-        rollout = 0
-        if not train_only and not external:
-            rollout = self._number("rollout_num_gpus", training, 0)
-            if not (self._has("rollout_num_gpus") or colocate or self._doubtful):
-                message = "`rollout_num_gpus` is missing; only a colocated rollout defaults to the training's GPUs"
-                help = "add it, or set colocate, debug_train_only or rollout_external"
-                self.add((), Diagnostic("missing-key", message, help))
-        if rollout_only:
-            num_gpus, offset, actor, critic = training if external else rollout, 0, 0, 0
-        elif train_only or (colocate and not external):
-            num_gpus, offset = max(training, rollout), 0
-        else:
-            num_gpus, offset = training + rollout, training
-        per_engine = self._number("rollout_num_gpus_per_engine", 1, 1)
-        per_node = self._number("num_gpus_per_node", 0, 1)
-        return _Sides(actor, critic, critic_shares, rollout, per_engine, per_node, num_gpus, offset)
-
-    def _has_separate_critic(self) -> bool:
-        # A slime whose critic shares the actor's GPUs sets these flags too, to the actor's sizes; it also has
-        # `megatron_config_path`.
-        given = self._has("critic_num_nodes") or self._has("critic_num_gpus_per_node")
-        return given and "megatron_config_path" not in self._written
-
-    def _has(self, flag: str) -> bool:
-        return self._values.get(flag) is not None
-
-    def _number(self, flag: str, default: int, least: int) -> int:
-        """Return a whole number; the default if it is missing or invalid, which is recorded."""
-        if not self._has(flag):
-            return default
-        number = self.number(self._values[flag], (self._written[flag],), least)
-        return default if number is None else number
-
-    def _reject_misspelt(self, keys: Sequence[str]) -> None:
-        """Record likely typos of flags that are not given: slime ignores them silently."""
-        missing = sorted(_PLACING - self._written.keys())
-        for key in keys:
-            if self.reject_misspelt(_flag(key), missing, (key,)):
-                self._doubtful = True
-
-
-def _flag(key: Any) -> str:
-    """Return the name of a flag, which may be written as on a command line."""
-    return str(key).removeprefix("--").replace("-", "_")
-
-
-def _too_few(sides: _Sides, present: int) -> Diagnostic:
+def _too_few(sides: Sides, present: int) -> Diagnostic:
     critic = 0 if sides.critic_shares else sides.critic
     parts = [("actor", sides.actor), ("critic", critic), ("rollout", sides.rollout)]
     needed = ", ".join(f"{name} {count}" for name, count in parts if count) + (", colocated" if sides.colocated else "")
@@ -430,26 +254,27 @@ def _too_few(sides: _Sides, present: int) -> Diagnostic:
     return Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer GPUs")
 
 
-def _per_process(reading: _Reading, sides: _Sides, inventory: Inventory, nodes: Sequence[int]) -> int:
+def _per_process(reader: Reader, job: Job, inventory: Inventory, nodes: Sequence[int]) -> int:
     """Return the number of GPUs per rollout process, and record why engines cannot be divided so."""
+    sides = job.sides
     engine, offset = sides.per_engine, sides.rollout_offset
     here = nodes[offset : offset + sides.rollout]
     if not here:
         return 1
-    largest = max(inventory.node(rank).accelerators for rank in set(here))
+    largest = max(inventory.node(rank).num_accelerators for rank in set(here))
     per_node = sides.per_node or largest
     each = min(engine, per_node)
     if engine % each:
         message = f"an engine of {engine} GPUs cannot be divided into processes of {each}, the GPUs of a node"
         help = f"use a multiple of {each}, or fewer than {each}"
-        reading.add_flag("rollout_num_gpus_per_engine", Diagnostic("not-multiple", message, help))
+        reader.add(job.path("rollout_num_gpus_per_engine"), Diagnostic("not-multiple", message, help))
         return each
     if sides.rollout % engine:
         below = sides.rollout // engine * engine
         counts = " or ".join(str(count) for count in (below, below + engine) if count)
         message = f"{sides.rollout} GPUs cannot be divided into engines of {engine}"
         help = f"use {counts} GPUs, or change rollout_num_gpus_per_engine"
-        reading.add_flag("rollout_num_gpus", Diagnostic("not-multiple", message, help))
+        reader.add(job.path("rollout_num_gpus"), Diagnostic("not-multiple", message, help))
     if (found := torn(here, each)) is not None:
         fitting = next(size for size in range(each - 1, 0, -1) if each % size == 0 and torn(here, size) is None)
         flag = "num_gpus_per_node" if engine > each or each > largest else "rollout_num_gpus_per_engine"
@@ -458,5 +283,5 @@ def _per_process(reading: _Reading, sides: _Sides, inventory: Inventory, nodes: 
         help = f"set {flag} to {fitting}"
         if offset and nodes[offset - 1] == here[0]:
             help += f", or let the {offset} GPUs before the rollout fill whole nodes"
-        reading.add_flag(flag, Diagnostic("spans-nodes", message, help))
+        reader.add(job.path(flag), Diagnostic("spans-nodes", message, help))
     return each

@@ -8,20 +8,20 @@ the config, or ``trainer.v1.trainer_mode: separate_async``). A reward model and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
-from rankplan.config.section import Config
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Config, Reader
+from rankplan.dialects.keys import VERL
 from rankplan.dialects.pools import Pools, engine_faults
-from rankplan.dialects.reading import MEGATRON, KeyReader, SizeReader
 from rankplan.dialects.verl_sizes import CONFIG_NAME, Engine, engine_at, training_at
 from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.configured import ASSUMED
+from rankplan.plans.configured import ASSUMED, assumed, for_inventory
 from rankplan.plans.plan import Plan
-from rankplan.words import path_text
+from rankplan.words import must_be, path_text
 
 __all__ = ["assumed_inventory", "plan", "read", "recognised", "written"]
 
@@ -37,96 +37,67 @@ _APART = ("fully_async", "one_step_off")
 
 _HYBRID = ("use_trainer_do_validate", "use_dynamic_resource_scheduling")
 """What makes the trainer of fully_async generate too."""
-_ENGINE = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size", "expert_parallel_size")
-_MEGATRON = tuple(key for keys in MEGATRON.values() for key in keys)
 
 
-class _Reading(SizeReader):
-    """A verl config, and the pools that it asks for."""
+class _Job:
+    """The pools and the roles of a verl config."""
 
-    known: ClassVar[Mapping[KeyPath, Collection[str]]] = {
-        (): (
-            "actor_rollout_ref",
-            "trainer",
-            "critic",
-            "reward",
-            "rollout",
-            "distillation",
-            "algorithm",
-            "model_engine",
-        ),
-        ("trainer",): _POOL,
-        ("rollout",): _POOL,
-        _ACTOR: ("actor", "rollout", "ref", "model"),
-        _ROLLOUT: (*_POOL, *_ENGINE),
-        (*_ACTOR, "actor"): ("ulysses_sequence_parallel_size",),
-        (*_ACTOR, "actor", "fsdp_config"): ("fsdp_size", "ulysses_sequence_parallel_size"),
-        (*_ACTOR, "actor", "megatron"): _MEGATRON,
-        (*_ACTOR, "ref", "megatron"): _MEGATRON,
-        ("critic", "megatron"): _MEGATRON,
-        ("reward",): ("reward_model",),
-        _REWARD: (*_POOL, "enable", "enable_resource_pool", "rollout"),
-        (*_REWARD, "rollout"): _ENGINE,
-        ("distillation",): (*_POOL, "enabled", "teacher_models"),
-    }
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        name = str(self.at(CONFIG_NAME))
-        self.apart = bool({"rollout", "async_training"} & set(self.content)) or any(one in name for one in _APART)
-        mode = self.at(("trainer", "v1", "trainer_mode"))
+    def __init__(self, reader: Reader) -> None:
+        name = str(reader.at(CONFIG_NAME))
+        self.apart = bool({"rollout", "async_training"} & set(reader.content)) or any(one in name for one in _APART)
+        mode = reader.at(("trainer", "v1", "trainer_mode"))
         self.separate = not self.apart and mode == "separate_async"
-        switches = [self.switch(("async_training", key)) for key in _HYBRID]
+        switches = [reader.switch(("async_training", key)) for key in _HYBRID]
         self.hybrid = not self.apart or any(switches)
-        self.trainer = self.pool(("trainer",), 1)
+        self.trainer = _pool(reader, ("trainer",), 1)
         own = ("rollout",) if self.apart else _ROLLOUT
         least = 0 if self.apart and self.hybrid else 1
         default = 1 if self.apart else 0
-        self.rollout = self.pool(own, default, least) if self.apart or self.separate else (0, 0)
-        self.rewarded = self.switch((*_REWARD, "enable"))
-        self.reward_pool = self.rewarded and self.switch((*_REWARD, "enable_resource_pool"))
-        self.reward = self.pool(_REWARD, 0, 1) if self.reward_pool else self.trainer
-        self.teaching = self.switch(("distillation", "enabled"))
-        self.teachers = self.pool(("distillation",), 0, 1) if self.teaching else (0, 0)
-        self.critic = self.switch(("critic", "enable"), self.at(("algorithm", "adv_estimator")) in (None, "gae"))
-        self.reference = self._has_reference()
+        self.rollout = _pool(reader, own, default, least) if self.apart or self.separate else (0, 0)
+        self.rewarded = reader.switch((*_REWARD, "enable"))
+        self.reward_pool = self.rewarded and reader.switch((*_REWARD, "enable_resource_pool"))
+        self.reward = _pool(reader, _REWARD, 0, 1) if self.reward_pool else self.trainer
+        self.teaching = reader.switch(("distillation", "enabled"))
+        self.teachers = _pool(reader, ("distillation",), 0, 1) if self.teaching else (0, 0)
+        self.critic = reader.switch(
+            ("critic", "enable"), default=reader.at(("algorithm", "adv_estimator")) in (None, "gae")
+        )
+        self.reference = _has_reference(reader)
 
-    def pool(self, path: KeyPath, nodes: int, least: int = 1) -> tuple[int, int]:
-        """Return the number of nodes of a pool, and of its accelerators on each."""
-        default = self.size(("trainer", "n_gpus_per_node"), ASSUMED) if path == _ROLLOUT else ASSUMED
-        section = self.section(path)
-        for key in _POOL:
-            if key in section and self.at((*path, key)) is None:
-                fault = Diagnostic(
-                    "invalid-value", f"`{key}` is null; it must be a whole number", "write a number such as 1"
-                )
-                self.add_in_config((*path, key), fault)
-        each = self.size((*path, "n_gpus_per_node"), default)
-        if self.at((*path, "nnodes")) is None and nodes < least:
-            message = f"`nnodes` is missing: {path_text(path)} has a pool of its own"
-            self.add_in_config(path, Diagnostic("missing-key", message, "add `nnodes: 1`"))
-        return self.size((*path, "nnodes"), nodes, least), each
 
-    def _has_reference(self) -> bool:
-        model: KeyPath = (*_ACTOR, "model")
-        ranks = self.size((*model, "lora_rank"), 0, 0), self.size((*model, "lora", "rank"), 0, 0)
-        if any(ranks) or self.at((*model, "lora_adapter_path")) is not None:
-            return False  # the actor without its adapter is the reference model
-        return self.switch((*_ACTOR, "actor", "use_kl_loss")) or self.switch(("algorithm", "use_kl_in_reward"))
+def _pool(reader: Reader, path: KeyPath, nodes: int, least: int = 1) -> tuple[int, int]:
+    """Return the number of nodes of a pool, and of its accelerators on each."""
+    default = reader.size(("trainer", "n_gpus_per_node"), ASSUMED) if path == _ROLLOUT else ASSUMED
+    section = reader.section_at(path)
+    for key in _POOL:
+        if key in section and reader.at((*path, key)) is None:
+            reader.add_in_config((*path, key), must_be((key,), None, "a whole number", "write a number such as 1"))
+    each = reader.size((*path, "n_gpus_per_node"), default)
+    if reader.at((*path, "nnodes")) is None and nodes < least:
+        message = f"`nnodes` is missing: {path_text(path)} has a pool of its own"
+        reader.add_in_config(path, Diagnostic("missing-key", message, "add `nnodes: 1`"))
+    return reader.size((*path, "nnodes"), nodes, least), each
+
+
+def _has_reference(reader: Reader) -> bool:
+    model: KeyPath = (*_ACTOR, "model")
+    ranks = reader.size((*model, "lora_rank"), 0, 0), reader.size((*model, "lora", "rank"), 0, 0)
+    if any(ranks) or reader.at((*model, "lora_adapter_path")) is not None:
+        return False  # the actor without its adapter is the reference model
+    return reader.switch((*_ACTOR, "actor", "use_kl_loss")) or reader.switch(("algorithm", "use_kl_in_reward"))
 
 
 def recognised(config: Mapping[Any, Any]) -> bool:
     """Return whether a config is written for verl: it has ``actor_rollout_ref``, or the sizes of a trainer's pool."""
-    trainer = config.get("trainer") if "trainer" in config else None
-    return "actor_rollout_ref" in config or (isinstance(trainer, Mapping) and any(key in trainer for key in _POOL))
+    return VERL.recognises(config)
 
 
-def read(config: Config | KeyReader) -> _Reading:
+def read(config: Config | Reader) -> Reader:
     """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    return _Reading.of(config)
+    return VERL.read(config, _Job)
 
 
-def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a verl config on an inventory.
 
     In pool order, each pool takes the first nodes with enough free accelerators. The components are ``actor``, ``ref``,
@@ -134,31 +105,34 @@ def plan(config: Config | KeyReader, inventory: Inventory, isolate_accelerator: 
     `PlacementError` with every fault, among them ``resource-out-of-range`` for pools that do not fit, ``spans-nodes``
     and ``parallel-idle`` for engines that verl would start on a wrong node, or not at all.
     """
-    reading = read(config).for_inventory(inventory)
-    planner = _Planner(reading, inventory, isolate_accelerator)
-    trainer = planner.pool("trainer", reading.trainer)
-    reward = planner.pool("reward", reading.reward, _REWARD) if reading.reward_pool and not reading.apart else trainer
-    if reading.apart and reading.reward_pool:
-        planner.standalone("reward", reading.reward, (*_REWARD, "rollout"), _REWARD)
-    teachers = planner.pool("teachers", reading.teachers, ("distillation",)) if reading.teaching else []
+    reader = for_inventory(read(config), inventory)
+    job: _Job = reader.state
+    planner = _Planner(reader, inventory, isolate=isolate_accelerator)
+    trainer = planner.pool("trainer", job.trainer)
+    reward = planner.pool("reward", job.reward, _REWARD) if job.reward_pool and not job.apart else trainer
+    if job.apart and job.reward_pool:
+        planner.standalone("reward", job.reward, (*_REWARD, "rollout"), _REWARD)
+    teachers = planner.pool("teachers", job.teachers, ("distillation",)) if job.teaching else []
     if trainer:
         planner.training(trainer)
-        if reading.hybrid:
-            planner.engines("rollout", trainer, reading.trainer[1], engine_at(reading, _ROLLOUT), None)
-        if reading.rewarded and reward and not reading.apart:
-            sizes = engine_at(reading, (*_REWARD, "rollout"))
-            planner.engines("reward", reward, reading.reward[1], sizes, planner.share(_SHARED))
+        if job.hybrid:
+            planner.engines("rollout", trainer, job.trainer[1], engine_at(reader, _ROLLOUT), None)
+        if job.rewarded and reward and not job.apart:
+            sizes = engine_at(reader, (*_REWARD, "rollout"))
+            planner.engines("reward", reward, job.reward[1], sizes, planner.share(_SHARED))
     if teachers:
         planner.teachers(teachers)
-    if reading.rollout[0]:
-        name = "rollout_standalone" if reading.hybrid else "rollout"
-        planner.standalone(name, reading.rollout, _ROLLOUT, ("rollout",) if reading.apart else _ROLLOUT)
-    reading.finish()
+    if job.rollout[0]:
+        name = "rollout_standalone" if job.hybrid else "rollout"
+        planner.standalone(name, job.rollout, _ROLLOUT, ("rollout",) if job.apart else _ROLLOUT)
+    reader.finish()
     return Plan(inventory, planner.components)
 
 
 class _Planner(Pools):
-    reader: _Reading
+    def __init__(self, reader: Reader, inventory: Inventory, *, isolate: bool) -> None:
+        super().__init__(reader, inventory, isolate=isolate)
+        self.job: _Job = reader.state
 
     def pool(self, name: str, size: tuple[int, int], path: KeyPath | None = None) -> list[int]:
         """Take the accelerators of a pool; too few are a fault."""
@@ -169,8 +143,8 @@ class _Planner(Pools):
     def training(self, pool: list[int]) -> None:
         """Place the roles that verl makes one Ray actor of."""
         roles: list[tuple[str, KeyPath]] = [("actor", (*_ACTOR, "actor"))]
-        roles += [("ref", (*_ACTOR, "ref"))] if self.reader.reference else []
-        roles += [("critic", ("critic",))] if self.reader.critic else []
+        roles += [("ref", (*_ACTOR, "ref"))] if self.job.reference else []
+        roles += [("critic", ("critic",))] if self.job.critic else []
         for name, path in roles:
             sizes, where = training_at(self.reader, path, len(pool))
             self.place(name, pool, where, parallel=sizes, share=self.share(_SHARED * len(roles)))
@@ -189,7 +163,7 @@ class _Planner(Pools):
     def teachers(self, pool: list[int]) -> None:
         """Place the engines of every teacher, one after the other on their pool."""
         path: KeyPath = ("distillation", "teacher_models")
-        names = [name for name, teacher in self.reader.section(path).items() if isinstance(teacher, Mapping)]
+        names = [name for name, teacher in self.reader.section_at(path).items() if isinstance(teacher, Mapping)]
         several = [name for name in names if name != "teacher_model"]  # the default, replaced by named ones
         start = 0
         for name in several or names:
@@ -201,7 +175,7 @@ class _Planner(Pools):
             self.engines(
                 f"teacher.{name}" if several else "teacher",
                 chosen,
-                self.reader.teachers[1],
+                self.job.teachers[1],
                 engine,
                 self.share(_SHARED),
             )
@@ -240,13 +214,14 @@ class _Planner(Pools):
             )
 
 
-def assumed_inventory(config: Config | KeyReader) -> Inventory:
+def assumed_inventory(config: Config | Reader) -> Inventory:
     """Return as many nodes as the pools have, each with as many accelerators as the largest pool has per node.
 
     Raises `PlacementError` with every fault of an invalid config.
     """
-    reading = read(config)
-    reading.finish()
-    pools = [reading.trainer, reading.rollout, reading.teachers, reading.reward if reading.reward_pool else (0, 0)]
+    reader = read(config)
+    reader.finish()
+    job: _Job = reader.state
+    pools = [job.trainer, job.rollout, job.teachers, job.reward if job.reward_pool else (0, 0)]
     nodes, each = sum(nodes for nodes, _ in pools), max(each for nodes, each in pools if nodes)
-    return reading.fork().assumed(nodes, each)
+    return assumed(reader, nodes, each)

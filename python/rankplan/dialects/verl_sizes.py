@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Reader
 from rankplan.dialects.pools import engine_sizes
-from rankplan.dialects.reading import MEGATRON, SizeReader
 from rankplan.errors import Diagnostic
-from rankplan.parallel import NO_SIZES, Parallel
+from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
 
 _TITAN = {
     "tp": ("tensor_parallel_size",),
@@ -38,7 +38,7 @@ class Engine:
     where: KeyPath
 
 
-def engine_at(reader: SizeReader, path: KeyPath) -> Engine:
+def engine_at(reader: Reader, path: KeyPath) -> Engine:
     """Return the engine that the sizes in a section make; a tensor size that is not given is 2, as in verl."""
     sizes = {name: reader.size((*path, key), 2 if name == "tp" else 1) for name, key in _KEYS.items()}
     tp, dp, pp = sizes.values()
@@ -57,13 +57,12 @@ def engine_at(reader: SizeReader, path: KeyPath) -> Engine:
     if experts not in (1, tp * dp) and reader.at((*path, "name")) != "trtllm":
         message = f"`expert_parallel_size` is {experts}; verl accepts 1, or tensor size x data size, which is {tp * dp}"
         fault = Diagnostic("invalid-value", message, f"use 1 or {tp * dp}")
-        if reader.located((*path, "expert_parallel_size"), fault) not in reader.faults:
-            reader.add_in_config((*path, "expert_parallel_size"), fault)
+        reader.add_once((*path, "expert_parallel_size"), fault)
     parallel = engine_sizes(tp, pp, experts if experts == tp * dp else 1)
     return Engine(total, keys, parallel, (*path, _KEYS[largest]), path)
 
 
-def training_at(reader: SizeReader, role: KeyPath, world: int) -> tuple[Parallel, KeyPath]:
+def training_at(reader: Reader, role: KeyPath, world: int) -> tuple[Parallel, KeyPath]:
     """Return the parallel sizes of a training role with ``world`` accelerators, and the path of its sizes.
 
     The reference model has the actor's sizes unless its own are given.
@@ -80,7 +79,7 @@ def training_at(reader: SizeReader, role: KeyPath, world: int) -> tuple[Parallel
     return NO_SIZES, role
 
 
-def _training(reader: SizeReader, role: KeyPath, engine: str, world: int) -> tuple[Parallel, KeyPath]:
+def _training(reader: Reader, role: KeyPath, engine: str, world: int) -> tuple[Parallel, KeyPath]:
     if engine == "megatron":
         return reader.sizes((*role, "megatron"), MEGATRON), (*role, "megatron")
     if engine == "torchtitan":
@@ -97,7 +96,7 @@ def _training(reader: SizeReader, role: KeyPath, engine: str, world: int) -> tup
     return _sharded(reader, sizes, (*where, "fsdp_size"), world), path
 
 
-def _sharded(reader: SizeReader, sizes: Parallel, path: KeyPath, world: int) -> Parallel:
+def _sharded(reader: Reader, sizes: Parallel, path: KeyPath, world: int) -> Parallel:
     """Return sizes with the shard groups of FSDP: ``fsdp_size`` consecutive accelerators, all of them below 1."""
     value = reader.at(path)
     size = reader.size(path, -1, -1) if value is not None else -1

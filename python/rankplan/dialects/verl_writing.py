@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rankplan.dialects.reading import MEGATRON
-from rankplan.parallel import ENGINE_ORDER
+from rankplan.parallel import ENGINE_ORDER, MEGATRON
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from rankplan.nodes.inventory import Inventory
 
 
-class HasInventory(Protocol):
+class SupportsInventory(Protocol):
     """Any object with an ``inventory``: a live `Cluster`, or your own class.
 
     Strategies, `ComponentPlacement` and `rankplan.rlinf` take one wherever they take an `Inventory`. A class of yours
@@ -27,7 +27,7 @@ class HasInventory(Protocol):
         """The nodes to place on."""
 
 
-def inventory_of(cluster: Inventory | HasInventory) -> Inventory:
+def inventory_of(cluster: Inventory | SupportsInventory) -> Inventory:
     """Return an inventory itself, or that of an object that has one. Raises ``TypeError`` for anything else."""
     if isinstance(cluster, Inventory):
         return cluster

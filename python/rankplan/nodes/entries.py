@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from rankplan._core import RankSet
+from rankplan.config.hardware import HardwareConfig
+from rankplan.config.models import NodeGroup
 from rankplan.errors import Diagnostic
 from rankplan.nodes.exclusion import Marks
 from rankplan.nodes.node import NodeSpec
-from rankplan.words import did_you_mean
+from rankplan.words import did_you_mean, unknown
 
 
 def marked(stretches: Iterable[tuple[range, NodeSpec]], marks: Marks) -> tuple[list[range], list[NodeSpec]]:
@@ -75,9 +77,23 @@ def unlabelled(levels: Sequence[str], keys: Collection[str]) -> Iterator[tuple[i
             yield index, Diagnostic("unknown-level", f"no node has the label `{level}`", help)
 
 
+def equipped(group: NodeGroup, stretches: Iterable[tuple[range, NodeSpec]]) -> NodeGroup:
+    """Return a node group whose hardware has configs: those of the nodes, if it states none."""
+    hardware = group.hardware
+    if hardware is None or hardware.configs is not None:
+        return group
+    pieces = [
+        HardwareConfig(node_rank=node)
+        for nodes, record in stretches
+        for node in (RankSet(nodes) & group.node_ranks if hardware.type in record.hardware else ())
+        for _ in range(record.hardware[hardware.type])
+    ]
+    return group.model_copy(update={"hardware": hardware.model_copy(update={"configs": pieces})})
+
+
 def unknown_group(label: str, known: Sequence[str]) -> Diagnostic:
     """Return the fault of an unknown node group."""
-    help = did_you_mean(label, known, "the groups are")
     if not label:
+        help = did_you_mean(label, known, "the groups are")
         return Diagnostic("unknown-node-group", "a node group is empty", f"write a label between the commas; {help}")
-    return Diagnostic("unknown-node-group", f"unknown node group `{label}`", help)
+    return unknown("node group", label, known, "the groups are")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Protocol
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
+from rankplan.nodes.node import NodeSpec
 from rankplan.words import counted, did_you_mean, nearest, shown
 
 Marks = dict[int, RankSet | None]
@@ -22,35 +22,18 @@ def one_or_several(names: str | Iterable[str]) -> Iterable[str]:
     return [names] if isinstance(names, str) else names
 
 
-class NodeRecord(Protocol):
-    """What names are looked up in."""
-
-    @property
-    def hostname(self) -> str | None: ...
-    @property
-    def ip(self) -> str | None: ...
-    @property
-    def accelerator_ids(self) -> tuple[str, ...]: ...
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-
-
-class Nodes(Protocol):
-    """Nodes in ranges with equal records, such as an `Inventory`."""
-
-    def stretches(self) -> Iterator[tuple[range, NodeRecord]]: ...
-
-
 class Names:
-    """The names of the nodes, accelerators and domains of an inventory."""
+    """The names of nodes, accelerators and domains.
 
-    def __init__(self, inventory: Nodes) -> None:
-        self._inventory = inventory
+    ``ranges`` are the ranges of equal nodes, ascending, and ``records`` the record of each.
+    """
+
+    def __init__(self, ranges: Sequence[range], records: Sequence[NodeSpec]) -> None:
+        self._ranges, self._records = ranges, records
         self._labels: dict[str, dict[str, list[range]]] = {}
 
     def marks(self, names: Iterable[str]) -> tuple[Marks, list[tuple[int, Diagnostic]]]:
-        """Return what these names stand for, and the faults with the index of their name."""
-        names = [names] if isinstance(names, str) else names
+        """Return the hardware of these names, and the faults with the index of their name."""
         marks: Marks = {}
         faults: list[tuple[int, Diagnostic]] = []
         for index, name in enumerate(names):
@@ -64,7 +47,7 @@ class Names:
         return marks, faults
 
     def find(self, name: str) -> Marks | Diagnostic:
-        """Return what a name stands for, or the fault of a name that is unknown or stands for several nodes."""
+        """Return the hardware of a name, or the fault of a name that is unknown or that several nodes have."""
         if not isinstance(name, str):
             return _fault(
                 f"{shown(name)} is not a name", "write the name of a node or an accelerator: node-3, node-5/2"
@@ -117,7 +100,7 @@ class Names:
         if value in values:
             return dict.fromkeys((node for nodes in values[value] for node in nodes), None)
         if not values:
-            keys = {label for _, record in self._inventory.stretches() for label in record.labels}
+            keys = {label for record in self._records for label in record.labels}
             help = did_you_mean(key, sorted(keys), "the labels are") or "add labels to the nodes of the inventory"
             return _fault(f"no node has the label `{key}`", help)
         return _fault(f"no node has the label {key}={value}", did_you_mean(value, sorted(values), f"{key} is one of"))
@@ -126,7 +109,7 @@ class Names:
         """Return the nodes of each value of a label."""
         if key not in self._labels:
             values: dict[str, list[range]] = {}
-            for nodes, record in self._inventory.stretches():
+            for nodes, record in zip(self._ranges, self._records, strict=True):
                 if key in record.labels:
                     values.setdefault(record.labels[key], []).append(nodes)
             self._labels[key] = values
@@ -136,31 +119,25 @@ class Names:
         record = self._record(node)
         return record.hostname or record.ip or f"node-{node}"
 
-    def _record(self, node: int) -> NodeRecord:
-        ranges, records = self._stretches
-        return records[bisect_right(ranges, node, key=lambda nodes: nodes.start) - 1]
-
-    @cached_property
-    def _stretches(self) -> tuple[list[range], list[NodeRecord]]:
-        stretches = list(self._inventory.stretches())
-        return [nodes for nodes, _ in stretches], [record for _, record in stretches]
+    def _record(self, node: int) -> NodeSpec:
+        return self._records[bisect_right(self._ranges, node, key=lambda nodes: nodes.start) - 1]
 
     @cached_property
     def _some(self) -> list[str]:
         """The names of some nodes, to suggest one."""
-        ranks = (node for nodes in self._stretches[0] for node in nodes[:20])
+        ranks = (node for nodes in self._ranges for node in nodes[:20])
         return [self._name(node) for node in islice(ranks, 2000)]
 
     @cached_property
     def _count(self) -> int:
-        return sum(map(len, self._stretches[0]))
+        return sum(map(len, self._ranges))
 
     @cached_property
     def _nodes(self) -> dict[str, Sequence[int]]:
         """Nodes by hostname and by address."""
         found: dict[str, Sequence[int]] = {}
         several: dict[str, list[int]] = {}
-        for nodes, record in self._inventory.stretches():
+        for nodes, record in zip(self._ranges, self._records, strict=True):
             for name in dict.fromkeys((record.hostname, record.ip)):
                 if not name:
                     continue
@@ -174,7 +151,7 @@ class Names:
     def _accelerators(self) -> dict[str, list[tuple[int, int]]]:
         """The node and the local index of accelerators, by id; ids that only count from 0 name nothing."""
         found: dict[str, list[tuple[int, int]]] = {}
-        for nodes, record in self._inventory.stretches():
+        for nodes, record in zip(self._ranges, self._records, strict=True):
             for index, name in enumerate(record.accelerator_ids):
                 if not name.isdecimal():
                     found.setdefault(name, []).extend((node, index) for node in nodes)

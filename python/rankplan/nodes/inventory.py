@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from rankplan import _core
-from rankplan._core import CLUSTER, MAX_NODES, NODE, RankSet
+from rankplan._core import CLUSTER, MAX_NODES, NODE, Pool, RankSet
+from rankplan._core import Inventory as Core
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.config.network import NODE_LEVEL
@@ -20,7 +20,7 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes import inventory_file
-from rankplan.nodes.entries import cut, label_keys, labelled, marked, numbered, unknown_group, unlabelled
+from rankplan.nodes.entries import cut, equipped, label_keys, labelled, marked, numbered, unknown_group, unlabelled
 from rankplan.nodes.exclusion import Marks, Names, one_or_several
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, domains
@@ -40,34 +40,44 @@ class Inventory:
     """
 
     def __init__(
-        self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
+        self,
+        nodes: Sequence[NodeSpec],
+        section: ClusterSection | None = None,
+        levels: Sequence[str] | None = None,
+        applied: Iterable[str] = (),
     ) -> None:
+        """``section`` defines the node groups. ``applied``: excluded names that the nodes are already marked with."""
         self._entries = tuple(nodes)
-        self._fill(_core.Inventory(self._entries), section, None if levels is None else tuple(levels))
+        self._fill(Core(self._entries), section, None if levels is None else tuple(levels), frozenset(applied))
 
-    def _fill(self, core: _core.Inventory, section: ClusterSection | None, levels: tuple[str, ...] | None) -> None:
+    def _fill(
+        self, core: Core, section: ClusterSection | None, levels: tuple[str, ...] | None, applied: frozenset[str]
+    ) -> None:
         """Set everything but the nodes: `_entries` or `_stretches`, each of which can be made from the other."""
         self.core = core
         self._stated_levels = levels
         self._section = section
-        self._applied: frozenset[str] = frozenset()
-        """Names in ``exclude`` that its entries are marked with."""
-        self._columns: dict[str, _core.Domains] = {}
-        self._pools: dict[tuple[tuple[str, ...], bool], _core.Pool] = {}
+        self._applied = applied
+        self._pools: dict[tuple[tuple[str, ...], bool], Pool] = {}
         self._configured: Inventory | None = None
         groups = section.node_groups if section else []
-        self.node_groups = [self._equipped(group) for group in groups]
+        self.node_groups = [equipped(group, self.stretches()) for group in groups]
         self._groups = {group.label: group for group in reversed(self.node_groups)}
         self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
 
     def _derived(
-        self, stretches: tuple[list[range], list[NodeSpec]], section: ClusterSection | None, order: Sequence[int] = ()
+        self,
+        stretches: tuple[list[range], list[NodeSpec]],
+        section: ClusterSection | None,
+        order: Sequence[int] = (),
+        applied: frozenset[str] | None = None,
     ) -> Inventory:
         """Return the inventory of other records, whose accelerators are those of this one's nodes in this order."""
         found = Inventory.__new__(Inventory)
         found._stretches = stretches
         levels = self._stated_levels and labelled(self._stated_levels, stretches[1])  # others are cut off
-        found._fill(self.core.reordered(order) if order else self.core, section, levels)
+        core = self.core.reordered(order) if order else self.core
+        found._fill(core, section, levels, self._applied if applied is None else applied)
         return found
 
     @cached_property
@@ -79,37 +89,35 @@ class Inventory:
     def uniform(
         cls,
         num_nodes: int,
-        accelerators: int,
+        num_accelerators: int,
         accelerator_type: str | None = None,
         accelerator_model: str | None = None,
     ) -> Inventory:
-        """Return an inventory of ``num_nodes`` equal nodes with ``accelerators`` each (default type ``NV_GPU``).
+        """Return an inventory of ``num_nodes`` equal nodes with ``num_accelerators`` each (type ``NV_GPU`` by default).
 
         Raises `PlacementError` for an invalid number or an unknown type.
         """
-        count, each = as_int(num_nodes), as_int(accelerators)
+        count, each = as_int(num_nodes), as_int(num_accelerators)
         if count is None or not 0 < count <= MAX_NODES:
             message = f"{shown(num_nodes)} is not a number of nodes"
             raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number from 1 to {MAX_NODES:,}")])
         if each is None:
-            message = f"{shown(accelerators)} is not a number of accelerators"
+            message = f"{shown(num_accelerators)} is not a number of accelerators"
             raise PlacementError([Diagnostic("invalid-value", message, "use a whole number; 0 means none")])
         kind = {"accelerator_type": accelerator_type, "accelerator_model": accelerator_model}
         entry = {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each, **kind}
         return cls.from_dict({"nodes": [entry]})
 
     @classmethod
-    def of_size(cls, text: str) -> Inventory:
+    def parse(cls, text: str) -> Inventory:
         """Return the inventory of a size such as ``2x8``: 2 equal nodes with 8 accelerators each.
 
         Raises `PlacementError` for any other text.
         """
         size = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,6})", text.strip(), re.ASCII)
         if size is None:
-            message, help = (
-                f"{shown(text)} is not nodes x accelerators",
-                "write 2x8 for 2 nodes with 8 accelerators each",
-            )
+            message = f"{shown(text)} is not nodes x accelerators"
+            help = "write 2x8 for 2 nodes with 8 accelerators each"
             raise PlacementError([Diagnostic("invalid-value", message, help)])
         return cls.uniform(int(size[1]), int(size[2]))
 
@@ -128,7 +136,7 @@ class Inventory:
         return inventory_file.read(content, lambda nodes, levels: cls(nodes, levels=levels))
 
     @classmethod
-    def from_yaml(cls, path: str | os.PathLike[str]) -> Inventory:
+    def load(cls, path: str | os.PathLike[str]) -> Inventory:
         """Read an inventory file. Raises `PlacementError` with its faults, ``OSError`` if the file cannot be read."""
         return cls.from_dict(load_config(path))
 
@@ -136,7 +144,7 @@ class Inventory:
         """Return the mapping that `from_dict` reads, without node groups."""
         return inventory_file.described(self._entries, self.levels)
 
-    def to_yaml(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
         inventory_file.write(path, self.to_dict())
 
@@ -182,25 +190,23 @@ class Inventory:
             return self._stated_levels
         return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
 
-    def domain_column(self, level: str) -> _core.Domains | None:
-        """Return the domain of each node at a level, for the core; ``None`` for the level ``node``.
-
-        Raises `PlacementError` (``unknown-level``).
-        """
+    def domains_of(self, level: str) -> Domains | None:
+        """Return the domains of a level, ``None`` for ``node``. Raises `PlacementError` (``unknown-level``)."""
         if level == NODE_LEVEL:
             return None
-        if level not in self._columns:
-            if level not in self.levels:
-                help = did_you_mean(level, [*self.levels, NODE_LEVEL], "the levels are")
-                raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
-            ids = self.domains[self.levels.index(level)].ids
-            self._columns[level] = _core.Domains(ids.tobytes())
-        return self._columns[level]
+        if level not in self.levels:
+            help = did_you_mean(level, [*self.levels, NODE_LEVEL], "the levels are")
+            raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
+        return self.domains[self.levels.index(level)]
 
     @cached_property
     def domains(self) -> tuple[Domains, ...]:
         """The domains of each level, outermost first."""
-        return domains(self, self.levels)
+        return domains(self.labels(), self.levels)
+
+    def labels(self) -> Iterator[tuple[range, Mapping[str, str]]]:
+        """Yield each range of equal nodes, ascending, with their labels."""
+        return ((nodes, record.labels) for nodes, record in self.stretches())
 
     def with_levels(self, levels: Sequence[str]) -> Inventory:
         """Return the same nodes and groups with these levels, which a cluster section may override."""
@@ -250,49 +256,11 @@ class Inventory:
         Raises `PlacementError` for an invalid section, or one that needs more nodes.
         """
         reading = read_section(cluster_section).fork()
-        configured, faults = self.configured(reading.section)
-        for path, found in faults:
-            reading.add(path, found)
+        found, faults = configured(self, reading.section)
+        for path, fault in faults:
+            reading.add(path, fault)
         reading.finish()
-        return configured
-
-    def configured(self, section: ClusterSection) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
-        """Return the inventory with the section's node groups and exclusions, and the faults with their paths.
-
-        With too few nodes, it is the inventory itself.
-        """
-        present, wanted = self.num_nodes, section.num_nodes
-        if wanted > present:
-            message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
-            fewer = "1" if present == 1 else f"{present} or less"
-            help = f"set num_nodes to {fewer}, or use a larger cluster"
-            return self, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
-        names = section.exclude
-        levels = section.topology.levels or ()
-        keys = label_keys(cut(*self._stretches, wanted)[1]) if levels else ()
-        if keys and (unknown := list(unlabelled(levels, keys))):
-            return self, [(("topology", "levels", index), found) for index, found in unknown]
-        section = section.model_copy(
-            update={"component_placement": {}, "exclude": (), "binding": None, "memory": None, "nics": None}
-        )
-        applied = self._applied.issuperset(names)
-        if wanted == present and section == self._section and applied:
-            return self, []
-        # Every strategy of a config asks for the same section.
-        last = self._configured
-        if last is None or last.section != section or last._applied != self._applied.union(names):
-            stretches = self._stretches
-            if not applied:
-                # those already applied may name nodes that were cut off
-                marks, faults = Names(self).marks(names)
-                faults = [(index, found) for index, found in faults if names[index] not in self._applied]
-                if faults:
-                    return self, [(("exclude", index), found) for index, found in faults]
-                stretches = marked(self.stretches(), marks)
-            order = range(wanted) if wanted < present else ()
-            self._configured = last = self._derived(cut(*stretches, wanted), section, order)
-            last._applied = self._applied.union(names)
-        return last, []
+        return found
 
     def without(self, names: Iterable[str]) -> Inventory:
         """Return the inventory without this hardware, for example after a failure. No rank changes.
@@ -301,27 +269,19 @@ class Inventory:
         accelerator (``node-5/2``, or its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with
         every unknown name.
         """
-        marks, faults = Names(self).marks(one_or_several(names))
+        marks, faults = Names(*self._stretches).marks(one_or_several(names))
         if faults:
             raise PlacementError([found for _, found in faults])
         return self._with(marks)
 
-    def excluding(self, excluded: Iterable[tuple[RankSet, RankSet | None]]) -> Inventory:
-        """Return the inventory without these nodes, or without some of their accelerators: see `excluded`."""
-        marks: Marks = {}
-        for nodes, local in excluded:
-            marks.update(dict.fromkeys(nodes, local))
-        return self._with(marks)
-
     def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:
         """Return the inventory with these records, one per node, and the same node groups and exclusions."""
-        return _restored(nodes, self._section, self._stated_levels, self._applied)
+        return Inventory(nodes, self._section, self._stated_levels, self._applied)
 
     def _with(self, marks: Marks) -> Inventory:
         if not marks:
             return self
         found = self._derived(marked(self.stretches(), marks), self._section)
-        found._applied = self._applied
         if "domains" in self.__dict__:
             found.__dict__["domains"] = self.domains  # marks change no labels
         return found
@@ -347,9 +307,7 @@ class Inventory:
         section = self._section and self._section.model_copy(
             update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
         )
-        found = self._derived(cut(*self._stretches, num_nodes), section, range(num_nodes))
-        found._applied = self._applied
-        return found
+        return self._derived(cut(*self._stretches, num_nodes), section, range(num_nodes))
 
     def with_groups_added(self, section: ClusterSection) -> ClusterSection:
         """Return a section with the node groups of this inventory that it does not define, if its nodes suffice."""
@@ -365,19 +323,6 @@ class Inventory:
         """Return the same nodes without node groups."""
         return self if self._section is None else Inventory(self._entries, levels=self._stated_levels)
 
-    def _equipped(self, group: NodeGroup) -> NodeGroup:
-        """Return a node group whose hardware has configs: those of the nodes, if it states none."""
-        hardware = group.hardware
-        if hardware is None or hardware.configs is not None:
-            return group
-        pieces = [
-            HardwareConfig(node_rank=node)
-            for nodes, entry in self.stretches()
-            for node in (RankSet(nodes) & group.node_ranks if hardware.type in entry.hardware else ())
-            for _ in range(entry.hardware[hardware.type])
-        ]
-        return group.model_copy(update={"hardware": hardware.model_copy(update={"configs": pieces})})
-
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""
         return self._groups.get(label)
@@ -387,19 +332,19 @@ class Inventory:
         """All labels, the reserved ones first."""
         return [CLUSTER, NODE, *(group.label for group in (self._section.node_groups if self._section else ()))]
 
-    def pool(self, labels: tuple[str, ...], by_node: bool = False) -> _core.Pool:
+    def pool(self, labels: tuple[str, ...], *, by_node: bool = False) -> Pool:
         """Return the resources of these node groups, group after group; with ``by_node`` each node is one resource.
 
         Raises `PlacementError`: ``unknown-node-group``, ``overlapping-groups``.
         """
         key = (labels, by_node)
         if key not in self._pools:
-            self._pools[key] = _core.Pool(
-                self.core, [self._selection(label, by_node) for label in labels], self.excluded
+            self._pools[key] = Pool(
+                self.core, [self._selection(label, by_node=by_node) for label in labels], self.excluded
             )
         return self._pools[key]
 
-    def _selection(self, label: str, by_node: bool) -> tuple[str, RankSet, bool | tuple[str, list[tuple[int, int]]]]:
+    def _selection(self, label: str, *, by_node: bool) -> tuple[str, RankSet, bool | tuple[str, list[tuple[int, int]]]]:
         if label in (CLUSTER, NODE):
             return label, RankSet(f"0-{self.num_nodes - 1}"), by_node or label == NODE
         group = self.group(label)
@@ -450,22 +395,45 @@ class Inventory:
         return hash(self.num_nodes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._entries, self._section, self._stated_levels, self._applied)
+        return Inventory, (self._entries, self._section, self._stated_levels, self._applied)
 
     def __repr__(self) -> str:
         kinds = ", ".join(
-            f"{entry.ranks}: {entry.accelerators} {entry.accelerator_type}" for entry in self._entries[:4]
+            f"{entry.ranks}: {entry.num_accelerators} {entry.accelerator_type}" for entry in self._entries[:4]
         )
         more = ", ..." if len(self._entries) > 4 else ""
         return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
 
 
-def _restored(
-    entries: Sequence[NodeSpec],
-    section: ClusterSection | None,
-    levels: tuple[str, ...] | None,
-    applied: frozenset[str],
-) -> Inventory:
-    inventory = Inventory(entries, section, levels)
-    inventory._applied = applied
-    return inventory
+def configured(inventory: Inventory, section: ClusterSection) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
+    """Return an inventory with the node groups and exclusions of a section; itself and the faults if it is unfit."""
+    present, wanted, names = inventory.num_nodes, section.num_nodes, section.exclude
+    if wanted > present:
+        message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
+        fewer = "1" if present == 1 else f"{present} or less"
+        help = f"set num_nodes to {fewer}, or use a larger cluster"
+        return inventory, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
+    levels = section.topology.levels or ()
+    keys = label_keys(cut(*inventory._stretches, wanted)[1]) if levels else ()
+    if keys and (unknown := list(unlabelled(levels, keys))):
+        return inventory, [(("topology", "levels", index), found) for index, found in unknown]
+    settings = {"binding": None, "memory_binding": None, "nics": None}
+    section = section.model_copy(update={"component_placement": {}, "exclude": (), **settings})
+    applied = inventory._applied.union(names)
+    unchanged = applied == inventory._applied
+    if wanted == present and section == inventory._section and unchanged:
+        return inventory, []
+    # Every strategy of a config asks for the same section.
+    last = inventory._configured
+    if last is None or last.section != section or last._applied != applied:
+        stretches = inventory._stretches
+        if not unchanged:
+            # those already applied may name nodes that were cut off
+            marks, faults = Names(*stretches).marks(names)
+            if faults := [(index, found) for index, found in faults if names[index] not in inventory._applied]:
+                return inventory, [(("exclude", index), found) for index, found in faults]
+            stretches = marked(zip(*stretches, strict=True), marks)
+        order = range(wanted) if wanted < present else ()
+        last = inventory._derived(cut(*stretches, wanted), section, order, applied)
+        inventory._configured = last
+    return last, []

@@ -40,7 +40,7 @@ _Dumper.add_representer(str, _quoted)
 
 
 def read(content: object, make: Callable[[list[NodeSpec], tuple[str, ...] | None], Found]) -> Found:
-    """Return what ``make`` makes of the nodes and the levels of an inventory file.
+    """Call ``make`` with the nodes and the levels of an inventory file, and return its result.
 
     Raises `PlacementError` with every fault, those that ``make`` raises among them.
     """

@@ -1,4 +1,4 @@
-"""The record of a node: an entry of an inventory file, a probed node, and what the core reads."""
+"""The record of a node: an entry of an inventory file, a probed node, and the input of the core."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _NULLABLE = {"accelerator_type", "accelerator_ids", *_NAMES}
 class NodeSpec(NodeFacts, Model):
     """One node, or several equal ones: their ranks, accelerators and names.
 
-    The same record serves an entry of an inventory file, a probed node and the core. ``accelerator_type`` and
+    The same record serves an entry of an inventory file, a probed node and the core; an entry names the number of
+    accelerators ``accelerators``, and so does the constructor. ``accelerator_type`` and
     ``accelerator_ids`` (the node's own ids, by local index) always have a value; `states` tells whether it was given.
     No process may use a node that is not ``healthy``, nor the accelerators whose local indices are ``unhealthy``.
 
@@ -46,7 +47,7 @@ class NodeSpec(NodeFacts, Model):
     """
 
     ranks: Ranks
-    accelerators: Count = Field(default=0, ge=0, le=MAX_LOCAL)
+    num_accelerators: Count = Field(default=0, ge=0, le=MAX_LOCAL, alias="accelerators")
     accelerator_type: str = NO_ACCEL
     accelerator_model: str | None = None
     accelerator_ids: tuple[str, ...] = ()
@@ -102,30 +103,30 @@ class NodeSpec(NodeFacts, Model):
     @model_validator(mode="after")
     def _filled_in(self) -> NodeSpec:
         ids, stated = self.accelerator_ids, self.states("accelerator_ids")
-        if stated and len(ids) != self.accelerators:
-            message = f"{self.accelerators} accelerators, but {counted(len(ids), 'accelerator id')}"
+        if stated and len(ids) != self.num_accelerators:
+            message = f"{self.num_accelerators} accelerators, but {counted(len(ids), 'accelerator id')}"
             raise fault("invalid-inventory", message, "list one id per accelerator, or remove `accelerators`")
         if len(set(ids)) < len(ids):
             twice = next(item for item, count in Counter(ids).items() if count > 1)
             message = f"accelerator id {twice} is listed twice for one node"
             raise fault("invalid-inventory", message, "list each accelerator once")
-        if self.accelerators and self.states("accelerator_type") and self.accelerator_type == NO_ACCEL:
-            message = f"{counted(self.accelerators, 'accelerator')} of type {NO_ACCEL}"
+        if self.num_accelerators and self.states("accelerator_type") and self.accelerator_type == NO_ACCEL:
+            message = f"{counted(self.num_accelerators, 'accelerator')} of type {NO_ACCEL}"
             raise fault("invalid-inventory", message, "write their type, e.g. NV_GPU, or remove the accelerators")
         self.check_facts()
-        if self.devices and len(self.devices) != self.accelerators:
-            message = f"{self.accelerators} accelerators, but facts of {len(self.devices)}"
+        if self.devices and len(self.devices) != self.num_accelerators:
+            message = f"{self.num_accelerators} accelerators, but facts of {len(self.devices)}"
             raise fault("invalid-inventory", message, "list all accelerators under `accelerators`")
-        if self.unhealthy and self.unhealthy[-1] >= self.accelerators:
-            message = f"accelerator {self.unhealthy[-1]} is unhealthy, but the node has {self.accelerators}"
+        if self.unhealthy and self.unhealthy[-1] >= self.num_accelerators:
+            message = f"accelerator {self.unhealthy[-1]} is unhealthy, but the node has {self.num_accelerators}"
             raise fault("invalid-inventory", message, "count accelerators from 0")
         # Set past the frozen model, so that the fields do not count as stated.
-        if not self.accelerators:
+        if not self.num_accelerators:
             self.__dict__["accelerator_type"] = NO_ACCEL
         elif self.accelerator_type == NO_ACCEL:
             self.__dict__["accelerator_type"] = "NV_GPU"
         if not stated:
-            self.__dict__["accelerator_ids"] = tuple(str(index) for index in range(self.accelerators))
+            self.__dict__["accelerator_ids"] = tuple(str(index) for index in range(self.num_accelerators))
         return self
 
     def states(self, field: str) -> bool:
@@ -160,8 +161,8 @@ class NodeSpec(NodeFacts, Model):
         return [(index, one.problem) for index, one in enumerate(self.devices) if one.problem is not None]
 
     def described(self) -> dict[str, Any]:
-        """Return what was stated as plain values, as in an inventory file."""
-        plain = self.model_dump(mode="json", exclude_unset=True, exclude={"devices", *FIELDS})
+        """Return the stated fields as plain values, as in an inventory file."""
+        plain = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"devices", *FIELDS})
         if self.healthy:
             plain.pop("healthy", None)
         if self.devices:

@@ -76,7 +76,7 @@ NumaNode = Annotated[Count, Field(ge=0, le=MAX_CPU)]
 
 
 class AcceleratorFacts(Model):
-    """What is known of one accelerator beside its id: everything may be missing."""
+    """Facts of one accelerator beside its id. Every field may be missing."""
 
     uuid: str | None = None
     pci: Address = None
@@ -93,7 +93,7 @@ class AcceleratorFacts(Model):
 
 
 class NicFacts(Model):
-    """What is known of a network card."""
+    """Facts of a network card."""
 
     name: str = Field(min_length=1)
     active: bool = True

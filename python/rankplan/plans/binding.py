@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 from rankplan._core import Placement, RankSet
 from rankplan.errors import Diagnostic
@@ -19,7 +18,7 @@ from rankplan.hardware.policies import (
     near_cpus,
     spare_cpus,
 )
-from rankplan.nodes.node import NodeSpec
+from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.words import counted, nodes_text
 
 NOTHING = RankSet()
@@ -37,55 +36,36 @@ class Bound:
         return bool(self.cpus or self.memory_nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """The policies of a component.
-
-    ``taken`` are the accelerators, counted node by node, whose cores other components use exclusively: a component
-    without accelerators gets the other cores.
-    """
-
-    policy: str = NO_BINDING
-    memory: str = NO_MEMORY
-    taken: RankSet = field(default=NOTHING, compare=False)
-
-    @property
-    def stated(self) -> bool:
-        """Whether there is anything to do."""
-        return self.policy != NO_BINDING or self.memory != NO_MEMORY
-
-
-UNBOUND = Binding()
-
-
-class _Nodes(Protocol):
-    """The nodes that processes are on."""
-
-    def node(self, rank: int) -> NodeSpec: ...
-
-
 class Cores:
     """Finds the CPUs of processes; equal nodes are looked at once."""
 
-    def __init__(self, binding: Binding, nodes: _Nodes, taken: Mapping[int, RankSet]) -> None:
-        self._binding, self._nodes, self._taken = binding, nodes, taken
+    def __init__(self, policy: str, memory: str, inventory: Inventory, taken: Mapping[int, RankSet]) -> None:
+        """``taken`` are the accelerators, by node, whose cores other components use exclusively.
+
+        A component without accelerators gets the other cores.
+        """
+        self._policy, self._memory, self._inventory, self._taken = policy, memory, inventory, taken
         self._near: dict[tuple[str, int, str], list[RankSet | Unmet]] = {}
         self._specs: dict[int, NodeSpec] = {}
+
+    @property
+    def stated(self) -> bool:
+        """Whether any policy is stated."""
+        return self._policy != NO_BINDING or self._memory != NO_MEMORY
 
     def bound(self, row: Placement) -> Bound:
         """Return where a process should run, as far as the facts of its node tell."""
         spec = self._spec(row.cluster_node_rank)
         machine = spec.machine
-        if machine is None or not self._binding.stated:
+        if machine is None or not self.stated:
             return Bound()
-        found = self._answers(row, self._binding.policy)
-        cpus = RankSet().union(*(one for one in found if isinstance(one, RankSet)))
-        if not row.num_accelerators and self._binding.policy != NO_BINDING:
+        cpus = self._near_accelerators(row, self._policy)
+        if not row.num_accelerators and self._policy != NO_BINDING:
             cpus = self._left(spec, machine, row.cluster_node_rank)
-        if self._binding.memory == NO_MEMORY:
+        if self._memory == NO_MEMORY:
             return Bound(cpus)
-        near = cpus or RankSet().union(*(one for one in self._answers(row, BY_NODE) if isinstance(one, RankSet)))
-        return Bound(cpus, self._binding.memory, memory_nodes(machine, near))
+        near = cpus or self._near_accelerators(row, BY_NODE)
+        return Bound(cpus, self._memory, memory_nodes(machine, near))
 
     def faults(self, name: str, rows: Iterable[tuple[Placement, Sequence[int]]]) -> list[Diagnostic]:
         """Return why known facts contradict the policies, equal reasons together.
@@ -100,7 +80,7 @@ class Cores:
                     where.setdefault(node, set()).add(index)
             bound = self.bound(row)
             sizes = self._spec(row.cluster_node_rank).memory
-            if bound.cpus and self._binding.memory != NO_MEMORY and sizes and not bound.memory_nodes:
+            if bound.cpus and self._memory != NO_MEMORY and sizes and not bound.memory_nodes:
                 where = reasons.setdefault(("", "the NUMA nodes of its CPUs have no memory"), {})
                 for node in nodes:
                     where.setdefault(node, set())
@@ -113,21 +93,24 @@ class Cores:
         if what:
             noun = "accelerator" if len(indices) == 1 else what
             place = f"{noun} {RankSet(indices)} of {place}"
-        policy = f"binding {self._binding.policy}" if what else f"memory {self._binding.memory}"
-        help = "use binding node, socket or none" if what else "use memory none"
+        policy = f"binding {self._policy}" if what else f"memory_binding {self._memory}"
+        help = "use binding node, socket or none" if what else "use memory_binding none"
         return Diagnostic("binding-unmet", f"{name}: {policy} is not possible on {place}: {reason}", help)
 
     def _spec(self, node: int) -> NodeSpec:
         if node not in self._specs:
-            self._specs[node] = self._nodes.node(node)
+            self._specs[node] = self._inventory.node(node)
         return self._specs[node]
+
+    def _near_accelerators(self, row: Placement, policy: str) -> RankSet:
+        return RankSet().union(*(found for found in self._answers(row, policy) if isinstance(found, RankSet)))
 
     def _answers(self, row: Placement, policy: str) -> Iterator[RankSet | Unmet]:
         """Yield the CPUs near each of its accelerators on its own node."""
         if policy == NO_BINDING or not row.num_accelerators:
             return
         spec = self._spec(row.cluster_node_rank)
-        key = (spec.facts, spec.accelerators, policy)
+        key = (spec.facts, spec.num_accelerators, policy)
         if key not in self._near:
             self._near[key] = near_cpus(policy, spec.machine or Machine(), _numa(spec))
         for node, index in row.devices:
@@ -139,7 +122,7 @@ class Cores:
         if spec.machine is None or not row.num_accelerators:
             return
         own = [index for node, index in row.devices if node == row.cluster_node_rank]
-        for index, found in zip(own, self._answers(row, self._binding.policy), strict=False):
+        for index, found in zip(own, self._answers(row, self._policy), strict=False):
             if isinstance(found, Unmet) and found.contradicts:
                 yield index, found.reason
 
@@ -149,5 +132,5 @@ class Cores:
 
 
 def _numa(spec: NodeSpec) -> list[int | None]:
-    known = spec.accelerator_numa or (None,) * spec.accelerators
+    known = spec.accelerator_numa or (None,) * spec.num_accelerators
     return [home(spec.machine, node) if spec.machine else node for node in known]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, pairwise, repeat
-from typing import Any, Literal, TypeAlias, cast, overload
+from typing import Any, Literal, TypeAlias, overload
 
 from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
 from rankplan.accelerators import Vendor, vendor
 from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.parallel import NO_SIZES, Parallel
-from rankplan.plans.binding import UNBOUND, Binding, Bound, Cores
+from rankplan.plans.binding import NOTHING, Bound, Cores
 from rankplan.plans.crossings import level_warnings, spans_of
 from rankplan.words import counted, nodes_text
 
@@ -30,8 +31,30 @@ Coordinates: TypeAlias = dict[str, int]
 """The position of a slot in its group of each kind: ``{"tp": 1, "dp": 0, "pp": 2}``."""
 
 
-DECISIONS = ("by_node", "parallel", "share", "engines", "binding", "render", "nics")
-"""What a component has besides its rule, its node groups and its visibility."""
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The decisions of a component besides its rule and its node groups.
+
+    ``visibility``: the devices that its processes see. ``by_node`` counts each node as one resource, whatever its
+    hardware. ``parallel`` divides its slots into groups. ``share`` is the fraction of each of its accelerators that a
+    reservation counts for it; ``None`` counts nothing. ``engines`` is the number of processes per engine. ``binding``
+    and ``memory_binding`` are the policies for the CPUs and the memory of its processes. ``egl``: they render with EGL,
+    on their first accelerator. ``nics`` tells whether nearby network cards are only reported (``check``) or used
+    (``set``).
+    """
+
+    visibility: Visibility = "own"
+    by_node: bool = False
+    parallel: Parallel = NO_SIZES
+    share: float | None = None
+    engines: int = 1
+    binding: str = NO_BINDING
+    memory_binding: str = NO_MEMORY
+    egl: bool = False
+    nics: str = "check"
+
+
+USUAL_SETTINGS = Settings()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -39,15 +62,12 @@ class Component(Sequence[Placement]):
     """A sequence of rows, one per process in rank order, with the decisions that they come from.
 
     ``rule`` says which resource ranks of ``node_groups`` each process uses; applied to ``inventory`` it gives ``rows``.
-    ``by_node`` counts each node as one resource, whatever its hardware.
-    ``share`` is the fraction of each of its accelerators that a reservation counts for the component; ``None`` counts
-    nothing. ``engines`` is the number of processes per engine. ``binding`` tells which CPUs and memory the processes
-    use. ``render``: they render with EGL, on their first accelerator. ``nics`` tells whether the network cards that are
-    near are only reported (``check``) or also used (``set``). Components are equal if they are placed alike, whatever
-    their names.
+    ``settings`` has all other decisions, which are attributes of the component too: ``component.share``. ``taken`` are
+    the accelerators, counted node by node, whose cores other components of the plan use exclusively. Components are
+    equal if they are placed alike, whatever their names.
 
     A component has slots: the accelerators of its processes in process order. A process without accelerators, or with
-    one that another of its processes uses too, is one slot. ``parallel`` divides the slots into groups.
+    one that another of its processes uses too, is one slot. The parallel sizes divide the slots into groups.
 
     Raises ``ValueError`` for a slice of rows, `PlacementError` if the parallel sizes do not fit the slots.
     """
@@ -57,19 +77,16 @@ class Component(Sequence[Placement]):
     node_groups: tuple[str, ...]
     rule: Rule
     rows: Placements
-    by_node: bool = False
-    parallel: Parallel = NO_SIZES
-    share: float | None = None
-    engines: int = 1
-    binding: Binding = UNBOUND
-    render: bool = False
-    nics: str = "check"
+    settings: Settings = USUAL_SETTINGS
+    taken: RankSet = NOTHING
     _layout: Layout | None = field(default=None, init=False)
     _cores: Cores | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if not self.rows.whole:
             raise ValueError(f"component {self.name!r} needs all its rows, not a slice of them")
+        if self.rows.visibility != self.visibility:
+            object.__setattr__(self, "rows", self.rows.seeing(self.visibility))
         if self.visibility == "own-first":
             self._check_order()
         if self.parallel.stated:
@@ -82,16 +99,16 @@ class Component(Sequence[Placement]):
         inventory: Inventory,
         node_groups: tuple[str, ...],
         rule: Rule,
-        visibility: Visibility | bool = "own",
-        by_node: bool = False,
-        **more: Any,
+        settings: Settings = USUAL_SETTINGS,
+        **changes: Any,
     ) -> Component:
         """Return the component that a rule gives on an inventory. Raises `PlacementError` with every fault.
 
-        A ``visibility`` of ``True`` means ``own``, ``False`` means ``node``: the values of ``isolate_accelerator``.
+        ``changes`` are single settings: ``Component.place(..., share=0.5)``.
         """
-        rows = inventory.pool(node_groups, by_node).apply(rule, visibility)
-        return cls(name, inventory, node_groups, rule, rows, by_node, **more)
+        settings = replace(settings, **changes)
+        rows = inventory.pool(node_groups, by_node=settings.by_node).apply(rule, settings.visibility)
+        return cls(name, inventory, node_groups, rule, rows, settings)
 
     def _check_order(self) -> None:
         """Raise `PlacementError` (``visibility-order``) if the mask of a used accelerator cannot be reordered."""
@@ -103,18 +120,59 @@ class Component(Sequence[Placement]):
 
     @property
     def visibility(self) -> Visibility:
-        """What its processes see: ``own``, ``node`` or ``own-first``."""
-        return cast(Visibility, self.rows.visibility)
+        """The devices that its processes see: ``own``, ``node`` or ``own-first``."""
+        return self.settings.visibility
 
-    def with_visibility(self, visibility: Visibility) -> Component:
-        """Return the component with another visibility."""
-        return replace(self, rows=self.rows.seeing(visibility))
+    @property
+    def by_node(self) -> bool:
+        """Whether each node counts as one resource, whatever its hardware."""
+        return self.settings.by_node
+
+    @property
+    def parallel(self) -> Parallel:
+        """The parallel sizes."""
+        return self.settings.parallel
+
+    @property
+    def share(self) -> float | None:
+        """The fraction of each of its accelerators that a reservation counts; ``None`` counts nothing."""
+        return self.settings.share
+
+    @property
+    def engines(self) -> int:
+        """The number of processes per engine."""
+        return self.settings.engines
+
+    @property
+    def binding(self) -> str:
+        """The policy for the CPUs of its processes."""
+        return self.settings.binding
+
+    @property
+    def memory_binding(self) -> str:
+        """The policy for the memory of its processes."""
+        return self.settings.memory_binding
+
+    @property
+    def egl(self) -> bool:
+        """Whether its processes render with EGL."""
+        return self.settings.egl
+
+    @property
+    def nics(self) -> str:
+        """Whether nearby network cards are only reported (``check``) or used (``set``)."""
+        return self.settings.nics
+
+    def with_settings(self, **changes: Any) -> Component:
+        """Return the component with other settings: ``component.with_settings(visibility="node", share=0.5)``.
+
+        Raises `PlacementError` for sizes that do not fit the slots, ``TypeError`` for an unknown setting.
+        """
+        return replace(self, settings=replace(self.settings, **changes))
 
     def on(self, inventory: Inventory) -> Component:
         """Apply the rule to another inventory, which must know the node groups. Raises `PlacementError`."""
-        rows = inventory.pool(self.node_groups, self.by_node).apply(self.rule, self.visibility)
-        binding = replace(self.binding, taken=RankSet())  # counted on the nodes before
-        return replace(self, inventory=inventory, rows=rows, binding=binding)
+        return Component.place(self.name, inventory, self.node_groups, self.rule, self.settings)
 
     def fitted(self, cluster: Inventory) -> Component:
         """Return the component in the same places of a cluster that it fits, with that cluster's accelerator ids.
@@ -150,14 +208,13 @@ class Component(Sequence[Placement]):
         """
         return spans_of(self.layout, self.inventory, kind, level)
 
-    def coordinates(self, rank: int) -> Coordinates | list[Coordinates]:
-        """Return the coordinates of a process; a list, one per slot, if the process has several slots.
+    def coordinates(self, rank: int) -> list[Coordinates]:
+        """Return the coordinates of each slot of a process: ``[{"tp": 1, "dp": 0}]``.
 
         Coordinates have every kind with groups of two or more slots, and ``dp``. Raises ``IndexError``.
         """
         rank = rank + len(self) if -len(self) <= rank < 0 else rank
-        coordinates = [self.layout.coordinates(slot) for slot in self.layout.slots_of(rank)]
-        return coordinates[0] if len(coordinates) == 1 else coordinates
+        return [self.layout.coordinates(slot) for slot in self.layout.slots_of(rank)]
 
     def to_numpy(self) -> dict[str, Any]:
         """Return the columns of the rows and, if sizes are stated, the coordinates as NumPy arrays by name.
@@ -178,7 +235,7 @@ class Component(Sequence[Placement]):
         return tuple(size for _, size in dimensions), tuple(name for name, _ in dimensions)
 
     def parallel_warnings(self) -> list[Diagnostic]:
-        """Return warnings for groups that cross a node or a domain, or leave their rails; none without sizes."""
+        """Return warnings for groups that cross a node or a domain, or leave their rails; empty without sizes."""
         if not self.parallel.stated:
             return []
         return [*self.layout.warnings(self.name), *level_warnings(self.name, self.layout, self.inventory)]
@@ -196,7 +253,7 @@ class Component(Sequence[Placement]):
 
     def binding_faults(self) -> list[Diagnostic]:
         """Return the bindings that the facts of the nodes do not allow (``binding-unmet``)."""
-        if not self.binding.stated:
+        if not self._bindings.stated:
             return []
         facts: list[str] = []
         for nodes, spec in self.inventory.stretches():
@@ -216,17 +273,16 @@ class Component(Sequence[Placement]):
 
     @property
     def _bindings(self) -> Cores:
-        if self._cores is None:
-            taken = self.inventory.core.by_node(self.binding.taken)
-            object.__setattr__(self, "_cores", Cores(self.binding, self.inventory, taken))
-        return cast(Cores, self._cores)
+        cores = self._cores
+        if cores is None:
+            taken = self.inventory.core.by_node(self.taken)
+            cores = Cores(self.binding, self.memory_binding, self.inventory, taken)
+            object.__setattr__(self, "_cores", cores)
+        return cores
 
     def used_nodes(self) -> RankSet:
         """Return the nodes that its processes run on or use accelerators of."""
-        nodes: list[int] = []
-        for run in self.rows.runs():
-            nodes += range(run.node, run.node + run.nodes)
-        return RankSet(nodes)
+        return RankSet(chain.from_iterable(range(run.node, run.node + run.nodes) for run in self.rows.runs()))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -246,21 +302,16 @@ class Component(Sequence[Placement]):
             return self.rows == other
         if not isinstance(other, Component):
             return NotImplemented
-        return self._decisions() == other._decisions() and self.rows == other.rows
+        mine, others = ((one.node_groups, one.rule, one.settings) for one in (self, other))
+        return mine == others and self.rows == other.rows
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<Component {self.name}: {counted(len(self.rows), 'process', 'processes')}, rule {self.rule!r}>"
 
-    def _decisions(self) -> tuple[Any, ...]:
-        decided = self.binding, self.render, self.nics
-        return self.node_groups, self.rule, self.by_node, self.parallel, self.share, self.engines, decided
-
     def __reduce__(self) -> tuple[Any, ...]:
-        more = {name: getattr(self, name) for name in DECISIONS}
-        state = self.name, self.inventory, self.node_groups, self.rule, self.visibility
-        return _restored, (state, more)
+        return _restored, (self.name, self.inventory, self.node_groups, self.rule, self.settings, self.taken)
 
 
 def _no_order(row: Vendor) -> Diagnostic:
@@ -268,8 +319,10 @@ def _no_order(row: Vendor) -> Diagnostic:
     return Diagnostic("visibility-order", message, "use own, or node with LOCAL_RANK as the index of the device")
 
 
-def _restored(state: tuple[Any, ...], more: dict[str, Any]) -> Component:
-    return Component.place(*state, **more)
+def _restored(
+    name: str, inventory: Inventory, node_groups: tuple[str, ...], rule: Rule, settings: Settings, taken: RankSet
+) -> Component:
+    return replace(Component.place(name, inventory, node_groups, rule, settings), taken=taken)
 
 
 def merged(rank_map: RankMap) -> str:
@@ -289,11 +342,7 @@ def merged(rank_map: RankMap) -> str:
             segments[-1][1].extend(parts)
         else:
             segments.append(([resources], parts, many, few))
-    return ",".join(":".join(str(_union(sets)) for sets in segment[:2]) for segment in segments)
-
-
-def _union(sets: Iterable[RankSet]) -> RankSet:
-    return RankSet(chain.from_iterable(sets))
+    return ",".join(":".join(str(RankSet().union(*sets)) for sets in segment[:2]) for segment in segments)
 
 
 def fitted(components: Sequence[Component], cluster: Inventory) -> list[Component]:
@@ -303,9 +352,7 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
     inventory = components[0].inventory
     if inventory.section is not None:
         cluster = cluster.with_config(inventory.section)
-    used = RankSet()
-    for component in components:
-        used = used | component.used_nodes()
+    used = RankSet().union(*(component.used_nodes() for component in components))
     different: dict[str, RankSet] = {}
     for nodes, planned, found in _pairs(inventory, cluster):
         if here := RankSet(nodes) & used:
@@ -320,7 +367,7 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
 def _reject_excluded(components: Sequence[Component], cluster: Inventory) -> None:
     """Reject components that use resources which the cluster excludes."""
     for component in components if cluster.excluded else ():
-        pool = cluster.pool(component.node_groups, component.by_node)
+        pool = cluster.pool(component.node_groups, by_node=component.by_node)
         if pool.excluded & component.rule.resources:
             pool.apply(component.rule)
 
@@ -334,13 +381,13 @@ def _pairs(inventory: Inventory, cluster: Inventory) -> Iterator[tuple[range, No
 
 
 def _differences(planned: NodeSpec, found: NodeSpec | None) -> Iterator[str]:
-    """Yield, in words, what a plan states of a node and the cluster contradicts."""
+    """Yield, in words, each statement of a plan about a node that the cluster contradicts."""
     if found is None:
         yield "the cluster has fewer nodes"
         return
     both = planned, found
     sizes = [
-        f"{node.accelerators} {node.accelerator_type}" if node.accelerators else "no accelerators" for node in both
+        f"{each} {node.accelerator_type}" if (each := node.num_accelerators) else "no accelerators" for node in both
     ]
     if sizes[0] != sizes[1]:
         yield f"the plan has {sizes[0]}, the cluster has {sizes[1]}"

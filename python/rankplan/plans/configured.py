@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from rankplan._core import ACCELERATOR, CLUSTER, NODE, WHOLE_NODE
+from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
 from rankplan.config.text.faults import KeyPath
-from rankplan.config.text.reader import Reader
-from rankplan.errors import PlacementError
+from rankplan.config.text.reader import LARGEST, Reader
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
@@ -16,15 +14,45 @@ ASSUMED = 8
 """Accelerators per node if neither the config nor an inventory says how many."""
 
 
+def for_inventory(reader: Reader, inventory: Inventory) -> Reader:
+    """Return a reader for one plan. Raises `PlacementError` for a faulty config, or nodes without accelerators."""
+    fork = reader.fork()
+    if fork.faults or lacks_accelerators(fork, inventory, ()):
+        raise fork.refusal()
+    return fork
+
+
+def lacks_accelerators(reader: Reader, inventory: Inventory, path: KeyPath) -> bool:
+    """Record a fault if no node has an accelerator, and return whether that is so."""
+    if inventory.core.accelerators():
+        return False
+    help = "use nodes with accelerators; --nodes 2x8 means two nodes with eight each"
+    reader.add(path, Diagnostic("no-resources", "the cluster has no accelerators", help))
+    return True
+
+
+def assumed(reader: Reader, num_nodes: int, accelerators: int) -> Inventory:
+    """Return an inventory of this size; raises `PlacementError` with every fault if it is too large."""
+    reader, total = reader.fork(), num_nodes * accelerators
+    if num_nodes <= MAX_NODES and total > 2 * LARGEST:
+        message = f"the config needs {total:,} accelerators; at most {2 * LARGEST:,} can be planned"
+        reader.add((), Diagnostic("too-many-processes", message, "use fewer nodes, or fewer accelerators per node"))
+        raise reader.refusal()
+    try:
+        return Inventory.uniform(num_nodes, accelerators)
+    except PlacementError as error:
+        reader.add_all((), error)
+        raise reader.refusal() from None
+
+
 def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: KeyPath) -> Component:
     """Return a component with parallel sizes, which are at a path of the config; it is a fault if they do not fit."""
     reader.size_paths[component.name] = path
     try:
-        return replace(component, parallel=parallel)
+        return component.with_settings(parallel=parallel)
     except PlacementError as error:
         for one in error.diagnostics:
-            if reader.located(path, one) not in reader.faults:  # two components may have the same sizes
-                reader.add_in_config(path, one)
+            reader.add_once(path, one)  # two components may have the same sizes
         return component
 
 

@@ -34,7 +34,8 @@ _MOST_DOMAINS = 4
 
 def spans_of(layout: Layout, inventory: Inventory, kind: str, level: str) -> Spans:
     """Return which groups of a kind cross a domain of a level; ``node`` is the innermost level."""
-    return layout.spans(kind, inventory.domain_column(level))
+    domains = inventory.domains_of(level)
+    return layout.spans(kind, None if domains is None else domains.column)
 
 
 def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[Diagnostic]:
@@ -46,7 +47,7 @@ def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[
 
 
 def topology_faults(
-    components: Mapping[str, Layout], inventory: Inventory, labelled: bool = True, complete: bool = True
+    components: Mapping[str, Layout], inventory: Inventory, *, labelled: bool = True, complete: bool = True
 ) -> Iterator[tuple[tuple[str, ...], Diagnostic]]:
     """Yield the faults of ``keep`` and ``segment`` in ``cluster.topology``, each with its path there.
 
@@ -80,10 +81,10 @@ def topology_faults(
 
 
 def check_keep(
-    components: Mapping[str, Layout], inventory: Inventory, labelled: bool = True, complete: bool = True
+    components: Mapping[str, Layout], inventory: Inventory, *, labelled: bool = True, complete: bool = True
 ) -> None:
     """Raise `PlacementError` with the faults of `topology_faults`, each with the path of its rule."""
-    found = topology_faults(components, inventory, labelled, complete)
+    found = topology_faults(components, inventory, labelled=labelled, complete=complete)
     if faults := [replace(one, path=".".join(("cluster.topology", *keys))) for keys, one in found]:
         raise PlacementError(faults)
 
@@ -91,7 +92,7 @@ def check_keep(
 def crossing(
     name: str, layout: Layout, inventory: Inventory, kind: str, domains: Domains | None
 ) -> tuple[str, str] | None:
-    """Return in words which groups of a kind cross a domain, and what helps; ``None`` if none does.
+    """Return in words which groups of a kind cross a domain, with the help; ``None`` if no group crosses one.
 
     Without ``domains``, the level is that of the nodes.
     """
@@ -121,7 +122,7 @@ def _places(nodes: RankSet, domains: Domains) -> tuple[str, int]:
         found.setdefault(domains.ids[node], []).append(node)
     short = {domains.names[index][-1] for index in found}
     texts = [
-        f"{nodes_text(RankSet(ranks))} ({_domain(domains, index, len(short) == len(found))})"
+        f"{nodes_text(RankSet(ranks))} ({_domain(domains, index, unique=len(short) == len(found))})"
         for index, ranks in found.items()
     ]
     if len(texts) > _MOST_DOMAINS:
@@ -129,18 +130,18 @@ def _places(nodes: RankSet, domains: Domains) -> tuple[str, int]:
     return ", ".join(texts), len(found)
 
 
-def _domain(domains: Domains, index: int, unique: bool) -> str:
+def _domain(domains: Domains, index: int, *, unique: bool) -> str:
     return (domains.names[index][-1] or "no label") if unique else domains.text(index)
 
 
 def _help(layout: Layout, inventory: Inventory, kind: str, domains: Domains | None) -> str:
-    """Return what helps: a smaller size if no domain has room for a group, else another order of the nodes."""
+    """Return the help: a smaller size if no domain has room for a group, else another order of the nodes."""
     if domains is None:
         return "place the group on one node, or use a smaller size"
     capacity = [0] * len(domains)
     for nodes, record in inventory.stretches():
         for node in nodes:
-            capacity[domains.ids[node]] += record.accelerators or 1
+            capacity[domains.ids[node]] += record.num_accelerators or 1
     size, most = layout.size(kind), max(capacity)
     if size > most:
         return f"use {kind} {most} or less: {domains.level} domains have at most {most} {layout.noun(2)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
@@ -18,7 +18,7 @@ from rankplan.plans.plan import Plan
 from rankplan.words import nodes_text
 
 Fields: TypeAlias = dict[str, Any]
-_NODE_FIELDS = [name for name in NodeSpec.model_fields if name != "ranks"]
+_NODE_FIELDS = {field.alias or name: name for name, field in NodeSpec.model_fields.items() if name != "ranks"}
 _OWN = ("ip", "hostname")
 """Fields that differ on every node: if many nodes get new values, that is one change."""
 
@@ -36,8 +36,8 @@ class Move:
     rank: int
     before: Placement | None
     after: Placement | None
-    was: tuple[Coordinates, ...] = ()
-    now: tuple[Coordinates, ...] = ()
+    was: list[Coordinates] = field(default_factory=list)
+    now: list[Coordinates] = field(default_factory=list)
     replaced: bool = False
 
     @property
@@ -169,17 +169,17 @@ def _place(row: Placement) -> tuple[Any, ...]:
     return row.cluster_node_rank, row.devices, *seen, row.node_group_label
 
 
-def coordinates_of(component: Component | None, row: Placement | None) -> tuple[Coordinates, ...]:
+def coordinates_of(component: Component | None, row: Placement | None) -> list[Coordinates]:
     """Return the coordinates of the slots of a process; none if its component states no parallel sizes."""
     if component is None or row is None or not component.parallel.stated:
-        return ()
-    return tuple(map(component.layout.coordinates, component.layout.slots_of(row.rank)))
+        return []
+    return [component.layout.coordinates(slot) for slot in component.layout.slots_of(row.rank)]
 
 
 def _specs(inventory: Inventory) -> dict[int, Fields]:
     specs: dict[int, Fields] = {}
     for nodes, node in inventory.stretches():
-        spec = {name: getattr(node, name) for name in _NODE_FIELDS}
+        spec = {key: getattr(node, name) for key, name in _NODE_FIELDS.items()}
         if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
             spec["accelerator_ids"] = None  # implied by the number of accelerators
         spec |= {"healthy": None if node.healthy else False, "unhealthy": str(node.unhealthy) or None}

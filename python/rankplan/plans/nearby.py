@@ -1,4 +1,4 @@
-"""What the inventory knows of the devices of a process: their uuids, and the network cards near them."""
+"""The devices of a process in the inventory: their uuids, and the network cards near them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def near_cards(component: Component, row: Placement) -> tuple[str, ...]:
 
 
 def used_cards(component: Component, row: Placement) -> tuple[str, ...]:
-    """Return the cards that a process is told to use: those near it, if cards and accelerators are one to one."""
+    """Return the cards that a process must use: those near it, if cards and accelerators are one to one."""
     if component.nics != "set" or not one_to_one(component.inventory.node(row.cluster_node_rank)):
         return ()
     return near_cards(component, row)
@@ -46,6 +46,6 @@ def one_to_one(spec: NodeSpec) -> bool:
 
 
 def network_variables(component: Component, row: Placement) -> dict[str, str]:
-    """Return the variables that make a process use its cards; none unless it is told to."""
+    """Return the variables that make a process use its cards; empty with ``nics: check``."""
     cards = used_cards(component, row)
     return card_variables(cards) if cards else {}

@@ -20,7 +20,7 @@ class Stay:
     Two nodes have equal stays if only the ranks differ; see `Pattern` for the rest.
     """
 
-    component: str
+    component_name: str
     pattern: Pattern
 
 
@@ -33,7 +33,7 @@ class NodeKind:
     """
 
     nodes: RankSet
-    accelerators: int
+    num_accelerators: int
     accelerator_type: str
     accelerator_model: str | None
     hardware: dict[str, int]
@@ -42,7 +42,7 @@ class NodeKind:
     ranks: dict[str, RankSet] = field(default_factory=dict)
 
 
-def node_kinds(inventory: Inventory, components: Mapping[str, Component], fold: bool = True) -> list[NodeKind]:
+def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fold: bool = True) -> list[NodeKind]:
     """Return the kinds of nodes in the order of their first nodes; without ``fold``, a kind per node.
 
     Linear in runs and nodes.
@@ -99,7 +99,7 @@ def _kind(nodes: RankSet, origins: Mapping[int, tuple[int, Any]], state: int) ->
 def _equipment(inventory: Inventory) -> Iterator[tuple[Iterable[int], tuple[Any, ...]]]:
     """Yield nodes with their accelerators, then nodes with the number of their pieces of each hardware type."""
     for nodes, spec in inventory.stretches():
-        yield nodes, (spec.accelerators, spec.accelerator_type, spec.accelerator_model)
+        yield nodes, (spec.num_accelerators, spec.accelerator_type, spec.accelerator_model)
     for group in inventory.node_groups:
         if group.hardware is not None:
             for node, count in group.hardware.counts():

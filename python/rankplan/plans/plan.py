@@ -15,10 +15,12 @@ from rankplan._core import ACCELERATOR, RankSet
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
-from rankplan.nodes.clusters import HasInventory, inventory_of
+from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans import plan_file
 from rankplan.plans.component import Component, Visibility, fitted
 from rankplan.plans.crossings import check_keep, topology_faults
+from rankplan.plans.mode import PlacementMode
 from rankplan.plans.occupancy import NodeKind, node_kinds
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean
@@ -61,7 +63,9 @@ class Plan(Mapping[str, Component]):
     Raises ``ValueError`` for components over different inventories, or two with one name.
     """
 
-    def __init__(self, inventory: Inventory, components: Iterable[Component], mode: str | None = None) -> None:
+    def __init__(
+        self, inventory: Inventory, components: Iterable[Component], mode: PlacementMode | None = None
+    ) -> None:
         self._inventory = inventory
         self._mode = mode
         self._components: dict[str, Component] = {}
@@ -75,15 +79,12 @@ class Plan(Mapping[str, Component]):
 
     def _share_cores(self) -> None:
         """Give components without accelerators the cores that others do not use exclusively."""
-        taken = RankSet()
-        for component in self.values():
-            if component.binding.policy == EXCLUSIVE:
-                taken = taken | component.rows.accelerators()
-        if not taken:
+        exclusive = (one.rows.accelerators() for one in self.values() if one.binding == EXCLUSIVE)
+        if not (taken := RankSet().union(*exclusive)):
             return  # a part of a plan keeps what it knows of the others
         for name, component in self.items():
-            if component.binding.policy != NO_BINDING and not component.rows.accelerators():
-                self._components[name] = replace(component, binding=replace(component.binding, taken=taken))
+            if component.binding != NO_BINDING and not component.rows.accelerators():
+                self._components[name] = replace(component, taken=taken)
 
     @property
     def inventory(self) -> Inventory:
@@ -91,8 +92,8 @@ class Plan(Mapping[str, Component]):
         return self._inventory
 
     @property
-    def mode(self) -> str | None:
-        """Name of RLinf's placement mode (``COLLOCATED``, ...), if the plan comes from a config that has one."""
+    def mode(self) -> PlacementMode | None:
+        """RLinf's placement mode, if the plan comes from a config that has one."""
         return self._mode
 
     @property
@@ -105,15 +106,15 @@ class Plan(Mapping[str, Component]):
         """The cluster section with the node groups, if the plan comes from one."""
         return self._inventory.section
 
-    def __getitem__(self, component: str) -> Component:
+    def __getitem__(self, name: str) -> Component:
         try:
-            return self._components[component]
+            return self._components[name]
         except KeyError:
-            help = did_you_mean(str(component), self._components, "the components are")
-            raise KeyError(f"unknown component {component!r}; {help}") from None
+            help = did_you_mean(str(name), self._components, "the components are")
+            raise KeyError(f"unknown component {name!r}; {help}") from None
 
-    def __contains__(self, component: object) -> bool:
-        return component in self._components
+    def __contains__(self, name: object) -> bool:
+        return name in self._components
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._components)
@@ -134,7 +135,7 @@ class Plan(Mapping[str, Component]):
         sizes += f" and {len(self) - 8} more" if len(self) > 8 else ""
         return f"<Plan of {sizes or 'nothing'} on {counted(self._inventory.num_nodes, 'node')}>"
 
-    def on(self, inventory: Inventory | HasInventory) -> Plan:
+    def on(self, inventory: Inventory | SupportsInventory) -> Plan:
         """Apply the rule of every component to another inventory, or a cluster, and return the new plan.
 
         Raises `PlacementError` with every fault.
@@ -153,7 +154,7 @@ class Plan(Mapping[str, Component]):
             raise refusal(faults)
         return Plan(inventory, components, self.mode)
 
-    def fitted(self, cluster: Inventory | HasInventory) -> Plan:
+    def fitted(self, cluster: Inventory | SupportsInventory) -> Plan:
         """Return the plan in the same places of a cluster that it fits, with that cluster's accelerator ids.
 
         Each used node must have the same type and number of accelerators, and the ids, hostname and address that the
@@ -165,7 +166,7 @@ class Plan(Mapping[str, Component]):
 
     def with_visibility(self, visibility: Visibility) -> Plan:
         """Return the plan with another visibility of every component."""
-        components = [component.with_visibility(visibility) for component in self.values()]
+        components = [component.with_settings(visibility=visibility) for component in self.values()]
         return Plan(self._inventory, components, self.mode)
 
     def only(self, *names: str) -> Plan:
@@ -174,9 +175,7 @@ class Plan(Mapping[str, Component]):
 
     def idle(self) -> dict[int, RankSet]:
         """Return the accelerators that no component uses and that are not excluded: local indices by node rank."""
-        used = self._inventory.excluded_accelerators
-        for component in self.values():
-            used = used | component.rows.accelerators()
+        used = self._inventory.excluded_accelerators.union(*(one.rows.accelerators() for one in self.values()))
         return self._inventory.core.by_node(self._inventory.core.accelerators() - used)
 
     def sharing(self) -> Sharing:
@@ -203,7 +202,7 @@ class Plan(Mapping[str, Component]):
             for stay in kind.stays:
                 pattern = stay.pattern
                 for index in chain.from_iterable(pattern.devices) if pattern.resource_type == ACCELERATOR else ():
-                    users.setdefault(index, Counter())[stay.component] += 1
+                    users.setdefault(index, Counter())[stay.component_name] += 1
             here: dict[tuple[tuple[str, int], ...], list[int]] = {}
             for index in sorted(users):
                 if users[index].total() > 1:
@@ -218,10 +217,10 @@ class Plan(Mapping[str, Component]):
         for kind in self.node_kinds:
             users: dict[int, dict[str, int]] = {}
             for stay in kind.stays:
-                share = self[stay.component].share
+                share = self[stay.component_name].share
                 if share is not None and stay.pattern.resource_type == ACCELERATOR:
                     for index in chain.from_iterable(stay.pattern.devices):
-                        users.setdefault(index, {})[stay.component] = round(share * SHARE_UNIT)
+                        users.setdefault(index, {})[stay.component_name] = round(share * SHARE_UNIT)
             for index, shares in sorted(users.items()):
                 if sum(shares.values()) > SHARE_UNIT:
                     here = crowds.setdefault(tuple(shares), {})
@@ -242,13 +241,13 @@ class Plan(Mapping[str, Component]):
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
-    def topology_faults(self, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
-        """Return the groups that cross what ``keep`` forbids, and unknown names, each with its path in the topology.
+    def topology_faults(self, *, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
+        """Return the groups that cross a level which ``keep`` forbids, and unknown names, with paths in the topology.
 
         ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked.
         """
         layouts = {name: component.layout for name, component in self.items()}
-        return list(topology_faults(layouts, self._inventory, labelled))
+        return list(topology_faults(layouts, self._inventory, labelled=labelled))
 
     def check_keep(self) -> None:
         """Raise `PlacementError` with the faults of `topology_faults`: ``group-spans`` and unknown names."""
@@ -267,11 +266,21 @@ class Plan(Mapping[str, Component]):
         """
         return WeightMap(self[sender], self[receiver])
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, which `from_dict` reads."""
+        return plan_file.plain(self._inventory, self.values(), self.mode)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Plan:
+        """Return the plan of a mapping that `to_dict` made.
+
+        Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason.
+        """
+        return cls(*plan_file.read(content))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
-        from rankplan.plans import plan_file  # as below, not needed to make a plan
-
-        plan_file.save(Path(path), self._inventory, self.values(), self.mode)
+        plan_file.save(Path(path), self.to_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
@@ -280,8 +289,6 @@ class Plan(Mapping[str, Component]):
         Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason, ``OSError`` if the file cannot be
         read.
         """
-        from rankplan.plans import plan_file
-
         return cls(*plan_file.load(os.fspath(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,35 +1,35 @@
 """The file of a plan: versioned JSON with its nodes, its node groups, and the decisions of every component.
 
-Rows are not stored: the rules give them again. Version 1 stored rows only; their rules are derived.
+Rows are not stored: the rules give them again.
 """
 
 from __future__ import annotations
 
 import json
-from array import array
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from rankplan._core import Chunks, Packed, Placements, RankMap
+from rankplan._core import Chunks, Packed, RankMap
 from rankplan.config.base import Model
 from rankplan.config.models import Count
 from rankplan.config.parallel import ParallelEntry
+from rankplan.config.process import BindingWord, MemoryWord, NicsWord, VisibilityWord
 from rankplan.config.text.faults import KeyPath, diagnostics, fault
 from rankplan.config.text.files import write_whole
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.binding import Binding
-from rankplan.plans.component import Component, Rule, Visibility, merged
+from rankplan.plans.component import Component, Rule, Settings
+from rankplan.plans.mode import PlacementMode
 from rankplan.words import shown
 
 VERSION = 2
-"""The version that is written. Versions 1 and 2 are read."""
 
 _HELP = "save a plan with `rankplan plan CONFIG --save FILE` or Plan.save"
 
@@ -67,39 +67,25 @@ class _Rule(Model):
 class _Component(Model):
     node_groups: tuple[str, ...] = Field(min_length=1)
     rule: _Rule
+    visibility: VisibilityWord = "own"
     by_node: bool = False
-    visibility: Visibility = "own"
     parallel: ParallelEntry = ParallelEntry()
     share: float | None = Field(default=None, gt=0, le=1)
     engines: Count = Field(default=1, ge=1)
-    binding: Literal["none", "node", "socket", "exclusive", "core-complex"] = "none"
-    memory: Literal["none", "preferred", "bind"] = "none"
-    render: bool = False
-    nics: Literal["check", "set"] = "check"
+    binding: BindingWord = NO_BINDING
+    memory_binding: MemoryWord = NO_MEMORY
+    egl: bool = False
+    nics: NicsWord = "check"
 
     @classmethod
     def of(cls, component: Component) -> _Component:
-        return cls(
-            node_groups=component.node_groups,
-            rule=_Rule.of(component.rule),
-            by_node=component.by_node,
-            visibility=component.visibility,
-            parallel=ParallelEntry.of(component.parallel),
-            share=component.share,
-            engines=component.engines,
-            binding=cast(Any, component.binding.policy),
-            memory=cast(Any, component.binding.memory),
-            render=component.render,
-            nics=cast(Any, component.nics),
-        )
+        return cls(node_groups=component.node_groups, rule=_Rule.of(component.rule), **asdict(component.settings))
 
     def value(self, name: str, inventory: Inventory) -> Component:
-        more: dict[str, Any] = {"share": self.share, "engines": self.engines, "render": self.render, "nics": self.nics}
-        more["binding"] = Binding(self.binding, self.memory)
-        placed = self.node_groups, self.rule.value(), self.visibility, self.by_node
-        component = Component.place(name, inventory, *placed, **more)
+        settings = Settings(**self.model_dump(exclude={"node_groups", "rule", "parallel"}))
+        component = Component.place(name, inventory, self.node_groups, self.rule.value(), settings)
         try:
-            return replace(component, parallel=self.parallel.value())
+            return component.with_settings(parallel=self.parallel.value())
         except PlacementError as error:
             raise PlacementError([replace(one, path="parallel") for one in error.diagnostics]) from None
 
@@ -107,32 +93,35 @@ class _Component(Model):
 _MODELS: dict[str, type[BaseModel]] = {"": _Component, "rule": _Rule, "parallel": ParallelEntry}
 
 
-def save(path: Path, inventory: Inventory, components: Iterable[Component], mode: str | None = None) -> None:
-    """Write a plan atomically. Equal plans give equal bytes. Raises ``OSError``."""
+def plain(inventory: Inventory, components: Iterable[Component], mode: PlacementMode | None) -> dict[str, Any]:
+    """Return a plan as plain values."""
     section = inventory.section
-    plain = {one.name: _Component.of(one).model_dump(mode="json", exclude_defaults=True) for one in components}
-    parts = {
-        "rankplan": str(VERSION),
-        "inventory": json.dumps(inventory.to_dict()),
-        "cluster": json.dumps(section.model_dump(mode="json") if section else None),
-        **({} if mode is None else {"mode": json.dumps(mode)}),
-        "components": "{\n"
-        + ",\n".join(f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in plain.items())
-        + "\n}",
+    return {
+        "rankplan": VERSION,
+        "inventory": inventory.to_dict(),
+        "cluster": section.model_dump(mode="json") if section else None,
+        **({} if mode is None else {"mode": mode.name}),
+        "components": {
+            one.name: _Component.of(one).model_dump(mode="json", exclude_defaults=True) for one in components
+        },
     }
+
+
+def save(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a plan atomically, a component per line. Equal plans give equal bytes. Raises ``OSError``."""
+    components = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in content["components"].items()]
+    parts = {key: json.dumps(value) for key, value in content.items()}
+    parts["components"] = "{\n" + ",\n".join(components) + "\n}"
     write_whole(path, "{\n" + ",\n".join(f'"{key}": {text}' for key, text in parts.items()) + "\n}\n")
 
 
-def load(file: str) -> tuple[Inventory, list[Component], str | None]:
-    """Read a plan: its inventory with node groups, its components, and its mode.
-
-    Raises `PlacementError` (``invalid-plan``) with each wrong key and its reason, ``OSError`` for an unreadable file.
-    """
+def load(file: str) -> tuple[Inventory, list[Component], PlacementMode | None]:
+    """Read a file for `read`. Its faults have the path of the file. Raises ``OSError`` for an unreadable file."""
     data = Path(file).read_bytes()
     try:
-        return _read(json.loads(data))
+        return read(json.loads(data))
     except PlacementError as error:
-        faults = [replace(one, code="invalid-plan", help=one.help or _HELP, file=file) for one in error.diagnostics]
+        faults = [replace(one, file=file) for one in error.diagnostics]
     except JSONDecodeError as error:
         message = f"the file is not a plan: invalid JSON at line {error.lineno}, column {error.colno}"
         faults = [Diagnostic("invalid-plan", message, _HELP, file=file, line=error.lineno, column=error.colno)]
@@ -141,25 +130,37 @@ def load(file: str) -> tuple[Inventory, list[Component], str | None]:
     raise PlacementError(faults)
 
 
-def _read(content: Any) -> tuple[Inventory, list[Component], str | None]:
+def read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | None]:
+    """Return the inventory of a plan with its node groups, its components, and its mode.
+
+    Raises `PlacementError` (``invalid-plan``) with each wrong key and its reason.
+    """
+    try:
+        return _read(content)
+    except PlacementError as error:
+        faults = [replace(one, code="invalid-plan", help=one.help or _HELP) for one in error.diagnostics]
+    raise PlacementError(faults)
+
+
+def _read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | None]:
     reader = Reader(content)
 
     def fault(path: KeyPath, message: str) -> None:
         reader.add(path, Diagnostic("invalid-plan", message, _HELP))
 
     version = content.get("rankplan") if isinstance(content, dict) else None
-    if type(version) is not int or version not in _READERS:
+    if type(version) is not int or version != VERSION:
         found = "" if version is None else f", but of version {shown(version)}"
-        fault((), f"the file is not a plan of version 1 or {VERSION}{found}")
+        fault((), f"the file is not a plan of version {VERSION}{found}")
         raise reader.refusal()
     for key in ("inventory", "cluster", "components"):
         if key not in content:
             fault((), f"the file is not a plan: `{key}` is missing")
         elif not isinstance(content[key], dict) and not (key == "cluster" and content[key] is None):
             fault((key,), f"`{key}` is {shown(content[key])}; it must be a mapping")
-    mode = content.get("mode")
-    if mode is not None and not (isinstance(mode, str) and mode.isprintable()):
-        fault(("mode",), f"`mode` is {shown(mode)}; it must be text")
+    mode, modes = content.get("mode"), PlacementMode.__members__
+    if mode is not None and (not isinstance(mode, str) or mode not in modes):
+        fault(("mode",), f"`mode` is {shown(mode)}; it must be {', '.join(list(modes)[:-1])} or {list(modes)[-1]}")
     reader.finish()
     inventory = _inventory(content)
     components = []
@@ -169,17 +170,17 @@ def _read(content: Any) -> tuple[Inventory, list[Component], str | None]:
             fault(("components",), f"the component name {shown(name)} contains unprintable characters")
             continue
         try:
-            components.append(_READERS[version](name, state, inventory))
+            components.append(_Component.model_validate(state).value(name, inventory))
         except ValidationError as error:
             for place, diagnostic in diagnostics(error, _MODELS, path):
                 reader.add(place, diagnostic)
         except PlacementError as error:
             for one in error.diagnostics:
-                reader.add((*path, *((one.path or "rule",) if version == VERSION else ())), one)
-        except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
-            fault(path, f"the columns of `{name}` are damaged: {error}")
+                reader.add((*path, one.path or "rule"), one)
+        except (ValueError, OverflowError) as error:
+            fault(path, f"the rule of `{name}` is damaged: {error}")
     reader.finish()
-    return inventory, components, mode
+    return inventory, components, None if mode is None else modes[mode]
 
 
 def _inventory(content: Mapping[str, Any]) -> Inventory:
@@ -189,44 +190,3 @@ def _inventory(content: Mapping[str, Any]) -> Inventory:
         faults = [replace(one, path=f"inventory.{one.path}".rstrip(".")) for one in error.diagnostics]
         raise PlacementError(faults) from None
     return inventory if content["cluster"] is None else inventory.with_config(content["cluster"])
-
-
-def _component(name: str, state: Any, inventory: Inventory) -> Component:
-    return _Component.model_validate(state).value(name, inventory)
-
-
-def _component_of_version_1(name: str, state: Any, inventory: Inventory) -> Component:
-    """Return a component of a file that has columns: its rows, and the rule that gives them."""
-    groups = [(label, kind) for label, kind in state["node_groups"]]
-    labels = tuple(label for label, _ in groups)
-    isolate, pool = state["isolate_accelerator"], inventory.pool(labels)
-    if not isinstance(isolate, bool) or groups != pool.groups:
-        raise ValueError("they do not match the node groups")
-    columns = (
-        groups,
-        [(first, group) for first, group in state["group_starts"]],
-        _bytes("I", state["cluster_node_rank"]),
-        _bytes("I", state["device_starts"]),
-        _bytes("H", state["devices"]),
-        [(device, node) for device, node in state.get("elsewhere", ())],
-    )
-    rows = Placements.from_state(inventory.core, isolate, columns)
-    ranks = pool.ranks_of(rows)
-    if ranks == sorted(map(sorted, ranks)) and not state.get("elsewhere"):
-        rule: Rule = RankMap.parse(merged(RankMap.from_lists(ranks)))
-    else:
-        rule = Chunks([rank for each in ranks for rank in each], len(ranks[0]))
-    component = Component.place(name, inventory, labels, rule, isolate)
-    if component.rows != rows:
-        raise ValueError("no rule gives these rows")
-    return component
-
-
-def _bytes(kind: str, numbers: list[int]) -> bytes:
-    # Columns are little-endian 32-bit (I) and 16-bit (H) numbers, like `array` on every platform of Ray.
-    if not set(map(type, numbers)) <= {int}:
-        raise ValueError("a column contains more than numbers")
-    return array(kind, numbers).tobytes()
-
-
-_READERS: dict[int, Callable[[str, Any, Inventory], Component]] = {1: _component_of_version_1, VERSION: _component}

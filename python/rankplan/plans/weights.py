@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from typing import overload
 
-from rankplan import _core
+from rankplan._core import WeightMap as CoreWeightMap
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.component import Component
 
@@ -19,8 +19,9 @@ A receiver may have several parts, such as RLinf's ``rollout_planner``."""
 class WeightMap(Sequence[list[int]]):
     """For every slot of the sender, the slots of the receiver that get its weights, ascending.
 
-    Each slot of the receiver has one sender, and no sender has two receivers more than another. The map is RLinf's
-    wherever RLinf serves every receiver; elsewhere senders on the same device, then on the same node, come first.
+    Each slot of the receiver has one sender, and no sender has two receivers more than another. The map is that of
+    RLinf's ``CollocateRankMapper`` and ``DisaggRankMapper`` wherever these serve every receiver; elsewhere senders on
+    the same device, then on the same node, come first.
 
     Raises `PlacementError` (``no-weight-sender``) if the receiver's tensor size does not divide the sender's, unless
     that is 1.
@@ -29,7 +30,7 @@ class WeightMap(Sequence[list[int]]):
     def __init__(self, sender: Component, receiver: Component) -> None:
         self.sender = sender
         self.receiver = receiver
-        self._map = _core.WeightMap((sender.name, sender.layout), (receiver.name, receiver.layout))
+        self._map = CoreWeightMap((sender.name, sender.layout), (receiver.name, receiver.layout))
 
     def __len__(self) -> int:
         return self._map.shape[0]

@@ -52,15 +52,14 @@ def _crossings(spans: Spans, kind: str, unit: str = "node") -> str:
     return f"{spans.crossing:,} of {total:,} {kind} groups cross a {unit}"
 
 
-def coordinates_of(component: Component, rank: int) -> Coordinates | list[Coordinates] | None:
-    """Return the coordinates of a process, ``None`` if the component states no sizes."""
+def coordinates_of(component: Component, rank: int) -> list[Coordinates] | None:
+    """Return the coordinates of each slot of a process, ``None`` if the component states no sizes."""
     return component.coordinates(rank) if component.parallel.stated else None
 
 
 def coordinates_text(component: Component, rank: int) -> str:
     """Return the coordinates of a process in a line: ``tp 0-3, dp 1`` for a process with four slots."""
-    found = coordinates_of(component, rank)
-    if found is None:
+    slots = coordinates_of(component, rank)
+    if slots is None:
         return ""
-    slots = [found] if isinstance(found, dict) else found
     return ", ".join(f"{kind} {RankSet({slot[kind] for slot in slots})}" for kind in slots[0])

@@ -33,7 +33,7 @@ def plain_rows(plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield every process of the plan, by component and rank.
 
     ``cpus`` is present if a component selects CPUs: a text such as ``0-7,16-23``, or ``None`` for any.
-    ``coordinates`` are ``None`` if the component states no parallel sizes, a list if a process has several slots.
+    ``coordinates`` has those of each slot, or is ``None`` if the component states no parallel sizes.
     """
     bound = is_bound(plan)
     for component, placements in plan.items():
@@ -62,8 +62,7 @@ def write_csv(plan: Plan, file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["component", *_COLUMNS, *(["cpus"] if is_bound(plan) else []), "coordinates"])
     for row in plain_rows(plan):
-        found = row.pop("coordinates") or {}
-        slots = [found] if isinstance(found, dict) else found
+        slots = row.pop("coordinates") or []
         cells = [" ".join(map(_cell, value)) if isinstance(value, list) else value for value in row.values()]
         writer.writerow([*cells, ";".join(" ".join(map(_cell, slot.items())) for slot in slots)])
 

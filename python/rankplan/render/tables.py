@@ -55,7 +55,7 @@ def plan_table(plan: Plan) -> Table:
 
 def is_bound(plan: Plan) -> bool:
     """Whether a component of the plan selects CPUs."""
-    return any(component.binding.policy != NO_BINDING for component in plan.values())
+    return any(component.binding != NO_BINDING for component in plan.values())
 
 
 def cells(row: Placement) -> list[str]:
@@ -109,7 +109,7 @@ def _nodes(inventory: Inventory, component: Component) -> Iterator[tuple[tuple[s
 
     Nodes with the same patterns and ids are read once.
     """
-    rows, bound = component.rows, component.binding.policy != NO_BINDING
+    rows, bound = component.rows, component.binding != NO_BINDING
     stretches = (
         repeat((spec.accelerator_type, spec.accelerator_ids, spec.facts if bound else ""), len(nodes))
         for nodes, spec in inventory.stretches()
@@ -122,7 +122,7 @@ def _nodes(inventory: Inventory, component: Component) -> Iterator[tuple[tuple[s
         for offset in range(run.nodes):
             first = run.first_rank + offset * pattern.processes
             by_group.setdefault((run.node + offset, pattern.node_group), []).append((first, pattern))
-    away = rows.runs() != runs or bool(component.binding.taken)
+    away = rows.runs() != runs or bool(component.taken)
     uses: dict[Any, tuple[str, ...]] = {}
     for (node, _), parts in by_group.items():
         ranks = [range(first, first + pattern.processes) for first, pattern in parts]
@@ -138,7 +138,7 @@ def _nodes(inventory: Inventory, component: Component) -> Iterator[tuple[tuple[s
 def _cpus(component: Component, rows: list[Placement]) -> str:
     """Return the CPUs of the processes of one node together, and whether each has only its own part."""
     each = [component.cpus(row.rank) for row in rows]
-    every = RankSet(chain.from_iterable(cpus for cpus in each if cpus is not None))
+    every = RankSet().union(*(cpus for cpus in each if cpus is not None))
     if not every:
         return "any"
     return f"{every}{', each rank its own' if any(cpus != every for cpus in each) else ''}"
@@ -173,7 +173,7 @@ def _span(numbers: set[int]) -> str:
 
 def sharing_lines(plan: Plan) -> list[str]:
     """Return lines on which components share accelerators, with how many processes, and on idle ones."""
-    lines = [] if plan.mode is None else [f"mode: {plan.mode}"]
+    lines = [] if plan.mode is None else [f"mode: {plan.mode.name}"]
     if sum(bool(component.rows.accelerators()) for component in plan.values()) > 1:
         lines.append(plan.sharing().kind)
     crowds = plan.oversubscribed()

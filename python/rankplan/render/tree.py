@@ -16,7 +16,7 @@ def tree_lines(inventory: Inventory) -> list[str]:
     """Return the nodes as lines of text, domain below domain; nodes without a label at a level come last."""
     total: dict[str, int] = {}
     for nodes, spec in inventory.stretches():
-        total[spec.accelerator_type] = total.get(spec.accelerator_type, 0) + len(nodes) * spec.accelerators
+        total[spec.accelerator_type] = total.get(spec.accelerator_type, 0) + len(nodes) * spec.num_accelerators
     hardware = [f"{count:,} {kind}" for kind, count in total.items() if count]
     levels = ", ".join(inventory.levels) or "none"
     heading = f"{', '.join([counted(inventory.num_nodes, 'node'), *hardware])}; levels: {levels}"

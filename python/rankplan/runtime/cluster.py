@@ -147,7 +147,7 @@ class Cluster:
         Raises ``PlacementError`` for a faulty size or section, before anything is started, and ``ClusterError`` if this
         process is already connected to Ray, or this is not the main thread.
         """
-        inventory = Inventory.of_size(nodes) if isinstance(nodes, str) else nodes
+        inventory = Inventory.parse(nodes) if isinstance(nodes, str) else nodes
         if not isinstance(inventory, Inventory):
             raise TypeError(f'{nodes!r} is neither a size such as "2x8" nor an Inventory')
         if threading.current_thread() is not threading.main_thread():
@@ -166,8 +166,13 @@ class Cluster:
         try:
             cluster._open(reading, inventory.num_nodes, raylets.address, on_progress=on_progress, raylets=raylets)
             # the raylets of excluded nodes run too
-            marked = cluster.inventory.excluding(inventory.excluded)
-            cluster.nodes = replace(cluster.nodes, inventory=marked)
+            both = [(cluster.inventory.node(rank), inventory.node(rank)) for rank in range(cluster.inventory.num_nodes)]
+            states = [(one.healthy and given.healthy, one.unhealthy | given.unhealthy) for one, given in both]
+            records = [
+                one.model_copy(update={"healthy": healthy, "unhealthy": unhealthy})
+                for (one, _), (healthy, unhealthy) in zip(both, states, strict=True)
+            ]
+            cluster.nodes = replace(cluster.nodes, inventory=cluster.inventory.updated(records))
         except BaseException:
             raylets.close()
             raise
@@ -221,7 +226,7 @@ class Cluster:
         self.connection.check_open()
         names = list(plan) if components is None else [components] if isinstance(components, str) else components
         plan = plan.only(*names)
-        nodes, found = self.nodes.fitting(plan.inventory, list(plan.values()))
+        nodes, found = self.nodes.fitted(plan.inventory, list(plan.values()))
         plan.check_shares()
         return make_reservation(self.connection, nodes, {one.name: one for one in found})
 

@@ -80,7 +80,7 @@ class _Known:
         self.kind_and_counts = cache(self._kind_and_counts)
 
     def _kind_and_counts(self, label: str) -> tuple[str, dict[int, int]]:
-        """Return what a node group counts, and for hardware the number on each node."""
+        """Return the type of resource that a node group counts, and for hardware the number on each node."""
         group = self.inventory.group(label)
         if label == NODE or (group and group.ignore_hardware):
             return WHOLE_NODE, {}
@@ -106,7 +106,7 @@ class _Known:
         if not devices or devices[0][0] != home or len(set(devices)) < len(devices):
             return f"devices are {devices}; there must be one or more, each once, the first on node {home}"
         for node, index in devices:
-            count = self.node(node).accelerators if kind == ACCELERATOR else counts.get(node, 0)
+            count = self.node(node).num_accelerators if kind == ACCELERATOR else counts.get(node, 0)
             if index not in range(count):
                 return f"{kind} {index} of node {node} does not exist; the node has {count}"
         return None
@@ -116,7 +116,7 @@ def _seen(row: Placement, node: NodeSpec, visibility: str) -> dict[str, Any]:
     """Return the expected fields of a process on this node that describe its devices."""
     own = [index for home, index in row.devices if home == node.rank]
     has_its_own = row.resource_type == ACCELERATOR
-    every = list(range(node.accelerators))
+    every = list(range(node.num_accelerators))
     shown = every
     if has_its_own and visibility != "node":
         shown = own if visibility == "own" else own + [index for index in every if index not in own]
@@ -125,5 +125,5 @@ def _seen(row: Placement, node: NodeSpec, visibility: str) -> dict[str, Any]:
         "num_accelerators": len(row.devices) if has_its_own else 0,
         "accelerator_type": node.accelerator_type,
         "visible_accelerators": [node.accelerator_ids[index] for index in shown],
-        "local_accelerator_rank": (own[0] if has_its_own else 0) if node.accelerators else -1,
+        "local_accelerator_rank": (own[0] if has_its_own else 0) if node.num_accelerators else -1,
     }

@@ -118,7 +118,7 @@ def _selections(draw: st.DrawFn, inventory: Inventory, groups: dict[str, dict[st
 
 def _resources(inventory: Inventory, groups: Sequence[dict[str, Any]]) -> list[tuple[int, str, int]]:
     """Return the resources of these groups: node, kind and number."""
-    accelerators = {node: inventory.node(node).accelerators for group in groups for node in group["nodes"]}
+    accelerators = {node: inventory.node(node).num_accelerators for group in groups for node in group["nodes"]}
 
     def counts_nodes(group: dict[str, Any]) -> bool:
         return "ignore" in group or not ("robots" in group or any(accelerators[node] for node in group["nodes"]))

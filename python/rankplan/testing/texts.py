@@ -38,7 +38,7 @@ def placements(where: int | Inventory) -> st.SearchStrategy[str]:
     if none has an accelerator. Raises ``ValueError`` for less than one resource.
     """
     if isinstance(where, Inventory):
-        counts = [where.node(rank).accelerators for rank in range(where.num_nodes)]
+        counts = [where.node(rank).num_accelerators for rank in range(where.num_nodes)]
         return texts([count for count in counts if count] or [1] * where.num_nodes)
     if where < 1:
         raise ValueError(f"no placement is valid on {where} resources")
@@ -73,10 +73,11 @@ def draw_segments(draw: st.DrawFn, blocks: Sequence[int], start: int = 0) -> lis
             each = draw(st.integers(1, next(end for end in ends if end > resource) - resource))
             ranges = _held(draw, ends, resource, each)
             processes = sum(last - first + 1 for first, last in ranges) // each
-            segments.append(_Segment(ranges, processes * (draw(st.integers(1, 3)) if each == 1 else 1), True))
+            processes *= draw(st.integers(1, 3)) if each == 1 else 1
+            segments.append(_Segment(ranges, processes, explicit=True))
         else:
             last = draw(st.integers(resource, min(total - 1, resource + 4095)))
-            segments.append(_Segment([(resource, last)], last - resource + 1, draw(st.booleans())))
+            segments.append(_Segment([(resource, last)], last - resource + 1, explicit=draw(st.booleans())))
         resource = segments[-1].ranges[-1][1] + 1 + draw(st.sampled_from([0, 0, 0, 1, 2]))
     return segments
 
@@ -105,14 +106,15 @@ def draw_parts(draw: st.DrawFn, segments: Iterable[_Segment]) -> list[str]:
     parts: list[str] = []
     process = 0
     for segment in segments:
-        parts += [range_text(first, last, draw(st.integers(0, 9)) == 9) for first, last in segment.ranges]
+        parts += [range_text(first, last, both_ends=draw(st.integers(0, 9)) == 9) for first, last in segment.ranges]
         if segment.explicit:
             parts[-1] += f":{range_text(process, process + segment.processes - 1)}"
         process += segment.processes
     return parts
 
 
-def range_text(first: int, last: int, both_ends: bool = False) -> str:
+def range_text(first: int, last: int, *, both_ends: bool = False) -> str:
+    """Return the text of a range; that of one rank has one number, or ``both_ends``."""
     return str(first) if first == last and not both_ends else f"{first}-{last}"
 
 

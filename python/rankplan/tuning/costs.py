@@ -18,7 +18,6 @@ from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.files import write_whole
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.reading import KeyReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.tuning.models import SHAPES, TIMES, ComponentModel, CostsModel, SyncModel, plain, validated
@@ -117,7 +116,7 @@ class Costs:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Costs:
         """Read a costs file. Raises `PlacementError` with every fault, ``OSError`` if the file cannot be read."""
-        return _Reading(KeyReader(path)).costs()
+        return _Reading(Reader.load(path)).costs()
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Costs:
@@ -126,7 +125,7 @@ class Costs:
         The function gets a number of accelerators, and returns seconds, or ``None`` for a number that it rules out.
         Raises `PlacementError` with every fault.
         """
-        return _Reading(KeyReader(content)).costs()
+        return _Reading(Reader.load(content)).costs()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads. Raises ``ValueError`` for times that a function gives."""
@@ -158,7 +157,7 @@ class Costs:
 class _Reading:
     """Costs that are read model by model, so that every fault is found."""
 
-    def __init__(self, reader: KeyReader) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
         content = plain(reader, reader.content, ())
         self._file = validated(CostsModel, content, (), reader.add) or CostsModel.model_validate(self._sound(content))

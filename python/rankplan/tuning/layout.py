@@ -143,7 +143,7 @@ def _slots(present: Plan | None) -> dict[str, list[int]]:
         return {}
     starts = [0]
     for nodes, spec in present.inventory.stretches():
-        starts += [starts[-1] + spec.accelerators * count for count in range(1, len(nodes) + 1)]
+        starts += [starts[-1] + spec.num_accelerators * count for count in range(1, len(nodes) + 1)]
     return {
         name: [starts[node] + index for row in component for node, index in row.devices]
         for name, component in present.items()

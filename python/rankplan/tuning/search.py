@@ -139,9 +139,7 @@ def _ranked(
     present: Plan | None,
 ) -> Ranked:
     far = [name for name, size in node.sizes.items() if not costs.components[name].times.within(size)]
-    used = RankSet()
-    for one in ranks.values():
-        used = used | one
+    used = RankSet().union(*ranks.values())
     return Ranked(
         seconds,
         node,

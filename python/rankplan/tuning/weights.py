@@ -41,7 +41,7 @@ class Network:
     def of(cls, costs: Costs, inventory: Inventory) -> Network:
         """Return the levels of an inventory. Raises `PlacementError` for the bandwidth of an ``unknown-level``."""
         _check(costs, inventory)
-        counts = [spec.accelerators for nodes, spec in inventory.stretches() for _ in nodes]
+        counts = [spec.num_accelerators for nodes, spec in inventory.stretches() for _ in nodes]
         ids: dict[str, Sequence[int]] = {"node": range(len(counts))}
         ids |= {level.level: level.ids for level in reversed(inventory.domains)}
         levels = []

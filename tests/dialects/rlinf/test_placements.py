@@ -126,7 +126,7 @@ def test_the_auto_scheduler_starts_the_actor_everywhere(policy: bool, rows: list
     roles = {"actor": "0-1", "rollout": "2-5", "inference": "6-7"}
     placement = placed(roles, 2, 2, cluster=switches, algorithm={"recompute_logprobs": True})
     plan = placement.plan()
-    assert plan.mode == "AUTO" and placement.rollout_sync_mode is RolloutSyncMode.DISAGGREGATED
+    assert plan.mode is PlacementMode.AUTO and placement.rollout_sync_mode is RolloutSyncMode.DISAGGREGATED
     assert devices(plan, "actor") == [[rank] for rank in range(8)]
     assert devices(plan, "rollout") == rows
     assert (placement.rollout_world_size, placement.rollout_dp_size) == (2 * len(rows), len(rows))
@@ -308,7 +308,7 @@ def test_a_placement_travels_to_workers() -> None:
 
 def test_hybrid_places_as_the_config_says() -> None:
     placement = HybridComponentPlacement(config({"actor,env": "0-3", "rollout": "2-7"}), EIGHT)
-    assert placement.plan().mode == "HYBRID" and placement._placement_mode is PlacementMode.HYBRID
+    assert placement.plan().mode is PlacementMode.HYBRID and placement._placement_mode is PlacementMode.HYBRID
     assert devices(placement.plan(), "rollout") == [[rank] for rank in range(2, 8)]
 
 
@@ -368,7 +368,7 @@ def test_every_fault_has_a_code_a_message_a_help_and_a_place(case: dict[str, Any
     path = tmp_path / "conf.yaml"
     path.write_text(case["config"])
     with pytest.raises(PlacementError) as rejected:
-        rlinf.plan(path, Inventory.of_size(case.get("nodes", "1x8")))
+        rlinf.plan(path, Inventory.parse(case.get("nodes", "1x8")))
     found = [
         {"code": f"{fault.code} at {fault.line}:{fault.column}", "message": fault.message, "help": fault.help}
         for fault in rejected.value.diagnostics
@@ -402,7 +402,7 @@ def test_other_errors_are_not() -> None:
     for refused in (
         lambda: rlinf.plan({}, EIGHT),
         lambda: rankplan.parse_placement(""),
-        lambda: Inventory.of_size("x"),
+        lambda: Inventory.parse("x"),
     ):
         with pytest.raises(ValueError) as rejected:
             refused()
@@ -432,7 +432,7 @@ def test_a_component_placement_is_what_the_command_plans(tmp_path: Path) -> None
     run("plan", str(path), "--nodes", "1x8", "--save", str(tmp_path / "plan.json"))
     placement = rankplan.ComponentPlacement(path, EIGHT)
     plan = placement.plan()
-    assert plan == Plan.load(tmp_path / "plan.json") and plan.mode == "COLLOCATED"
+    assert plan == Plan.load(tmp_path / "plan.json") and plan.mode is PlacementMode.COLLOCATED
     assert {name: len(rows) for name, rows in plan.items()} == {"actor": 8, "rollout": 4}
     for name in placement.components:
         assert placement.get_world_size(name) == placement.get_strategy(name).world_size == len(plan[name])
@@ -459,7 +459,7 @@ def test_the_command_line_chooses_the_class_and_prints_the_mode(tmp_path: Path) 
     shown = run("plan", str(path), "--nodes", "1x8", "--save", str(tmp_path / "plan.json"))
     assert "\nmode: DISAGGREGATED\n" in shown
     saved = Plan.load(tmp_path / "plan.json")
-    assert saved == rlinf.plan(path, EIGHT) and saved.mode == "DISAGGREGATED"
+    assert saved == rlinf.plan(path, EIGHT) and saved.mode is PlacementMode.DISAGGREGATED
     assert run("plan", str(tmp_path / "plan.json")) == shown
     only_placements = "".join(CONF.splitlines(keepends=True)[:3])
     path.write_text(only_placements)

@@ -143,7 +143,7 @@ def component(conf: Path, text: str, inventory: Inventory) -> ComponentPlacement
 
 
 def test_short_form_gives_both_components_the_same_rule(conf: Path) -> None:
-    placement = component(conf, SHORT_FORM, Inventory.uniform(num_nodes=1, accelerators=8))
+    placement = component(conf, SHORT_FORM, Inventory.uniform(num_nodes=1, num_accelerators=8))
     assert placement.components == ["actor", "inference"]
     assert placement.get_strategy("actor") is placement.get_strategy("inference")
     plan = placement.plan()
@@ -153,13 +153,13 @@ def test_short_form_gives_both_components_the_same_rule(conf: Path) -> None:
 
 def test_the_invalid_example_is_rejected_with_both_errors(conf: Path) -> None:
     with pytest.raises(PlacementError) as rejected:
-        component(conf, NODE_GROUP_FORM, Inventory.uniform(num_nodes=4, accelerators=8))
+        component(conf, NODE_GROUP_FORM, Inventory.uniform(num_nodes=4, num_accelerators=8))
     assert rejected.value.render() == DIAGNOSTIC
 
 
 def test_the_corrected_example_plans(conf: Path) -> None:
     corrected = NODE_GROUP_FORM.replace("0-1:0-200,2-3:201-511", "0-1:0-199,2-3:200-511")
-    plan = component(conf, corrected, Inventory.uniform(num_nodes=4, accelerators=8)).plan()
+    plan = component(conf, corrected, Inventory.uniform(num_nodes=4, num_accelerators=8)).plan()
     assert {name: len(plan[name]) for name in plan.components} == {"actor": 9, "env": 8, "agent": 512, "rollout": 9}
     # processes 0-7 are evenly shared across the robots, two each
     env = [(row.cluster_node_rank, row.local_hardware_ranks) for row in plan["env"]]
@@ -169,7 +169,7 @@ def test_the_corrected_example_plans(conf: Path) -> None:
 
 
 def test_mixed_segments_are_read_as_documented(conf: Path) -> None:
-    rows = component(conf, MIXED_SEGMENTS, Inventory.uniform(num_nodes=2, accelerators=8)).plan()["actor"]
+    rows = component(conf, MIXED_SEGMENTS, Inventory.uniform(num_nodes=2, num_accelerators=8)).plan()["actor"]
     assert [row.devices for row in rows] == [
         *[[(0, 0)], [(0, 0)], [(0, 1)], [(0, 1)]],
         *[[(0, 3)], [(0, 4)], [(0, 5)]],
@@ -204,5 +204,5 @@ def test_eighteen_nodes_are_planned_offline(conf: Path) -> None:
 
 
 def test_the_test_worker_has_one_process_on_each_accelerator(conf: Path) -> None:
-    plan = component(conf, TEST_WORKER, Inventory.uniform(num_nodes=1, accelerators=8)).plan()
+    plan = component(conf, TEST_WORKER, Inventory.uniform(num_nodes=1, num_accelerators=8)).plan()
     assert [(row.rank, row.visible_accelerators) for row in plan["test_worker"]] == [(i, [str(i)]) for i in range(4)]

@@ -344,7 +344,7 @@ def test_every_shipped_config_plans_on_a_fitting_inventory(line: Line, tmp_path:
     """One config is invalid: its robot is on node 0, but its group is nodes 1-2."""
     path = tmp_path / "conf.yaml"
     path.write_text(as_yaml({"cluster": line["cluster"]}))
-    inventory = Inventory.uniform(num_nodes=int(line["cluster"]["num_nodes"]), accelerators=8)
+    inventory = Inventory.uniform(num_nodes=int(line["cluster"]["num_nodes"]), num_accelerators=8)
     if line["config"] == FAULTY:
         with pytest.raises(PlacementError) as refused:
             ComponentPlacement(load_config(path), inventory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankplan import FlexiblePlacementStrategy, Inventory, NodePlacementStrategy, PackedPlacementStrategy
 
-TWO_BY_FOUR = Inventory.uniform(num_nodes=2, accelerators=4)
+TWO_BY_FOUR = Inventory.uniform(num_nodes=2, num_accelerators=4)
 
 # (what makes and asks a strategy, code)
 REFUSED_BY_HAND = [

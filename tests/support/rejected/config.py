@@ -53,7 +53,7 @@ TOKEN = "invalid YAML: while scanning for the next token found character that ca
 TABS = "use spaces to indent; YAML forbids tabs"
 UNINDENTED = "indent these keys under it: num_nodes and component_placement"
 CUT = "quote the placement: inside YAML braces a comma ends the text"
-KEYS = "use one of: node_group, placement, parallel, visibility, binding, memory, nics, render"
+KEYS = "use one of: node_group, placement, parallel, visibility, binding, memory_binding, nics, egl"
 ONCE = "configure each piece once, or add a field that distinguishes them, e.g. name"
 
 # (file, "line:column code: message" of its one fault, help)
@@ -216,7 +216,10 @@ REFUSED = [
     ),
     *(
         (section(f"  {typo}: x\n"), f"3:3 unknown-key: unknown key `{typo}`", f"did you mean `{key}`?")
-        for typo, key in [("exclud", "exclude"), ("toplogy", "topology"), ("bindng", "binding"), ("memry", "memory")]
+        for typo, key in [
+            *[("exclud", "exclude"), ("toplogy", "topology"), ("bindng", "binding"), ("memory", "memory_binding")],
+            ("memory_bindng", "memory_binding"),
+        ]
     ),
     (section("  node_groups: {}\n"), "3:3 invalid-value: `node_groups` is {}; it must be a list", LIST),
     (

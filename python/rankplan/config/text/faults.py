@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.words import did_you_mean, nearest, path_text, shown
+from rankplan.words import must_be, nearest, path_text, shown, unknown
 
 KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a value of a config."""
@@ -24,9 +25,14 @@ RESOLVE = "write the value, or pass the config after Hydra has resolved it"
 
 def fault(code: str, message: str, help: str | None = None, path: Iterable[str | int] = ()) -> PydanticCustomError:
     """Return the pydantic error for the diagnostic ``code``; ``path`` continues from the validated value."""
+    return as_pydantic(Diagnostic(code, message, help), path)
+
+
+def as_pydantic(found: Diagnostic, path: Iterable[str | int] = ()) -> PydanticCustomError:
+    """Return the error that a validator raises for a diagnostic; ``path`` continues from the validated value."""
     # Pydantic treats braces in a template as placeholders, so the text is passed as a value.
-    context = {"text": message, "help": help, "path": tuple(path)}
-    return PydanticCustomError(code, "{text}", context)
+    context = {"text": found.message, "help": found.help, "path": tuple(path)}
+    return PydanticCustomError(found.code, "{text}", context)
 
 
 def unresolved(value: Any) -> bool:
@@ -50,7 +56,7 @@ def diagnostics(
     ``models`` gives the model of a mapping by the last name in its path; ``""`` is the model of all other mappings.
     """
     everything = error.errors(include_url=False)
-    unknown = {(*prefix, *found["loc"]) for found in everything if found["type"] == "extra_forbidden"}
+    extra = {(*prefix, *found["loc"]) for found in everything if found["type"] == "extra_forbidden"}
     for found in everything:
         context = found.get("ctx", {})
         path: KeyPath = (*prefix, *(part for part in found["loc"] if part != "[key]"))
@@ -62,18 +68,18 @@ def diagnostics(
         elif found["type"] == "extra_forbidden":
             keys = _keys(path[:-1], models)
             cut = found["input"] is None and RANKS.fullmatch(str(path[-1]))
-            help = CUT if cut else did_you_mean(str(path[-1]), keys)
-            yield path, Diagnostic("unknown-key", f"unknown key `{path[-1]}`", help)
+            misspelt = unknown("key", path[-1], keys)
+            yield path, replace(misspelt, help=CUT) if cut else misspelt
         elif found["type"] == "missing":
             keys = _keys(path[:-1], models)
             near = nearest(str(path[-1]), [str(key) for key in found["input"] if key not in keys], 0.8)
-            if (*path[:-1], near) in unknown:
+            if (*path[:-1], near) in extra:
                 continue  # one typo, reported as the unknown key
             yield path[:-1], missing(str(path[-1]), near)
         elif found["type"] in ("model_type", "model_attributes_type"):
             keys = _keys(path, models)
-            message = f"{_name(path)} is {shown(found['input'])}; it must be a mapping"
-            yield path, Diagnostic("invalid-value", message, f"write keys and values: {', '.join(keys)}")
+            help = f"write keys and values: {', '.join(keys)}"
+            yield path, must_be(_name(path), found["input"], "a mapping", help)
         else:
             yield path, _invalid(found, path)
 
@@ -85,10 +91,9 @@ def missing(key: str, written: str | None) -> Diagnostic:
 
 
 def _keys(path: Sequence[str | int], models: Mapping[str, type[BaseModel]]) -> list[str]:
-    """Return the keys of the mapping at a path, as configs write them."""
     names = [part for part in path if isinstance(part, str) and part in models]
-    model = models[names[-1] if names else ""]
-    return [field.alias or name for name, field in model.model_fields.items()]
+    fields = models[names[-1] if names else ""].model_fields
+    return [field.alias or name for name, field in fields.items()]
 
 
 _EXPECTED = {
@@ -111,8 +116,7 @@ _BOUNDS = {
 
 def wrong_type(name: str, value: Any, expected: str) -> Diagnostic:
     """Return the fault of a value of the wrong type; ``expected`` is pydantic's word: ``list``, ``dict``."""
-    allowed, help = _EXPECTED[expected]
-    return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be {allowed}", help)
+    return must_be(name, value, *_EXPECTED[expected])
 
 
 def _name(path: KeyPath) -> str:
@@ -130,7 +134,7 @@ def _invalid(found: ErrorDetails, path: KeyPath) -> Diagnostic:
     if kind in _BOUNDS:
         bound, text = _BOUNDS[kind]
         limit = text.format(context[bound])
-        return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be {limit}", f"use {limit}")
+        return must_be(name, value, limit, f"use {limit}")
     if kind.endswith(_WRONG_TYPE) and (expected := kind.partition("_")[0]) in _EXPECTED:
         return wrong_type(name, value, expected)
     # A validator that is not ours: its own words are the best help there is.

@@ -1,4 +1,4 @@
-"""Reads a config file of any format: YAML, TOML, or the script that launches a job."""
+"""Reads a config file: YAML, or the script that launches a job."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
 def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Section:
     """Read a config file and return its mapping; later faults point into the file.
 
-    YAML is read by YAML 1.2's core rules. A ``.toml`` file is read as TOML. A shell script (``.sh``, ``.bash``,
-    ``.slurm``, ``.sbatch``, or a first line such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the
-    command that starts the job; it is never executed. ``overrides`` change values as on Hydra's command line:
-    ``key=value``, ``+key=value``, ``++key=value``, ``~key``.
+    YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
+    such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the command that starts the job; it is never
+    executed. ``overrides`` change values as on Hydra's command line: ``key=value``, ``+key=value``, ``++key=value``,
+    ``~key``.
 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
     it; ``OSError`` if it cannot be read.
@@ -45,10 +45,6 @@ def _load(file: str) -> Section:
         from rankplan.config.text.script import parse_script
 
         return parse_script(file, text, _load)
-    if file.endswith(".toml"):
-        from rankplan.config.text.toml import parse_toml
-
-        return parse_toml(file, text)
     document = Document(file, text)
     value = document.value()
     if not isinstance(value, Section):

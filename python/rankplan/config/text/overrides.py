@@ -1,7 +1,16 @@
-"""Overrides of a config, as Hydra's command line has them: ``key=value``, ``+key=value``, ``++key=value``, ``~key``.
+"""Overrides of a config, as Hydra's command line has them.
 
-Values follow OmegaConf's dot-list rules: YAML, so ``[1, 2]``, ``{a: 1}``, ``'text'``, ``null``. Nested keys are joined
-by dots; ``key[0]`` and ``key.0`` are items of a list.
+override  = [ "+" | "++" ] key "=" [ value ] | "~" key [ "=" value ]
+key       = part { "." part | "[" index "]" }                ``hosts[0]`` and ``hosts.0`` are items of a list
+value     = list | dict | quoted | plain
+list      = "[" [ element { "," element } ] "]"              element = list | dict | quoted | plain
+dict      = "{" [ plain ":" element { "," plain ":" element } ] "}"
+quoted    = a text in YAML's single or double quotes
+plain     = characters and escapes; null, true, false and numbers as in YAML 1.2 if it has no escape
+escape    = "\\" followed by a backslash, a blank, a tab, or one of ( ) [ ] { } : = ,
+
+This is the grammar of Hydra 1.3 (``OverrideParser.g4``) without sweeps: ``a,b`` and ``range(3)`` are one text here.
+A dict cannot have a key twice. ``key=`` sets null, as in ``OmegaConf.from_dotlist``.
 """
 
 from __future__ import annotations
@@ -20,7 +29,9 @@ OVERRIDE = re.compile(
     r"(?P<sign>\+\+|\+|~)?(?P<key>[A-Za-z_][\w@/.-]*(?:\[[0-9]+\][\w.\[\]-]*)?)(?:=(?P<value>.*))?", re.DOTALL
 )
 _PART = re.compile(r"[^.\[\]]+")
-_NESTED = re.compile(r"""'[^']*'|"[^"]*"|[\[\]{}]|:(?=[^\s:/])""")
+_ESCAPE = re.compile(r"\\([\\()\[\]{}:=, \t])")
+_TOKEN = re.compile(rf"""'[^']*'|"[^"]*"|{_ESCAPE.pattern}|.""", re.DOTALL)
+_STRIPPED = re.compile(r"\s*((?:\\.|[^\\]|\\\Z)*?)\s*", re.DOTALL)
 _ALIKE = 0.9
 _DEEPEST = 50
 
@@ -69,7 +80,7 @@ def parse_overrides(words: Sequence[str]) -> list[Override]:
     return found
 
 
-def overridden(section: Section, overrides: Iterable[Override], strict: bool = True) -> Section:
+def overridden(section: Section, overrides: Iterable[Override], *, strict: bool = True) -> Section:
     """Return a config with overrides applied in order; faults in a value point at its override.
 
     ``strict`` rejects what Hydra rejects: a near miss of a key that exists, ``+key`` for one that exists, ``~key`` for
@@ -80,7 +91,7 @@ def overridden(section: Section, overrides: Iterable[Override], strict: bool = T
     faults: list[Diagnostic] = []
     for override in overrides:
         try:
-            _apply(config, override, places, strict)
+            _apply(config, override, places, strict=strict)
         except PlacementError as error:
             faults += error.diagnostics
     if faults:
@@ -88,7 +99,7 @@ def overridden(section: Section, overrides: Iterable[Override], strict: bool = T
     return config
 
 
-def _apply(config: Section, override: Override, places: Places, strict: bool) -> None:
+def _apply(config: Section, override: Override, places: Places, *, strict: bool) -> None:
     path = override.path
     if len(path) > _DEEPEST:
         raise _fault(
@@ -96,19 +107,19 @@ def _apply(config: Section, override: Override, places: Places, strict: bool) ->
         )
     here: Any = config
     for depth, part in enumerate(path[:-1]):
-        key = _existing(here, part, path[: depth + 1], override, strict)
+        key = _existing(here, part, path[: depth + 1], override, strict=strict)
         if key is None:
             if override.sign == "~":
-                _reject_missing(here, part, path, override, strict)
+                _reject_missing(here, part, path, override, strict=strict)
                 return
             here[part] = Section(places, path[: depth + 1])
             places.put(path[: depth + 1], override.key_place, override.key_place)
             key = part
         here = here[key]
-    last = _existing(here, path[-1], path, override, strict)
+    last = _existing(here, path[-1], path, override, strict=strict)
     if override.sign == "~":
         if last is None:
-            _reject_missing(here, path[-1], path, override, strict)
+            _reject_missing(here, path[-1], path, override, strict=strict)
             return
         if override.value is not None and (written := value_of(override)) != here[last]:
             message = f"`{override.key}` is {shown(here[last])}, not {shown(written)}"
@@ -131,7 +142,7 @@ def _apply(config: Section, override: Override, places: Places, strict: bool) ->
     places.put(path, override.key_place, override.value_place)
 
 
-def _existing(here: Any, part: str | int, path: Path, override: Override, strict: bool) -> str | int | None:
+def _existing(here: Any, part: str | int, path: Path, override: Override, *, strict: bool) -> str | int | None:
     """Return the key of a part of the path if it exists."""
     if isinstance(here, list):
         if isinstance(part, int) and part < len(here):
@@ -149,40 +160,56 @@ def _existing(here: Any, part: str | int, path: Path, override: Override, strict
     return None
 
 
-def _reject_missing(here: Any, part: str | int, path: Path, override: Override, strict: bool) -> None:
+def _reject_missing(here: Any, part: str | int, path: Path, override: Override, *, strict: bool) -> None:
     if strict:
         near = nearest(str(part), here, 0.6) if isinstance(here, dict) else None
         help = f"did you mean `{near}`?" if near else "remove this override"
         raise _fault(override, "unknown-key", f"unknown key `{override.key}`", help, at_key=True)
 
 
-def _fault(override: Override, code: str, message: str, help: str, at_key: bool = False) -> PlacementError:
+def _fault(override: Override, code: str, message: str, help: str, *, at_key: bool = False) -> PlacementError:
     fault = Diagnostic(code, message, help, path=path_text(override.path))
     return PlacementError([(override.key_place if at_key else override.value_place).of(fault)])
 
 
-def _with_blanks(text: str) -> str:
-    """Return a value with a blank after each colon between braces, where Hydra needs none."""
+def _as_yaml(text: str) -> str:
+    """Return a list or a dict of Hydra as YAML: with a blank after each key, and quotes around a text with escapes."""
+    parts: list[str] = []
     inside: list[str] = []
-
-    def written(found: re.Match[str]) -> str:
-        token = found[0]
-        if token in "[{":
+    element, is_key = "", False
+    for token in (found[0] for found in _TOKEN.finditer(text)):
+        if token not in ("[", "]", "{", "}", ",") and not (token == ":" and is_key):
+            element += token
+            continue
+        parts += [_plain_as_yaml(element), ": " if token == ":" else token]
+        if token in ("[", "{"):
             inside.append(token)
-        elif token in "]}" and inside:
+        elif token in ("]", "}") and inside:
             inside.pop()
-        return ": " if token == ":" and inside[-1:] == ["{"] else token
+        element, is_key = "", token in ("{", ",") and inside[-1:] == ["{"]
+    return "".join([*parts, _plain_as_yaml(element)])
 
-    return _NESTED.sub(written, text)
+
+def _plain_as_yaml(text: str) -> str:
+    if text.strip()[:1] in ("'", '"') or _ESCAPE.search(text) is None:
+        return text
+    return "'" + _unescaped(text).replace("'", "''") + "'"
+
+
+def _unescaped(text: str) -> str:
+    """Return a text without the blanks around it and without the backslashes of its escapes."""
+    stripped = _STRIPPED.fullmatch(text)
+    return _ESCAPE.sub(r"\1", stripped[1] if stripped else text)
 
 
 def value_of(override: Override) -> Any:
     """Return the value of an override. Raises `PlacementError` (``syntax``)."""
     text = (override.value or "").strip()
     if text[:1] not in ("[", "{", '"', "'"):
-        return plain_scalar(text)
+        written = override.value or ""
+        return _unescaped(written) if _ESCAPE.search(written) else plain_scalar(text)
     try:
-        document = Document("", _with_blanks(text))
+        document = Document("", _as_yaml(text))
         return document.value()
     except PlacementError as error:
         message = f"`{override.key}` is not a value: {error.message.removeprefix('invalid YAML: ')}"

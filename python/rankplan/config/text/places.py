@@ -1,4 +1,4 @@
-"""The places of values that are not in a YAML file: on a command line, in a script, in a TOML file."""
+"""The places of values that are not in a YAML file: on a command line, in a script."""
 
 from __future__ import annotations
 

@@ -1,43 +1,71 @@
-"""The one collector of a config's faults: each gets its path and its place in the file, and all are raised together."""
+"""The reader of every config: a value at a path, its place in the file, and all faults, raised together."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from rankplan.config.text.document import Section
+from rankplan.config.text.document import Section, plain_scalar
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
+from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError, refusal
-from rankplan.words import as_int, path_text, shown
+from rankplan.parallel import NO_SIZES, ORDER, Parallel
+from rankplan.words import as_int, misspelt, must_be, path_text
+
+Config = Mapping[str, Any] | str | os.PathLike[str]
+"""A mapping (a dict, an OmegaConf object) or the path of a YAML file or a launch script."""
+
+LARGEST = 2**20
+"""The largest size: more is a typo, and would fill the memory before a check could say so."""
+_SELECTION = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,([^{}]*))?\}")
+_DEEPEST = 20
 
 
 class Reader:
-    """A config and the faults found in it so far.
+    """A config, the values at its paths, and the faults found in it so far.
 
     ``prefix`` is the path of ``content`` in its config. The mapping of a file knows its own path and its document.
-    ``config`` is the config that ``content`` is a section of, or ``None`` if the content is all that is known.
+    ``config`` is the config that ``content`` is a section of, or ``None`` if the content is all that is known. Paths
+    are those within the config, except for `add`. An interpolation of another value of the config
+    (``${trainer.nnodes}``, ``${oc.select:trainer.nnodes,1}``) is resolved where a value is read by its path.
     """
 
     def __init__(self, content: Any, prefix: KeyPath = (), config: Any = None) -> None:
         self.content = content
         self.config = config
         self.faults: list[Diagnostic] = []
+        self.state: Any = None
+        """What the dialect of the config has read from it."""
+        self.size_paths: dict[str, KeyPath] = {}
+        """The path in the config of the parallel sizes of each component that states some."""
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
         self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
         self._whole_file = config is None or isinstance(config, Section)
-        self.size_paths: dict[str, KeyPath] = {}
-        """The path in the config of the parallel sizes of each component that states some."""
         self._positions: list[tuple[int, ...]] = []
         self._keys: dict[KeyPath, dict[Any, int]] = {}
+        whole = {} if self._prefix else content
+        self._sections: dict[KeyPath, Mapping[Any, Any]] = {(): whole if config is None else config}
+
+    @classmethod
+    def load(cls, config: Any) -> Self:
+        """Return the reader of a whole config: a mapping, or the path of a file.
+
+        Raises `PlacementError` if it is not a mapping, ``OSError`` if its file cannot be read.
+        """
+        content = load_config(config) if isinstance(config, (str, os.PathLike)) else config
+        if not isinstance(content, Mapping):
+            raise PlacementError([not_a_mapping("the config", content, "write keys and values")])
+        return cls(content)
 
     def fork(self) -> Self:
         """Return a reader with the same content and faults; what either finds from now on is its own."""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.faults, other._positions = list(self.faults), list(self._positions)
+        other.faults, other._positions, other._sections = list(self.faults), list(self._positions), {**self._sections}
         return other
 
     @property
@@ -57,6 +85,11 @@ class Reader:
     def add_in_config(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the config."""
         self._add(self._outer + path, diagnostic)
+
+    def add_once(self, path: KeyPath, diagnostic: Diagnostic) -> None:
+        """Record a fault at a path within the config, unless it is recorded already: two components may share it."""
+        if self.located(path, diagnostic) not in self.faults:
+            self.add_in_config(path, diagnostic)
 
     def _add(self, whole: KeyPath, diagnostic: Diagnostic) -> None:
         diagnostic = self._located(whole, diagnostic)
@@ -102,13 +135,82 @@ class Reader:
         """Return the value at ``path`` in the config. One that is not an int of at least ``least`` is a fault."""
         number = as_int(value)
         if number is None or number < least:
-            message = f"`{path[-1]}` is {shown(value)}; it must be a whole number of {least} or more"
             help = RESOLVE if unresolved(value) else f"write a number such as {max(least, 1)}"
             if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):
                 help = "remove the quotes"
-            self.add_in_config(path, Diagnostic("invalid-value", message, help))
+            self.add_in_config(path, must_be(path, value, f"a whole number of {least} or more", help))
             return None
         return number
+
+    def section_at(self, path: KeyPath) -> Mapping[Any, Any]:
+        """Return the mapping at a path, empty if it is missing; a value of another type is a fault, recorded once."""
+        if path not in self._sections:
+            self._sections[path] = self.mapping(self.section_at(path[:-1]), path[-1], path[:-1])
+        return self._sections[path]
+
+    def at(self, path: KeyPath) -> Any:
+        """Return the value at a path, ``None`` if it is missing."""
+        return self._resolved(self.value(self.section_at(path[:-1]), path[-1], path[:-1]))
+
+    def _resolved(self, value: Any, depth: int = 0) -> Any:
+        found = _SELECTION.fullmatch(value) if isinstance(value, str) else None
+        if found is None or depth > _DEEPEST:
+            return value
+        here: Any = self._sections[()]
+        for key in found[1].split("."):
+            here = here.get(key) if isinstance(here, Mapping) else None
+        if here is None:
+            return plain_scalar(found[2].strip()) if found[2] is not None else value
+        return self._resolved(here, depth + 1)
+
+    def size(self, path: KeyPath, default: int, least: int = 1) -> int:
+        """Return the number at a path; the default if it is missing or invalid, which is recorded."""
+        value = self.at(path)
+        number = default if value is None else self.number(value, path, least)
+        if number is not None and number > LARGEST:
+            self.add_in_config(path, must_be(path, value, f"{LARGEST:,} or less", f"use {LARGEST:,} or less"))
+            return default
+        return default if number is None else number
+
+    def switch(self, path: KeyPath, *, default: bool = False) -> bool:
+        """Return the boolean at a path; the default if it is missing or invalid, which is recorded."""
+        value = self.at(path)
+        if isinstance(value, bool) or value is None:
+            return default if value is None else value
+        self.add_in_config(path, must_be(path, value, "true or false", "write true or false"))
+        return default
+
+    def sizes(self, path: KeyPath, keys: Mapping[str, Collection[str]], order: str = ORDER) -> Parallel:
+        """Return the parallel sizes in the section at a path; none if any is invalid, which is recorded."""
+        section = {key: self._resolved(value) for key, value in self.section_at(path).items()}
+        return self.sizes_in(section, keys, path, order) or NO_SIZES
+
+    def sizes_in(
+        self, mapping: Mapping[Any, Any], keys: Mapping[str, Collection[str]], path: KeyPath, order: str = ORDER
+    ) -> Parallel | None:
+        """Return the parallel sizes in a mapping at a path, ``None`` if any is invalid, which is recorded.
+
+        ``keys`` are the keys of each size. Experts are divided like other tensors unless an expert-tensor size is given
+        (Megatron-LM: ``ModelParallelConfig.__post_init__``).
+        """
+        sizes: dict[str, int] = {}
+        before = len(self.faults)
+        for name, names in keys.items():
+            for key in names:
+                if (value := self.value(mapping, key, path)) is not None:
+                    sizes[name] = self.number(value, (*path, key), 1) or 1
+        if len(self.faults) > before:
+            return None
+        if sizes.get("ep", 1) > 1:
+            sizes.setdefault("etp", sizes.get("tp", 1))
+        return Parallel(**sizes, order=order)
+
+    def reject_misspelt(self, key: str, known: Collection[str], path: KeyPath) -> bool:
+        """Record a fault if a key, at a path within the content, looks like a typo of one of these; return whether."""
+        if (near := misspelt(key, known)) is None:
+            return False
+        self.add(path, Diagnostic("unknown-key", f"unknown key `{path[-1]}`", f"did you mean `{near}`?"))
+        return True
 
     def add_all(self, path: KeyPath, error: PlacementError) -> None:
         """Record every fault of an error at a path."""
@@ -146,7 +248,7 @@ class Reader:
 
 def not_a_mapping(name: str, value: Any, help: str = "write num_nodes and component_placement in it") -> Diagnostic:
     """Return the fault of a value that must be a mapping."""
-    return Diagnostic("invalid-value", f"{name} is {shown(value)}; it must be a mapping", help)
+    return must_be(name, value, "a mapping", help)
 
 
 def unreadable(key: Any, error: Exception) -> Diagnostic:

@@ -171,7 +171,7 @@ def _base(command: Command, lines: Text, load: Callable[[str], Section], warning
             continue
         named = field if equals else fields[index + 1]
         name = name if equals else _text(named)
-        if not name.endswith((".yaml", ".yml", ".toml")):
+        if not name.endswith((".yaml", ".yml")):
             continue
         folder = FilePath(lines.file).parent
         for candidate in (FilePath(name), folder / name):

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import CLUSTER, NODE
 from rankplan.nodes import clusters
-from rankplan.nodes.clusters import HasInventory
+from rankplan.nodes.clusters import SupportsInventory
 from rankplan.nodes.inventory import Inventory
 
 _ACCELERATOR = "Accelerator"
@@ -24,7 +24,7 @@ class RlinfCluster(Protocol):
         """Return the record of a node."""
 
 
-AnyCluster: TypeAlias = Inventory | HasInventory | RlinfCluster
+AnyCluster: TypeAlias = Inventory | SupportsInventory | RlinfCluster
 
 
 def inventory_of(cluster: AnyCluster) -> Inventory:

@@ -22,7 +22,7 @@ def recognised(config: Mapping[Any, Any]) -> bool:
     return "cluster" in config
 
 
-def plan(config: Config | Reading, inventory: Inventory, isolate_accelerator: bool = True) -> Plan:
+def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a config on an inventory.
 
     Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).

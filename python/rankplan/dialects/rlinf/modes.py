@@ -7,19 +7,7 @@ from enum import Enum, auto
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
-
-
-class PlacementMode(Enum):
-    """How the roles of a job share accelerators.
-
-    ``COLLOCATED``: actor and rollout have the same ones. ``DISAGGREGATED``: actor, rollout and inference have their
-    own. ``AUTO``: disaggregated at first, then a scheduler moves accelerators between the roles. ``HYBRID``: any.
-    """
-
-    COLLOCATED = auto()
-    DISAGGREGATED = auto()
-    HYBRID = auto()
-    AUTO = auto()
+from rankplan.plans.mode import PlacementMode as PlacementMode
 
 
 class RolloutSyncMode(Enum):

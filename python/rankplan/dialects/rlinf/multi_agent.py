@@ -57,7 +57,8 @@ class SeveralRollouts(SizedRoles):
             reading.add(("component_placement", self._keys[name], "placement"), fault)
         reading.finish()
         rule = engines(resources, sizes.dense, stride)
-        return Component.place(name, self.inventory, stated.node_groups, rule, parallel=sizes.parallel)
+        place = name, self.inventory, stated.node_groups, rule
+        return Component.place(*place, stated.settings, parallel=sizes.parallel)
 
 
 class MultiAgentModelParallelEvalRoles(SeveralRollouts, ModelParallelEvalRoles):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from rankplan._core import RankMap
 from rankplan.config.models import ClusterSection, ComponentEntry, component_names
@@ -15,9 +15,8 @@ from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, st
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
-from rankplan.nodes.inventory import Inventory
-from rankplan.plans.binding import Binding
-from rankplan.plans.component import Component, Visibility
+from rankplan.nodes.inventory import Inventory, configured
+from rankplan.plans.component import Component, Settings, Visibility
 from rankplan.plans.configured import with_sizes
 from rankplan.plans.plan import Plan
 
@@ -33,7 +32,7 @@ class Roles:
 
     def __init__(self, reading: Reading, inventory: Inventory) -> None:
         reading = reading.fork()
-        self.inventory, unfit = inventory.configured(inventory.with_groups_added(reading.section))
+        self.inventory, unfit = configured(inventory, inventory.with_groups_added(reading.section))
         for path, found in unfit:
             reading.add(path, found)
         self.components: dict[str, Component] = {}
@@ -72,8 +71,7 @@ class Roles:
         names = component_names(key)
         component = Component(names[0], self.inventory, entry.node_group, rule, rows)
         try:
-            component = component.with_visibility(cast(Visibility, entry.visibility))
-            component = replace(component, **_settings(entry, reading.section))
+            component = replace(component, settings=_settings(entry, reading.section))
             for found in component.binding_faults():
                 reading.add((*path, "binding"), found)
         except PlacementError as error:
@@ -81,7 +79,7 @@ class Roles:
             return
         reading.size_paths |= dict.fromkeys(names, reading.in_config((*path, "parallel")))
         try:
-            component = replace(component, parallel=entry.parallel.value())
+            component = component.with_settings(parallel=entry.parallel.value())
         except PlacementError as error:
             reading.add_all((*path, "parallel"), error)
             return
@@ -122,14 +120,18 @@ def plan_of(
 ) -> Plan:
     """Return the plan of components with these strategies."""
     placed = (strategy.component(name, inventory, isolate_accelerator=isolate) for name, strategy in strategies.items())
-    return Plan(inventory, placed, None if mode is None else mode.name)
+    return Plan(inventory, placed, mode)
 
 
-def _settings(entry: ComponentEntry, section: ClusterSection) -> dict[str, Any]:
-    """Return what an entry, or else the section, states about cores, memory, network cards and rendering."""
-    policy, memory = entry.binding or section.binding, entry.memory or section.memory
-    nics = entry.nics or section.nics or "check"
-    return {"binding": Binding(policy or NO_BINDING, memory or NO_MEMORY), "nics": nics, "render": entry.render}
+def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:
+    """Return the settings that an entry states, or else the section, without the parallel sizes."""
+    return Settings(
+        visibility=cast(Visibility, entry.visibility),
+        binding=entry.binding or section.binding or NO_BINDING,
+        memory_binding=entry.memory_binding or section.memory_binding or NO_MEMORY,
+        egl=entry.egl,
+        nics=entry.nics or section.nics or "check",
+    )
 
 
 def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:

@@ -96,7 +96,8 @@ class SizedRoles(Roles):
             part = self.parts.get(role)
             if part is not None and self._used[role] and self._divides(reading, role, len(part.rule.resources)):
                 try:  # the rows are those that the config gives
-                    self._keep(role, replace(part, rule=one_each(part.rule), parallel=self._parallel(role)))
+                    each = replace(part, rule=one_each(part.rule))
+                    self._keep(role, each.with_settings(parallel=self._parallel(role)))
                 except PlacementError as error:
                     for one in error.diagnostics:
                         reading.add_in_config(reading.size_paths.get(self.names[role], ()), one)
@@ -150,9 +151,10 @@ class SizedRoles(Roles):
 
     def _put(self, reading: Reading, role: str, rule: Rule, groups: tuple[str, ...] | None = None) -> None:
         """Give a role another rule."""
-        name, labels = self.names[role], groups or self.parts[role].node_groups
+        part, sizes = self.parts[role], self._parallel(role)
+        place = self.names[role], self.inventory, groups or part.node_groups, rule
         try:
-            self._keep(role, Component.place(name, self.inventory, labels, rule, parallel=self._parallel(role)))
+            self._keep(role, Component.place(*place, part.settings, parallel=sizes))
         except PlacementError as error:
             reading.add_all(self._path(role), error)
 

@@ -11,7 +11,7 @@ from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.dialects.rlinf.errors import as_assertion
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import DECISIONS, Component, Rule, Visibility
+from rankplan.plans.component import USUAL_SETTINGS, Component, Rule, Visibility
 from rankplan.words import as_int, counted, shown
 
 __all__ = [
@@ -69,13 +69,14 @@ class PlacementStrategy:
     def component(self, name: str, cluster: AnyCluster, *, isolate_accelerator: bool = True) -> Component:
         """Return a component with the strategy's rule, under this name; see `get_placement`."""
         inventory, placed = self.inventory_on(cluster), self._component
+        visibility = self._visibility(isolate=isolate_accelerator)
         if placed is not None and placed.inventory == inventory:
-            return replace(placed, name=name).with_visibility(self._visibility(isolate=isolate_accelerator))
+            return replace(placed, name=name).with_settings(visibility=visibility)
         if not self._by_node:
             inventory.pool(self._labels).require_hardware()
-        decided = {} if placed is None else {key: getattr(placed, key) for key in DECISIONS if key != "by_node"}
-        given = name, inventory, self._labels, self._rule, self._visibility(isolate=isolate_accelerator), self._by_node
-        return Component.place(*given, **decided)
+        settings = USUAL_SETTINGS if placed is None else placed.settings
+        settings = replace(settings, visibility=visibility, by_node=self._by_node)
+        return Component.place(name, inventory, self._labels, self._rule, settings)
 
     def _visibility(self, *, isolate: bool) -> Visibility:
         """Return what the config states, if that is more than the own accelerators, else what the caller requests."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.nodes.topology.domains import Domains, Listed, Name, domains, natural_order
+from rankplan.nodes.topology.domains import Domains, Name, domains, natural_order, one_by_one
 from rankplan.nodes.topology.sources import detect
 
-__all__ = ["Domains", "Listed", "Name", "detect", "domains", "natural_order"]
+__all__ = ["Domains", "Name", "detect", "domains", "natural_order", "one_by_one"]

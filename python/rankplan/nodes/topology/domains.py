@@ -9,8 +9,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from functools import cached_property
+from typing import TypeAlias
 
+from rankplan._core import Domains as Column
 from rankplan.words import natural
 
 RANK_LABELS = ("rankplan.io/topology-rank", "topo_rank")
@@ -23,20 +25,7 @@ Name: TypeAlias = tuple[str | None, ...]
 """The labels of a domain, from the outermost level inwards; ``None`` where its only node has no label."""
 
 
-class Labelled(Protocol):
-    """A record with the labels of a node."""
-
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-
-
-class Nodes(Protocol):
-    """Nodes in ranges with equal labels, such as an `Inventory`."""
-
-    def stretches(self) -> Iterator[tuple[range, Labelled]]: ...
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Domains:
     """The domains of one level.
 
@@ -52,6 +41,11 @@ class Domains:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @cached_property
+    def column(self) -> Column:
+        """``ids`` as the core takes them."""
+        return Column(self.ids.tobytes())
 
     def text(self, index: int) -> str:
         """Return the name of a domain as messages show it: ``b0/a``."""
@@ -72,10 +66,11 @@ class Domains:
         return counts
 
 
-def domains(inventory: Nodes, levels: Sequence[str]) -> tuple[Domains, ...]:
+def domains(stretches: Iterable[tuple[range, Mapping[str, str]]], levels: Sequence[str]) -> tuple[Domains, ...]:
     """Return the domains of each of these levels, outermost first.
 
-    Takes time in proportion to the ranges of equal nodes, and to the nodes without labels.
+    ``stretches`` are the ranges of nodes with equal labels, ascending, and these labels. Takes time in proportion to
+    these ranges, and to the nodes without labels.
     """
     if not levels:
         return ()
@@ -83,15 +78,15 @@ def domains(inventory: Nodes, levels: Sequence[str]) -> tuple[Domains, ...]:
     alike: dict[_Labels, int] = {}
     by_node: list[int] = []
     ranked: list[tuple[int, int]] = []
-    for nodes, record in inventory.stretches():
-        labels = tuple(map(record.labels.get, levels))
+    for nodes, of_node in stretches:
+        labels = tuple(map(of_node.get, levels))
         if None in labels:
             # a node without a label is a domain of its own, named by its rank
             found = [alike.setdefault((labels, node), len(alike)) for node in nodes]
         else:
             found = [alike.setdefault((labels, 0), len(alike))] * len(nodes)
         by_node += found
-        if not _RANKED.isdisjoint(record.labels) and (rank := _rank_of(record.labels)) is not None:
+        if not _RANKED.isdisjoint(of_node) and (rank := _rank_of(of_node)) is not None:
             ranked += ((index, rank) for index in found)
     all_levels: list[Domains] = []
     parents = [0] * len(alike)
@@ -127,23 +122,16 @@ def _rank_of(labels: Mapping[str, str]) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """Nodes in a list, each with its labels."""
-
-    nodes: Sequence[Labelled]
-
-    def stretches(self) -> Iterator[tuple[range, Labelled]]:
-        """Yield each node."""
-        return ((range(index, index + 1), node) for index, node in enumerate(self.nodes))
+def one_by_one(labels: Iterable[Mapping[str, str]]) -> Iterator[tuple[range, Mapping[str, str]]]:
+    """Yield the labels of each node of a list, as `domains` takes them."""
+    return ((range(index, index + 1), of_node) for index, of_node in enumerate(labels))
 
 
-def natural_order(nodes: Iterable[Labelled], levels: Sequence[str]) -> list[int]:
+def natural_order(labels: Sequence[Mapping[str, str]], levels: Sequence[str]) -> list[int]:
     """Return the indices of nodes domain after domain, depth first.
 
     Within a domain, nodes with an explicit rank come first, and equal ones keep their order.
     """
-    listed = list(nodes)
-    innermost = domains(Listed(listed), levels)[-1].ids if levels else array("I", bytes(4 * len(listed)))
-    ranks = [_rank_of(node.labels) for node in listed]
-    return sorted(range(len(listed)), key=lambda index: (innermost[index], ranks[index] is None, ranks[index] or 0))
+    innermost = domains(one_by_one(labels), levels)[-1].ids if levels else array("I", bytes(4 * len(labels)))
+    ranks = list(map(_rank_of, labels))
+    return sorted(range(len(labels)), key=lambda index: (innermost[index], ranks[index] is None, ranks[index] or 0))

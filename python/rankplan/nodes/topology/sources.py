@@ -1,4 +1,4 @@
-"""Where labels come from: the levels of each source, in the order of their domains, and what nodes report as labels."""
+"""The sources of labels: the levels of each source, outermost first, and labels from the reports of a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rankplan.hardware.nvml import Fabric
 
 CLIQUE = "nvidia.com/gpu.clique"
-"""The label of the GPU operator: ``<ClusterUUID>.<CliqueId>``. rankplan writes what NVML reports under the same key."""
+"""The label of the GPU operator: ``<ClusterUUID>.<CliqueId>``. NVML's report has the same key."""
 
 HOSTNAME = "kubernetes.io/hostname"
 """The label that Kubernetes gives each node: it stands for the node itself."""
@@ -68,7 +68,7 @@ FAMILIES: tuple[tuple[Source, ...], ...] = (
         Source(numbered=BLOCK),
     ),
 )
-"""What each source describes, outermost first. Sources of one family describe the same thing: one of them counts."""
+"""The sources, outermost first. Sources of one family describe the same thing: one of them counts."""
 
 
 def detect(labels: Iterable[tuple[int, Mapping[str, str]]]) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ FABRIC_COMPLETED = 3
 
 
 def fabric_labels(gpus: Sequence[Fabric]) -> dict[str, str]:
-    """Return the label of a node from what NVML reports of its GPUs; none if they have no fabric.
+    """Return the label of a node from NVML's report of its GPUs; empty if they have no fabric.
 
     A cluster uuid of zeros is no fabric. Raises ``ValueError`` if the GPUs of the node disagree.
     """

@@ -206,9 +206,9 @@ class _Drawing:
     def node(self, kind: NodeKind, spec: NodeSpec) -> Node:
         """Return the first node of a kind."""
         by_node = any(stay.pattern.resource_type == WHOLE_NODE for stay in kind.stays)
-        counts = {ACCELERATOR: kind.accelerators, **kind.hardware, WHOLE_NODE: int(by_node)}
+        counts = {ACCELERATOR: kind.num_accelerators, **kind.hardware, WHOLE_NODE: int(by_node)}
         strips = tuple(self._strip(kind, resource, count) for resource, count in counts.items() if count)
-        what = f"{kind.accelerators} x {kind.accelerator_type}" if kind.accelerators else "no accelerators"
+        what = f"{kind.num_accelerators} x {kind.accelerator_type}" if kind.num_accelerators else "no accelerators"
         facts = (what, kind.accelerator_model, spec.hostname, spec.ip, excluded_text(spec))
         same = _same(kind.nodes - RankSet([kind.nodes[0]]), kind, self.legend)
         return Node(spec.rank, tuple(clean(fact) for fact in facts if fact), strips, same)
@@ -220,7 +220,7 @@ class _Drawing:
             pattern = stay.pattern
             if pattern.resource_type != resource:
                 continue
-            cells = on_cells.setdefault(stay.component, {})
+            cells = on_cells.setdefault(stay.component_name, {})
             for rank, indices in enumerate(pattern.devices or [(0,)] * pattern.processes, first):
                 for index in indices:
                     cells.setdefault(index, []).append(rank)

@@ -48,7 +48,7 @@ def rank_specs(nodes: Nodes, component: Component, prove: str | None, ranks: Ran
     for row, known, proof in zip(rows, uuids, proofs, strict=True):
         place = row.cluster_node_rank, row.node_group_label
         env_vars, interpreter = settings[place]
-        egl = component.render and row.num_accelerators > 0
+        egl = component.egl and row.num_accelerators > 0
         ordinal, pci = _first_accelerator(component, row) if egl else (None, None)
         specs.append(
             RankSpec(

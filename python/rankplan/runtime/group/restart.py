@@ -46,10 +46,10 @@ def _fitted(crew: Crew, component: Component | None) -> tuple[Nodes, Component]:
         raise TypeError(f"component is of type {type(component).__name__}; pass a component of a plan: plan[name]")
     elif component.name != terms.planned:
         raise ValueError(f"this group runs {terms.planned}, not {component.name}; pass plan[{terms.planned!r}]")
-    nodes, (component,) = terms.nodes().fitting(component.inventory, [replace(component, name=terms.planned)])
+    nodes, (component,) = terms.nodes().fitted(component.inventory, [replace(component, name=terms.planned)])
     component = replace(component, name=crew.component)
     if terms.visibility is not None:
-        component = component.with_visibility(terms.visibility)
+        component = component.with_settings(visibility=terms.visibility)
     return nodes, component
 
 

@@ -123,7 +123,7 @@ class GroupSpec:
             placement_strategy = one_process_each(cluster.inventory)
         if isinstance(placement_strategy, Component):
             planned = placement_strategy.name
-            nodes, (component,) = cluster.nodes.fitting(placement_strategy.inventory, [placement_strategy])
+            nodes, (component,) = cluster.nodes.fitted(placement_strategy.inventory, [placement_strategy])
             component = replace(component, name=name or planned)
         elif isinstance(placement_strategy, PlacementStrategy):
             planned, nodes = name or self._worker_class.__name__, cluster.nodes
@@ -134,7 +134,7 @@ class GroupSpec:
                 "placement.get_strategy(name), or a component of a plan, such as plan[name]"
             )
         if visibility is not None:
-            component = component.with_visibility(visibility)
+            component = component.with_settings(visibility=visibility)
         specs = rank_specs(nodes, component, prove)
         check_interpreters(specs)
         if reserve:

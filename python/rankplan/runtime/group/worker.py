@@ -100,11 +100,10 @@ class Worker:
         return _here().placement
 
     @cached_property
-    def coordinates(self) -> Coordinates | list[Coordinates]:
-        """The position of this process in its parallel groups: ``{"tp": 1, "dp": 0, "pp": 2}``.
+    def coordinates(self) -> list[Coordinates]:
+        """The position of each slot of this process in its parallel groups: ``[{"tp": 1, "dp": 0, "pp": 2}]``.
 
-        It has every kind with groups of two or more slots, and ``dp``. A process with several slots has a list of them,
-        one per slot; see `Component.coordinates`.
+        A position has every kind with groups of two or more slots, and ``dp``; see `Component.coordinates`.
         """
         return deepcopy(_here().coordinates)
 

@@ -44,7 +44,7 @@ class Nodes:
         inventory = self.inventory.reordered(order)
         return replace(self, ids=tuple(self.ids[rank] for rank in order), inventory=inventory)
 
-    def fitting(self, planned: Inventory, components: Sequence[Component]) -> tuple[Nodes, list[Component]]:
+    def fitted(self, planned: Inventory, components: Sequence[Component]) -> tuple[Nodes, list[Component]]:
         """Return these nodes in the order of a plan, and components of it in their places on them.
 
         Raises `PlacementError`: ``plan-mismatch`` node by node, or ``group-spans`` for a group that crosses a level

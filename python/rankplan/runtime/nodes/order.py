@@ -91,7 +91,7 @@ def in_order(
     levels = detect((1, spec.labels) for spec in specs) if wanted.levels is None else wanted.levels
     if not levels:
         return by_address, f"{BY_ADDRESS} (no levels detected)"
-    ordered = [by_address[index] for index in natural_order(specs, levels)]
+    ordered = [by_address[index] for index in natural_order([spec.labels for spec in specs], levels)]
     return ordered, f"the topology ({', '.join(levels)}), then {BY_ADDRESS}"
 
 

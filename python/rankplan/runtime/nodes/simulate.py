@@ -114,9 +114,9 @@ def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
             labels[MODEL_LABEL] = node.accelerator_model
         environment[row.env_var] = row.showing(node.accelerator_ids)[row.env_var]
         if row.resource == "GPU":
-            options["num_gpus"] = node.accelerators
+            options["num_gpus"] = node.num_accelerators
         else:
-            options["resources"] = {row.resource: node.accelerators}
+            options["resources"] = {row.resource: node.num_accelerators}
     return {
         **options,
         "num_cpus": _CPUS,

@@ -31,7 +31,7 @@ class RankSpec:
 
     component: str
     placement: Placement
-    coordinates: Coordinates | list[Coordinates]
+    coordinates: list[Coordinates]
     node_id: str
     hardware: bytes = b""
     env_vars: Mapping[str, str] = field(default_factory=dict)

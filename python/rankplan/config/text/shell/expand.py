@@ -259,12 +259,12 @@ class Scope:
         empty = value is None or text == ""
         argument, operator = part.argument, part.operator
         if not operator:
-            return value if value is not None else self._unset(part, known)
+            return value if value is not None else self._unset(part, known=known)
         if argument is not None and operator in (":-", "-", ":=", "="):
             if value is not None and (text != "" or operator in ("-", "=")):
                 return value
             if part.name.isdigit() and not known:
-                return self._unset(part, known)
+                return self._unset(part, known=known)
             found = self.value(argument)
             if "=" in operator:
                 self.variables[part.name] = found
@@ -274,7 +274,7 @@ class Scope:
                 return (Piece("", part.start, part.end, cause_of(value)),)
             return () if (empty if operator == ":+" else value is None) else self.value(argument)
         if value is None:
-            return self._unset(part, known)
+            return self._unset(part, known=known)
         if operator in (":?", "?"):
             return value
         if text is None:
@@ -328,7 +328,7 @@ class Scope:
             return (self._odd(part),), True
         return scalar(value), True
 
-    def _unset(self, part: Expansion, known: bool) -> Value:
+    def _unset(self, part: Expansion, *, known: bool) -> Value:
         if known:
             return ()
         if part.name.isdigit():

@@ -50,7 +50,7 @@ class _Parser(Words):
         super().__init__(text)
         self._documents: list[tuple[str, bool]] = []
 
-    def _skip_blanks(self, lines: bool = False) -> None:
+    def _skip_blanks(self, *, lines: bool = False) -> None:
         """Move past blanks, comments and continuations, and past ends of lines if ``lines``."""
         while self.position < len(self.text):
             if self._at("\\\n"):
@@ -114,7 +114,7 @@ class _Parser(Words):
             statements.append(self._chain())
             self._skip_blanks()
             if self._at("&") and not self._at("&&"):
-                statements[-1] = Group((statements[-1],), True)
+                statements[-1] = Group((statements[-1],), apart=True)
                 self.position += 1
             if self.position == before:
                 raise ShellSyntaxError(f"unexpected `{self.text[before]}`", before, "remove or quote it")
@@ -157,7 +157,7 @@ class _Parser(Words):
         elif self._at("(") or word == "{":
             closing = ")" if self._at("(") else "}"
             self.position += 1
-            found = Group(self.block((closing,)), closing == ")")
+            found = Group(self.block((closing,)), apart=closing == ")")
             self._take(closing, self.text[start], start)
         elif function := _FUNCTION.match(self.text, start):
             self.position = function.end()

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from rankplan.config.text.shell.arithmetic import assigned_names
 from rankplan.config.text.shell.conditions import Test
 from rankplan.config.text.shell.expand import (
     Cause,
@@ -27,7 +26,6 @@ from rankplan.config.text.shell.expand import (
 )
 from rankplan.config.text.shell.parse import parse
 from rankplan.config.text.shell.tree import (
-    Arithmetic,
     Assignment,
     Block,
     Calculation,
@@ -35,12 +33,12 @@ from rankplan.config.text.shell.tree import (
     Chain,
     Function,
     If,
-    Literal,
     Loop,
     Not,
     Simple,
     Statement,
     Word,
+    assigned,
 )
 from rankplan.config.text.shell.words import ShellSyntaxError
 
@@ -216,7 +214,7 @@ class _Run:
     def _loop(self, loop: Loop) -> bool | None:
         cause = Cause(f"the `{loop.kind}` loop", loop.start)
         self.skipped.append(cause)
-        names = [*([loop.variable] if loop.variable else []), *dict.fromkeys(_assigned(loop.body))]
+        names = [*([loop.variable] if loop.variable else []), *dict.fromkeys(assigned(loop.body))]
         unknown = (Piece("", loop.start, loop.start, cause),)
         before = dict(self.scope.variables)
         for name in names:
@@ -435,19 +433,3 @@ def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
     places = [piece for value in values if value for piece in value]
     start, end = (places[0].start, places[0].end) if places else (cause.start, cause.start)
     return (Piece("", start, end, cause),)
-
-
-def _assigned(node: object) -> Iterator[str]:
-    """Yield the names that commands assign."""
-    if isinstance(node, Assignment):
-        yield node.name
-    if isinstance(node, Simple) and node.words and node.words[0].literal in ("read", "mapfile", "readarray"):
-        yield from (word.literal for word in node.words[1:] if word.literal and word.literal.isidentifier())
-    if isinstance(node, Calculation | Arithmetic):
-        yield from assigned_names("".join(part.text for part in node.expression.parts if isinstance(part, Literal)))
-    if isinstance(node, tuple):
-        for item in node:
-            yield from _assigned(item)
-    elif is_dataclass(node):
-        for each in fields(node):
-            yield from _assigned(getattr(node, each.name))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TypeAlias
+
+from rankplan.config.text.shell.arithmetic import assigned_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +162,19 @@ class Group:
 
 Statement: TypeAlias = Simple | Calculation | Not | Chain | If | Case | Loop | Function | Group
 Block: TypeAlias = tuple[Statement, ...]
+
+
+def assigned(node: object) -> Iterator[str]:
+    """Yield the names that commands assign."""
+    if isinstance(node, Assignment):
+        yield node.name
+    if isinstance(node, Simple) and node.words and node.words[0].literal in ("read", "mapfile", "readarray"):
+        yield from (word.literal for word in node.words[1:] if word.literal and word.literal.isidentifier())
+    if isinstance(node, Calculation | Arithmetic):
+        yield from assigned_names("".join(part.text for part in node.expression.parts if isinstance(part, Literal)))
+    if isinstance(node, tuple):
+        for item in node:
+            yield from assigned(item)
+    elif is_dataclass(node):
+        for each in fields(node):
+            yield from assigned(getattr(node, each.name))

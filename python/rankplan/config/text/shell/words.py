@@ -126,7 +126,7 @@ class Words(ABC):
                 parts.append(Literal(self.text[start : self.position], start, quoted=True))
         return parts
 
-    def _expansion(self, quoted: bool) -> Part | None:
+    def _expansion(self, *, quoted: bool) -> Part | None:
         """Return the expansion at the position, ``None`` if there is none."""
         start = self.position
         if self._at("`"):
@@ -146,7 +146,7 @@ class Words(ABC):
             self._skip_commands(start)
             return Substitution(self.text[start : self.position], start, self.position, quoted)
         if self._at("${"):
-            return self._braced(quoted)
+            return self._braced(quoted=quoted)
         if self._at("$") and (name := _PLAIN_NAME.match(self.text, start + 1)):
             self.position = name.end()
             joined = quoted and name[0] == "*"
@@ -169,7 +169,7 @@ class Words(ABC):
             position += 1
         return None
 
-    def _braced(self, quoted: bool) -> Expansion:
+    def _braced(self, *, quoted: bool) -> Expansion:
         start = self.position
         self.position += 2
         operator, argument, elements, joined = "", None, False, False
