@@ -17,7 +17,7 @@ from typing import Any
 
 import ray
 from rankplan import Cluster, NodePlacementStrategy, PlacementStrategy
-from rankplan.runtime.group.roll_call import RollCall
+from rankplan.runtime.group.worker import RollCall
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.rank.host import HostActor
 

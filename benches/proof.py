@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from launch import settle, spread
 from rankplan import Cluster, ComponentPlacement, Inventory
-from rankplan.runtime.group.roll_call import RollCall
+from rankplan.runtime.group.worker import RollCall
 from support.drivers import CUDA, uuid
 from support.libraries import compiled
 

@@ -61,13 +61,13 @@ if TYPE_CHECKING:
     from rankplan.plans.plan import Plan as Plan
     from rankplan.plans.weights import WeightMap as WeightMap
     from rankplan.runtime.cluster import Cluster as Cluster
-    from rankplan.runtime.group.calls import Call as Call
+    from rankplan.runtime.group.crew import Failure as Failure
+    from rankplan.runtime.group.group import Call as Call
     from rankplan.runtime.group.group import WorkerGroup as WorkerGroup
     from rankplan.runtime.group.job import launch as launch
     from rankplan.runtime.group.spec import GroupSpec as GroupSpec
-    from rankplan.runtime.group.watch import Failure as Failure
     from rankplan.runtime.group.worker import Worker as Worker
-    from rankplan.runtime.rank.report import RankReport as RankReport
+    from rankplan.runtime.rank.spec import RankReport as RankReport
     from rankplan.runtime.rank.timing import Timing as Timing
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
     from rankplan.tuning.costs import ComponentCosts as ComponentCosts
@@ -107,13 +107,12 @@ _NAMES = {
     "plans.plan": ("Plan",),
     "plans.weights": ("WeightMap",),
     "runtime.cluster": ("Cluster",),
-    "runtime.group.calls": ("Call",),
-    "runtime.group.group": ("WorkerGroup",),
+    "runtime.group.group": ("Call", "WorkerGroup"),
     "runtime.group.job": ("launch",),
     "runtime.group.spec": ("GroupSpec",),
-    "runtime.group.watch": ("Failure",),
+    "runtime.group.crew": ("Failure",),
     "runtime.group.worker": ("Worker",),
-    "runtime.rank.report": ("RankReport",),
+    "runtime.rank.spec": ("RankReport",),
     "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),
     "tuning.costs": ("ComponentCosts", "Costs", "WeightSync"),

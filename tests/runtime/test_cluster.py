@@ -255,7 +255,7 @@ def read_all(terminal: int) -> str:
 def test_a_group_can_be_launched_inside_a_ray_task(cluster: Cluster) -> None:
     @ray.remote(num_cpus=0)
     def driver() -> list[int]:
-        from rankplan.runtime.group.roll_call import RollCall
+        from rankplan.runtime.group.worker import RollCall
 
         with Cluster() as inner, RollCall.create_group().launch(inner, NodePlacementStrategy([0, 1])) as group:
             return [report.node_rank for report in group.verify()]

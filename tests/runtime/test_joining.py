@@ -23,7 +23,7 @@ from rankplan.runtime.nodes.processes import end, family, left_after
 JOINS = """
 import sys
 from rankplan import Cluster, ClusterError
-from rankplan.runtime.group.roll_call import RollCall
+from rankplan.runtime.group.worker import RollCall
 try:
     with Cluster(address=eval(sys.argv[1])) as cluster, RollCall.create_group().launch(cluster) as group:
         print([report.accelerators for report in group.verify()], cluster.inventory.node(0).ip)

@@ -29,9 +29,7 @@ from rankplan import (
 from rankplan.environment import planned_environment
 from rankplan.runtime.group import launch
 from rankplan.runtime.nodes.nodes import pinned
-from rankplan.runtime.rank.differences import differences
-from rankplan.runtime.rank.report import RankReport
-from rankplan.runtime.rank.spec import RankSpec
+from rankplan.runtime.rank.spec import RankReport, RankSpec, differences
 from support.workers import NAMES, Caller, Early, FailsToStart, Reader
 
 SHARED = FlexiblePlacementStrategy([[0, 1], [4], [4], [6, 7]])

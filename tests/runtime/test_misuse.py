@@ -29,7 +29,7 @@ from rankplan import (
     WorkerGroup,
 )
 from rankplan.runtime.group import launch
-from rankplan.runtime.group.verify import verified
+from rankplan.runtime.group.launch import verified
 from rankplan.runtime.ray import timeouts
 from ray.util.placement_group import placement_group_table
 from support.workers import Stuck, command, has_ended, stuck

@@ -32,7 +32,7 @@ from support.workers import Reader
 OTHER = """
 import sys
 from rankplan import Cluster, FlexiblePlacementStrategy
-from rankplan.runtime.group.roll_call import RollCall
+from rankplan.runtime.group.worker import RollCall
 cluster = Cluster()
 options = eval(sys.argv[1])
 group = RollCall.create_group().launch(cluster, FlexiblePlacementStrategy([[1], [2], [3]]), name="rollout", **options)

@@ -8,9 +8,8 @@ import pytest
 from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, RankReport
 from rankplan._core import RankSet
 from rankplan.environment import planned_environment
-from rankplan.runtime.group.verify import unbound_text
-from rankplan.runtime.rank.differences import differences, shared_devices
-from rankplan.runtime.rank.spec import RankSpec
+from rankplan.runtime.group.launch import unbound_text
+from rankplan.runtime.rank.spec import RankSpec, differences, shared_devices
 
 A, B, C = (f"GPU-abababab-abab-abab-abab-ababababab0{card}" for card in range(3))
 ROW = PackedPlacementStrategy(0, 1, 2).get_placement(Inventory.uniform(1, 2))[0]

@@ -267,7 +267,7 @@ def test_parts_of_accelerators_are_not_enough(cluster: Cluster) -> None:
 
 
 def test_a_large_table_is_cut(cluster: Cluster) -> None:
-    from rankplan.runtime.reserve.shortage import _table
+    from rankplan.runtime.reserve.reserve import _table
 
     lines = _table([("node", "resource")] + [(str(node), "GPU") for node in range(1000)]).splitlines()
     assert len(lines) == 22 and lines[-1] == "  and 980 more rows"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rankplan.runtime.group.worker import Worker
-    from rankplan.runtime.rank.report import RankReport
+    from rankplan.runtime.rank.spec import RankReport
 
 
 class _Nodes(Nodes):
@@ -177,8 +177,8 @@ def run(
             from rankplan.runtime.cluster import Cluster
             from rankplan.runtime.group.group import WorkerGroup
             from rankplan.runtime.group.job import launch, measurements
-            from rankplan.runtime.group.roll_call import RollCall
-            from rankplan.runtime.ray.progress import told
+            from rankplan.runtime.group.worker import RollCall
+            from rankplan.runtime.ray.connection import told
 
         worker = _worker(worker_name) if worker_name else RollCall
         try:

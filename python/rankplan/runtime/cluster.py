@@ -16,18 +16,16 @@ from rankplan._core import RankSet
 from rankplan.config.network import NODE_ORDERS, USUAL_TOPOLOGY
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
-from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.plan import Plan
 from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports, selected
 from rankplan.runtime.nodes.nodes import Nodes
-from rankplan.runtime.nodes.probe import find_nodes
-from rankplan.runtime.nodes.refresh import Roster
+from rankplan.runtime.nodes.probe import find_nodes, refreshed
 from rankplan.runtime.nodes.simulate import Raylets
 from rankplan.runtime.rank import context
 from rankplan.runtime.ray import session, timeouts
 from rankplan.runtime.ray.answers import as_timeout
-from rankplan.runtime.ray.connection import Connection, connect
-from rankplan.runtime.ray.progress import Report, told
+from rankplan.runtime.ray.connection import Connection, Report, connect, told
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, counted, shown
 
@@ -57,6 +55,8 @@ class Cluster:
     ``ClusterError`` if the cluster cannot be used.
     """
 
+    _raylets: Raylets | None = None
+
     def __init__(
         self,
         cluster_cfg: Mapping[str, Any] | Reading | None = None,
@@ -74,49 +74,27 @@ class Cluster:
         forward_env = as_selection(forward_env)
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
             raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
+        num_nodes = as_int(num_nodes)
         reading = None if cluster_cfg is None else read_section(cluster_cfg)
-        self._open(
-            reading,
-            as_int(num_nodes),
-            address,
-            on_progress=on_progress,
-            timeout=timeout,
-            forward_env=forward_env,
-            node_order=node_order,
-        )
-
-    def _open(
-        self,
-        reading: Reading | None,
-        num_nodes: int | None,
-        address: str | None,
-        *,
-        on_progress: Report | None,
-        timeout: float = timeouts.JOIN,
-        raylets: Raylets | None = None,
-        forward_env: Selection = True,
-        node_order: str | None = None,
-    ) -> None:
         if reading is not None:
             reading.finish()
             configured = reading.section.num_nodes
             if num_nodes not in (None, configured):
                 raise ClusterError(f"num_nodes is {num_nodes}, but cluster_cfg has {configured}; omit the argument")
             num_nodes = configured
-        self._raylets = raylets
         self._closed = False
-        self._roster, self._refreshing = Roster(), threading.Lock()
+        self._dead: dict[int, NodeSpec] = {}
+        self._refreshing = threading.Lock()
         self._restore_handler = session.keep_handler()
         how = connect(address, num_nodes)
         self._connected_here = how != "kept"
         self.connection = Connection(on_progress)
-        self._address = str(ray.get_runtime_context().gcs_address)
         try:
             if (here := context.current()) is not None:
                 self.nodes = _of_driver(here.nodes(), num_nodes, reading, forward_env)
                 return
             with self.connection.progress() as report:
-                starting = raylets is None and how != "started"
+                starting = self._raylets is None and how != "started"
                 topology = USUAL_TOPOLOGY if reading is None else reading.section.topology
                 topology = topology.model_copy(update={"order": node_order or topology.order})
                 found = find_nodes(num_nodes, timeout, report, starting=starting, topology=topology)
@@ -124,7 +102,7 @@ class Cluster:
             if reading is not None:
                 inventory = inventory.with_config(reading)
             exports = find_exports(forward_env)
-            self.nodes = Nodes(tuple(node.node_id for node in found), inventory, raylets is not None, exports)
+            self.nodes = Nodes(tuple(node.node_id for node in found), inventory, self._raylets is not None, exports)
         except BaseException:
             self.close()
             raise
@@ -164,14 +142,13 @@ class Cluster:
             raylets = Raylets(inventory, report)
         cluster = cls.__new__(cls)
         try:
-            cluster._open(reading, inventory.num_nodes, raylets.address, on_progress=on_progress, raylets=raylets)
-            # the raylets of excluded nodes run too
-            both = [(cluster.inventory.node(rank), inventory.node(rank)) for rank in range(cluster.inventory.num_nodes)]
-            states = [(one.healthy and given.healthy, one.unhealthy | given.unhealthy) for one, given in both]
-            records = [
-                one.model_copy(update={"healthy": healthy, "unhealthy": unhealthy})
-                for (one, _), (healthy, unhealthy) in zip(both, states, strict=True)
-            ]
+            cluster._raylets = raylets
+            Cluster.__init__(cluster, reading, inventory.num_nodes, raylets.address, on_progress=on_progress)
+            records = []
+            for rank in range(cluster.num_nodes):  # the raylets of excluded nodes run too
+                here, given = cluster.inventory.node(rank), inventory.node(rank)
+                marks = {"healthy": here.healthy and given.healthy, "unhealthy": here.unhealthy | given.unhealthy}
+                records.append(here.model_copy(update=marks))
             cluster.nodes = replace(cluster.nodes, inventory=cluster.inventory.updated(records))
         except BaseException:
             raylets.close()
@@ -196,7 +173,7 @@ class Cluster:
 
         For a cluster with a token, these processes also need ``RAY_AUTH_MODE=token``.
         """
-        return self._address
+        return self.connection.address
 
     @property
     def simulated(self) -> bool:
@@ -243,7 +220,7 @@ class Cluster:
         self.connection.check_alive()
         with self._refreshing, session.used(), self.connection.progress() as report:
             report("looking at the nodes again")
-            self.nodes = self._roster.refreshed(self.nodes, seconds)
+            self.nodes = refreshed(self.nodes, self._dead, seconds)
         return self.inventory
 
     def stop_node(self, rank: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,15 +18,17 @@ from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankSpec
-from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.answers import ranks_text
+from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.answers import Fault, outcomes, ranks_text
 from rankplan.runtime.ray.connection import Connection
+from rankplan.runtime.ray.internals import actor_id, dead_actors
 from rankplan.runtime.reserve.notices import Notice, Overlap
 from rankplan.runtime.reserve.reserve import Reservation
 from rankplan.words import nodes_text
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
+
 
 _logger = logging.getLogger("rankplan")
 
@@ -103,12 +107,10 @@ class Crew:
 
         A reservation has its own record, and has refused other jobs.
         """
-        namesakes: list[object] = []
         overlaps: list[Overlap] = []
         with self._lock:
             self.check_open()
-            if not self.ranks:
-                namesakes = self.connection.enter(self.component, self)
+            namesakes = [] if self.ranks else self.connection.enter(self.component, self)
             if self.reservation is None:
                 notice = Notice(self.connection, nodes, {self.component: rows})
                 self._notices.append(notice)
@@ -229,3 +231,98 @@ def _kill(ranks: Sequence[LiveRank]) -> None:
     last_words: list[Any] = [rank.actor.look.remote() for rank in ranks]
     if last_words:
         ray.wait(last_words, num_returns=len(last_words), timeout=timeouts.KILL, fetch_local=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Ranks of a group that are dead.
+
+    ``ranks`` are their process ranks and ``nodes`` the node ranks that they ran on, of the plan that the group runs.
+    ``dead_nodes`` are the ones among these nodes that have left the cluster; on the others, only processes have died.
+    ``reason`` is why the first of the ranks is gone.
+    """
+
+    component: str
+    ranks: RankSet
+    nodes: RankSet
+    dead_nodes: RankSet
+    reason: str
+
+    def __str__(self) -> str:
+        verb = "is" if len(self.ranks) == 1 else "are"
+        where = f"({nodes_text(self.nodes)})"
+        return f"{self.component} {ranks_text(self.ranks)} {where} {verb} gone: {self.reason}"
+
+
+def dead_ranks(ranks: Sequence[LiveRank]) -> list[LiveRank]:
+    """Return the ranks that are dead, or on a node that has left the cluster."""
+    dead, present = dead_actors(), _present()
+    return [rank for rank in ranks if actor_id(rank.actor) in dead or rank.spec.node_id not in present]
+
+
+def wait_for_failure(crew: Crew, timeout: float | None, known: set[str]) -> Failure | None:
+    """Return which ranks are dead as soon as some are; ``None`` after ``timeout`` seconds.
+
+    ``known`` are the actors that do not count, to which those of the dead ranks are added. Raises ``WorkerError`` if
+    the group ends meanwhile.
+    """
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        with session.used():
+            _check_running(crew)
+            dead = [rank for rank in dead_ranks(list(crew.ranks)) if actor_id(rank.actor) not in known]
+            if dead:
+                _check_running(crew)  # its end kills its ranks
+                known.update(actor_id(rank.actor) for rank in dead)
+                return _failure(crew.component, dead)
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        time.sleep(min(timeouts.WATCH, left))
+
+
+def watch(crew: Crew, on_failure: Callable[[Failure], object]) -> None:
+    """Call a function in a thread of its own whenever ranks have died, until the group ends."""
+
+    def run() -> None:
+        known: set[str] = set()
+        while True:
+            try:
+                failure = wait_for_failure(crew, None, known)
+            except WorkerError:
+                return
+            except Exception as error:
+                _logger.warning("%s: no failure will be reported any more: %s", crew.component, error)
+                return
+            try:
+                if failure is not None:
+                    on_failure(failure)
+            except Exception:
+                if not crew.ended:
+                    _logger.exception("%s: on_failure has failed", crew.component)
+
+    threading.Thread(target=run, name=f"rankplan-watch-{crew.component}", daemon=True).start()
+
+
+def _check_running(crew: Crew) -> None:
+    if not crew.is_running:
+        raise WorkerError(f"{crew.component}: the group was shut down; launch it again", crew.component)
+
+
+def _failure(component: str, dead: Sequence[LiveRank]) -> Failure:
+    present = _present()
+    (word,) = outcomes([dead[0].actor.look.remote()], timeouts.ANSWER)
+    rows = [rank.placement for rank in dead]
+    gone = {rank.placement.cluster_node_rank for rank in dead if rank.spec.node_id not in present}
+    reason = word.reason if isinstance(word, Fault) else "its node has left the cluster"
+    return Failure(
+        component,
+        RankSet(row.rank for row in rows),
+        RankSet(row.cluster_node_rank for row in rows),
+        RankSet(gone),
+        reason.removeprefix("gave no answer, ").removeprefix("its process is gone: "),
+    )
+
+
+def _present() -> set[str]:
+    return {entry["NodeID"] for entry in ray.nodes() if entry["Alive"]}

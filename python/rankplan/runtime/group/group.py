@@ -3,28 +3,114 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import ray
 
 from rankplan._core import Placement
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component
-from rankplan.runtime.group.calls import Call, new_ticket
-from rankplan.runtime.group.crew import Crew, LiveRank
-from rankplan.runtime.group.restart import renewals, restart
-from rankplan.runtime.group.verify import verified
-from rankplan.runtime.group.watch import Failure, wait_for_failure
+from rankplan.runtime.group.crew import Crew, Failure, LiveRank, wait_for_failure
+from rankplan.runtime.group.launch import renewals, restart, verified
 from rankplan.runtime.rank.context import OfRank
-from rankplan.runtime.rank.report import RankReport
+from rankplan.runtime.rank.spec import RankReport
 from rankplan.runtime.rank.timing import Timing, timer
 from rankplan.runtime.ray import session, timeouts
-from rankplan.runtime.ray.answers import as_timeout, ranks_text
+from rankplan.runtime.ray.answers import Failed, Unanswered, as_timeout, collect, collect_async, done_in, ranks_text
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.words import as_int, shown
 
-if TYPE_CHECKING:
-    from ray import ObjectRef
+_tickets = itertools.count()
+
+
+class Call:
+    """A call that was sent to some ranks of a group; ``wait`` returns the answers.
+
+    The ranks know the call by its ``ticket``, if they measure it.
+    """
+
+    def __init__(
+        self,
+        component: str,
+        method: str,
+        ranks: Sequence[LiveRank],
+        answers: Sequence[ray.ObjectRef[Any]],
+        ticket: int = -1,
+    ) -> None:
+        self._component, self._method = component, method
+        self._ranks, self._answers, self._ticket = ranks, answers, ticket
+        self._session = session.current()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._session != session.current() else "done" if self.done() else "running"
+        return f"<{self._component}.{self._method}() on {len(self._answers)} ranks, {state}>"
+
+    def done(self) -> bool:
+        """Whether every rank has answered or failed. Raises ``WorkerError`` if the cluster was closed."""
+        with session.used():
+            self._check_open()
+            return len(done_in(self._answers)) == len(self._answers)
+
+    def wait(self, timeout: float | None = None) -> list[Any]:
+        """Return the answers, in the order of the ranks; may be called again.
+
+        Raises ``WorkerError`` as soon as one rank has failed or died (the others continue), or if the cluster was
+        closed; ``TimeoutError`` if some ranks have not answered after ``timeout`` seconds (the call continues; 0 only
+        checks); ``ValueError`` for an invalid timeout.
+        """
+        with session.used(), self._explained(timeout) as seconds:
+            return collect(self._answers, seconds)
+
+    async def async_wait(self, timeout: float | None = None) -> list[Any]:
+        """Return the same as `wait`, while other coroutines of the event loop run. Raises the same errors."""
+        with self._explained(timeout) as seconds:
+            return await collect_async(self._answers, seconds, self._check_open)
+
+    def durations(self, timeout: float | None = None) -> dict[str, list[float]]:
+        """Wait for the call, and return how long its timed functions took: seconds per rank, by name.
+
+        A function is timed if it has the decorator `Worker.timer`. Several runs in one call are added up; 0.0 for a
+        rank that did not run it. Ranks remember the durations of their latest 1,000 calls. Raises like `wait`.
+        """
+        self.wait(timeout)
+        with session.used(), self._explained(timeout) as seconds:
+            found = collect([rank.actor.durations.remote(self._ticket) for rank in self._ranks], seconds)
+        names = dict.fromkeys(name for durations in found for name in durations)
+        return {name: [durations.get(name, 0.0) for durations in found] for name in names}
+
+    @contextmanager
+    def _explained(self, timeout: float | None) -> Iterator[float | None]:
+        """Raise the errors of `wait`: for an invalid timeout, a closed cluster, and missing or failed answers."""
+        seconds = as_timeout(timeout) if timeout else timeout
+        self._check_open()
+        try:
+            yield seconds
+        except Unanswered as unanswered:
+            late = [self._ranks[index].placement.rank for index in unanswered.pending]
+            raise TimeoutError(
+                f"{self._component}.{self._method}(): {len(late)} of {len(self._answers)} ranks have not answered "
+                f"after {timeout:g} s: {ranks_text(late)}"
+            ) from None
+        except Failed as failed:
+            row, fault, also = failed.culprit([rank.placement for rank in self._ranks])
+            error = WorkerError(
+                f"{self._component} rank {row.rank} (node {row.cluster_node_rank}): {self._method}() "
+                f"{fault.reason}{also}",
+                self._component,
+                row.rank,
+                row.cluster_node_rank,
+                fault.remote_traceback,
+            )
+            raise fault.noted(error) from fault.cause
+
+    def _check_open(self) -> None:
+        if self._session != session.current():
+            where = f"{self._component}.{self._method}()"
+            raise WorkerError(f"{where}: the cluster was closed before the answers were fetched", self._component)
 
 
 class RankSelection:
@@ -72,7 +158,7 @@ class RankSelection:
         raise AttributeError(f"{self._worker_class.__name__} has no method {name!r}; {hint}")
 
     def _send(self, method: str, /, *args: Any, **kwargs: Any) -> Call:
-        ticket = new_ticket()
+        ticket = next(_tickets)
         with session.used():
             ranks = self._running(method)
             try:
@@ -80,7 +166,14 @@ class RankSelection:
             except TypeError as error:
                 call, why = f"{self._crew.component}.{method}()", sending_fault(error)
                 raise TypeError(f"{call}: an argument cannot be sent to the ranks: {why}") from error
-        return self._call(method, ranks, answers, ticket)
+        return Call(self._crew.component, method, ranks, answers, ticket)
+
+    def _asked(self, task: str, doing: str, timeout: float | None) -> tuple[Sequence[LiveRank], list[Any]]:
+        """Run a task of the host in every rank; return the ranks and their answers."""
+        with session.used():
+            ranks = self._running(doing)
+            call = Call(self._crew.component, doing, ranks, [getattr(rank.actor, task).remote() for rank in ranks])
+        return ranks, call.wait(timeout)
 
     def _running(self, method: str) -> Sequence[LiveRank]:
         component, ranks = self._crew.component, self._ranks
@@ -90,11 +183,6 @@ class RankSelection:
             gone = ranks_text(set(self._selected) - {rank.placement.rank for rank in ranks})
             raise WorkerError(f"{component}.{method}(): a restart has removed {gone}; select other ranks", component)
         return ranks
-
-    def _call(
-        self, method: str, ranks: Sequence[LiveRank], answers: Sequence[ObjectRef[Any]], ticket: int | None = None
-    ) -> Call:
-        return Call(self._crew.component, method, ranks, answers, new_ticket() if ticket is None else ticket)
 
 
 class WorkerGroup(RankSelection):
@@ -145,10 +233,7 @@ class WorkerGroup(RankSelection):
         ``LaunchError`` if anything differs from the plan, ``WorkerError`` if a rank is dead, ``TimeoutError`` after
         ``timeout`` seconds.
         """
-        with session.used():
-            ranks = self._running("verify")
-            looks = [rank.actor.look.remote() for rank in ranks]
-        return verified(self._crew.component, ranks, self._call("verify", ranks, looks).wait(timeout))
+        return verified(self._crew.component, *self._asked("look", "verify", timeout))
 
     def restart(self, component: Component | None = None, timeout: float = timeouts.LAUNCH) -> list[RankReport]:
         """Start the ranks that are dead, or whose place another plan has changed, and return their reports.
@@ -177,8 +262,8 @@ class WorkerGroup(RankSelection):
         with session.used():
             self._running("refresh_environment")
             ranks, answers = renewals(self._crew)
-        answered = self._call("refresh_environment", ranks, answers).wait(timeout)
-        reports = verified(self._crew.component, ranks, answered)
+        call = Call(self.component, "refresh_environment", ranks, answers)
+        reports = verified(self.component, ranks, call.wait(timeout))
         self._crew.renew(ranks)
         return reports
 
@@ -190,7 +275,7 @@ class WorkerGroup(RankSelection):
         Raises ``WorkerError`` if the group is shut down meanwhile, ``ValueError`` for an invalid timeout.
         """
         self._running("wait_for_failure")
-        return wait_for_failure(self._crew, as_timeout(timeout) if timeout else timeout)
+        return wait_for_failure(self._crew, as_timeout(timeout) if timeout else timeout, set())
 
     def timings(self, timeout: float | None = None) -> list[Timing]:
         """Return how long the finished calls took on each rank, by rank and then in the order in which they ended.
@@ -199,12 +284,8 @@ class WorkerGroup(RankSelection):
         remembered. A rank answers once the calls it received before are done. Raises ``WorkerError`` and
         ``TimeoutError`` like other calls.
         """
-        with session.used():
-            ranks = self._running("timings")
-            answers = [rank.actor.timings.remote() for rank in ranks]
-        calls = self._call("timings", ranks, answers).wait(timeout)
-        numbers = [rank.placement.rank for rank in ranks]
-        return [Timing(method, rank, *times) for rank, of in zip(numbers, calls, strict=True) for method, *times in of]
+        answered = zip(*self._asked("timings", "timings", timeout), strict=True)
+        return [Timing(method, rank.placement.rank, *times) for rank, calls in answered for method, *times in calls]
 
     def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
         """Find, for every rank, ``count`` consecutive ports that are free on its node; return them in rank order.
@@ -221,18 +302,17 @@ class WorkerGroup(RankSelection):
         held: dict[int, range] = {}  # a choice of ports, or the block found in it
         blocks: dict[int, range] = {}
         try:
-            while len(blocks) < len(ranks):
-                asked = [index for index in range(len(ranks)) if index not in blocks]
-                for index in asked:
+            while missing := [index for index in range(len(ranks)) if index not in blocks]:
+                for index in missing:
                     try:
                         held[index] = crew.choice(machines[index], count)
                     except LaunchError:
-                        if index == asked[0]:
+                        if index == missing[0]:
                             raise
-                        asked = [other for other in asked if other < index]  # the others in the next round
-                        break
+                        break  # the others in the next round
+                asked = [index for index in missing if index in held]
                 answers = [ranks[index].actor.free_block.remote(held[index], count) for index in asked]
-                call = self._call("free_ports", [ranks[index] for index in asked], answers)
+                call = Call(crew.component, "free_ports", [ranks[index] for index in asked], answers)
                 for index, start in zip(asked, call.wait(timeout), strict=True):
                     block = range(0) if start is None else range(start, start + count)
                     crew.keep(machines[index], held.pop(index), block)

@@ -18,8 +18,7 @@ from rankplan._core import RankSet
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.answers import Failed, Unanswered, collect
-from rankplan.runtime.ray.faults import launch_error, plain
+from rankplan.runtime.ray.answers import Failed, Unanswered, collect, launch_error, plain
 from rankplan.words import nodes_text
 
 

@@ -8,9 +8,8 @@ from contextlib import ExitStack
 from rankplan.plans.plan import Plan
 from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.group.group import WorkerGroup
-from rankplan.runtime.group.roll_call import RollCall
 from rankplan.runtime.group.spec import GroupSpec, check_cluster
-from rankplan.runtime.group.worker import Worker
+from rankplan.runtime.group.worker import RollCall, Worker
 from rankplan.runtime.rank.timing import slowest_rank
 from rankplan.runtime.ray import timeouts
 from rankplan.tuning.measure import Measurement

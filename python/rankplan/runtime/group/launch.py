@@ -1,4 +1,4 @@
-"""Starting the ranks of a component, all or none."""
+"""Starting and restarting the ranks of a component, all or none, and comparing their reports with the plan."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import logging
 import pickle
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
 
 import ray
 
 from rankplan._core import Placement, RankSet
+from rankplan.environment import MASTER_VARIABLES, restart_environment
 from rankplan.errors import LaunchError
-from rankplan.runtime.group.crew import Crew, LiveRank
-from rankplan.runtime.group.ranks import pickled
-from rankplan.runtime.group.verify import unbound_text, verified
+from rankplan.plans.component import Component
+from rankplan.runtime.group.crew import Crew, LiveRank, dead_ranks
+from rankplan.runtime.group.interpreters import check_interpreters
+from rankplan.runtime.group.ranks import pickled, rank_specs
 from rankplan.runtime.nodes.nodes import Nodes, pinned
 from rankplan.runtime.rank.host import AsyncHostActor, GroupSetup, HostActor, has_async_methods
 from rankplan.runtime.rank.ports import free_block
-from rankplan.runtime.rank.report import RankReport
-from rankplan.runtime.rank.spec import RankSpec
+from rankplan.runtime.rank.spec import RankReport, RankSpec, differences, shared_devices
 from rankplan.runtime.ray import session
-from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text
-from rankplan.runtime.ray.faults import launch_error
+from rankplan.runtime.ray.answers import Failed, Unanswered, collect, launch_error, ranks_text
 from rankplan.runtime.ray.internals import has_process
 from rankplan.words import nodes_text
 
@@ -34,11 +33,7 @@ _logger = logging.getLogger("rankplan")
 
 
 def bring_up(crew: Crew, specs: Sequence[RankSpec], timeout: float) -> None:
-    """Start the ranks of a crew, and verify them.
-
-    Raises ``LaunchError`` if a rank does not come up in time, or differs from its plan. No rank is left then, and the
-    crew has ended.
-    """
+    """Start the ranks of a crew, and verify them; if one fails, the crew ends."""
     with session.used():
         try:
             crew.announce([spec.placement for spec in specs], crew.nodes)
@@ -50,17 +45,13 @@ def bring_up(crew: Crew, specs: Sequence[RankSpec], timeout: float) -> None:
             raise
 
 
-Started: TypeAlias = tuple[list[LiveRank], tuple[str, int], list[RankReport]]
-
-
 def started(
     crew: Crew, nodes: Nodes, specs: Sequence[RankSpec], first: Placement, timeout: float, restarts: int = 0
-) -> Started:
+) -> tuple[list[LiveRank], tuple[str, int], list[RankReport]]:
     """Start newcomers of a crew, and verify them; return them, the address and the port of rank 0, and the reports.
 
-    ``first`` is the row of rank 0, which may be running already. ``restarts`` is how often ranks of the group were
-    restarted, this time included. Raises ``LaunchError`` if one does not come up in time, or differs from its plan. The
-    newcomers are left to the caller.
+    ``first`` is the row of rank 0, which may be running already. ``restarts`` counts this restart. Raises
+    ``LaunchError`` if one does not come up in time, or differs from its plan; newcomers are left to the caller.
     """
     component, terms, node = crew.component, crew.terms, first.cluster_node_rank
     address, machine = nodes.address(node), nodes.machine(node)
@@ -79,25 +70,27 @@ def started(
             report(f"{component}: {max(0, done - 1)} of {len(specs)} ranks are up")
 
         newcomers = _created(crew, nodes, specs)
-        with _choice(crew, machine) as choice:
-            port: ray.ObjectRef[int | None]
+        choice, used = crew.choice(machine, 1), range(0)
+        port: ray.ObjectRef[int | None]
+        try:
             if specs[0].placement.rank == 0:
                 port = newcomers[0].actor.free_block.remote(choice, 1)
             else:  # rank 0 runs, and may be busy
                 port = _free_block.options(scheduling_strategy=pinned(nodes.ids[node])).remote(choice, 1)
             starts = [rank.actor.start.remote(rank.spec, setup, port, payload) for rank in newcomers]
-            try:
-                master_port, *found = collect([port, *starts], timeout, tell)
-            except Failed as failed:
-                crew.check_open()  # the ranks may have failed because the cluster was closed
-                # the first answer is the free port, on the node of rank 0
-                row, fault, also = failed.culprit([first, *(spec.placement for spec in specs)])
-                what = f" did not come up, so the group is not {undone}: it {fault.reason}{also}"
-                raise fault.noted(launch_error(component, row, what)) from fault.cause
-            except Unanswered as unanswered:
-                late = {max(0, index - 1) for index in unanswered.pending}
-                raise _not_up(component, newcomers, late, timeout, undone) from None
-            crew.keep(machine, choice, range(master_port, master_port + 1))
+            master_port, *found = collect([port, *starts], timeout, tell)
+            used = range(master_port, master_port + 1)
+        except Failed as failed:
+            crew.check_open()  # the ranks may have failed because the cluster was closed
+            # the first answer is the free port, on the node of rank 0
+            row, fault, also = failed.culprit([first, *(spec.placement for spec in specs)])
+            what = f" did not come up, so the group is not {undone}: it {fault.reason}{also}"
+            raise fault.noted(launch_error(component, row, what)) from fault.cause
+        except Unanswered as unanswered:
+            late = {max(0, index - 1) for index in unanswered.pending}
+            raise _not_up(component, newcomers, late, timeout, undone) from None
+        finally:
+            crew.keep(machine, choice, used)
     reports = verified(component, newcomers, found)
     if not nodes.simulated and (unbound := unbound_text(reports)):
         _logger.warning("%s: %s", component, unbound)
@@ -127,25 +120,11 @@ def _created(crew: Crew, nodes: Nodes, specs: Sequence[RankSpec]) -> list[LiveRa
     return newcomers
 
 
-@contextmanager
-def _choice(crew: Crew, machine: str) -> Iterator[range]:
-    """Take ports of a machine in which to find a free one, and return them if that fails."""
-    choice = crew.choice(machine, 1)
-    try:
-        yield choice
-    except BaseException:
-        crew.keep(machine, choice, range(0))
-        raise
-
-
 _free_block = ray.remote(num_cpus=0)(free_block)
 
 
 def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], timeout: float, undone: str) -> LaunchError:
-    """Return the error with the state of the late ranks, which must not have been killed yet.
-
-    It names them like ``ranks 0-3 on nodes 0-1: no process yet``.
-    """
+    """Return the error with the state of the late ranks, which must not have been killed yet."""
     bare = {index for index in late if not has_process(ranks[index].actor)}
     if 0 in bare:
         late = bare  # the others wait for the port of rank 0
@@ -170,3 +149,118 @@ def _import_path() -> list[str]:
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     folders = (Path(entry).absolute() for entry in sys.path)
     return [str(folder) for folder in folders if not any(folder.is_relative_to(path) for path in installed)]
+
+
+def restart(crew: Crew, component: Component | None, timeout: float) -> list[RankReport]:
+    """Start the ranks that are dead or elsewhere in this component; see ``WorkerGroup.restart``."""
+    with crew.restarting, session.used():
+        crew.connection.check_alive()
+        crew.check_open()
+        nodes, component = _fitted(crew, component)
+        terms, old = crew.terms, list(crew.ranks)
+        dead = {rank.placement.rank for rank in dead_ranks(old)}
+        kept: dict[int, LiveRank] = {}
+        for rank, row in zip(old, component, strict=False):
+            if row.rank not in dead and _place(rank.placement, crew.nodes) == _place(row, nodes):
+                kept[row.rank] = replace(rank, placement=row)
+        moved = RankSet(row.rank for row in component if row.rank not in kept)
+        if not moved:
+            crew.settle([kept[row.rank] for row in component], nodes, crew.master, crew.restarts)
+            terms.component = component
+            return []
+        specs = rank_specs(nodes, component, terms.prove, moved)
+        check_interpreters(specs)
+        rows, restarts = [spec.placement for spec in specs], crew.restarts + 1
+        addition = crew.reservation.extend(nodes, crew.component, rows) if crew.reservation else None
+        try:
+            crew.announce(list(component), nodes)
+            newcomers, master, reports = started(crew, nodes, specs, component[0], timeout, restarts)
+            up = dict(zip(moved, newcomers, strict=True))
+            crew.settle([kept.get(row.rank) or up[row.rank] for row in component], nodes, master, restarts)
+        except BaseException:
+            if crew.restarts < restarts:
+                crew.dismiss()
+                if addition is not None:
+                    addition.release()
+            raise
+        terms.component = component
+        _logger.info("%s: restarted %s", crew.component, ranks_text(moved))
+        return reports
+
+
+def _fitted(crew: Crew, component: Component | None) -> tuple[Nodes, Component]:
+    """Return the component on the nodes of the cluster, in the order of its plan."""
+    terms = crew.terms
+    if component is None:
+        component = terms.component
+    elif not isinstance(component, Component):
+        raise TypeError(f"component is of type {type(component).__name__}; pass a component of a plan: plan[name]")
+    elif component.name != terms.planned:
+        raise ValueError(f"this group runs {terms.planned}, not {component.name}; pass plan[{terms.planned!r}]")
+    nodes, (component,) = terms.nodes().fitted(component.inventory, [replace(component, name=terms.planned)])
+    component = replace(component, name=crew.component)
+    if terms.visibility is not None:
+        component = component.with_settings(visibility=terms.visibility)
+    return nodes, component
+
+
+def _place(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
+    """Return the machines, devices and settings that a process is bound to."""
+    devices = [(nodes.ids[node], index) for node, index in row.devices]
+    seen = row.visible_accelerators, row.accelerator_type, row.visibility
+    return nodes.ids[row.cluster_node_rank], devices, seen, row.local_hardware_ranks, row.node_group_label
+
+
+def renewals(crew: Crew) -> tuple[list[LiveRank], list[ray.ObjectRef[RankReport]]]:
+    """Send every rank the changes of restarts; return the ranks with their new specs, and their answers."""
+    rendezvous = restart_environment(crew.restarts)
+    if crew.master is not None:
+        rendezvous |= zip(MASTER_VARIABLES, map(str, crew.master), strict=True)
+    nodes = ray.put(pickle.dumps(crew.nodes))
+    ranks: list[LiveRank] = []
+    answers: list[ray.ObjectRef[RankReport]] = []
+    for rank in list(crew.ranks):
+        coordinates = crew.terms.component.coordinates(rank.placement.rank)
+        spec = replace(rank.spec, placement=rank.placement, coordinates=coordinates)
+        answers.append(rank.actor.renew.remote(spec, rendezvous, nodes))
+        ranks.append(replace(rank, spec=spec))
+    return ranks, answers
+
+
+def verified(component: str, ranks: Sequence[LiveRank], reports: Sequence[RankReport]) -> list[RankReport]:
+    """Return the reports of these ranks, with the node ranks of their plan; raises ``LaunchError`` if they differ."""
+    lines, first = [], None
+    for rank, report in zip(ranks, reports, strict=True):
+        row = rank.placement
+        found = list(differences(rank.spec, report, rank.pid))
+        if found and first is None:
+            first = row
+        lines += [f"rank {row.rank} (node {row.cluster_node_rank}, pid {report.pid}): {line}" for line in found]
+    rows = [rank.placement for rank in ranks]
+    for one, other, uuid in shared_devices(rows, [report.uuids for report in reports]):
+        first = first or rows[one]
+        lines.append(f"ranks {rows[other].rank} and {rows[one].rank} both see {uuid}, but share no device in the plan")
+    if first is not None:
+        more = f"\n  and {len(lines) - 10} more" if len(lines) > 10 else ""
+        raise LaunchError(
+            f"{component} differs from its plan:\n  " + "\n  ".join(lines[:10]) + more,
+            component,
+            first.rank,
+            first.cluster_node_rank,
+        )
+    return [replace(report, node_rank=row.cluster_node_rank) for report, row in zip(reports, rows, strict=True)]
+
+
+def unbound_text(reports: Sequence[RankReport]) -> str:
+    """Return which ranks are not bound as planned, and how the first one is; empty if all are."""
+    loose = [report for report in reports if not report.is_bound]
+    if not loose:
+        return ""
+    first = loose[0]
+    parts = []
+    if first.planned_cpus not in (None, first.cpus):
+        parts.append(f"CPUs {first.cpus}, planned {first.planned_cpus}")
+    if first.planned_memory not in (None, first.memory):
+        parts.append(f"memory {first.memory or 'none'}, planned {first.planned_memory}")
+    ranks = RankSet(report.rank for report in loose)
+    return f"ranks {ranks} are not bound as planned; rank {first.rank} has {' and '.join(parts)}"

@@ -20,12 +20,11 @@ from rankplan.dialects.rlinf.strategies import (
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.group.crew import Crew, Terms
+from rankplan.runtime.group.crew import Crew, Failure, Terms, watch
 from rankplan.runtime.group.group import WorkerGroup, check_names, is_method
 from rankplan.runtime.group.interpreters import check_interpreters
 from rankplan.runtime.group.launch import bring_up
 from rankplan.runtime.group.ranks import rank_specs
-from rankplan.runtime.group.watch import Failure, watch
 from rankplan.runtime.rank.host import MOST_CALLS
 from rankplan.runtime.rank.spec import PROOFS
 from rankplan.runtime.ray import timeouts

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import logging
+import os
 from copy import deepcopy
 from functools import cached_property
+from importlib import import_module
+from types import ModuleType
 from typing import Any, ClassVar, Self
 
 from rankplan._core import Placement
+from rankplan.accelerators import vendor
 from rankplan.errors import LaunchError
 from rankplan.plans.component import Coordinates
 from rankplan.runtime.group.spec import GroupSpec
-from rankplan.runtime.rank import context, torch_device
+from rankplan.runtime.rank import context
 from rankplan.runtime.rank.context import OfRank
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.rank.timing import timer
+
+
+def _torch_device_type(here: RankSpec) -> str:
+    row = vendor(here.placement.accelerator_type)
+    if row is None:
+        return "cpu"
+    if row.torch_device is None:
+        raise AttributeError(f"no PyTorch device type is known for {row.accelerator_type}")
+    return row.torch_device
+
+
+def _torch_platform(here: RankSpec) -> ModuleType:
+    row, name = vendor(here.placement.accelerator_type), _torch_device_type(here)
+    torch = import_module("torch")
+    if row is not None and row.torch_plugin is not None:
+        import_module(row.torch_plugin)
+    module = getattr(torch, name, None)
+    if not isinstance(module, ModuleType):
+        raise AttributeError(f"PyTorch has no module torch.{name} for {here.placement.accelerator_type}")
+    return module
+
 
 _logger = logging.getLogger("rankplan.worker")
 
@@ -64,14 +89,17 @@ class Worker:
 
     timer = staticmethod(timer)
 
-    accelerator_type = OfRank(torch_device.accelerator_type)
+    accelerator_type = OfRank(lambda here: here.placement.accelerator_type)
     """The type of the accelerators that the rank sees, such as ``NV_GPU``; ``NO_ACCEL`` without any."""
-    torch_device_type = OfRank(torch_device.torch_device_type)
-    """PyTorch's name of the device type, such as ``cuda`` or ``cpu``. On the class or on a worker, in a rank only."""
-    torch_platform = OfRank(torch_device.torch_platform)
+    torch_device_type = OfRank(_torch_device_type)
+    """PyTorch's name of the device type, such as ``cuda`` or ``cpu``. On the class or on a worker, in a rank only.
+
+    Raises ``AttributeError`` if PyTorch has no such type.
+    """
+    torch_platform = OfRank(_torch_platform)
     """PyTorch's module of the device type, such as ``torch.cuda``; PyTorch is imported when this is used.
 
-    Raises ``ImportError`` without PyTorch or the vendor's plugin.
+    Raises ``ImportError`` without PyTorch or the vendor's plugin, ``AttributeError`` if there is no such module.
     """
 
     @cached_property
@@ -164,3 +192,11 @@ def _here() -> RankSpec:
 def _log(level: int, message: object) -> None:
     here = _here()
     _logger.log(level, "[%s rank %d] %s", here.component, here.placement.rank, message)
+
+
+class RollCall(Worker):
+    """Reports its process id."""
+
+    def run(self) -> int:
+        """Return the process id."""
+        return os.getpid()

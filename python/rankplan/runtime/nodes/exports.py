@@ -19,8 +19,7 @@ from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, PAT
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.nodes.processes import inherited
 from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.answers import outcomes
-from rankplan.runtime.ray.faults import Fault
+from rankplan.runtime.ray.answers import Fault, outcomes
 from rankplan.words import counted, shown
 
 _LOCAL = (

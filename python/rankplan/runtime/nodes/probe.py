@@ -8,6 +8,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -22,7 +23,7 @@ from rankplan.hardware.nvml import fabrics
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
-from rankplan.runtime.nodes.nodes import pinned
+from rankplan.runtime.nodes.nodes import Nodes, pinned
 from rankplan.runtime.nodes.order import (
     BY_ADDRESS,
     BY_LABEL,
@@ -30,14 +31,14 @@ from rankplan.runtime.nodes.order import (
     NODE_RANK_LABEL,
     FoundNode,
     MissingRanks,
+    by_address_key,
     in_order,
 )
 from rankplan.runtime.nodes.processes import age, inherited
 from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.answers import outcomes
-from rankplan.runtime.ray.faults import Fault
+from rankplan.runtime.ray.answers import Fault, outcomes
+from rankplan.runtime.ray.connection import Report
 from rankplan.runtime.ray.internals import accelerator_managers
-from rankplan.runtime.ray.progress import Report
 from rankplan.words import counted
 
 TYPE_LABEL = "rankplan.io/accelerator-type"
@@ -92,8 +93,9 @@ def find_nodes(
             except MissingRanks as missing:
                 if len(nodes) == 1 and num_nodes in (None, 1) and (quiet or late):
                     return [_only(nodes[0])]
-                if late:
-                    raise _missing(missing, nodes, timeout) from None
+                if late:  # unusable nodes may have the missing ranks
+                    why = ClusterError(f"after {timeout:g} s, {missing}; start the missing nodes")
+                    raise next((node.fault for node in nodes if node.fault is not None), why) from None
                 report(f"waiting for nodes: {missing}")
             else:
                 if late or quiet or num_nodes is None or source in (BY_LABEL, BY_VARIABLE):
@@ -109,12 +111,6 @@ def _too_few(num_nodes: int | None, timeout: float, entries: Sequence[Mapping[st
         f"num_nodes is {num_nodes}, but only {counted(len(entries), 'node')} {verb} joined within {timeout:g} s:{rows}"
         "\njoin the others with `ray start --address=...`, or lower num_nodes"
     )
-
-
-def _missing(missing: MissingRanks, nodes: Sequence[FoundNode], timeout: float) -> ClusterError:
-    """Return the error for ranks that are missing at the end; unusable nodes may have them."""
-    unusable = [node.fault for node in nodes if node.fault is not None]
-    return unusable[0] if unusable else ClusterError(f"after {timeout:g} s, {missing}; start the missing nodes")
 
 
 def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, driver: str) -> list[FoundNode]:
@@ -282,3 +278,46 @@ def _ids(row: Vendor, count: int, environment: Mapping[str, str]) -> tuple[str, 
             f"by commas, or start Ray with {_counting(row, len(ids))}"
         )
     return ids[:count]
+
+
+def refreshed(nodes: Nodes, dead: dict[int, NodeSpec], timeout: float) -> Nodes:
+    """Return the nodes as they are now; every known one keeps its rank. ``dead`` has the last records of dead ones.
+
+    Nodes that have died are not ``healthy``. One that was started again, with its hostname and address, has its rank
+    and its marks again. New nodes come last, by address; unusable ones are skipped, with a warning.
+    """
+    alive = {node.node_id: node for node in probed([entry for entry in ray.nodes() if entry["Alive"]], timeout)}
+    ids = list(nodes.ids)
+    known = [nodes.inventory.node(rank) for rank in range(len(ids))]
+    new = [node for node in alive.values() if node.node_id not in ids]
+    for rank, spec in enumerate(known):
+        found = alive.get(ids[rank])
+        if found is None:
+            names = spec.hostname, spec.ip
+            again = (node for node in new if node.fault is None and (node.spec.hostname, node.spec.ip) == names)
+            if (found := next(again, None)) is not None:
+                new.remove(found)
+                ids[rank] = found.node_id
+        if found is not None:
+            known[rank] = _updated(dead.pop(rank, spec), found)
+        elif rank not in dead:
+            dead[rank] = spec
+            _logger.warning("node %d (%s) has left the cluster; plan again without it", rank, spec.name)
+            known[rank] = spec.model_copy(update={"healthy": False})
+    for node in sorted(new, key=by_address_key):
+        if node.fault is not None:
+            _logger.warning("a new node cannot run rankplan: %s", node.fault)
+            continue
+        _logger.info("node %d is new: %s", len(ids), node)
+        known.append(node.spec.at(RankSet([len(ids)])))
+        ids.append(node.node_id)
+    return replace(nodes, ids=tuple(ids), inventory=nodes.inventory.updated(known))
+
+
+def _updated(before: NodeSpec, found: FoundNode) -> NodeSpec:
+    """Return the new record of a known node; excluded hardware stays excluded."""
+    if found.fault is not None:
+        _logger.warning("node %d cannot be looked at again: %s", before.rank, found.fault)
+        return before
+    marks = {"healthy": before.healthy, "unhealthy": before.unhealthy}
+    return found.spec.at(before.ranks).model_copy(update=marks)

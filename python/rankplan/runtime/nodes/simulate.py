@@ -21,6 +21,7 @@ from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.runtime.nodes.probe import HARDWARE_LABEL, HARDWARE_VARIABLE, MODEL_LABEL, TYPE_LABEL
 from rankplan.runtime.nodes.processes import end, family
 from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.connection import Report
 from rankplan.runtime.ray.internals import (
     LONGEST_FOLDER,
     SIMULATED_HEAD,
@@ -28,7 +29,6 @@ from rankplan.runtime.ray.internals import (
     quiet_detection,
     sigterm_handler_kept,
 )
-from rankplan.runtime.ray.progress import Report
 
 _FIRST_ADDRESS = ipaddress.ip_address("127.0.0.2")  # a head on 127.0.0.1 makes the driver rewrite the address and hang
 _OBJECT_STORE_BYTES = 80 << 20

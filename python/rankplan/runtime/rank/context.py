@@ -18,8 +18,7 @@ from rankplan.hardware import bind
 from rankplan.hardware.driver import Question, Shown, plain, written
 from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
 from rankplan.runtime.nodes.nodes import Nodes
-from rankplan.runtime.rank.report import RankReport
-from rankplan.runtime.rank.spec import DEVICES, RankSpec
+from rankplan.runtime.rank.spec import DEVICES, RankReport, RankSpec
 from rankplan.runtime.ray import timeouts
 
 _Value = TypeVar("_Value")

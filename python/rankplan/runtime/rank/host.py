@@ -30,11 +30,10 @@ from rankplan.environment import added, expanded, planned_environment, rank_envi
 from rankplan.errors import LaunchError
 from rankplan.runtime.rank import context
 from rankplan.runtime.rank.ports import free_block
-from rankplan.runtime.rank.report import RankReport
-from rankplan.runtime.rank.spec import RankSpec
-from rankplan.runtime.rank.timing import Durations, Stopwatch
+from rankplan.runtime.rank.spec import RankReport, RankSpec
+from rankplan.runtime.rank.timing import Stopwatch
 from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.faults import RankFailure
+from rankplan.runtime.ray.answers import RankFailure
 from rankplan.runtime.ray.internals import is_termination
 
 MOST_CALLS = 1000
@@ -69,7 +68,6 @@ class Rank:
     def __init__(self, name: str) -> None:
         self._name = name
         self._worker: Any = None
-        self._durations = Durations()
         self._stopwatch = Stopwatch()
 
     def __repr__(self) -> str:
@@ -93,12 +91,12 @@ class Rank:
         return self.look()
 
     def durations(self, ticket: int) -> dict[str, float]:
-        """Return the seconds that timed functions took during a call."""
-        return self._durations.of(ticket)
+        """Return the seconds that timed functions took during a call; empty if it was long ago."""
+        return self._stopwatch.durations.get(ticket, {})
 
     def timings(self) -> list[tuple[str, float, float]]:
         """Return method, start and length of the finished calls."""
-        return self._stopwatch.calls()
+        return list(self._stopwatch.calls)
 
     def _become(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
         adopt(group.accelerators)
@@ -133,7 +131,7 @@ class Rank:
     def _run(self, ticket: int, method: str, args: Any, kwargs: Any) -> Any:
         """Run a method of the worker; an ``async`` one returns a coroutine, which the caller awaits."""
         try:
-            with self._durations.measured(ticket):
+            with self._stopwatch.measured(ticket):
                 return _sendable(method, getattr(self._worker, method)(*args, **kwargs))
         except SystemExit:
             raise
@@ -145,7 +143,7 @@ class Rank:
 async def _awaited(rank: Rank, ticket: int, method: str, coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run the coroutine of an ``async`` method to its end."""
     try:
-        with rank._durations.measured(ticket):
+        with rank._stopwatch.measured(ticket):
             return _sendable(method, await coroutine)
     except SystemExit:
         raise

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rankplan.errors import LaunchError
@@ -65,11 +64,16 @@ def _last() -> int:
 
 def _gap(taken: set[int], start: int, last: int, size: int) -> int | None:
     """Return the first port from ``start`` on that begins ``size`` untaken ports, none above ``last``."""
-    while start + size - 1 <= last:
-        last_taken = next((port for port in range(start + size - 1, start - 1, -1) if port in taken), None)
-        if last_taken is None:
-            return start
-        start = last_taken + 1
+    return _first_run(range(start, last + 1), size, lambda port: port not in taken)
+
+
+def _first_run(ports: range, size: int, is_usable: Callable[[int], bool]) -> int | None:
+    """Return the first of ``size`` consecutive usable ports."""
+    run = 0
+    for port in ports:
+        run = run + 1 if is_usable(port) else 0
+        if run == size:
+            return port - size + 1
     return None
 
 
@@ -80,34 +84,20 @@ def free_block(choice: range, count: int) -> int | None:
     """
     ephemeral, workers = _ephemeral(), worker_ports()
     clear = [port for port in choice if port not in workers]
-    allowed = [port for port in clear if port not in ephemeral] or clear
-    start = 0
-    while start + count <= len(allowed):
-        block = range(allowed[start], allowed[start] + count)
-        busy = next((port for port in block if port not in allowed or not _is_free(port)), None)
-        if busy is None:
-            return block[0]
-        start = next((index for index, port in enumerate(allowed) if port > busy), len(allowed))
-    return None
+    allowed = set([port for port in clear if port not in ephemeral] or clear)
+    return _first_run(choice, count, lambda port: port in allowed and _is_free(port))
 
 
 def _is_free(port: int) -> bool:
-    with ExitStack() as sockets:
-        for family, address in _families():
-            probe = sockets.enter_context(socket.socket(family))
-            if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            try:
-                probe.bind((address, port))
-            except OSError:
-                return False
+    both = socket.has_dualstack_ipv6()  # such a socket takes the port of IPv4, too
+    with socket.socket(socket.AF_INET6 if both else socket.AF_INET) as probe:
+        if both:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
     return True
-
-
-def _families() -> Iterator[tuple[socket.AddressFamily, str]]:
-    yield socket.AF_INET, "0.0.0.0"
-    if socket.has_ipv6 and Path("/proc/net/if_inet6").exists():
-        yield socket.AF_INET6, "::"
 
 
 def _ephemeral() -> range:

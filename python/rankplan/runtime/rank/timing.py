@@ -42,19 +42,13 @@ def timer(name: Any) -> Any:
 
 
 def _timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def measured_async(*args: Any, **kwargs: Any) -> Any:
-            with _measured(name):
-                return await function(*args, **kwargs)
-
-        return measured_async
+    if not inspect.iscoroutinefunction(function):
+        return _measured(name)(function)
 
     @functools.wraps(function)
-    def measured(*args: Any, **kwargs: Any) -> Any:
+    async def measured(*args: Any, **kwargs: Any) -> Any:
         with _measured(name):
-            return function(*args, **kwargs)
+            return await function(*args, **kwargs)
 
     return measured
 
@@ -67,33 +61,6 @@ def _measured(name: str) -> Iterator[None]:
     finally:
         if durations is not None:
             durations[name] = durations.get(name, 0.0) + time.perf_counter() - start
-
-
-class Durations:
-    """The durations of the latest calls of a rank, by the ticket of the call."""
-
-    def __init__(self) -> None:
-        self._of: OrderedDict[int, dict[str, float]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def measured(self, ticket: int) -> Iterator[None]:
-        """Count the functions that are timed in this context for a call."""
-        durations = dict(self.of(ticket))
-        token = _durations.set(durations)
-        try:
-            yield
-        finally:
-            _durations.reset(token)
-            if durations:
-                with self._lock:
-                    self._of[ticket] = durations
-                    if len(self._of) > _MOST_DURATIONS:
-                        self._of.popitem(last=False)
-
-    def of(self, ticket: int) -> dict[str, float]:
-        """Return the seconds by name; empty if the call timed nothing, or was long ago."""
-        return self._of.get(ticket, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +77,34 @@ class Timing:
 
 
 class Stopwatch:
-    """The calls of one rank."""
+    """The latest calls of a rank, in the order in which they ended, and what they timed, by the ticket of the call."""
 
     def __init__(self) -> None:
-        self._calls: deque[tuple[str, float, float]] = deque(maxlen=_MOST_CALLS)
+        self.calls: deque[tuple[str, float, float]] = deque(maxlen=_MOST_CALLS)
+        self.durations: OrderedDict[int, dict[str, float]] = OrderedDict()
+        self._lock = threading.Lock()
 
     @contextmanager
     def timing(self, method: str) -> Iterator[None]:
         """Remember how long a call takes; a call that raises is not remembered."""
         started, before = time.time(), time.perf_counter()
         yield
-        self._calls.append((method, started, time.perf_counter() - before))
+        self.calls.append((method, started, time.perf_counter() - before))
 
-    def calls(self) -> list[tuple[str, float, float]]:
-        """Return method, start and length of each call, in the order in which they ended."""
-        return list(self._calls)
+    @contextmanager
+    def measured(self, ticket: int) -> Iterator[None]:
+        """Count the functions that are timed in this context for a call."""
+        durations = dict(self.durations.get(ticket, {}))
+        token = _durations.set(durations)
+        try:
+            yield
+        finally:
+            _durations.reset(token)
+            if durations:
+                with self._lock:
+                    self.durations[ticket] = durations
+                    if len(self.durations) > _MOST_DURATIONS:
+                        self.durations.popitem(last=False)
 
 
 def slowest_rank(timings: Iterable[Timing]) -> float:

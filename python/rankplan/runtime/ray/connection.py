@@ -1,13 +1,16 @@
-"""A driver's connection to Ray, and the groups and reservations that end before it."""
+"""A driver's connection to Ray, the groups and reservations that end before it, and progress on the way."""
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
+import time
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, ExitStack
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Literal, Protocol, TypeAlias
 
 import ray
 from ray.exceptions import RayError
@@ -24,7 +27,51 @@ from rankplan.runtime.ray.internals import (
     sigterm_handler_kept,
     unused_token,
 )
-from rankplan.runtime.ray.progress import Report, told
+
+Report: TypeAlias = Callable[[str], None]
+
+_QUIET_SECONDS = 1.0
+_LINE_SECONDS = 20.0
+
+
+@contextmanager
+def told(listener: Report | None, *, lines: bool = False) -> Iterator[Report]:
+    """Yield a function to call with short progress messages.
+
+    They go to ``listener``; without one, to stderr if that is a terminal, starting after one second. With ``lines``,
+    any other stderr gets the current message as a line, at most every 20 seconds and only if it has changed.
+    """
+    if listener is not None or not sys.stderr.isatty():
+        yield listener or (_lines() if lines else lambda message: None)
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status("")
+    started = time.monotonic()
+
+    def show(message: str) -> None:
+        if time.monotonic() - started >= _QUIET_SECONDS:
+            status.update(message)
+            status.start()
+
+    try:
+        yield show
+    finally:
+        status.stop()
+
+
+def _lines() -> Report:
+    """Return a function that prints the message after every 20 seconds, unless it was the last one printed."""
+    printed, at = "", time.monotonic()
+
+    def show(message: str) -> None:
+        nonlocal printed, at
+        if message != printed and time.monotonic() - at >= _LINE_SECONDS:
+            printed, at = message, time.monotonic()
+            print(message, file=sys.stderr, flush=True)
+
+    return show
+
 
 _TOKEN = "Ray offers the token of this machine only to a cluster that it finds by itself: set RAY_AUTH_MODE=token"
 
@@ -62,11 +109,9 @@ class Owner(ABC):
 
     def end_owned(self) -> None:
         """End everything that is owned, the newest first, even if ending one fails. Nothing can be owned afterwards."""
-        with self._lock:
+        with ExitStack() as steps, self._lock:
             self._ended = True
-            owned = list(self._owned)
-        with ExitStack() as steps:
-            for thing in owned:
+            for thing in self._owned:
                 steps.callback(thing.end)
 
 
@@ -77,6 +122,7 @@ class Connection(Owner):
         super().__init__()
         self._on_progress = on_progress
         self._session = session.current()
+        self.address = str(ray.get_runtime_context().gcs_address)
         self.has_launched = False
         self._groups: list[tuple[str, object]] = []
 

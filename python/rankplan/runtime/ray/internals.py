@@ -53,9 +53,6 @@ _SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 
 
-# ------------------------------------------------------------------------------------------------------- connections
-
-
 def running_cluster(address: str | None) -> str | None:
     """Return host:port of the cluster that ``ray.init(address)`` would join, or ``None`` if it would start one."""
     with _silent("ray._private.services"):  # ray.init warns of several clusters
@@ -160,15 +157,11 @@ def _connected(address: str, timeout: float) -> socket.socket:
     return socket.create_connection((host.strip("[]"), int(port)), timeout=timeout)
 
 
-# ------------------------------------------------------------------------------------------------------------- nodes
-
-
 def accelerator_managers(resources: Mapping[str, float]) -> set[str]:
     """Return the names of Ray's classes that found accelerators on this node, given the node's resources."""
-    managers: set[Any] = {
-        accelerators.get_accelerator_manager_for_resource(name) for name, count in resources.items() if count
-    }
-    return {manager.__name__ for manager in managers - {None}}
+    present = [name for name, count in resources.items() if count]
+    found: set[Any] = {accelerators.get_accelerator_manager_for_resource(name) for name in present}
+    return {manager.__name__ for manager in found - {None}}
 
 
 def quiet_detection() -> AbstractContextManager[None]:
@@ -207,9 +200,6 @@ def worker_ports() -> Container[int]:
     return range(first, last + 1) if first else ()
 
 
-# ------------------------------------------------------------------------------------------ placement groups, actors
-
-
 def granted(group: PlacementGroup) -> bool | None:
     """Whether Ray has placed this group, or refused it for now; ``None`` while it has not tried."""
     entry = placement_group_table(group)
@@ -238,8 +228,6 @@ def is_termination(error: BaseException) -> bool:
     """Whether this is the exception by which Ray ends an actor that was sent SIGTERM."""
     return hasattr(error, "ray_terminate_msg")
 
-
-# ---------------------------------------------------------------------------------------------------------- failures
 
 _DEATH_HEADER = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:", "name:")
 

@@ -24,9 +24,10 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from rankplan._core import Placement, RankSet
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import ranks_text
 from rankplan.runtime.ray.connection import Connection
 from rankplan.runtime.ray.internals import lost_connection
-from rankplan.words import nodes_text, printable
+from rankplan.words import printable
 
 _KEY = "rankplan notice"
 _AMOUNT = 0.0001
@@ -47,10 +48,12 @@ class Overlap:
 
     def __str__(self) -> str:
         ranks = RankSet(chain.from_iterable(chain.from_iterable(map(Ranks.values, self.nodes.values()))))
-        places = [f"{_accelerators(used)} of {nodes_text(RankSet([node]))}" for node, used in self.nodes.items()]
+        places = [
+            f"accelerator{'s' if len(used) > 1 else ''} {RankSet(used)} of node {node}"
+            for node, used in self.nodes.items()
+        ]
         more = f" and {len(places) - _MOST_NODES} more nodes" if len(places) > _MOST_NODES else ""
-        which = f"rank{'s' if len(ranks) > 1 else ''} {ranks}"
-        return f"{self.holder} uses {', '.join(places[:_MOST_NODES])}{more} for {self.component} {which}"
+        return f"{self.holder} uses {', '.join(places[:_MOST_NODES])}{more} for {self.component} {ranks_text(ranks)}"
 
 
 class Notice:
@@ -150,7 +153,3 @@ def _job() -> str:
 def _program() -> str:
     name = Path(sys.argv[0]).name if sys.argv and sys.argv[0] not in ("", "-c") else "python"
     return f"{name}, process {os.getpid()} on {socket.gethostname()}"
-
-
-def _accelerators(used: Ranks) -> str:
-    return f"accelerator{'s' if len(used) > 1 else ''} {RankSet(used)}"

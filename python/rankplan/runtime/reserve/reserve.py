@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Self, TypeAlias
 
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rankplan._core import Placement
@@ -18,11 +19,10 @@ from rankplan.accelerators import vendor
 from rankplan.errors import LaunchError
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray.answers import launch_error, plain
 from rankplan.runtime.ray.connection import Connection, Ends, Owner
-from rankplan.runtime.ray.faults import launch_error
 from rankplan.runtime.ray.internals import available_resources, granted
 from rankplan.runtime.reserve.notices import Notice
-from rankplan.runtime.reserve.shortage import Amounts, shortage, total_resources
 from rankplan.words import counted
 
 _ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
@@ -55,9 +55,7 @@ class Reservation(Owner):
         self._parent = parent
         self._additions: list[Reservation] = []
         self._ends_with_groups = False
-        self._bundles = _bundles(nodes, components.values())
-        if parent is not None:
-            self._bundles = _rest(self._bundles, nodes, parent)
+        self._bundles = _bundles(nodes, components.values(), parent)
         self._ranks = {nodes.ids[rank]: rank for rank in self._bundles}
         self._groups: dict[int, PlacementGroup] = {}
         self._claims: list[tuple[str, int]] = []
@@ -161,31 +159,25 @@ class Reservation(Owner):
         """Ask Ray for everything; raises ``LaunchError``, and releases this, if something does not fit."""
         (self._parent or self.connection).own(self)
         try:
-            self._fill()
+            self._claim()
+            total, before = total_resources(), available_resources()
+            for rank in self._bundles:
+                there = total.get(self._nodes.ids[rank], {})
+                if any(amount > there.get(name, 0) for name, amount in self._total(rank).items()):
+                    raise self._refused(rank, before)
+            # All drivers ask for nodes in the same order, so the driver that gets the first contested node meets no
+            # other driver on the later ones.
+            for rank in self._bundles:
+                self._ask(rank, before)
+            self._notice.post()
+            # Ray counts accelerators, so another job may use the same ones while enough others are available
+            if overlaps := self._notice.overlaps():
+                why = "\n  ".join(["another job uses the same accelerators:", *map(str, overlaps)])
+                raise self._error(min(overlaps[0].nodes), f"{why}\n{_ADVICE}")
+            self.check_open()
         except BaseException:
             self.release()
             raise
-
-    def _fill(self) -> None:
-        """Ask for node after node.
-
-        All drivers ask for nodes in the same order, so the driver that gets the first contested node meets no
-        other driver on the later ones.
-        """
-        self._claim()
-        total, before = total_resources(), available_resources()
-        for rank in self._bundles:
-            there = total.get(self._nodes.ids[rank], {})
-            if any(amount > there.get(name, 0) for name, amount in self._total(rank).items()):
-                raise self._refused(rank, before)
-        for rank in self._bundles:
-            self._ask(rank, before)
-        self._notice.post()
-        # Ray counts accelerators, so another job may use the same ones while enough others are available
-        if overlaps := self._notice.overlaps():
-            others = "".join(f"\n  {overlap}" for overlap in overlaps)
-            raise self._error(min(overlaps[0].nodes), f"another job uses the same accelerators:{others}\n{_ADVICE}")
-        self.check_open()
 
     def _claim(self) -> None:
         """Claim the accelerators within this program: Ray counts those of a node, but does not tell them apart."""
@@ -204,9 +196,12 @@ class Reservation(Owner):
 
     def _ask(self, rank: int, before: Amounts) -> None:
         """Reserve the bundles of a node."""
+        bundles = list(self._bundles[rank].values())
+        pins = [{"ray.io/node-id": self._nodes.ids[rank]}] * len(bundles)
         started = time.monotonic()
         while True:
-            group = self._groups[rank] = self._requested(rank)
+            name = f"{self._who} (rankplan {uuid.uuid4().hex[:8]})"  # unique, as Ray requires
+            group = self._groups[rank] = placement_group(bundles, name=name, bundle_label_selector=pins)
             while (answer := granted(group)) is None:
                 self.check_open()
                 if time.monotonic() - started > timeouts.GRANT:
@@ -221,13 +216,6 @@ class Reservation(Owner):
             if time.monotonic() - started > timeouts.SETTLE:
                 raise self._refused(rank, before)
             time.sleep(timeouts.RETRY)
-
-    def _requested(self, rank: int) -> PlacementGroup:
-        bundles = list(self._bundles[rank].values())
-        pins = [{"ray.io/node-id": self._nodes.ids[rank]}] * len(bundles)
-        name = f"{self._who} (rankplan {uuid.uuid4().hex[:8]})"  # unique, as Ray requires
-        group: PlacementGroup = placement_group(bundles, name=name, bundle_label_selector=pins)
-        return group
 
     def _refused(self, rank: int, before: Amounts) -> LaunchError:
         """Return the error with a table of the shortage on this node and on all others that are not yet granted."""
@@ -250,10 +238,7 @@ class Reservation(Owner):
 def make_reservation(
     connection: Connection, nodes: Nodes, components: Mapping[str, Iterable[Placement]]
 ) -> Reservation:
-    """Reserve the accelerators of these components, which are placed on these nodes, and a CPU for each process.
-
-    All or nothing: raises ``LaunchError`` within about a second if it does not fit.
-    """
+    """Reserve the accelerators of these components, which are placed on these nodes, and a CPU for each process."""
     connection.check_alive()
     reservation = Reservation(connection, nodes, components)
     with session.used(), connection.progress() as report:
@@ -262,17 +247,8 @@ def make_reservation(
     return reservation
 
 
-def _rest(bundles: dict[int, Bundles], nodes: Nodes, held: Reservation) -> dict[int, Bundles]:
-    """Return the bundles that another reservation does not hold."""
-    rest = {
-        node: {index: bundle for index, bundle in here.items() if held.place(nodes.ids[node], index) is None}
-        for node, here in bundles.items()
-    }
-    return {node: here for node, here in rest.items() if here}
-
-
-def _bundles(nodes: Nodes, components: Iterable[Iterable[Placement]]) -> dict[int, Bundles]:
-    """Return the bundles of each node, in node order; the bundle of processes without accelerators comes last.
+def _bundles(nodes: Nodes, components: Iterable[Iterable[Placement]], held: Reservation | None) -> dict[int, Bundles]:
+    """Return the bundles of each node that ``held`` lacks; the bundle of processes without accelerators comes last.
 
     An accelerator has a CPU for each process whose first accelerator it is.
     """
@@ -284,6 +260,8 @@ def _bundles(nodes: Nodes, components: Iterable[Iterable[Placement]]) -> dict[in
     for node, counts in sorted(processes.items()):
         kind = vendor(nodes.inventory.node(node).accelerator_type)
         for index in sorted(counts, key=lambda index: (index is None, index)):
+            if held is not None and held.place(nodes.ids[node], index) is not None:
+                continue
             accelerator = {kind.resource: 1} if kind is not None and index is not None else {}
             found.setdefault(node, {})[index] = {**accelerator, **({"CPU": counts[index]} if counts[index] else {})}
     return found
@@ -292,3 +270,65 @@ def _bundles(nodes: Nodes, components: Iterable[Iterable[Placement]]) -> dict[in
 def _accelerators(row: Placement) -> Sequence[tuple[int, int | None]]:
     """Return the accelerators of a process's own, as (node rank, local index)."""
     return row.devices if row.num_accelerators else []
+
+
+Amounts: TypeAlias = Mapping[str, Mapping[str, float]]
+"""Amount of each resource, by Ray's id of the node."""
+
+_MOST_ROWS = 20
+
+
+def shortage(needs: Mapping[str, tuple[int, Mapping[str, float]]], refused: int, before: Amounts) -> str:
+    """Return a table of the needed, available and held resources of nodes that have too little.
+
+    ``needs`` has the rank and the needed amounts by Ray's id of the node. Ray refused the node ``refused`` when the
+    resources ``before`` were available.
+    """
+    total, available, holders = total_resources(), available_resources(), _holders()
+    rows: list[tuple[str, ...]] = [("node", "resource", "needed", "available", "total", "held by")]
+    for node_id, (rank, needed) in needs.items():
+        if node_id not in total or node_id not in available:
+            rows.append((str(rank), "all", "", "", "", "the node has left the cluster"))
+            continue
+        found: list[tuple[float, float, tuple[str, ...]]] = []
+        for name, amount in needed.items():
+            there, free = total[node_id].get(name, 0.0), available[node_id].get(name, 0.0)
+            held = {who: amounts[name] for who, amounts in holders.get(node_id, {}).items() if name in amounts}
+            if rank == refused:
+                # Ray counts a group that it failed to place as taken until something else changes on the node
+                free = max(free, min(before.get(node_id, {}).get(name, 0.0), there - sum(held.values())))
+            held["others"] = round(there - free - sum(held.values()), 4)
+            most = sorted((item for item in held.items() if item[1] > 0), key=lambda item: -item[1])
+            who = ", ".join(f"{count:g} by {name}" for name, count in most)
+            found.append((amount, free, (str(rank), name, f"{amount:g}", f"{free:g}", f"{there:g}", who)))
+        short = [row for amount, free, row in found if amount > free]
+        if rank == refused and not short:
+            *row, who = found[0][2]
+            short = [(*row, f"{who} (only parts are available, or the node is down)".strip())]
+        rows += short
+    return _table(rows)
+
+
+def total_resources() -> Amounts:
+    """Return the resources of the live nodes."""
+    return {entry["NodeID"]: entry["Resources"] for entry in ray.nodes() if entry["Alive"]}
+
+
+def _holders() -> dict[str, dict[str, dict[str, float]]]:
+    """Return the resources that placement groups hold, by Ray's id of the node, name of the group and resource."""
+    holders: dict[str, dict[str, dict[str, float]]] = {}
+    for group_id, entry in placement_group_table().items():
+        for bundle, node_id in entry["bundles_to_node_id"].items() if entry["state"] == "CREATED" else ():
+            who = plain(entry["name"]) or f"placement group {group_id[:8]}"
+            held = holders.setdefault(node_id, {}).setdefault(who, {})
+            for resource, amount in entry["bundles"][bundle].items():
+                held[resource] = held.get(resource, 0) + amount
+    return holders
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    shown = rows[: 1 + _MOST_ROWS]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+    more = [f"and {len(rows) - len(shown)} more rows"] if len(rows) > len(shown) else []
+    return "\n".join(f"  {line}" for line in [*lines, *more])
