@@ -26,7 +26,7 @@ from rankplan import (
     WorkerError,
     WorkerGroup,
 )
-from rankplan.runtime.group import interpreters
+from rankplan.runtime.group import ranks
 from support.broken_module import Broken
 from support.paths import TESTS
 from support.workers import FailsToStart, Faulty, Reader, Refuses, Stuck, has_ended, stuck
@@ -412,5 +412,5 @@ def test_ranks_that_wait_for_rank_zero_are_not_blamed(two_nodes: Cluster, enough
 
 def test_an_interpreter_that_hangs_is_ended(tmp_path: Path) -> None:
     path = executable(tmp_path / "python", f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/pid\nwait")
-    assert interpreters._fault_of._function(str(path), {}, 1.0) == "it did not import ray within 1 s"
+    assert ranks._fault_of._function(str(path), {}, 1.0) == "it did not import ray within 1 s"
     assert has_ended(int((tmp_path / "pid").read_text()))

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,13 @@ from rankplan.cli.common import (
 from rankplan.config.network import NODE_ORDERS
 from rankplan.config.section import Reading
 from rankplan.config.text.document import read_value
+from rankplan.config.text.reader import Reader
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.front import inventory_from, is_saved, read_job
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs
-from rankplan.tuning.measure import add_measurements
+from rankplan.tuning.measure import Measurement, add_measurements
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -160,15 +161,19 @@ def run(
     if simulate is not None and ray is not None:
         raise click.UsageError("use only one of --simulate and --ray")
     if verbose:
-        _show_log()
+        logging.basicConfig(format="%(levelname)s %(message)s")
+        logging.getLogger("rankplan").setLevel(logging.DEBUG)
     with faults_end_it(), signals.raised():
         if timings is not None:
             _check_costs(Path(timings))
         sized = simulate is not None and not Path(simulate).is_file()  # nodes that are only a number have no labels
-        job = _job(file, changes, dialect_name, without, isolate=isolate, labelled=not sized)
+        planned_on, reader, num_nodes = _planner(file, changes, dialect_name, without, isolate, labelled=not sized)
         inventory = None if simulate is None else inventory_from(simulate)
         # Report faults before anything starts.
-        job.check(inventory)
+        if inventory is not None:
+            planned_on(inventory)
+        elif reader is not None:
+            reader.finish()
         if not sys.stdout.isatty():
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
@@ -176,8 +181,8 @@ def run(
         with signals.at_once():
             from rankplan.runtime.cluster import Cluster
             from rankplan.runtime.group.group import WorkerGroup
-            from rankplan.runtime.group.job import launch, measurements
-            from rankplan.runtime.group.worker import RollCall
+            from rankplan.runtime.group.worker import RollCall, launch
+            from rankplan.runtime.rank.timing import slowest_rank
             from rankplan.runtime.ray.connection import told
 
         worker = _worker(worker_name) if worker_name else RollCall
@@ -191,20 +196,22 @@ def run(
         # Ray copies what workers print to stdout.
         quiet = redirect_stdout(sys.stderr) if form == "json" else nullcontext()
         with told(None, lines=True) as report, quiet:
-            options: dict[str, Any] = {"cluster_cfg": job.section, "on_progress": report}
+            section = reader if isinstance(reader, Reading) else None
             if inventory is None:
-                options |= {"address": ray, "timeout": timeout, "node_order": node_order}
-                cluster = Cluster(num_nodes=job.num_nodes, **options)
+                cluster = Cluster(section, num_nodes, ray, timeout=timeout, node_order=node_order, on_progress=report)
             else:
-                cluster = Cluster.simulate(inventory, **options)
+                cluster = Cluster.simulate(inventory, section, on_progress=report)
             with cluster:
-                plan = job.plan(cluster.inventory)
+                plan = planned_on(cluster.inventory)
                 groups = launch(plan, cluster, spec, reserve=reserve, timeout=timeout)
                 report(f"running {method}()")
                 for call in [WorkerGroup.call(group, method) for group in groups.values()]:
                     call.wait()
                 report("verifying")
-                measured = measurements(plan, groups) if timings is not None else {}
+                measured = {}
+                for name, group in groups.items() if timings is not None else ():
+                    rows, seconds = plan[name].rows, slowest_rank(WorkerGroup.timings(group))
+                    measured[name] = Measurement(len(rows.accelerators()) or len(rows), seconds, plan[name].parallel)
                 reports = [found for group in groups.values() for found in WorkerGroup.verify(group)]
         if timings is not None:
             add_measurements(Path(timings), measured)
@@ -226,52 +233,29 @@ def _check_costs(path: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """The content of a file: its plan for an inventory, the section for the cluster, and the number of nodes."""
-
-    plan: Callable[[Inventory], Plan]
-    finish: Callable[[], object]
-    section: Any = None
-    num_nodes: int | None = None
-
-    def check(self, inventory: Inventory | None) -> None:
-        """Raise ``PlacementError`` for the faults that can be found before the cluster is known."""
-        if inventory is None:
-            self.finish()
-        else:
-            self.plan(inventory)
-
-
-def _job(
+def _planner(
     file: str,
     changes: tuple[str, ...],
-    dialect_name: str | None,
+    dialect: str | None,
     without: tuple[str, ...],
-    *,
     isolate: bool | None,
+    *,
     labelled: bool,
-) -> _Job:
-    """Read a config or a saved plan."""
+) -> tuple[Callable[[Inventory], Plan], Reader | None, int | None]:
+    """Read a config or a saved plan; return its plan for an inventory, the reader of a config, the nodes of a plan."""
     if is_saved(file):
         if changes:
             raise click.UsageError(f"{file} is a saved plan, which takes no --set")
-        saved = planned(file, InventoryChoice(without=without), dialect_name, isolate)
-        return _Job(saved.fitted, lambda: None, num_nodes=saved.inventory.num_nodes)
-    found = read_job(file, "1x1", dialect=dialect_name, overrides=changes)
+        saved = planned(file, InventoryChoice(without=without), dialect, isolate)
+        return saved.fitted, None, saved.inventory.num_nodes
+    found = read_job(file, "1x1", dialect=dialect, overrides=changes)
     found.announce()
 
     def plan(inventory: Inventory) -> Plan:
         inventory = inventory.without(without) if without else inventory
         return replace(found, inventory=inventory, labelled=labelled).plan(isolate=isolate)
 
-    section = found.reader if isinstance(found.reader, Reading) else None
-    return _Job(plan, found.reader.finish, section)
-
-
-def _show_log() -> None:
-    logging.basicConfig(format="%(levelname)s %(message)s")
-    logging.getLogger("rankplan").setLevel(logging.DEBUG)
+    return plan, found.reader, None
 
 
 def _worker(name: str) -> type[Worker]:
@@ -279,18 +263,16 @@ def _worker(name: str) -> type[Worker]:
 
     module_name, _, class_name = name.partition(":")
     if not module_name or not class_name:
-        raise click.BadParameter(
-            f"{name!r} does not have the form module:Class, e.g. train:Actor", param_hint="--worker"
-        )
+        message = f"{name!r} does not have the form module:Class, e.g. train:Actor"
+        raise click.BadParameter(message, param_hint="--worker")
     sys.path.insert(0, str(Path.cwd()))
     try:
         worker = getattr(importlib.import_module(module_name), class_name, None)
     except (Exception, SystemExit) as error:
         raise RankplanError(f"cannot import {module_name}: {type(error).__name__}: {error}") from error
     if not (isinstance(worker, type) and issubclass(worker, Worker)):
-        raise click.BadParameter(
-            f"{class_name!r} in {module_name} is not a subclass of rankplan.Worker", param_hint="--worker"
-        )
+        message = f"{class_name!r} in {module_name} is not a subclass of rankplan.Worker"
+        raise click.BadParameter(message, param_hint="--worker")
     return worker
 
 
@@ -298,17 +280,13 @@ def _table(reports: list[RankReport]) -> Table:
     from rankplan.render.tables import MOST_ROWS, table
 
     result = table("component", "rank#", "node#", "process id#", "accelerators", "verified")
-    if len(reports) <= MOST_ROWS:
-        for found in reports:
-            seen = ",".join(found.accelerators) or "-"
-            result.add_row(found.component, str(found.rank), str(found.node_rank), str(found.pid), seen, found.proof)
-        return result
-    nodes: dict[tuple[str, int], list[RankReport]] = {}
+    by_rank = len(reports) <= MOST_ROWS
+    rows: dict[tuple[str, int, int], list[RankReport]] = {}
     for found in reports:
-        nodes.setdefault((found.component, found.node_rank), []).append(found)
-    for (component, node), here in nodes.items():
+        rows.setdefault((found.component, found.node_rank, found.rank if by_rank else -1), []).append(found)
+    for (component, node, _), here in rows.items():
         seen = ",".join(dict.fromkeys(name for found in here for name in found.accelerators)) or "-"
         proofs = ",".join(sorted({found.proof for found in here}))
-        ranks = str(RankSet(found.rank for found in here))
-        result.add_row(component, ranks, str(node), f"{len(here)} processes", seen, proofs)
+        process = str(here[0].pid) if by_rank else f"{len(here)} processes"
+        result.add_row(component, str(RankSet(found.rank for found in here)), str(node), process, seen, proofs)
     return result

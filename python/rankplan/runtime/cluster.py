@@ -23,9 +23,17 @@ from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.nodes.probe import find_nodes, refreshed
 from rankplan.runtime.nodes.simulate import Raylets
 from rankplan.runtime.rank import context
-from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import as_timeout
-from rankplan.runtime.ray.connection import Connection, Report, connect, told
+from rankplan.runtime.ray.connection import (
+    Connection,
+    Report,
+    connect,
+    keep_handler,
+    told,
+    using_session,
+    wait_until_unused,
+)
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, counted, shown
 
@@ -85,7 +93,7 @@ class Cluster:
         self._closed = False
         self._dead: dict[int, NodeSpec] = {}
         self._refreshing = threading.Lock()
-        self._restore_handler = session.keep_handler()
+        self._restore_handler = keep_handler()
         how = connect(address, num_nodes)
         self._connected_here = how != "kept"
         self.connection = Connection(on_progress)
@@ -218,7 +226,7 @@ class Cluster:
         """
         seconds = as_timeout(timeout)
         self.connection.check_alive()
-        with self._refreshing, session.used(), self.connection.progress() as report:
+        with self._refreshing, using_session(), self.connection.progress() as report:
             report("looking at the nodes again")
             self.nodes = refreshed(self.nodes, self._dead, seconds)
         return self.inventory
@@ -253,7 +261,7 @@ class Cluster:
                 if self.connection.has_launched:
                     steps.callback(time.sleep, timeouts.LAST_LINES)
                 # other threads soon notice that their ranks have ended
-                steps.callback(session.wait_until_unused, timeouts.THREADS)
+                steps.callback(wait_until_unused, timeouts.THREADS)
             steps.callback(self.connection.end_owned)
 
     def __enter__(self) -> Self:

@@ -15,12 +15,12 @@ import ray
 from rankplan._core import Placement, RankSet
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component, Visibility
-from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankSpec
-from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Fault, outcomes, ranks_text
-from rankplan.runtime.ray.connection import Connection
+from rankplan.runtime.ray.connection import Connection, using_session
 from rankplan.runtime.ray.internals import actor_id, dead_actors
 from rankplan.runtime.reserve.notices import Notice, Overlap
 from rankplan.runtime.reserve.reserve import Reservation
@@ -73,12 +73,9 @@ class Crew:
 
     It is owned before its first rank starts, so that closing the cluster at any moment leaves no rank behind. Ranks
     that are being started are ``newcomers`` until all of them are verified. ``nodes`` are in the order of its plan.
-    ``private``: the reservation is for this crew alone, and ends with it.
     """
 
-    def __init__(
-        self, terms: Terms, connection: Connection, nodes: Nodes, reservation: Reservation | None, *, private: bool
-    ) -> None:
+    def __init__(self, terms: Terms, connection: Connection, nodes: Nodes, reservation: Reservation | None) -> None:
         self.terms, self.component = terms, terms.component.name
         self.connection, self.nodes, self.reservation = connection, nodes, reservation
         self.ranks: list[LiveRank] = []
@@ -89,7 +86,6 @@ class Crew:
         self.ports: dict[str, set[int]] = {}
         self.ended = False
         self._owner = reservation or connection
-        self._private = private
         self._notices: list[Notice] = []
         self._lock = threading.Lock()
         self._owner.own(self)
@@ -189,7 +185,7 @@ class Crew:
                 self._notices.pop().withdraw()
 
     def end(self) -> None:
-        """Kill the ranks and return ports and a private reservation; returns only when all ranks are dead."""
+        """Kill the ranks and return their ports; returns only when all ranks are dead."""
         with self._lock:
             if self.ended:
                 return
@@ -203,8 +199,6 @@ class Crew:
             for notice in self._notices:
                 notice.withdraw()
         self._owner.disown(self)
-        if self._private and self.reservation is not None:
-            self.reservation.release()
 
     def choice(self, machine: str, count: int) -> range:
         """Take ports of a machine in which to find a block of ``count`` free ones."""
@@ -256,7 +250,7 @@ class Failure:
 
 def dead_ranks(ranks: Sequence[LiveRank]) -> list[LiveRank]:
     """Return the ranks that are dead, or on a node that has left the cluster."""
-    dead, present = dead_actors(), _present()
+    dead, present = dead_actors(), live_nodes()
     return [rank for rank in ranks if actor_id(rank.actor) in dead or rank.spec.node_id not in present]
 
 
@@ -268,7 +262,7 @@ def wait_for_failure(crew: Crew, timeout: float | None, known: set[str]) -> Fail
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     while True:
-        with session.used():
+        with using_session():
             _check_running(crew)
             dead = [rank for rank in dead_ranks(list(crew.ranks)) if actor_id(rank.actor) not in known]
             if dead:
@@ -310,7 +304,7 @@ def _check_running(crew: Crew) -> None:
 
 
 def _failure(component: str, dead: Sequence[LiveRank]) -> Failure:
-    present = _present()
+    present = live_nodes()
     (word,) = outcomes([dead[0].actor.look.remote()], timeouts.ANSWER)
     rows = [rank.placement for rank in dead]
     gone = {rank.placement.cluster_node_rank for rank in dead if rank.spec.node_id not in present}
@@ -322,7 +316,3 @@ def _failure(component: str, dead: Sequence[LiveRank]) -> Failure:
         RankSet(gone),
         reason.removeprefix("gave no answer, ").removeprefix("its process is gone: "),
     )
-
-
-def _present() -> set[str]:
-    return {entry["NodeID"] for entry in ray.nodes() if entry["Alive"]}

@@ -19,8 +19,9 @@ from rankplan.runtime.group.launch import renewals, restart, verified
 from rankplan.runtime.rank.context import OfRank
 from rankplan.runtime.rank.spec import RankReport
 from rankplan.runtime.rank.timing import Timing, timer
-from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Failed, Unanswered, as_timeout, collect, collect_async, done_in, ranks_text
+from rankplan.runtime.ray.connection import current_session, using_session
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.words import as_int, shown
 
@@ -43,15 +44,15 @@ class Call:
     ) -> None:
         self._component, self._method = component, method
         self._ranks, self._answers, self._ticket = ranks, answers, ticket
-        self._session = session.current()
+        self._session = current_session()
 
     def __repr__(self) -> str:
-        state = "closed" if self._session != session.current() else "done" if self.done() else "running"
+        state = "closed" if self._session != current_session() else "done" if self.done() else "running"
         return f"<{self._component}.{self._method}() on {len(self._answers)} ranks, {state}>"
 
     def done(self) -> bool:
         """Whether every rank has answered or failed. Raises ``WorkerError`` if the cluster was closed."""
-        with session.used():
+        with using_session():
             self._check_open()
             return len(done_in(self._answers)) == len(self._answers)
 
@@ -62,7 +63,7 @@ class Call:
         closed; ``TimeoutError`` if some ranks have not answered after ``timeout`` seconds (the call continues; 0 only
         checks); ``ValueError`` for an invalid timeout.
         """
-        with session.used(), self._explained(timeout) as seconds:
+        with using_session(), self._explained(timeout) as seconds:
             return collect(self._answers, seconds)
 
     async def async_wait(self, timeout: float | None = None) -> list[Any]:
@@ -77,7 +78,7 @@ class Call:
         rank that did not run it. Ranks remember the durations of their latest 1,000 calls. Raises like `wait`.
         """
         self.wait(timeout)
-        with session.used(), self._explained(timeout) as seconds:
+        with using_session(), self._explained(timeout) as seconds:
             found = collect([rank.actor.durations.remote(self._ticket) for rank in self._ranks], seconds)
         names = dict.fromkeys(name for durations in found for name in durations)
         return {name: [durations.get(name, 0.0) for durations in found] for name in names}
@@ -108,7 +109,7 @@ class Call:
             raise fault.noted(error) from fault.cause
 
     def _check_open(self) -> None:
-        if self._session != session.current():
+        if self._session != current_session():
             where = f"{self._component}.{self._method}()"
             raise WorkerError(f"{where}: the cluster was closed before the answers were fetched", self._component)
 
@@ -159,7 +160,7 @@ class RankSelection:
 
     def _send(self, method: str, /, *args: Any, **kwargs: Any) -> Call:
         ticket = next(_tickets)
-        with session.used():
+        with using_session():
             ranks = self._running(method)
             try:
                 answers = [rank.actor.call.remote(ticket, method, *args, **kwargs) for rank in ranks]
@@ -170,7 +171,7 @@ class RankSelection:
 
     def _asked(self, task: str, doing: str, timeout: float | None) -> tuple[Sequence[LiveRank], list[Any]]:
         """Run a task of the host in every rank; return the ranks and their answers."""
-        with session.used():
+        with using_session():
             ranks = self._running(doing)
             call = Call(self._crew.component, doing, ranks, [getattr(rank.actor, task).remote() for rank in ranks])
         return ranks, call.wait(timeout)
@@ -259,7 +260,7 @@ class WorkerGroup(RankSelection):
         row of the new plan. A rank answers once the calls it received before are done, or at once if its class has
         ``async`` methods. Raises like `verify`.
         """
-        with session.used():
+        with using_session():
             self._running("refresh_environment")
             ranks, answers = renewals(self._crew)
         call = Call(self.component, "refresh_environment", ranks, answers)

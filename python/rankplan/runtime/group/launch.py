@@ -18,14 +18,13 @@ from rankplan.environment import MASTER_VARIABLES, restart_environment
 from rankplan.errors import LaunchError
 from rankplan.plans.component import Component
 from rankplan.runtime.group.crew import Crew, LiveRank, dead_ranks
-from rankplan.runtime.group.interpreters import check_interpreters
-from rankplan.runtime.group.ranks import pickled, rank_specs
+from rankplan.runtime.group.ranks import check_interpreters, pickled, rank_specs
 from rankplan.runtime.nodes.nodes import Nodes, pinned
 from rankplan.runtime.rank.host import AsyncHostActor, GroupSetup, HostActor, has_async_methods
 from rankplan.runtime.rank.ports import free_block
 from rankplan.runtime.rank.spec import RankReport, RankSpec, differences, shared_devices
-from rankplan.runtime.ray import session
 from rankplan.runtime.ray.answers import Failed, Unanswered, collect, launch_error, ranks_text
+from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.internals import has_process
 from rankplan.words import nodes_text
 
@@ -34,7 +33,7 @@ _logger = logging.getLogger("rankplan")
 
 def bring_up(crew: Crew, specs: Sequence[RankSpec], timeout: float) -> None:
     """Start the ranks of a crew, and verify them; if one fails, the crew ends."""
-    with session.used():
+    with using_session():
         try:
             crew.announce([spec.placement for spec in specs], crew.nodes)
             ranks, master, _ = started(crew, crew.nodes, specs, specs[0].placement, timeout)
@@ -153,7 +152,7 @@ def _import_path() -> list[str]:
 
 def restart(crew: Crew, component: Component | None, timeout: float) -> list[RankReport]:
     """Start the ranks that are dead or elsewhere in this component; see ``WorkerGroup.restart``."""
-    with crew.restarting, session.used():
+    with crew.restarting, using_session():
         crew.connection.check_alive()
         crew.check_open()
         nodes, component = _fitted(crew, component)

@@ -22,9 +22,8 @@ from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.group.crew import Crew, Failure, Terms, watch
 from rankplan.runtime.group.group import WorkerGroup, check_names, is_method
-from rankplan.runtime.group.interpreters import check_interpreters
 from rankplan.runtime.group.launch import bring_up
-from rankplan.runtime.group.ranks import rank_specs
+from rankplan.runtime.group.ranks import check_interpreters, rank_specs
 from rankplan.runtime.rank.host import MOST_CALLS
 from rankplan.runtime.rank.spec import PROOFS
 from rankplan.runtime.ray import timeouts
@@ -138,6 +137,7 @@ class GroupSpec:
         check_interpreters(specs)
         if reserve:
             reservation = make_reservation(cluster.connection, nodes, {component.name: component})
+            reservation.release_when_unused()
         terms = Terms(
             nodes=lambda: cluster.nodes,
             worker_class=self._worker_class,
@@ -149,7 +149,7 @@ class GroupSpec:
             visibility=visibility,
             prove=prove,
         )
-        crew = Crew(terms, cluster.connection, nodes, reservation, private=reserve)
+        crew = Crew(terms, cluster.connection, nodes, reservation)
         bring_up(crew, specs, seconds)
         group = WorkerGroup(crew)
         if on_failure is not None:

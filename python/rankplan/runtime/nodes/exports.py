@@ -90,17 +90,14 @@ def find_exports(selection: Selection) -> dict[str, str]:
 
 def selected(selection: Selection, driver: Mapping[str, str], ray_has: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the driver that a selection exports, given the environment of Ray on its node."""
-    names = [] if isinstance(selection, bool) else list(selection)
+    names = ["*"] if selection is True else list(selection or [])
     decided = _decided()
-    patterns = ["*"] if selection is True else names
 
     def exported(name: str) -> bool:
         if name in decided or not _sendable(name, driver[name]):
             return False
-        if name in names:
-            return True
         differs = ray_has.get(name) != driver[name]
-        return differs and _matches(name, patterns) and not _matches(name, _LOCAL)
+        return name in names or (differs and _matches(name, names) and not _matches(name, _LOCAL))
 
     return {name: value for name, value in driver.items() if exported(name)}
 
@@ -128,10 +125,7 @@ def _absolute(folders: str) -> str:
 
 def environment_of(node_id: str) -> ray.ObjectRef[dict[str, str]]:
     """Return the environment that Ray starts processes with on a node, as a reference."""
-    answer: ray.ObjectRef[dict[str, str]] = _environment.options(scheduling_strategy=pinned(node_id)).remote()
-    return answer
+    return _inherited.options(scheduling_strategy=pinned(node_id)).remote()
 
 
-@ray.remote(num_cpus=0)
-def _environment() -> dict[str, str]:
-    return inherited()
+_inherited = ray.remote(num_cpus=0)(inherited)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankplan.nodes.inventory import Inventory
@@ -65,3 +67,8 @@ class Nodes:
 def pinned(node_id: str) -> NodeAffinitySchedulingStrategy:
     """Return the strategy that runs a task or an actor on this node, or fails if the node has left the cluster."""
     return NodeAffinitySchedulingStrategy(node_id, soft=False)
+
+
+def live_nodes() -> dict[str, dict[str, Any]]:
+    """Return Ray's entries of the live nodes, by Ray's id of the node."""
+    return {entry["NodeID"]: entry for entry in ray.nodes() if entry["Alive"]}

@@ -85,8 +85,7 @@ def in_order(
 def _as_rlinf(nodes: Sequence[FoundNode], driver: str | None) -> list[FoundNode]:
     """Return the driver's node, then nodes of one accelerator type after another, by address as text.
 
-    As RLinf: ``NodeProbe._sort_nodes``. RLinf takes the types in the order in which
-    Ray lists the nodes, which varies: here the lowest address comes first.
+    As RLinf: ``NodeProbe._sort_nodes``, which takes the types as Ray lists the nodes; here the lowest address is first.
     """
     by_address = sorted(nodes, key=lambda node: (str(node.spec.ip), str(node.spec.hostname), node.node_id))
     types = list(dict.fromkeys(node.spec.accelerator_type for node in by_address))
@@ -126,5 +125,4 @@ def by_address_key(node: FoundNode) -> tuple[Key, Name, str]:
 
 
 def _few(items: Sequence[str]) -> str:
-    shown = ", ".join(items[:4])
-    return f"{shown} and {len(items) - 4} more" if len(items) > 4 else shown
+    return ", ".join(items[:4]) + (f" and {len(items) - 4} more" if len(items) > 4 else "")

@@ -23,7 +23,7 @@ from rankplan.hardware.nvml import fabrics
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
-from rankplan.runtime.nodes.nodes import Nodes, pinned
+from rankplan.runtime.nodes.nodes import Nodes, live_nodes, pinned
 from rankplan.runtime.nodes.order import (
     BY_ADDRESS,
     BY_LABEL,
@@ -74,7 +74,7 @@ def find_nodes(
     known: dict[str, FoundNode] = {}
     driver = str(ray.get_runtime_context().get_node_id())
     while True:
-        entries = {entry["NodeID"]: entry for entry in ray.nodes() if entry["Alive"]}
+        entries = live_nodes()
         late = time.monotonic() >= deadline
         if len(entries) < (num_nodes or 1):
             if late:
@@ -286,7 +286,7 @@ def refreshed(nodes: Nodes, dead: dict[int, NodeSpec], timeout: float) -> Nodes:
     Nodes that have died are not ``healthy``. One that was started again, with its hostname and address, has its rank
     and its marks again. New nodes come last, by address; unusable ones are skipped, with a warning.
     """
-    alive = {node.node_id: node for node in probed([entry for entry in ray.nodes() if entry["Alive"]], timeout)}
+    alive = {node.node_id: node for node in probed(list(live_nodes().values()), timeout)}
     ids = list(nodes.ids)
     known = [nodes.inventory.node(rank) for rank in range(len(ids))]
     new = [node for node in alive.values() if node.node_id not in ids]

@@ -20,8 +20,8 @@ from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.runtime.nodes.probe import HARDWARE_LABEL, HARDWARE_VARIABLE, MODEL_LABEL, TYPE_LABEL
 from rankplan.runtime.nodes.processes import end, family
-from rankplan.runtime.ray import session, timeouts
-from rankplan.runtime.ray.connection import Report
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.connection import Report, keep_handler
 from rankplan.runtime.ray.internals import (
     LONGEST_FOLDER,
     SIMULATED_HEAD,
@@ -47,11 +47,15 @@ class Raylets:
     def __init__(self, inventory: Inventory, report: Report) -> None:
         base = tempfile.gettempdir()
         self._folder = tempfile.mkdtemp(prefix="rankplan-", dir=base if len(base) <= LONGEST_FOLDER else "/tmp")
-        self._restore_handler = session.keep_handler()
+        self._restore_handler = keep_handler()
         self._cluster = cluster_utils.Cluster()
         self._closed = False
         try:
-            with _environment(self._start_environment()), quiet_detection(), sigterm_handler_kept():
+            # The private folder keeps this cluster from being recorded as the machine's running one, and identifies its
+            # processes. The driver's own mask and node rank do not apply to the declared nodes.
+            hidden = dict.fromkeys([*NODE_RANK_VARIABLES, *VARIABLES])
+            variables = {**hidden, "RAY_TMPDIR": self._folder, **SIMULATED_SETTINGS}
+            with _environment(variables), quiet_detection(), sigterm_handler_kept():
                 for rank in range(inventory.num_nodes):
                     report(f"starting node {rank + 1} of {inventory.num_nodes}")
                     self._cluster.add_node(**_node_options(inventory.node(rank), rank))
@@ -63,20 +67,8 @@ class Raylets:
                 raise ClusterError(f"the simulated cluster did not start: {error}") from error
             raise
 
-    def _start_environment(self) -> dict[str, str | None]:
-        """Return the environment of Ray's processes; ``None``: unset.
-
-        The private folder keeps this cluster from being recorded as the machine's running one, and identifies its
-        processes. The driver's own mask and node rank do not apply to the declared nodes.
-        """
-        hidden = dict.fromkeys([*NODE_RANK_VARIABLES, *VARIABLES])
-        return {**hidden, "RAY_TMPDIR": self._folder, **SIMULATED_SETTINGS}
-
     def close(self, patience: float = timeouts.RAYLETS) -> None:
-        """End every process of the cluster and remove its folder; may be called again.
-
-        Processes that do not end by themselves within ``patience`` seconds are killed.
-        """
+        """End every process of the cluster, by force after ``patience`` seconds, and remove its folder."""
         if self._closed:
             return
         self._closed = True

@@ -58,9 +58,7 @@ class RankProcess:
 
     def nodes(self) -> Nodes:
         """Return the nodes of the driver's cluster, with their node groups."""
-        nodes = pickle.loads(self.pickled_nodes)
-        if not isinstance(nodes, Nodes):
-            raise TypeError(f"expected the nodes of a cluster, found {type(nodes).__name__}")
+        nodes: Nodes = pickle.loads(self.pickled_nodes)
         return nodes
 
     def report(self) -> RankReport:

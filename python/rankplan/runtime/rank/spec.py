@@ -1,4 +1,4 @@
-"""A rank, as its plan and its node describe it."""
+"""A rank: as its plan and its node describe it, as it reports itself, and the differences."""
 
 from __future__ import annotations
 

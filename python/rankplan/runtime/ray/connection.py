@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ import ray
 from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, LaunchError
-from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.internals import (
     connection_fault,
     greet,
@@ -76,6 +77,51 @@ def _lines() -> Report:
 _TOKEN = "Ray offers the token of this machine only to a cluster that it finds by itself: set RAY_AUTH_MODE=token"
 
 
+# Ray starts a new cluster for a call on anything that outlived its connection, so such calls must be refused.
+
+
+def current_session() -> str | None:
+    """Return a text that identifies this process's connection to Ray, or ``None`` without a connection."""
+    if not ray.is_initialized():
+        return None
+    context = ray.get_runtime_context()
+    return f"{context.gcs_address} {context.get_job_id()}"
+
+
+_users: list[int] = []  # thread ids, one for each `used` that the thread is in
+_changed = threading.Condition()
+
+
+@contextmanager
+def using_session() -> Iterator[None]:
+    """Mark this thread as using the connection."""
+    with _changed:
+        _users.append(threading.get_ident())
+    try:
+        yield
+    finally:
+        with _changed:
+            _users.remove(threading.get_ident())
+            _changed.notify_all()
+
+
+def wait_until_unused(seconds: float) -> None:
+    """Wait until no other thread uses the connection, at most ``seconds``."""
+    with _changed:
+        _changed.wait_for(lambda: set(_users) <= {threading.get_ident()}, seconds)
+
+
+def keep_handler() -> Callable[[], None]:
+    """Return a function that restores the program's SIGTERM handler, which Ray replaces when it starts."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def restore() -> None:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+    return restore
+
+
 class Ends(Protocol):
     """Something that runs until it is ended; ``end`` may be called again, and from any thread."""
 
@@ -121,7 +167,7 @@ class Connection(Owner):
     def __init__(self, on_progress: Report | None) -> None:
         super().__init__()
         self._on_progress = on_progress
-        self._session = session.current()
+        self._session = current_session()
         self.address = str(ray.get_runtime_context().gcs_address)
         self.has_launched = False
         self._groups: list[tuple[str, object]] = []
@@ -129,7 +175,7 @@ class Connection(Owner):
     @property
     def is_current(self) -> bool:
         """Whether the process still has this connection to Ray."""
-        return self._session == session.current()
+        return self._session == current_session()
 
     def check_open(self) -> None:
         """Raise ``LaunchError`` if the cluster was closed, or the connection has been replaced."""

@@ -22,7 +22,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
 from rankplan._core import Placement, RankSet
-from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import ranks_text
 from rankplan.runtime.ray.connection import Connection
@@ -66,7 +66,7 @@ class Notice:
 
     def post(self) -> None:
         """Record the used accelerators of each node."""
-        names = {entry["NodeID"]: _own_resource(entry) for entry in ray.nodes() if entry["Alive"]}
+        names = {node_id: _own_resource(entry) for node_id, entry in live_nodes().items()}
         record = {_KEY: 1, "job": _job(), "by": _program(), "id": uuid.uuid4().hex[:8]}
         for node in sorted({node for nodes in self._uses.values() for node in nodes}):
             node_id = self._nodes.ids[node]

@@ -10,17 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Self, TypeAlias
 
-import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rankplan._core import Placement
 from rankplan.accelerators import vendor
 from rankplan.errors import LaunchError
-from rankplan.runtime.nodes.nodes import Nodes
-from rankplan.runtime.ray import session, timeouts
+from rankplan.runtime.nodes.nodes import Nodes, live_nodes
+from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import launch_error, plain
-from rankplan.runtime.ray.connection import Connection, Ends, Owner
+from rankplan.runtime.ray.connection import Connection, Ends, Owner, using_session
 from rankplan.runtime.ray.internals import available_resources, granted
 from rankplan.runtime.reserve.notices import Notice
 from rankplan.words import counted
@@ -160,9 +159,9 @@ class Reservation(Owner):
         (self._parent or self.connection).own(self)
         try:
             self._claim()
-            total, before = total_resources(), available_resources()
+            total, before = live_nodes(), available_resources()
             for rank in self._bundles:
-                there = total.get(self._nodes.ids[rank], {})
+                there = total.get(self._nodes.ids[rank], {}).get("Resources", {})
                 if any(amount > there.get(name, 0) for name, amount in self._total(rank).items()):
                     raise self._refused(rank, before)
             # All drivers ask for nodes in the same order, so the driver that gets the first contested node meets no
@@ -241,7 +240,7 @@ def make_reservation(
     """Reserve the accelerators of these components, which are placed on these nodes, and a CPU for each process."""
     connection.check_alive()
     reservation = Reservation(connection, nodes, components)
-    with session.used(), connection.progress() as report:
+    with using_session(), connection.progress() as report:
         report(f"reserving {counted(len(reservation._bundles), 'node')}")
         reservation.fill()
     return reservation
@@ -284,7 +283,8 @@ def shortage(needs: Mapping[str, tuple[int, Mapping[str, float]]], refused: int,
     ``needs`` has the rank and the needed amounts by Ray's id of the node. Ray refused the node ``refused`` when the
     resources ``before`` were available.
     """
-    total, available, holders = total_resources(), available_resources(), _holders()
+    total = {node_id: entry["Resources"] for node_id, entry in live_nodes().items()}
+    available, holders = available_resources(), _holders()
     rows: list[tuple[str, ...]] = [("node", "resource", "needed", "available", "total", "held by")]
     for node_id, (rank, needed) in needs.items():
         if node_id not in total or node_id not in available:
@@ -309,20 +309,13 @@ def shortage(needs: Mapping[str, tuple[int, Mapping[str, float]]], refused: int,
     return _table(rows)
 
 
-def total_resources() -> Amounts:
-    """Return the resources of the live nodes."""
-    return {entry["NodeID"]: entry["Resources"] for entry in ray.nodes() if entry["Alive"]}
-
-
-def _holders() -> dict[str, dict[str, dict[str, float]]]:
+def _holders() -> dict[str, dict[str, Counter[str]]]:
     """Return the resources that placement groups hold, by Ray's id of the node, name of the group and resource."""
-    holders: dict[str, dict[str, dict[str, float]]] = {}
+    holders: dict[str, dict[str, Counter[str]]] = {}
     for group_id, entry in placement_group_table().items():
         for bundle, node_id in entry["bundles_to_node_id"].items() if entry["state"] == "CREATED" else ():
             who = plain(entry["name"]) or f"placement group {group_id[:8]}"
-            held = holders.setdefault(node_id, {}).setdefault(who, {})
-            for resource, amount in entry["bundles"][bundle].items():
-                held[resource] = held.get(resource, 0) + amount
+            holders.setdefault(node_id, {}).setdefault(who, Counter()).update(entry["bundles"][bundle])
     return holders
 
 
