@@ -35,11 +35,7 @@ _logger = logging.getLogger("rankplan")
 
 @dataclass(frozen=True, slots=True)
 class LiveRank:
-    """A rank that was started: its spec, its actor, and its process once it is up.
-
-    ``placement`` is its row in the plan that the group runs. After a restart of others it may differ from the row of
-    ``spec``, the one that the process knows.
-    """
+    """A rank that was started: its spec, its row in the plan that the group runs, its actor, and its pid once up."""
 
     spec: RankSpec
     placement: Placement
@@ -49,12 +45,10 @@ class LiveRank:
 
 @dataclass(slots=True)
 class Terms:
-    """The arguments of a launch, which a restart needs again. They belong to the group: no rank has them.
+    """The arguments of a launch, which a restart needs again.
 
-    ``nodes`` returns the nodes of the cluster as they are now. Every rank constructs ``worker_class`` with ``args`` and
-    ``kwargs``, and works on ``max_concurrency`` calls at a time; without a number, plain methods run one at a time, and
-    ``async`` ones concurrently. ``component`` is on the nodes and named like the group, ``planned`` is its name in the
-    plan, and ``visibility`` and ``prove`` override the plan.
+    ``nodes`` returns the nodes of the cluster as they are now. ``component`` is on the nodes and named like the group,
+    ``planned`` is its name in the plan, and ``visibility`` and ``prove`` override the plan.
     """
 
     nodes: Callable[[], Nodes]
@@ -99,15 +93,12 @@ class Crew:
         return f"{self.component} with {ranks_text({row.rank for row in rows})} on {nodes}"
 
     def announce(self, rows: Sequence[Placement], nodes: Nodes) -> None:
-        """Record the accelerators of these ranks, and warn of other jobs and of another group that overlap with them.
-
-        A reservation has its own record, and has refused other jobs.
-        """
+        """Record the accelerators of these ranks, and warn of other jobs and of another group that overlap."""
         overlaps: list[Overlap] = []
         with self._lock:
             self.check_open()
             namesakes = [] if self.ranks else self.connection.enter(self.component, self)
-            if self.reservation is None:
+            if self.reservation is None:  # a reservation has its own record, and has refused other jobs
                 notice = Notice(self.connection, nodes, {self.component: rows})
                 self._notices.append(notice)
                 notice.post()
@@ -148,10 +139,7 @@ class Crew:
     def settle(
         self, ranks: Sequence[LiveRank], nodes: Nodes, master: tuple[str, int] | None, restarts: int = 0
     ) -> None:
-        """Make these the ranks of the crew, the newcomers among them; end the ranks that they replace.
-
-        Raises ``LaunchError`` if the crew has ended, and its newcomers with it.
-        """
+        """Make these the ranks, and end those they replace; raises ``LaunchError`` if the crew has ended."""
         with self._lock:
             if not self.ended:
                 actors = {rank.actor for rank in ranks}
@@ -257,8 +245,7 @@ def dead_ranks(ranks: Sequence[LiveRank]) -> list[LiveRank]:
 def wait_for_failure(crew: Crew, timeout: float | None, known: set[str]) -> Failure | None:
     """Return which ranks are dead as soon as some are; ``None`` after ``timeout`` seconds.
 
-    ``known`` are the actors that do not count, to which those of the dead ranks are added. Raises ``WorkerError`` if
-    the group ends meanwhile.
+    ``known`` are the actors that do not count; those found are added. Raises ``WorkerError`` if the group ends.
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     while True:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import ray
 
@@ -25,6 +25,8 @@ from rankplan.runtime.ray.connection import current_session, using_session
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.words import as_int, shown
 
+_Answer: TypeAlias = ray.ObjectRef[Any]
+
 _tickets = itertools.count()
 
 
@@ -35,12 +37,7 @@ class Call:
     """
 
     def __init__(
-        self,
-        component: str,
-        method: str,
-        ranks: Sequence[LiveRank],
-        answers: Sequence[ray.ObjectRef[Any]],
-        ticket: int = -1,
+        self, component: str, method: str, ranks: Sequence[LiveRank], answers: Sequence[_Answer], ticket: int = -1
     ) -> None:
         self._component, self._method = component, method
         self._ranks, self._answers, self._ticket = ranks, answers, ticket
@@ -98,14 +95,9 @@ class Call:
             ) from None
         except Failed as failed:
             row, fault, also = failed.culprit([rank.placement for rank in self._ranks])
-            error = WorkerError(
-                f"{self._component} rank {row.rank} (node {row.cluster_node_rank}): {self._method}() "
-                f"{fault.reason}{also}",
-                self._component,
-                row.rank,
-                row.cluster_node_rank,
-                fault.remote_traceback,
-            )
+            node, what = row.cluster_node_rank, f"{self._method}() {fault.reason}{also}"
+            message = f"{self._component} rank {row.rank} (node {node}): {what}"
+            error = WorkerError(message, self._component, row.rank, node, fault.remote_traceback)
             raise fault.noted(error) from fault.cause
 
     def _check_open(self) -> None:

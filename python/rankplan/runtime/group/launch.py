@@ -100,20 +100,15 @@ def started(
 def _created(crew: Crew, nodes: Nodes, specs: Sequence[RankSpec]) -> list[LiveRank]:
     """Create the actors of these ranks, on their nodes or in their reservation, and add them to the crew."""
     held, terms = crew.reservation, crew.terms
-    strategies = [
-        held.strategy(crew.component, spec.placement, nodes) if held else pinned(spec.node_id) for spec in specs
-    ]
+    name, at_a_time = crew.component, terms.max_concurrency
+    strategies = [held.strategy(name, spec.placement, nodes) if held else pinned(spec.node_id) for spec in specs]
     is_async = has_async_methods(terms.worker_class)
-    kind, threads = (AsyncHostActor, [terms.max_concurrency or 1]) if is_async else (HostActor, [])
+    kind, threads = (AsyncHostActor, [at_a_time or 1]) if is_async else (HostActor, [])
     newcomers = []
     for spec, strategy in zip(specs, strategies, strict=True):
-        options = {
-            "scheduling_strategy": strategy,
-            "runtime_env": spec.runtime_env(),
-            "max_concurrency": terms.max_concurrency,
-        }
-        host = kind.options(**{key: value for key, value in options.items() if value is not None})
-        actor = host.remote(f"{crew.component}:{spec.placement.rank}", *threads)
+        options = {"runtime_env": spec.runtime_env(), "max_concurrency": at_a_time}
+        given = {key: value for key, value in options.items() if value is not None}
+        actor = kind.options(scheduling_strategy=strategy, **given).remote(f"{name}:{spec.placement.rank}", *threads)
         newcomers.append(LiveRank(spec, spec.placement, actor))
         crew.add(newcomers[-1])
     return newcomers
@@ -134,13 +129,9 @@ def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], timeout: 
             nodes = nodes_text(RankSet({row.cluster_node_rank for row in rows}))
             states.append(f"{ranks_text({row.rank for row in rows})} on {nodes}: {state}")
     first = ranks[min(late)].placement
-    return LaunchError(
-        f"{component}: {len(late)} of {len(ranks)} ranks did not come up within {timeout:g} s, so the group is "
-        f"not {undone} ({'; '.join(states)}); check what blocks them, or allow more time (timeout)",
-        component,
-        first.rank,
-        first.cluster_node_rank,
-    )
+    text = f"{component}: {len(late)} of {len(ranks)} ranks did not come up within {timeout:g} s, so the group is not "
+    text += f"{undone} ({'; '.join(states)}); check what blocks them, or allow more time (timeout)"
+    return LaunchError(text, component, first.rank, first.cluster_node_rank)
 
 
 def _import_path() -> list[str]:
@@ -241,12 +232,8 @@ def verified(component: str, ranks: Sequence[LiveRank], reports: Sequence[RankRe
         lines.append(f"ranks {rows[other].rank} and {rows[one].rank} both see {uuid}, but share no device in the plan")
     if first is not None:
         more = f"\n  and {len(lines) - 10} more" if len(lines) > 10 else ""
-        raise LaunchError(
-            f"{component} differs from its plan:\n  " + "\n  ".join(lines[:10]) + more,
-            component,
-            first.rank,
-            first.cluster_node_rank,
-        )
+        text = "\n  ".join([f"{component} differs from its plan:", *lines[:10]]) + more
+        raise LaunchError(text, component, first.rank, first.cluster_node_rank)
     return [replace(report, node_rank=row.cluster_node_rank) for report, row in zip(reports, rows, strict=True)]
 
 

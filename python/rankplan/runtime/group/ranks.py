@@ -1,4 +1,4 @@
-"""The ranks of a component on the nodes of a live cluster."""
+"""The ranks of a component on the nodes of a live cluster, and a trial of their interpreters there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray import cloudpickle
@@ -34,11 +35,9 @@ _CUDA = "NV_GPU"
 
 
 def rank_specs(nodes: Nodes, component: Component, prove: str | None, ranks: RankSet | None = None) -> list[RankSpec]:
-    """Return the spec of each rank of a component on these nodes, or of some ``ranks``.
+    """Return the spec of each rank of a component on these nodes, or of some ``ranks``; see ``GroupSpec.launch``.
 
-    ``prove``: ``devices`` asks the driver, ``environment`` does not; by default the driver is asked if the inventory
-    has the uuids of the devices, but not on simulated nodes. Raises `PlacementError` (``binding-unmet``), and
-    ``LaunchError`` if there are no rows, or the driver of an accelerator cannot be asked.
+    Raises `PlacementError` (``binding-unmet``), and ``LaunchError`` if there are no rows, or a driver cannot be asked.
     """
     if faults := component.binding_faults():
         raise PlacementError(faults)
@@ -50,7 +49,7 @@ def rank_specs(nodes: Nodes, component: Component, prove: str | None, ranks: Ran
     default = ENVIRONMENT if nodes.simulated else None
     proofs = [_proof(component, row, prove or default, known) for row, known in zip(rows, uuids, strict=True)]
     settings = _settings(nodes, component, rows)
-    at_start = _at_start(name, nodes, {place: env_vars for place, (env_vars, _) in settings.items()})
+    at_start = _at_start(name, nodes, settings)
     specs = []
     for row, known, proof in zip(rows, uuids, proofs, strict=True):
         place = row.cluster_node_rank, row.node_group_label
@@ -87,13 +86,9 @@ def _proof(component: Component, row: Placement, prove: str | None, uuids: tuple
     if not row.num_accelerators:
         return ENVIRONMENT
     if prove == DEVICES and row.accelerator_type != _CUDA:
-        raise LaunchError(
-            f'{component.name}: prove="devices" needs NVIDIA devices; rank {row.rank} has {row.accelerator_type}; '
-            'use prove="environment"',
-            component.name,
-            row.rank,
-            row.cluster_node_rank,
-        )
+        why = f"needs NVIDIA devices; rank {row.rank} has {row.accelerator_type}"
+        message = f'{component.name}: prove="devices" {why}; use prove="environment"'
+        raise LaunchError(message, component.name, row.rank, row.cluster_node_rank)
     return prove or (DEVICES if uuids and row.accelerator_type == _CUDA else ENVIRONMENT)
 
 
@@ -118,15 +113,13 @@ def pickled(component: str, what: str, value: object, advice: str) -> bytes:
         raise LaunchError(f"{component}: {what} cannot be sent to the ranks: {error}; {advice}", component) from error
 
 
-_Place = tuple[int, str]
-"""A node and a node group."""
+_Place = tuple[int, str]  # a node and a node group
+_Settings = dict[_Place, tuple[dict[str, str], str | None]]
 
 
-def _settings(
-    nodes: Nodes, component: Component, rows: list[Placement]
-) -> dict[_Place, tuple[dict[str, str], str | None]]:
+def _settings(nodes: Nodes, component: Component, rows: list[Placement]) -> _Settings:
     """Return the variables and the interpreter of each node in a node group; a simulated node may lack it."""
-    settings: dict[_Place, tuple[dict[str, str], str | None]] = {}
+    settings: _Settings = {}
     missing: dict[tuple[str, str], list[int]] = {}
     for node, label in dict.fromkeys((row.cluster_node_rank, row.node_group_label) for row in rows):
         env_vars, interpreter = component.inventory.environment(node, label)
@@ -140,32 +133,27 @@ def _settings(
     return settings
 
 
-def _at_start(
-    component: str, nodes: Nodes, settings: Mapping[_Place, Mapping[str, str]]
-) -> dict[_Place, dict[str, str]]:
+def _at_start(component: str, nodes: Nodes, settings: _Settings) -> dict[_Place, dict[str, str]]:
     """Return the variables that processes must start with, by node and node group: of the driver, and of the group.
 
-    PYTHONPATH of the driver is not among them: every rank adds its folders to ``sys.path``, which costs no second start
-    of the interpreter. Raises ``LaunchError`` if a node does not answer.
+    Raises ``LaunchError`` if a node does not answer.
     """
+    # every rank adds the PYTHONPATH of the driver to sys.path, which costs no second start of the interpreter
     exported = start_variables({name: value for name, value in nodes.exports.items() if name != "PYTHONPATH"})
-    starts = {place: [*exported, *start_variables(env_vars)] for place, env_vars in settings.items()}
+    starts = {place: [*exported, *start_variables(env_vars)] for place, (env_vars, _) in settings.items()}
     used = sorted({node for (node, _), names in starts.items() if names})
     looks = outcomes([environment_of(nodes.ids[node]) for node in used], timeouts.ENVIRONMENT) if used else []
     if None in looks:
         node = used[looks.index(None)]
-        raise LaunchError(
-            f"{component}: node {node} has not started a process in {timeouts.ENVIRONMENT:g} s, to read its variables",
-            component,
-            node=node,
-        )
+        why = f"node {node} has not started a process in {timeouts.ENVIRONMENT:g} s, to read its variables"
+        raise LaunchError(f"{component}: {why}", component, node=node)
     # a fault: the launch will name the ranks that it affects
     environments = {node: found if isinstance(found, dict) else {} for node, found in zip(used, looks, strict=True)}
     result = {}
     for (node, label), names in starts.items():
         here = environments.get(node, {})
         exports = added(nodes.exports, here)
-        values = exports | expanded(settings[node, label], here | exports)
+        values = exports | expanded(settings[node, label][0], here | exports)
         result[node, label] = {name: values[name] for name in names}
     return result
 
@@ -226,20 +214,11 @@ def _fault_of(path: str, variables: Mapping[str, str], timeout: float) -> str | 
 
 
 def _tried(command: list[str], environment: Mapping[str, str], errors: Path, timeout: float) -> int:
-    """Run a command, write its stderr to a file, leave no process behind, and return its exit status.
-
-    It runs in the folder of that file: ``python -c`` imports from the working directory, which a rank does not.
-    """
-    with errors.open("w") as said:
-        trial = subprocess.Popen(
-            command,
-            env=environment,
-            cwd=errors.parent,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            start_new_session=True,
-        )
+    """Run a command, write its stderr to a file, leave no process behind, and return its exit status."""
+    with errors.open("w") as said, Path(os.devnull).open("r+") as null:
+        # ``python -c`` imports from the working directory, which a rank does not
+        options: dict[str, Any] = {"env": environment, "cwd": errors.parent, "start_new_session": True}
+        trial = subprocess.Popen(command, stdin=null, stdout=null, stderr=said, **options)
     try:
         return trial.wait(timeout)
     finally:

@@ -17,10 +17,7 @@ from rankplan.plans.crossings import check_keep
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Ray's ids of the nodes by node rank, and their facts; ``simulated`` if all are raylets started here.
-
-    ``exports`` are the variables of the driver that every rank gets.
-    """
+    """Ray's ids of the nodes by node rank, their facts, whether they are raylets started here, and the exports."""
 
     ids: tuple[str, ...]
     inventory: Inventory
@@ -49,8 +46,7 @@ class Nodes:
     def fitted(self, planned: Inventory, components: Sequence[Component]) -> tuple[Nodes, list[Component]]:
         """Return these nodes in the order of a plan, and components of it in their places on them.
 
-        Raises `PlacementError`: ``plan-mismatch`` node by node, or ``group-spans`` for a group that crosses a level
-        against ``cluster.topology.keep``.
+        Raises `PlacementError`: ``plan-mismatch``, or ``group-spans`` against ``cluster.topology.keep``.
         """
         nodes = self.of_plan(planned)
         found = fitted(components, nodes.inventory)

@@ -29,8 +29,7 @@ BY_LABEL = f"the Ray label {NODE_RANK_LABEL}"
 class FoundNode:
     """A live node: Ray's id, its record without ranks, and the node rank that is set there, if any.
 
-    ``fault`` is why it cannot be used; its record has only its names then. ``started`` is when its raylet started, by
-    ``time.monotonic``.
+    ``fault`` is why it cannot be used. ``started`` is when its raylet started, by ``time.monotonic``.
     """
 
     node_id: str

@@ -38,11 +38,7 @@ _logger = logging.getLogger("rankplan")
 
 
 class Raylets:
-    """One raylet for each node of the inventory, from ``127.0.0.2`` on, in a private folder; ``close`` ends them.
-
-    The nodes have the accelerators, ids, models, types and node ranks of the inventory. Starting a node takes about a
-    second and 135 MiB.
-    """
+    """One raylet for each node of the inventory, from ``127.0.0.2`` on, in a private folder; ``close`` ends them."""
 
     def __init__(self, inventory: Inventory, report: Report) -> None:
         base = tempfile.gettempdir()

@@ -48,9 +48,7 @@ class GroupSetup:
     """The settings that all ranks of a group share. They are in Ray's object store once, not in the spec of each rank.
 
     ``exports`` are the variables of the driver, ``import_path`` its own module folders, and ``accelerators`` the types
-    that it has registered. The worker's log is shown from ``log_level`` on. ``pickled_nodes`` are those of the driver's
-    cluster, and ``master_addr`` is the address of rank 0's node. ``restarts`` is how often ranks of the group were
-    restarted.
+    that it has registered. ``pickled_nodes`` are those of its cluster. ``restarts`` counts the restarts of the group.
     """
 
     master_addr: str
@@ -234,10 +232,7 @@ AsyncHostActor: Any = ray.remote(**_options)(AsyncHost)
 
 
 def _end_after_main_thread() -> None:
-    """End this process if a thread or an exit handler keeps it from exiting.
-
-    Ray counts a rank that exits as dead, and would leave such a process behind.
-    """
+    """End this process if a thread or an exit handler keeps it from exiting: Ray would leave it behind."""
     threading.main_thread().join()
     time.sleep(timeouts.EXIT)
     os._exit(1)

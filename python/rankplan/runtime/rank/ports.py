@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from rankplan.errors import LaunchError
@@ -28,16 +28,14 @@ class Ports:
         self._lock = threading.Lock()
 
     def choice(self, machine: str, count: int) -> range:
-        """Take more than ``count`` consecutive ports of a machine, among which a process there finds a free block.
-
-        Raises ``LaunchError`` if too few are left.
-        """
+        """Take more than ``count`` consecutive ports of a machine, among which a process there finds a free block."""
         size, last = max(_CHOICE, 2 * count), _last()
         with self._lock:
             taken = self._taken.setdefault(machine, set())
-            start = _gap(taken, self._next.get(machine, FIRST + os.getpid() * _APART % (last - FIRST)), last, size)
-            if start is None:
-                start = _gap(taken, FIRST, last, size)
+            following = self._next.get(machine, FIRST + os.getpid() * _APART % (last - FIRST))
+            start = None
+            for first in (following, FIRST):
+                start = start or _first_run((port for port in range(first, last + 1) if port not in taken), size)
             if start is None:
                 most = (last - FIRST + 1) // 2
                 cure = "shut down some groups" if count <= most else f"a block has at most {most}"
@@ -62,30 +60,22 @@ def _last() -> int:
     return below if FIRST + _ROOM <= below < LAST else LAST
 
 
-def _gap(taken: set[int], start: int, last: int, size: int) -> int | None:
-    """Return the first port from ``start`` on that begins ``size`` untaken ports, none above ``last``."""
-    return _first_run(range(start, last + 1), size, lambda port: port not in taken)
-
-
-def _first_run(ports: range, size: int, is_usable: Callable[[int], bool]) -> int | None:
-    """Return the first of ``size`` consecutive usable ports."""
-    run = 0
+def _first_run(ports: Iterable[int], size: int) -> int | None:
+    """Return the first of ``size`` consecutive ones of these ports, which ascend."""
+    run, before = 0, -1
     for port in ports:
-        run = run + 1 if is_usable(port) else 0
+        run, before = run + 1 if port == before + 1 else 1, port
         if run == size:
             return port - size + 1
     return None
 
 
 def free_block(choice: range, count: int) -> int | None:
-    """Return the first port of a block of ``count`` that nothing on this machine uses, or ``None``.
-
-    The block avoids the ports of Ray's workers here, and the ephemeral ports if possible.
-    """
+    """Return the first port of a block that nothing here uses, nor Ray's workers, nor, if possible, the system."""
     ephemeral, workers = _ephemeral(), worker_ports()
     clear = [port for port in choice if port not in workers]
-    allowed = set([port for port in clear if port not in ephemeral] or clear)
-    return _first_run(choice, count, lambda port: port in allowed and _is_free(port))
+    allowed = [port for port in clear if port not in ephemeral] or clear
+    return _first_run(filter(_is_free, allowed), count)
 
 
 def _is_free(port: int) -> bool:

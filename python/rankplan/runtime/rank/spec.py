@@ -119,10 +119,7 @@ def differences(spec: RankSpec, report: RankReport, pid: int | None = None) -> I
 
 
 def _driver_differences(planned: tuple[str, ...], report: RankReport, mask: str) -> Iterator[str]:
-    """Yield the difference between the devices that the driver shows, if it was asked, and the planned ones.
-
-    ``mask`` is the visibility variable with its value, for messages.
-    """
+    """Yield the difference between the devices that the driver shows under this mask and the planned ones."""
     found = report.uuids
     if report.driver_problem is not None:
         yield f"the driver does not tell its devices: {report.driver_problem}"

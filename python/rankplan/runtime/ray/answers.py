@@ -136,10 +136,7 @@ def plain(line: str) -> str:
 
 
 def _sendable(text: str) -> str:
-    """Return a traceback without lone surrogates, and without its middle if it is very long.
-
-    Ray ends a process that sends lone surrogates, which occur in the names of files.
-    """
+    """Return a traceback without its middle if it is very long, and without lone surrogates: Ray ends their sender."""
     if (left_out := len(text) - _LONGEST_TRACEBACK) > 0:
         half = _LONGEST_TRACEBACK // 2
         text = f"{text[:half]}\n... {left_out} characters left out ...\n{text[-half:]}"
@@ -167,10 +164,7 @@ class Failed(Exception):
     faults: dict[int, Fault]
 
     def culprit(self, placements: Sequence[Placement]) -> tuple[Placement, Fault, str]:
-        """Return the row of the first rank that failed, its fault, and a note on the other ranks that failed.
-
-        ``placements`` has the row of each answer.
-        """
+        """Return the row of the first rank that failed, its fault, and a note on the others, given the row of each."""
         first = min(self.faults)
         ranks = {placements[index].rank for index in self.faults} - {placements[first].rank}
         also = f" ({ranks_text(ranks)} failed too)" if ranks else ""

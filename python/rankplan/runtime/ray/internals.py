@@ -93,10 +93,7 @@ def greet(address: str, timeout: float) -> None:
 
 
 def offer_token(address: str | None) -> None:
-    """Prepare the token of this machine as ``ray.init(address)`` does for a cluster that it finds by itself.
-
-    Does nothing if the address is given, if ``RAY_AUTH_MODE`` is set, without a token, and before Ray 2.60.
-    """
+    """Prepare the token of this machine, from Ray 2.60 on, as ``ray.init`` does for a cluster that it finds itself."""
     given = address not in (None, "auto") or os.environ.get("RAY_ADDRESS", "auto") not in ("", "auto")
     if given or not hasattr(_tokens, "maybe_enable_token_auth_if_token_available"):
         return
@@ -105,10 +102,7 @@ def offer_token(address: str | None) -> None:
 
 
 def introduce(address: str) -> None:
-    """Raise Ray's own error at once if the head refuses this process, such as one without the cluster's token.
-
-    ``ray.init`` would try again for 20 seconds, and then name no cause.
-    """
+    """Raise Ray's error at once if the head refuses this process; ``ray.init`` takes 20 seconds and names no cause."""
     if _tokens is not None:
         _tokens.ensure_token_if_auth_enabled(None, create_token_if_missing=False)
     GcsClient(address=address)
