@@ -22,7 +22,7 @@ from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.nodes.probe import find_nodes, refreshed
 from rankplan.runtime.nodes.simulate import Raylets
-from rankplan.runtime.rank import context
+from rankplan.runtime.rank.host import this_process
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import as_timeout
 from rankplan.runtime.ray.connection import (
@@ -98,7 +98,7 @@ class Cluster:
         self._connected_here = how != "kept"
         self.connection = Connection(on_progress)
         try:
-            if (here := context.current()) is not None:
+            if (here := this_process()) is not None:
                 self.nodes = _of_driver(here.nodes(), num_nodes, reading, forward_env)
                 return
             with self.connection.progress() as report:

@@ -47,14 +47,13 @@ class LiveRank:
 class Terms:
     """The arguments of a launch, which a restart needs again.
 
-    ``nodes`` returns the nodes of the cluster as they are now. ``component`` is on the nodes and named like the group,
-    ``planned`` is its name in the plan, and ``visibility`` and ``prove`` override the plan.
+    ``nodes`` returns the nodes of the cluster as they are now. ``worker`` is a class with its arguments. ``component``
+    is on the nodes and named like the group, ``planned`` is its name in the plan, and ``visibility`` and ``prove``
+    override the plan.
     """
 
     nodes: Callable[[], Nodes]
-    worker_class: type
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
+    worker: tuple[type, tuple[Any, ...], Mapping[str, Any]]
     max_concurrency: int | None
     component: Component
     planned: str

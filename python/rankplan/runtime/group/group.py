@@ -16,7 +16,7 @@ from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component
 from rankplan.runtime.group.crew import Crew, Failure, LiveRank, wait_for_failure
 from rankplan.runtime.group.launch import renewals, restart, verified
-from rankplan.runtime.rank.context import OfRank
+from rankplan.runtime.rank.host import OfRank
 from rankplan.runtime.rank.spec import RankReport
 from rankplan.runtime.rank.timing import Timing, timer
 from rankplan.runtime.ray import timeouts
@@ -110,7 +110,7 @@ class RankSelection:
     """Some ranks of a component. Every method of the worker class can be called on it and returns a ``Call``."""
 
     def __init__(self, crew: Crew, ranks: Sequence[int] | None = None) -> None:
-        self._crew, self._worker_class, self._selected = crew, crew.terms.worker_class, ranks
+        self._crew, self._worker_class, self._selected = crew, crew.terms.worker[0], ranks
 
     @property
     def _ranks(self) -> Sequence[LiveRank]:

@@ -55,9 +55,11 @@ def started(
     component, terms, node = crew.component, crew.terms, first.cluster_node_rank
     address, machine = nodes.address(node), nodes.machine(node)
     undone = "restarted" if restarts else "launched"
-    name, advice = terms.worker_class.__name__, "open files, locks and connections in the constructor"
-    parts = terms.worker_class, terms.args, terms.kwargs
-    payload = ray.put(pickled(component, f"{name} or its arguments", parts, advice))
+    what, advice = (
+        f"{terms.worker[0].__name__} or its arguments",
+        "open files, locks and connections in the constructor",
+    )
+    payload = ray.put(pickled(component, what, terms.worker, advice))
     log_level = logging.getLogger("rankplan").level or logging.INFO
     setup = ray.put(
         GroupSetup(address, nodes.exports, _import_path(), log_level, pickle.dumps(nodes), restarts=restarts)
@@ -102,7 +104,7 @@ def _created(crew: Crew, nodes: Nodes, specs: Sequence[RankSpec]) -> list[LiveRa
     held, terms = crew.reservation, crew.terms
     name, at_a_time = crew.component, terms.max_concurrency
     strategies = [held.strategy(name, spec.placement, nodes) if held else pinned(spec.node_id) for spec in specs]
-    is_async = has_async_methods(terms.worker_class)
+    is_async = has_async_methods(terms.worker[0])
     kind, threads = (AsyncHostActor, [at_a_time or 1]) if is_async else (HostActor, [])
     newcomers = []
     for spec, strategy in zip(specs, strategies, strict=True):

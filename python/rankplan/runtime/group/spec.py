@@ -138,17 +138,9 @@ class GroupSpec:
         if reserve:
             reservation = make_reservation(cluster.connection, nodes, {component.name: component})
             reservation.release_when_unused()
-        terms = Terms(
-            nodes=lambda: cluster.nodes,
-            worker_class=self._worker_class,
-            args=self._args,
-            kwargs=self._kwargs,
-            max_concurrency=as_int(max_concurrency),
-            component=component,
-            planned=planned,
-            visibility=visibility,
-            prove=prove,
-        )
+        worker = self._worker_class, self._args, self._kwargs
+        at_a_time = as_int(max_concurrency)
+        terms = Terms(lambda: cluster.nodes, worker, at_a_time, component, planned, visibility, prove)
         crew = Crew(terms, cluster.connection, nodes, reservation)
         bring_up(crew, specs, seconds)
         group = WorkerGroup(crew)
@@ -169,9 +161,8 @@ def _check_reservation(cluster: Cluster, reservation: Reservation | None, *, res
     if reservation is None:
         return
     if not isinstance(reservation, Reservation):
-        raise TypeError(
-            f"reservation is of type {type(reservation).__name__}; pass the result of cluster.reserve(plan)"
-        )
+        kind = type(reservation).__name__
+        raise TypeError(f"reservation is of type {kind}; pass the result of cluster.reserve(plan)")
     if reserve:
         raise ValueError("reserve=True makes a reservation of its own; pass either reserve or reservation")
     if reservation.connection is not cluster.connection:

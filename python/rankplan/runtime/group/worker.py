@@ -20,8 +20,7 @@ from rankplan.plans.plan import Plan
 from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.group.group import WorkerGroup
 from rankplan.runtime.group.spec import GroupSpec, check_cluster
-from rankplan.runtime.rank import context
-from rankplan.runtime.rank.context import OfRank
+from rankplan.runtime.rank.host import OfRank, RankProcess, this_process
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.rank.timing import timer
 from rankplan.runtime.ray import timeouts
@@ -71,7 +70,7 @@ class Worker:
     _hides_group: ClassVar[bool] = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        here = context.current()
+        here = this_process()
         if here is None:
             raise LaunchError(
                 f"{cls.__name__} can only be constructed in the ranks of a group: use {cls.__name__}.create_group(...)"
@@ -185,8 +184,8 @@ class RLinfWorker(Worker):
     _hides_group = True
 
 
-def _process() -> context.RankProcess:
-    process = context.current()
+def _process() -> RankProcess:
+    process = this_process()
     if process is None:
         raise AttributeError("a worker knows its rank only in the ranks of a group")
     return process

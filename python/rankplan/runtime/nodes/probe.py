@@ -55,8 +55,6 @@ HARDWARE_VARIABLE = "RANKPLAN_HARDWARE"
 
 _SOURCES = "set before `ray start`, or by the job's runtime_env"
 
-_LEFT_OVER = "if it is left over from another cluster, unset it and start Ray again"
-
 _logger = logging.getLogger("rankplan")
 
 
@@ -106,11 +104,9 @@ def find_nodes(
 
 def _too_few(num_nodes: int | None, timeout: float, entries: Sequence[Mapping[str, Any]]) -> ClusterError:
     rows = "".join(f"\n  {_describe(entry)}" for entry in entries) or " none"
-    verb = "has" if len(entries) == 1 else "have"
-    return ClusterError(
-        f"num_nodes is {num_nodes}, but only {counted(len(entries), 'node')} {verb} joined within {timeout:g} s:{rows}"
-        "\njoin the others with `ray start --address=...`, or lower num_nodes"
-    )
+    few = f"{counted(len(entries), 'node')} {'has' if len(entries) == 1 else 'have'} joined within {timeout:g} s"
+    advice = "join the others with `ray start --address=...`, or lower num_nodes"
+    return ClusterError(f"num_nodes is {num_nodes}, but only {few}:{rows}\n{advice}")
 
 
 def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, driver: str) -> list[FoundNode]:
@@ -121,9 +117,8 @@ def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, dr
         used = usable[:num_nodes]
     chosen = {node.node_id for node in used}
     unused = [node for node in ordered if node.node_id not in chosen]
-    for node in used:
-        if node.fault is not None:
-            raise node.fault
+    if faults := [node.fault for node in used if node.fault is not None]:
+        raise faults[0]
     _logger.info("%s, in the order of %s: %s", counted(len(used), "node"), source, ", ".join(map(str, used)))
     for node in used:
         for index, problem in node.spec.problems():
@@ -146,9 +141,8 @@ def _only(node: FoundNode) -> FoundNode:
         raise node.fault
     variables, label = " or ".join(NODE_RANK_VARIABLES), f"the Ray label {NODE_RANK_LABEL}"
     rank, source = (node.rank_label, label) if node.rank_variable is None else (node.rank_variable, variables)
-    _logger.warning(
-        "%s is the only node, and used as node 0 despite its rank %s (%s); %s", node, rank, source, _LEFT_OVER
-    )
+    advice = "if it is left over from another cluster, unset it and start Ray again"
+    _logger.warning("%s is the only node, and used as node 0 despite its rank %s (%s); %s", node, rank, source, advice)
     return node
 
 
@@ -187,10 +181,7 @@ def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
 
 @ray.remote(num_cpus=0)
 def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str | None, float]:
-    """Return the record of this node, the node rank that is set in its environment, and the age of its raylet.
-
-    ``rows`` are the types of accelerators that the driver has registered.
-    """
+    """Return the record of this node, the node rank that is set in its environment, and the age of its raylet."""
     adopt(rows)
     resources, labels, environment = entry["Resources"], entry["Labels"], inherited()
     row = _vendor_here(resources, labels)
@@ -221,18 +212,26 @@ def _names(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _kept(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels of the user and of other tools, and Ray's own ones that tell where a node is."""
-    own = ("ray.io/", "rankplan.io/")
-    return {
-        name: value
-        for name, value in labels.items()
-        if not name.startswith(own) or known_key(name) or name in RANK_LABELS
-    }
+
+    def is_kept(name: str) -> bool:
+        return not name.startswith(("ray.io/", "rankplan.io/")) or known_key(name) or name in RANK_LABELS
+
+    return {name: value for name, value in labels.items() if is_kept(name)}
 
 
 def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> Vendor | None:
     """Return the vendor of this node's accelerators: from its label, or else as Ray detected it."""
-    if TYPE_LABEL in labels:
-        return _declared(labels[TYPE_LABEL], resources)
+    if (declared := labels.get(TYPE_LABEL)) is not None:
+        try:
+            row = vendor(declared)
+        except ValueError as unknown:
+            raise ClusterError(f"the Ray label {TYPE_LABEL}: {unknown}") from None
+        if row is not None and not resources.get(row.resource):
+            raise ClusterError(
+                f"the Ray label {TYPE_LABEL} is {declared}, but Ray counts no {row.resource} there; start Ray "
+                f"with their number, e.g. {_counting(row, 8)}, or without the label"
+            )
+        return row
     managers = accelerator_managers({row.resource: resources.get(row.resource, 0) for row in VENDORS})
     found = [row for row in VENDORS if row.manager in managers]
     if len(found) > 1:
@@ -240,19 +239,6 @@ def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> V
         types = " or ".join(f"--labels={TYPE_LABEL}={row.accelerator_type}" for row in found)
         raise ClusterError(f"it has {counts}, but a node must have one accelerator type; start Ray there with {types}")
     return found[0] if found else None
-
-
-def _declared(accelerator_type: str, resources: Mapping[str, float]) -> Vendor | None:
-    try:
-        row = vendor(accelerator_type)
-    except ValueError as unknown:
-        raise ClusterError(f"the Ray label {TYPE_LABEL}: {unknown}") from None
-    if row is not None and not resources.get(row.resource):
-        raise ClusterError(
-            f"the Ray label {TYPE_LABEL} is {accelerator_type}, but Ray counts no {row.resource} there; start Ray "
-            f"with their number, e.g. {_counting(row, 8)}, or without the label"
-        )
-    return row
 
 
 def _counting(row: Vendor, number: int) -> str:

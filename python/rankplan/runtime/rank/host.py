@@ -21,20 +21,143 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import ray
 
-from rankplan.accelerators import Vendor, adopt, registered
-from rankplan.environment import added, expanded, planned_environment, rank_environment, restart_environment
+from rankplan._core import RankSet
+from rankplan.accelerators import Vendor, adopt, registered, vendor
+from rankplan.config.hardware import on_node
+from rankplan.environment import (
+    added,
+    expanded,
+    planned_environment,
+    rank_environment,
+    reserved_variables,
+    restart_environment,
+)
 from rankplan.errors import LaunchError
-from rankplan.runtime.rank import context
+from rankplan.hardware import bind
+from rankplan.hardware.driver import Question, Shown, plain, written
+from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
+from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import free_block
-from rankplan.runtime.rank.spec import RankReport, RankSpec
+from rankplan.runtime.rank.spec import DEVICES, RankReport, RankSpec
 from rankplan.runtime.rank.timing import Stopwatch
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import RankFailure
 from rankplan.runtime.ray.internals import is_termination
+
+_Value = TypeVar("_Value")
+
+
+class RankProcess:
+    """This process as a rank: its spec, with the state that exists only here and cannot be sent.
+
+    ``hardware`` are the configs of its robots. ``pickled_nodes`` are the nodes of the driver's cluster, loaded only if
+    the rank uses a `Cluster` itself.
+    """
+
+    def __init__(self, spec: RankSpec, pickled_nodes: bytes) -> None:
+        self.spec, self.pickled_nodes = spec, pickled_nodes
+        self.hardware: tuple[Any, ...] = ()
+        self._thread = bind.this_thread()
+        self._question: Question | None = None
+        self._egl_device: int | None = None
+
+    def settle(self) -> None:
+        """Bind this process, set the variables that its node group leaves open, and start asking the driver."""
+        spec = self.spec
+        if spec.bound.cpus:
+            bind.move(spec.bound.cpus)
+        if spec.bound.memory_nodes:
+            bind.set_memory_policy(spec.bound.memory, spec.bound.memory_nodes)
+        os.environ |= {name: value for name, value in spec.nic_variables.items() if name not in spec.env_vars}
+        if spec.proof == DEVICES:
+            self._question = Question(os.environ)
+        if spec.egl:
+            self._egl_device = self._find_egl_device()
+
+    def load_hardware(self) -> None:
+        """Load the configs of the robots, with the modules of their models."""
+        robots = pickle.loads(self.spec.hardware) if self.spec.hardware else ()
+        self.hardware = on_node(robots, self.spec.placement.local_hardware_ranks, os.environ)
+
+    def nodes(self) -> Nodes:
+        """Return the nodes of the driver's cluster, with their node groups."""
+        nodes: Nodes = pickle.loads(self.pickled_nodes)
+        return nodes
+
+    def report(self) -> RankReport:
+        """Return the report of this process. The driver is asked again unless an answer is due."""
+        spec, shown = self.spec, Shown()
+        if spec.proof == DEVICES:
+            question, self._question = self._question or Question(os.environ), None
+            shown = question.answer(timeouts.DRIVER)
+        row, bound = vendor(spec.placement.accelerator_type), spec.bound
+        known = {plain(uuid): uuid for uuid in spec.uuids}
+        environment = {name: os.environ[name] for name in reserved_variables() if name in os.environ}
+        return RankReport(
+            component=spec.component,
+            rank=spec.placement.rank,
+            node_rank=spec.placement.cluster_node_rank,
+            pid=os.getpid(),
+            accelerators=(row and row.shown(environment)) or (),
+            proof=spec.proof,
+            uuids=tuple(written(uuid, known) for uuid in shown.uuids),
+            planned_cpus=bound.cpus or None,
+            cpus=bind.allowed_cpus(),
+            planned_memory=_memory(bound.memory, bound.memory_nodes),
+            memory=_memory(*bind.memory_policy(self._thread)),
+            nics=spec.nics,
+            egl_device=self._egl_device,
+            node_id=ray.get_runtime_context().get_node_id(),
+            environment=environment,
+            driver_problem=shown.problem,
+        )
+
+    def _find_egl_device(self) -> int | None:
+        """Return the number of the EGL device of the first accelerator, and set the variables that select it."""
+        row = vendor(self.spec.placement.accelerator_type)
+        masks = {row.env_var} if row else set()
+        number = device_of(egl_devices(os.environ, masks), self.spec.ordinal, self.spec.pci)
+        if number is None:
+            print("EGL shows no device for the first accelerator of this rank; it renders as before", file=sys.stderr)
+            return None
+        os.environ |= {name: str(number) for name in VARIABLES if name not in self.spec.env_vars}
+        return number
+
+
+def _memory(policy: str, nodes: RankSet | None) -> str | None:
+    return f"{policy} {nodes}" if nodes else None
+
+
+_current: RankProcess | None = None
+
+
+def this_process() -> RankProcess | None:
+    """Return the rank that this process is, or ``None`` if it is no rank of a group, but a driver, say."""
+    return _current
+
+
+class OfRank(Generic[_Value]):
+    """A fact of the rank that this process is, readable on the worker class and on the worker.
+
+    A worker may have an attribute of its own by that name. Raises ``AttributeError`` outside a rank.
+    """
+
+    def __init__(self, read: Callable[[RankSpec], _Value]) -> None:
+        self._read = read
+        self.__doc__ = read.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, worker: object, owner: type) -> _Value:
+        if _current is None:
+            raise AttributeError(f"{owner.__name__}.{self._name} is known only in the ranks of a group")
+        return self._read(_current.spec)
+
 
 MOST_CALLS = 1000
 """The most calls that a rank works on at a time: Ray's limit for ``async`` methods.
@@ -77,13 +200,12 @@ class Rank:
 
     def look(self) -> RankReport | None:
         """Return the report of this process, ``None`` if it is no rank yet."""
-        process = context.current()
-        return process.report() if process else None
+        return _current.report() if _current else None
 
     def renew(self, spec: RankSpec, rendezvous: dict[str, str], pickled_nodes: bytes) -> RankReport | None:
         """Take over the row and the environment that a restart of other ranks has changed."""
-        if (process := context.current()) is not None:
-            before, process.spec, process.pickled_nodes = process.spec, spec, pickled_nodes
+        if _current is not None:
+            before, _current.spec, _current.pickled_nodes = _current.spec, spec, pickled_nodes
             self._worker._renew(before)
         os.environ |= planned_environment(spec.placement) | rendezvous
         return self.look()
@@ -97,6 +219,7 @@ class Rank:
         return list(self._stopwatch.calls)
 
     def _become(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
+        global _current
         adopt(group.accelerators)
         if master_port is None:
             raise RankFailure.of(LaunchError(f"none of the ports tried is free on {group.master_addr}"))
@@ -112,12 +235,12 @@ class Rank:
         sys.path[:0] = [folder for folder in first if folder and folder not in sys.path]
         sys.path += [folder for folder in group.import_path if folder not in sys.path]
         _show_logs(group.log_level)
-        process = context.RankProcess(spec, group.pickled_nodes)
+        process = RankProcess(spec, group.pickled_nodes)
         process.settle()
         threading.Thread(target=_end_after_main_thread, name="rankplan-end", daemon=True).start()
         try:
             process.load_hardware()
-            context.enter(process)
+            _current = process
             worker_class, args, kwargs = pickle.loads(payload)
             self._worker = worker_class(*args, **kwargs)
         except BaseException as error:

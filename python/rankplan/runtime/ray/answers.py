@@ -192,15 +192,15 @@ def collect(
             if on_tick is not None:
                 on_tick(len(done))
         except RayError as error:
-            raise Failed(_faults(answers) or {0: Fault.of(error)}) from None
+            faults = {index: found for index, found in _arrived(answers).items() if isinstance(found, Fault)}
+            raise Failed(faults or {0: Fault.of(error)}) from None
 
 
 def outcomes(answers: Sequence[ray.ObjectRef[Any]], timeout: float) -> list[Any]:
     """Wait at most ``timeout`` seconds; return each answer, its ``Fault`` if it is an exception, or else ``None``."""
     ray.wait(list(answers), num_returns=len(answers), timeout=timeout)
-    done = set(done_in(answers))
-    faults = _faults(answers)
-    return [faults.get(index) or (ray.get(answer) if index in done else None) for index, answer in enumerate(answers)]
+    arrived = _arrived(answers)
+    return [arrived.get(index) for index in range(len(answers))]
 
 
 def done_in(answers: Sequence[ray.ObjectRef[Any]]) -> list[int]:
@@ -210,14 +210,15 @@ def done_in(answers: Sequence[ray.ObjectRef[Any]]) -> list[int]:
     return [index for index, answer in enumerate(answers) if answer in arrived]
 
 
-def _faults(answers: Sequence[ray.ObjectRef[Any]]) -> dict[int, Fault]:
-    faults = {}
+def _arrived(answers: Sequence[ray.ObjectRef[Any]]) -> dict[int, Any]:
+    """Return the answers that have arrived, by index; a `Fault` for an exception."""
+    arrived: dict[int, Any] = {}
     for index in done_in(answers):
         try:
-            ray.get(answers[index])
+            arrived[index] = ray.get(answers[index])
         except RayError as error:
-            faults[index] = Fault.of(error)
-    return faults
+            arrived[index] = Fault.of(error)
+    return arrived
 
 
 def ranks_text(ranks: Iterable[int]) -> str:

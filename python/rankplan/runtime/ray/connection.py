@@ -88,7 +88,7 @@ def current_session() -> str | None:
     return f"{context.gcs_address} {context.get_job_id()}"
 
 
-_users: list[int] = []  # thread ids, one for each `used` that the thread is in
+_users: list[int] = []  # thread ids, one for each `using_session` that the thread is in
 _changed = threading.Condition()
 
 
