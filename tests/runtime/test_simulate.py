@@ -19,7 +19,7 @@ import ray
 from rankplan import Cluster, ClusterError, Inventory, LaunchError, NodePlacementStrategy, PlacementError, RankSet
 from rankplan.runtime.group.spec import one_process_each
 from rankplan.runtime.nodes import simulate
-from rankplan.runtime.nodes.processes import end, family, left_after
+from rankplan.runtime.nodes.simulate import end, family, left_after
 from support.workers import Reader
 
 SIMULATING = """

@@ -50,10 +50,12 @@ def rank_specs(nodes: Nodes, component: Component, prove: str | None, ranks: Ran
     proofs = [_proof(component, row, prove or default, known) for row, known in zip(rows, uuids, strict=True)]
     settings = _settings(nodes, component, rows)
     at_start = _at_start(name, nodes, settings)
+    advice = "define its model at the top level of a module"
     specs = []
     for row, known, proof in zip(rows, uuids, proofs, strict=True):
         place = row.cluster_node_rank, row.node_group_label
         env_vars, interpreter = settings[place]
+        robots = tuple(component.inventory.hardware(row))
         egl = component.egl and row.num_accelerators > 0
         ordinal, pci = _first_accelerator(component, row) if egl else (None, None)
         specs.append(
@@ -62,7 +64,7 @@ def rank_specs(nodes: Nodes, component: Component, prove: str | None, ranks: Ran
                 placement=row,
                 coordinates=component.coordinates(row.rank),
                 node_id=nodes.ids[place[0]],
-                hardware=_pickled_hardware(component, row),
+                hardware=pickled(name, "the hardware of a rank", robots, advice) if robots else b"",
                 env_vars=env_vars,
                 at_start=at_start[place],
                 interpreter=interpreter,
@@ -99,12 +101,6 @@ def _first_accelerator(component: Component, row: Placement) -> tuple[int | None
     return int(name) if name.isascii() and name.isdigit() else None, own[0].pci if own else None
 
 
-def _pickled_hardware(component: Component, row: Placement) -> bytes:
-    robots = tuple(component.inventory.hardware(row))
-    what, advice = "the hardware of a rank", "define its model at the top level of a module"
-    return pickled(component.name, what, robots, advice) if robots else b""
-
-
 def pickled(component: str, what: str, value: object, advice: str) -> bytes:
     """Return a value as bytes. Raises ``LaunchError``, with this advice, if it cannot be pickled."""
     try:
@@ -134,10 +130,7 @@ def _settings(nodes: Nodes, component: Component, rows: list[Placement]) -> _Set
 
 
 def _at_start(component: str, nodes: Nodes, settings: _Settings) -> dict[_Place, dict[str, str]]:
-    """Return the variables that processes must start with, by node and node group: of the driver, and of the group.
-
-    Raises ``LaunchError`` if a node does not answer.
-    """
+    """Return the variables that processes must start with, by node and node group: of the driver, and of the group."""
     # every rank adds the PYTHONPATH of the driver to sys.path, which costs no second start of the interpreter
     exported = start_variables({name: value for name, value in nodes.exports.items() if name != "PYTHONPATH"})
     starts = {place: [*exported, *start_variables(env_vars)] for place, (env_vars, _) in settings.items()}

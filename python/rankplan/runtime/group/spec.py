@@ -172,8 +172,8 @@ def _check_reservation(cluster: Cluster, reservation: Reservation | None, *, res
 def one_process_each(inventory: Inventory) -> PlacementStrategy:
     """Return the strategy of a launch without one: a process per accelerator, or per node if there are none.
 
-    Excluded ones are left out. RLinf starts one process in all if there are no accelerators. Nodes are then the
-    resources that ``all`` counts, so a job that is tried without accelerators keeps a process on every node.
+    Excluded ones are left out. RLinf starts one process in all if there are no accelerators; here a job that is tried
+    without them keeps a process on every node.
     """
     if accelerators := inventory.core.accelerators():
         usable = accelerators - inventory.excluded_accelerators

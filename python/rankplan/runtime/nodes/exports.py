@@ -1,8 +1,6 @@
-"""The driver's exports: its environment variables that reach every rank.
+"""The driver's exports: its environment variables that reach every rank, also those set after ``ray start``.
 
-Ray starts the processes of a node with the variables that were set there before ``ray start``. A variable that was
-exported later, or for the driver alone, would be known to no rank. RLinf exports them in
-``NodeProbe._configure_node_envs``.
+RLinf exports them in ``NodeProbe._configure_node_envs``.
 """
 
 from __future__ import annotations
@@ -16,8 +14,7 @@ from pathlib import Path
 import ray
 
 from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, PATH_VARIABLES, reserved_variables
-from rankplan.runtime.nodes.nodes import pinned
-from rankplan.runtime.nodes.processes import inherited
+from rankplan.runtime.nodes.nodes import inherited, pinned
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Fault, outcomes
 from rankplan.words import counted, shown
@@ -61,10 +58,9 @@ def as_selection(forward_env: Selection) -> Selection:
 
 
 def find_exports(selection: Selection) -> dict[str, str]:
-    """Return the exports of this process: the differences between its environment and Ray's on this node.
+    """Return the exports of this process: the selected differences between its environment and Ray's on this node.
 
-    A name in the selection is exported even if it does not differ. Relative folders in lists of folders become
-    absolute. If Ray's environment cannot be read, a warning says so, and nothing is exported.
+    Folders become absolute. If Ray's environment cannot be read, a warning says so, and nothing is exported.
     """
     if selection is False:
         return {}

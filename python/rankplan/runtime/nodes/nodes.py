@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import psutil
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -29,10 +33,7 @@ class Nodes:
         return str(self.inventory.node(rank).ip)
 
     def of_plan(self, planned: Inventory) -> Nodes:
-        """Return these nodes in the order of a plan that names them: its node 3 may be a spare of this cluster.
-
-        The node of the same rank, if any, represents a node that this cluster lacks; the plan then does not fit.
-        """
+        """Return these nodes in the order of a plan that names them: its node 3 may be a spare of this cluster."""
         present = self.inventory.num_nodes
         ranks = [rank if node is None else node for rank, node in enumerate(same_nodes(planned, self.inventory))]
         unknown = next((place for place, rank in enumerate(ranks) if rank >= present), len(ranks))
@@ -68,3 +69,21 @@ def pinned(node_id: str) -> NodeAffinitySchedulingStrategy:
 def live_nodes() -> dict[str, dict[str, Any]]:
     """Return Ray's entries of the live nodes, by Ray's id of the node."""
     return {entry["NodeID"]: entry for entry in ray.nodes() if entry["Alive"]}
+
+
+def inherited() -> dict[str, str]:
+    """Return the environment that this process was started with: Ray may have changed it for a task."""
+    try:
+        found: dict[str, str] = psutil.Process().environ()
+    except (psutil.Error, OSError):
+        return dict(os.environ)
+    return found
+
+
+def age(pid: int) -> float:
+    """Return the seconds since a process started, infinity if unknown."""
+    try:
+        started = float(psutil.Process(pid).create_time() - psutil.boot_time())
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started  # the time of the boot is in whole seconds
+    except (psutil.Error, AttributeError):
+        return math.inf

@@ -52,14 +52,11 @@ def in_order(
 ) -> tuple[list[FoundNode], str]:
     """Return the nodes by node rank, the nodes to use first, and the order that was applied.
 
-    Without ranks, the order of ``topology`` counts: by ``address``; by ``topology``, domain after domain in natural
-    order of their labels, and within a domain by explicit ranks, then by address; or as ``rlinf``, with the
-    ``driver``'s node first. Levels that it does not state are detected from the labels. ``num_nodes`` is how many nodes
-    are used, all if ``None``.
+    Without ranks, the order of ``topology`` counts; levels that it does not state are detected from the labels.
+    ``num_nodes`` is how many nodes are used, all if ``None``.
 
     Raises ``ClusterError`` if node ranks are set on some nodes only, are invalid or occur twice; ``MissingRanks`` if
-    some of 0 to ``num_nodes - 1`` are missing. Nodes that cannot be used have no known rank variable, and come last if
-    the others have one.
+    some of 0 to ``num_nodes - 1`` are missing. Nodes that cannot be used come last if the others have a rank variable.
     """
     usable = [node for node in nodes if node.fault is None]
     if any(node.rank_variable is not None for node in usable):

@@ -23,7 +23,7 @@ from rankplan.hardware.nvml import fabrics
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
-from rankplan.runtime.nodes.nodes import Nodes, live_nodes, pinned
+from rankplan.runtime.nodes.nodes import Nodes, age, inherited, live_nodes, pinned
 from rankplan.runtime.nodes.order import (
     BY_ADDRESS,
     BY_LABEL,
@@ -34,7 +34,6 @@ from rankplan.runtime.nodes.order import (
     by_address_key,
     in_order,
 )
-from rankplan.runtime.nodes.processes import age, inherited
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Fault, outcomes
 from rankplan.runtime.ray.connection import Report
@@ -63,7 +62,6 @@ def find_nodes(
 ) -> list[FoundNode]:
     """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the order of ``topology``.
 
-    If more nodes than ``num_nodes`` are up, those without ranks that cannot be used are skipped, with a warning.
     ``starting``: other nodes may be about to join, so nodes without ranks are used only once no node has joined for
     `timeouts.LAST_JOIN` seconds. The rank of the only node does not matter. Raises ``ClusterError`` if too few nodes
     join within ``timeout`` seconds, if their ranks are contradictory, or if a node to use cannot run rankplan.
@@ -114,7 +112,7 @@ def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, dr
     used = list(ordered[:num_nodes])
     usable = [node for node in ordered if node.fault is None]
     if source not in (BY_LABEL, BY_VARIABLE) and num_nodes is not None and len(usable) >= num_nodes:
-        used = usable[:num_nodes]
+        used = usable[:num_nodes]  # without ranks, nodes that cannot be used are skipped
     chosen = {node.node_id for node in used}
     unused = [node for node in ordered if node.node_id not in chosen]
     if faults := [node.fault for node in used if node.fault is not None]:

@@ -7,8 +7,9 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psutil
@@ -19,7 +20,6 @@ from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.runtime.nodes.probe import HARDWARE_LABEL, HARDWARE_VARIABLE, MODEL_LABEL, TYPE_LABEL
-from rankplan.runtime.nodes.processes import end, family
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.connection import Report, keep_handler
 from rankplan.runtime.ray.internals import (
@@ -132,3 +132,54 @@ def _set(variables: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+def family(variable: str) -> set[psutil.Process]:
+    """Return the processes that were started with this ``NAME=value`` in their environment, and their descendants."""
+    # a process that sets its title, as Ray's do, may overwrite the environment that the system shows
+    name, _, value = variable.partition("=")
+    parents, found = {}, set()
+    for process in _running():
+        with suppress(psutil.NoSuchProcess):
+            parents[process] = process.ppid()
+            with suppress(psutil.AccessDenied):
+                if process.environ().get(name) == value:
+                    found.add(process)
+    newest = {process.pid for process in found}
+    while newest:
+        below = {process for process, parent in parents.items() if parent in newest} - found
+        found |= below
+        newest = {process.pid for process in below}
+    return found
+
+
+def end(processes: set[psutil.Process], patience: float) -> None:
+    """Wait ``patience`` seconds for these processes to end by themselves, then kill the others."""
+    left = left_after(processes, patience)
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    left_after(left, timeouts.PROCESS_KILL)
+
+
+def left_after(processes: set[psutil.Process], seconds: float) -> set[psutil.Process]:
+    """Wait at most ``seconds`` until these processes have ended; return the ones that still run."""
+    deadline = time.monotonic() + seconds
+    while (left := set(filter(_runs, processes))) and time.monotonic() < deadline:
+        time.sleep(timeouts.PROCESS_POLL)
+    return left
+
+
+def _running() -> Iterator[psutil.Process]:
+    for pid in psutil.pids():  # psutil.process_iter() would keep a process whose pid another one has now
+        with suppress(psutil.NoSuchProcess):
+            if _runs(process := psutil.Process(pid)):
+                yield process
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether a process still runs; a zombie, whose parent has not waited for it, does not."""
+    try:
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False

@@ -310,8 +310,7 @@ class Host(Rank):
 class AsyncHost(Rank):
     """The rank of a class with ``async`` methods: these run concurrently, in the event loop of the process.
 
-    The constructor and plain methods run in ``threads`` threads of their own, one by default, so that a plain method
-    may block. The event loop wakes up when it is done, so that an ``asyncio.Event`` that it set takes effect.
+    The constructor and plain methods, which may block, run in ``threads`` threads of their own.
     """
 
     def __init__(self, name: str, threads: int) -> None:

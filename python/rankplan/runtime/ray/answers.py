@@ -47,10 +47,7 @@ def launch_error(component: str, row: Placement, what: str) -> LaunchError:
 
 
 class RankFailure(Exception):
-    """An exception of the user's code on its way from a rank to the driver.
-
-    It carries text, and the exception itself as bytes: an exception the driver cannot unpickle is harmless.
-    """
+    """An exception of the user's code on its way to the driver: text, and bytes that the driver need not unpickle."""
 
     def __init__(self, summary: str, remote_traceback: str, pickled: bytes | None) -> None:
         super().__init__(summary, remote_traceback, pickled)

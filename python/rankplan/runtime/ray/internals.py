@@ -62,11 +62,9 @@ def running_cluster(address: str | None) -> str | None:
 
 @contextmanager
 def sigterm_handler_kept() -> Iterator[None]:
-    """Keep Ray from replacing the program's own handler of SIGTERM, if there is one, when it starts or connects.
-
-    Ray does replace a handler of its own: that for starting nodes would end them under a connected driver.
-    """
+    """Keep Ray from replacing the program's own handler of SIGTERM, if there is one, when it starts or connects."""
     handler = signal.getsignal(signal.SIGTERM)
+    # Ray does replace a handler of its own: that for starting nodes would end them under a connected driver
     if not callable(handler) or str(getattr(handler, "__module__", "")).startswith("ray."):
         yield
         return
@@ -126,10 +124,7 @@ def connection_fault(error: BaseException) -> str:
 
 
 def lost_connection(timeout: float) -> str | None:
-    """Return which part of Ray has ended under this driver, if any.
-
-    Ray ends the driver for it when the next large object is sent: within a minute, or at once and silently.
-    """
+    """Return which part of Ray has ended under this driver, if any; Ray ends the driver itself later, and silently."""
     node: Any = worker.global_worker.node
     if node is None:
         return None  # inside a Ray task or actor, which ends with its raylet

@@ -105,10 +105,7 @@ class Reservation(Owner):
         self.release()
 
     def strategy(self, component: str, row: Placement, nodes: Nodes) -> PlacementGroupSchedulingStrategy:
-        """Return the strategy that starts a rank, planned on these nodes, in the bundle of its first accelerator.
-
-        Raises ``LaunchError`` if the component or the row is outside of the reservation.
-        """
+        """Return the strategy that starts a rank in the bundle of its first accelerator; raises ``LaunchError``."""
         self.check_open()
         if component not in self.components:
             raise LaunchError(
@@ -135,11 +132,7 @@ class Reservation(Owner):
         return next((found for one in self._additions if (found := one.place(node_id, index))), None)
 
     def extend(self, nodes: Nodes, component: str, rows: Iterable[Placement]) -> Reservation | None:
-        """Also reserve everything that these rows need on these nodes; ``None`` if it is already reserved.
-
-        All or nothing: raises ``LaunchError`` within about a second if it does not fit. The addition ends with this
-        reservation, or when it is released.
-        """
+        """Also reserve, until this ends, all that these rows need on these nodes; ``None`` if this has it already."""
         addition = Reservation(self.connection, nodes, {component: rows}, self)
         if not addition._bundles:
             return None
