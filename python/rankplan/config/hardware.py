@@ -36,7 +36,9 @@ class HardwareConfig(BaseModel):
         return value
 
     def on_node(self, environment: Mapping[str, str], index: int) -> HardwareConfig:
-        """Return the piece with what only its node knows. Called in each rank that uses it, before the worker starts.
+        """Return the piece with the facts that only its node knows.
+
+        Called in each rank that uses it, before the worker starts.
 
         ``environment`` is that of the rank; ``index`` counts the pieces of this type on the node. Override it to fill
         in fields; an exception ends the launch.
@@ -94,7 +96,7 @@ class Franka(HardwareConfig):
 def on_node(
     pieces: Iterable[HardwareConfig], indices: Iterable[int], environment: Mapping[str, str]
 ) -> tuple[HardwareConfig, ...]:
-    """Return the pieces of a rank with what only its node knows; ``indices`` are their local indices."""
+    """Return the pieces of a rank with the facts that only its node knows; ``indices`` are their local indices."""
     return tuple(piece.on_node(environment, index) for piece, index in zip(pieces, indices, strict=False))
 
 

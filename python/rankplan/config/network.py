@@ -29,7 +29,7 @@ GROUP_KINDS = ("tp", "cp", "dp", "fsdp", "replica", "pp", "etp", "ep", "edp")
 
 
 def level_keys(value: Any) -> Any:
-    """Reject what is not a list of different label keys, outermost first."""
+    """Reject anything but a list of different label keys, outermost first."""
     if not isinstance(value, (list, tuple)):
         help = RESOLVE if unresolved(value) else "write a list of label keys, outermost first: [block, nvlink]"
         raise as_pydantic(must_be("`levels`", value, "a list", help))

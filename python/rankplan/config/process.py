@@ -1,4 +1,4 @@
-"""What a process gets besides its place: visibility, cores, memory and network cards, each one of a few words."""
+"""The settings of a process besides its place: visibility, cores, memory and network cards, each one of a few words."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Reading(Reader):
         return 1
 
     def _groups(self, raw: Any, num_nodes: int) -> dict[int, NodeGroup]:
-        """Return the valid node groups by index; of a faulty one, what is valid without its faulty optional parts."""
+        """Return the valid node groups by index; a faulty one stays without its faulty optional parts, if it can."""
         if not isinstance(raw, list):
             self.add(("node_groups",), wrong_type("`node_groups`", raw, "list"))
             self.groups_known = False
@@ -202,7 +202,7 @@ class Reading(Reader):
             return ()
 
     def _default(self, key: str, raw: Mapping[str, Any]) -> str | None:
-        """Return what the section states for all components."""
+        """Return the value of a key that holds for all components."""
         if raw.get(key) is None:
             return None
         try:

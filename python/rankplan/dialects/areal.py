@@ -3,6 +3,8 @@
 Engines take consecutive GPUs in the order written, unless ``scheduling_strategy`` puts one on those of another. An
 instance of an inference engine (sglang, vllm) is a process of tensor x pipeline size GPUs; training has one process per
 GPU. The older ``allocation_mode`` names all engines: ``+`` puts them apart, ``|`` together.
+
+Follows AReaL's ``AllocationMode.from_str``.
 """
 
 from __future__ import annotations

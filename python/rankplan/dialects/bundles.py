@@ -1,4 +1,4 @@
-"""slime's pool of GPUs in a stable order: by node address as numbers, then by GPU id."""
+"""slime's pool of GPUs in a stable order: by node address as numbers, then by GPU id (slime: ``sort_key``)."""
 
 from __future__ import annotations
 

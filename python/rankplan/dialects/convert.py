@@ -81,7 +81,7 @@ def _same(rows: Component, others: Component) -> bool:
 
 
 def _places(rows: Iterable[Placement]) -> Iterable[tuple[Any, ...]]:
-    """Yield what a row says apart from its node group."""
+    """Yield each row without its node group."""
     for row in rows:
         by_node = row.resource_type == WHOLE_NODE
         yield row.cluster_node_rank, row.devices, row.visible_accelerators, by_node

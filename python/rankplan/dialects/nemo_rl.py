@@ -3,6 +3,8 @@
 With ``policy.generation.colocated.enabled``, the policy and its engines share all nodes that the reward model leaves.
 Otherwise the engines have ``colocated.resources.num_nodes`` nodes of their own; where one node is left for both, they
 have ``resources.gpus_per_node`` of its GPUs, and the training has the first ones. ``defaults`` names a file to extend.
+
+Follows ``setup`` of NeMo-RL's ``algorithms/grpo.py``, and ``RayVirtualCluster``.
 """
 
 from __future__ import annotations
@@ -109,7 +111,7 @@ class _Job:
 
     @property
     def engine(self) -> tuple[KeyPath, str]:
-        """The section with the sizes of an engine, and what their keys end in."""
+        """The section with the sizes of an engine, and the end of their keys."""
         return (_MCORE, "model_parallel_size") if self.megatron else (_ENGINE, "parallel_size")
 
     def segments(self, reader: Reader) -> dict[str, int]:

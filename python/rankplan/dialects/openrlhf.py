@@ -3,6 +3,8 @@
 Each model, and all engines together, take GPUs of one node if one has enough, else node by node. ``train.colocate_all``
 puts everything on the actor's GPUs, ``train.colocate_actor_ref`` and ``train.colocate_critic_reward`` put two models on
 the same; each then has a fifth of a GPU. An engine has ``vllm.tensor_parallel_size`` consecutive GPUs.
+
+Follows ``train`` of OpenRLHF's ``train_ppo_ray.py``, ``RayActorGroup`` and ``create_vllm_engines``.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Free:
 
     def together(self, count: int) -> list[int] | None:
         """Take accelerators of the first node with enough of them; ``None`` if no node has."""
-        node = self._from.get(count, 0)  # what is taken is never given back
+        node = self._from.get(count, 0)  # accelerators are never given back
         while node < len(self._taken) and self._left(node) < count:
             node += 1
         self._from[count] = node
@@ -77,8 +77,9 @@ class Free:
 
 
 def by_address_text(inventory: Inventory) -> Inventory:
-    """Return the nodes in the order of their addresses as text, as verl orders them: 10.0.0.10 before 10.0.0.9.
+    """Return the nodes in the order of their addresses as text, 10.0.0.10 before 10.0.0.9.
 
+    Follows verl's ``sort_placement_group_by_node_ip``.
     Raises `PlacementError` (``missing-key``) for a node without an address.
     """
     nodes = [(spec.ip, spec) for ranks, spec in inventory.stretches() for _ in ranks]
@@ -170,7 +171,7 @@ def engine_sizes(tp: int, pp: int, ep: int) -> Parallel:
 
 
 def engine_faults(name: str, engine: int, each: int, nodes: Sequence[int], sizes: str) -> list[Diagnostic]:
-    """Return what is wrong with engines of ``engine`` accelerators, cut into processes of ``each``.
+    """Return the faults of engines of ``engine`` accelerators, cut into processes of ``each``.
 
     ``nodes`` has the node of each accelerator of the pool, ``sizes`` names the keys that give an engine its size.
     """

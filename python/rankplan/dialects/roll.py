@@ -4,6 +4,8 @@ A role's accelerators are cut into consecutive chunks in the order written, ``nu
 strategy vllm replaces that number by the product of its parallel sizes; all others except sglang and hf_infer, by 1. A
 chunk may span nodes; the worker runs on the node of its first accelerator. In a role with only a ``world_size``, rank r
 runs on node r mod the number of nodes. The name of a nested role is its dotted path.
+
+Follows ROLL's ``WorkerConfig.__post_init__`` and ``ResourceManager.allocate_placement_group``.
 """
 
 from __future__ import annotations
@@ -295,7 +297,7 @@ def _devices(reader: Reader, mapping: Any, path: KeyPath) -> list[int] | None:
 
 
 def _strategy(reader: Reader, values: Mapping[Any, Any], path: KeyPath) -> tuple[int, Parallel] | None:
-    """Return the number of accelerators per worker, by ROLL's rules for the role's strategy, and its parallel sizes."""
+    """Return the number of accelerators per worker, by the strategy of the role, and its parallel sizes."""
     inner = (*path, "strategy_args")
     strategy = reader.mapping(values, "strategy_args", path)
     _reject_misspelt(reader, strategy, (ROLE, "strategy_args"), inner)
@@ -338,7 +340,7 @@ def _optional(reader: Reader, key: str, least: int) -> int | None:
 
 
 def _fitting(reader: Reader, job: _Job, inventory: Inventory) -> Inventory:
-    """Return the nodes that the config uses, and record what contradicts it."""
+    """Return the nodes that the config uses, and record a fault if they contradict it."""
     if job.num_nodes not in (None, inventory.num_nodes):
         try:
             inventory = inventory.with_config({"num_nodes": job.num_nodes})

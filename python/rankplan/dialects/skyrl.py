@@ -4,6 +4,8 @@ With ``trainer.placement.colocate_all``, every model is on the engines' GPUs, an
 engines take GPUs first, of one node if one has enough, and each model takes whole parts of nodes after them; the
 reference model shares the policy's (``colocate_policy_ref``), with a quarter of each. A data-parallel rank of an engine
 is a process of tensor x pipeline size GPUs.
+
+Follows SkyRL's ``RayPPOTrainer.build_models`` and ``create_ray_wrapped_inference_engines``.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The actor has the first GPUs, one per process. A critic shares them; with ``crit
 ``critic_num_gpus_per_node``, which older versions of slime have, it has the next GPUs to itself. The rollout's engines
 start at the rollout's offset: after the training, or at the first GPU if colocated. An engine larger than a node has
 one process per node.
+
+Follows slime's ``create_placement_groups`` and ``init_rollout_engines``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""slime's flags by name, in whatever form they came, and the sides of a job that they describe."""
+"""slime's flags by name, written in any form, and the sides of a job that they describe."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Job:
         return reader.sizes_in(values, given, (), order)
 
     def _engine_sizes(self, reader: Reader) -> Parallel:
-        """Return the sizes of an engine; its tensor size follows from its GPUs (slime: ``sglang_parse_args``)."""
+        """Return the sizes of an engine; its tensor size follows from its GPUs (slime: ``_compute_server_args``)."""
         stated, gpus = self._sizes(reader, ENGINE, ENGINE_ORDER), self.sides.per_engine
         if stated is None:
             return NO_SIZES

@@ -4,6 +4,8 @@ The training has one process per accelerator: worker r of a pool with P per node
 and reference model are one Ray actor in verl, and share its part of the accelerator here. The rollout's engines take
 consecutive accelerators of the same pool (hybrid), or have accelerators of their own (``rollout.nnodes`` at the top of
 the config, or ``trainer.v1.trainer_mode: separate_async``). A reward model and teachers have engines too.
+
+Follows verl's ``ResourcePoolManager.create_resource_pool`` and ``RayResourcePool.get_placement_groups``.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _APART = ("fully_async", "one_step_off")
 """Configs of verl whose rollout has nodes of its own."""
 
 _HYBRID = ("use_trainer_do_validate", "use_dynamic_resource_scheduling")
-"""What makes the trainer of fully_async generate too."""
+"""Switches of fully_async with which the trainer generates, too."""
 
 
 class _Job:
@@ -80,6 +82,7 @@ def _pool(reader: Reader, path: KeyPath, nodes: int, least: int = 1) -> tuple[in
 
 
 def _has_reference(reader: Reader) -> bool:
+    """Return whether there is a reference model (verl: ``need_reference_policy``)."""
     model: KeyPath = (*_ACTOR, "model")
     ranks = reader.size((*model, "lora_rank"), 0, 0), reader.size((*model, "lora", "rank"), 0, 0)
     if any(ranks) or reader.at((*model, "lora_adapter_path")) is not None:

@@ -97,7 +97,10 @@ def _training(reader: Reader, role: KeyPath, engine: str, world: int) -> tuple[P
 
 
 def _sharded(reader: Reader, sizes: Parallel, path: KeyPath, world: int) -> Parallel:
-    """Return sizes with the shard groups of FSDP: ``fsdp_size`` consecutive accelerators, all of them below 1."""
+    """Return sizes with the shard groups of FSDP: ``fsdp_size`` consecutive accelerators, all of them below 1.
+
+    Follows verl's ``create_device_mesh``.
+    """
     value = reader.at(path)
     size = reader.size(path, -1, -1) if value is not None else -1
     if not 0 < size < world or size % sizes.cp:

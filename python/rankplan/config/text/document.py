@@ -94,7 +94,7 @@ class Source(Protocol):
     """Where the values of a config are written."""
 
     warnings: list[Diagnostic]
-    """What the config leaves open, if it comes from a script."""
+    """Values that a script leaves open, if the config comes from one."""
 
     def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
         """Return the fault with the place of ``path``, or of the longest part of ``path`` that exists."""
@@ -179,7 +179,7 @@ class Document:
         if rest.startswith("\t"):
             problem = "found a tab"
         elif error.context_mark is not None and not rest.strip():
-            mark = error.context_mark  # the file ends too early: point at what is left open
+            mark = error.context_mark  # the file ends too early: point at the bracket that is left open
         help = next((cure for part, cure in _CURES.items() if part in problem), None)
         return self.refuse(f"invalid YAML: {message}", mark, help=help)
 

@@ -41,7 +41,7 @@ def unresolved(value: Any) -> bool:
 
 
 def number(value: Any) -> Any:
-    """Reject what Python and pydantic accept as a number and YAML does not: ``true``, and texts such as ``1_0``."""
+    """Reject numbers that Python and pydantic accept and YAML does not: ``true``, and texts such as ``1_0``."""
     if isinstance(value, bool) or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value) is None):
         help = RESOLVE if unresolved(value) else "write a number such as 1"
         raise fault("invalid-value", f"{shown(value)} is not a whole number", help)

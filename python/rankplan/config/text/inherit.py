@@ -1,4 +1,7 @@
-"""Configs that extend other files: ``defaults: base.yaml``, relative to the file that names it."""
+"""Configs that extend other files: ``defaults: base.yaml``, relative to the file that names it.
+
+Follows NeMo-RL's ``load_config_with_inheritance``.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Reader:
         self.config = config
         self.faults: list[Diagnostic] = []
         self.state: Any = None
-        """What the dialect of the config has read from it."""
+        """The values that the dialect of the config has read."""
         self.size_paths: dict[str, KeyPath] = {}
         """The path in the config of the parallel sizes of each component that states some."""
         self._document = content.document if isinstance(content, Section) else None
@@ -62,7 +62,7 @@ class Reader:
         return cls(content)
 
     def fork(self) -> Self:
-        """Return a reader with the same content and faults; what either finds from now on is its own."""
+        """Return a reader with the same content and faults; neither sees the later faults of the other."""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.faults, other._positions, other._sections = list(self.faults), list(self._positions), {**self._sections}
@@ -70,7 +70,7 @@ class Reader:
 
     @property
     def warnings(self) -> list[Diagnostic]:
-        """What the config leaves open: values of a launch script that are known only when it runs."""
+        """Values of a launch script that are known only when it runs."""
         return self._document.warnings if self._document is not None else []
 
     @property

@@ -1,4 +1,4 @@
-"""The tests of a shell script: what stands between ``[ ]`` or ``[[ ]]``."""
+"""The tests of a shell script, between ``[ ]`` or ``[[ ]]``."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _LONGEST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a value is known only when the script runs: what decides it, and its offset in the script."""
+    """Why a value is known only when the script runs: the text that decides it, and its offset in the script."""
 
     text: str
     start: int
@@ -169,7 +169,7 @@ class Scope:
         return tuple(found)
 
     def _separator(self) -> str:
-        """Return what joins the elements of ``"${name[*]}"``."""
+        """Return the character that joins the elements of ``"${name[*]}"``."""
         value = self.variables.get("IFS")
         return " " if value is None else (text_of(scalar(value)) or "")[:1]
 

@@ -61,14 +61,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The commands of a script, and what in it is not followed."""
+    """The commands of a script, and its parts that are not followed."""
 
     commands: tuple[Command, ...]
     skipped: tuple[Cause, ...]
 
 
 def follow(text: str, environment: dict[str, str] | None = None, arguments: Sequence[str] | None = None) -> Followed:
-    """Return the commands of a script; ``environment`` and ``arguments`` are what is known of its run.
+    """Return the commands of a script; ``environment`` and ``arguments`` are those of its run, if known.
 
     Raises `ShellSyntaxError`.
     """
@@ -194,7 +194,7 @@ class _Run:
         return None
 
     def _either(self, cause: Cause, ways: Sequence[Callable[[], bool | None]]) -> list[bool | None]:
-        """Follow each of several ways from here; afterwards, what differs between them is unknown."""
+        """Follow each of several ways from here; afterwards, variables that differ between them are unknown."""
         before, ended, left = self.scope, self.ended, self.left
         self.steps[0] += len(before.variables) // 100
         scopes, results = list[Scope](), list[bool | None]()
@@ -323,7 +323,7 @@ class _Run:
         return True if name in ("unset", "shift", "set") else None
 
     def _set_arguments(self, found: tuple[Field, ...]) -> None:
-        """Follow ``set``: what comes after the options becomes the arguments."""
+        """Follow ``set``: the words after the options become the arguments."""
         position = 0
         while position < len(found) and (text := found[position].text) is not None and text[:1] in ("-", "+"):
             position += 2 if text.endswith("o") else 1
@@ -416,7 +416,7 @@ def _as_field(item: Piece | Field) -> Field:
 
 
 def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
-    """Return a value that is one of several: what they have in common, and the rest with a cause."""
+    """Return a value that is one of several: their common start, and the rest with a cause."""
     first = values[0]
     if all(value == first for value in values):
         return first
