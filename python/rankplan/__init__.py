@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from rankplan.config.hardware import register_hardware as register_hardware
     from rankplan.config.text.load import load_config as load_config
     from rankplan.dialects.rlinf.placement import ComponentPlacement as ComponentPlacement
-    from rankplan.dialects.rlinf.placement import FlexiblePlacementStrategy as FlexiblePlacementStrategy
-    from rankplan.dialects.rlinf.placement import NodePlacementStrategy as NodePlacementStrategy
-    from rankplan.dialects.rlinf.placement import PackedPlacementStrategy as PackedPlacementStrategy
-    from rankplan.dialects.rlinf.placement import PlacementStrategy as PlacementStrategy
-    from rankplan.dialects.rlinf.placement import parse_placement as parse_placement
+    from rankplan.dialects.rlinf.strategies import FlexiblePlacementStrategy as FlexiblePlacementStrategy
+    from rankplan.dialects.rlinf.strategies import NodePlacementStrategy as NodePlacementStrategy
+    from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy as PackedPlacementStrategy
+    from rankplan.dialects.rlinf.strategies import PlacementStrategy as PlacementStrategy
+    from rankplan.dialects.rlinf.strategies import parse_placement as parse_placement
     from rankplan.errors import ClusterError as ClusterError
     from rankplan.errors import Diagnostic as Diagnostic
     from rankplan.errors import Label as Label
@@ -47,14 +47,17 @@ if TYPE_CHECKING:
     from rankplan.front import Report as Report
     from rankplan.front import check as check
     from rankplan.front import plan as plan
+    from rankplan.front import tune as tune
     from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
     from rankplan.parallel import Parallel as Parallel
     from rankplan.plans.component import Component as Component
+    from rankplan.plans.component import Settings as Settings
     from rankplan.plans.diff import Move as Move
     from rankplan.plans.diff import PlanDiff as PlanDiff
     from rankplan.plans.diff import diff as diff
+    from rankplan.plans.mode import PlacementMode as PlacementMode
     from rankplan.plans.plan import Plan as Plan
     from rankplan.plans.weights import WeightMap as WeightMap
     from rankplan.runtime.cluster import Cluster as Cluster
@@ -69,8 +72,14 @@ if TYPE_CHECKING:
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
     from rankplan.tuning.costs import ComponentCosts as ComponentCosts
     from rankplan.tuning.costs import Costs as Costs
+    from rankplan.tuning.costs import WeightSync as WeightSync
+    from rankplan.tuning.schedule import Schedule as Schedule
+    from rankplan.tuning.search import Ranked as Ranked
+    from rankplan.tuning.search import Rejected as Rejected
     from rankplan.tuning.search import Tuning as Tuning
-    from rankplan.tuning.search import tune as tune
+    from rankplan.tuning.sensitivity import Sensitivity as Sensitivity
+    from rankplan.tuning.sweep import Sweep as Sweep
+    from rankplan.tuning.sweep import sweep as sweep
 
 _NAMES = {
     "_core": ("Chunks", "Groups", "Packed", "Placement", "Placements", "RankMap", "RankSet", "error_codes"),
@@ -79,19 +88,21 @@ _NAMES = {
     "arranging.replan": ("Replanned", "replan"),
     "config.hardware": ("Franka", "HardwareConfig", "register_hardware"),
     "config.text.load": ("load_config",),
-    "dialects.rlinf.placement": (
-        *("ComponentPlacement", "FlexiblePlacementStrategy", "NodePlacementStrategy", "PackedPlacementStrategy"),
+    "dialects.rlinf.placement": ("ComponentPlacement",),
+    "dialects.rlinf.strategies": (
+        *("FlexiblePlacementStrategy", "NodePlacementStrategy", "PackedPlacementStrategy"),
         *("PlacementStrategy", "parse_placement"),
     ),
     "errors": (
         *("ClusterError", "Diagnostic", "Label", "LaunchError", "PlacementError", "RankplanError"),
         *("ResourceOutOfRangeError", "WorkerError"),
     ),
-    "front": ("Report", "check", "plan"),
+    "front": ("Report", "check", "plan", "tune"),
     "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "parallel": ("Parallel",),
-    "plans.component": ("Component",),
+    "plans.component": ("Component", "Settings"),
+    "plans.mode": ("PlacementMode",),
     "plans.diff": ("Move", "PlanDiff", "diff"),
     "plans.plan": ("Plan",),
     "plans.weights": ("WeightMap",),
@@ -105,8 +116,11 @@ _NAMES = {
     "runtime.rank.report": ("RankReport",),
     "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),
-    "tuning.costs": ("ComponentCosts", "Costs"),
-    "tuning.search": ("Tuning", "tune"),
+    "tuning.costs": ("ComponentCosts", "Costs", "WeightSync"),
+    "tuning.schedule": ("Schedule",),
+    "tuning.search": ("Ranked", "Rejected", "Tuning"),
+    "tuning.sensitivity": ("Sensitivity",),
+    "tuning.sweep": ("Sweep", "sweep"),
 }
 """The public names by the module that has them."""
 

@@ -73,11 +73,11 @@ class RankplanError(Exception):
     """Base of every exception that rankplan raises on purpose."""
 
 
-class PlacementError(RankplanError, ValueError, AssertionError):
+class PlacementError(RankplanError, ValueError):
     """A placement, config, inventory or plan is rejected; ``diagnostics`` has every fault.
 
     The other attributes (``code``, ``message``, ``help``, ``span``, ``text``, ``path``, ``file``, ``line``,
-    ``column``) are those of the first fault. It is also an ``AssertionError``, which users of RLinf catch.
+    ``column``) are those of the first fault. Raised by RLinf's classes, it is an ``AssertionError``, too.
     """
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:

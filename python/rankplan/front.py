@@ -1,6 +1,6 @@
-"""The front door: `check` and `plan` take a config of any dialect, as the commands of these names do.
+"""The front door: `check`, `plan` and `tune` take a config of any dialect, as the commands of these names do.
 
-`rankplan.arrange`, `replan`, `diff`, `convert`, `tune` and `launch` take the plan; they live in the rooms that do the
+`rankplan.arrange`, `replan`, `diff`, `convert` and `launch` take the plan; they live in the rooms that do the
 work.
 """
 
@@ -18,13 +18,16 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
+from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.nodes.clusters import AnyCluster, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.mode import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
 from rankplan.render.groups import group_lines
+from rankplan.tuning.costs import Costs
+from rankplan.tuning.inputs import costs_for, read_costs, whole_config
+from rankplan.tuning.search import Tuning, search
 from rankplan.words import by_nodes, counted
 
 Config: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Plan
@@ -165,6 +168,43 @@ def plan(
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
     return job.plan(isolate=isolate)
+
+
+def tune(
+    costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    nodes: Nodes | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    extrapolate: bool = False,
+    present: Plan | None = None,
+) -> Tuning:
+    """Find the placement with the shortest iteration, as ``rankplan tune`` does.
+
+    ``costs`` is a mapping like ``costs.yaml`` (see `Costs.from_dict`), its path, or `Costs`; without it, the config has
+    the times, as ``profile_data``. The parallel sizes of the config count where the costs state none; if it is RLinf's
+    or rankplan's own, its sections decide which placements are valid. ``extrapolate`` allows times far from every
+    measured size. Of equally fast placements, the one with fewer accelerators wins, then with fewer groups across
+    nodes, then with fewer moves from the ``present`` plan. See `plan` for the other arguments.
+
+    The answer is exact under the model, which the guide "Which placement is fastest?" states. Raises `PlacementError`
+    with every fault, or (``no-schedule``) if no placement fits, and ``ValueError`` without a config if the costs or the
+    nodes are missing, too.
+    """
+    read = None if costs is None else read_costs(costs)
+    if config is None:
+        if read is None or nodes is None:
+            raise ValueError("pass a config, or costs and nodes")
+        inventory = inventory_from(nodes)
+        inventory = inventory.without(without) if without else inventory
+        return search(read, inventory, extrapolate=extrapolate, present=present)
+    job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+    job.announce()
+    read = costs_for(read, job.reader, job.dialect, job.inventory, job.name)
+    whole = whole_config(job.reader, job.dialect)
+    return search(read, job.inventory, whole, extrapolate=extrapolate, present=present)
 
 
 def is_saved(file: str | os.PathLike[str]) -> bool:

@@ -85,6 +85,11 @@ class Parallel:
         return self.tp * self.cp * self.pp
 
     @property
+    def expert(self) -> int:
+        """The slots of a replica of the experts: ``etp * ep * pp``."""
+        return self.etp * self.ep * self.pp
+
+    @property
     def stated(self) -> bool:
         """Whether any size is stated."""
         sizes = self.tp, self.cp, self.ep, self.etp, self.pp, self.dp, self.fsdp

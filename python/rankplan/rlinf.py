@@ -1,18 +1,20 @@
-"""RLinf's classes under their own names: placement of roles with tensor, context and pipeline sizes, and the worker."""
+"""RLinf's classes under their own names: its placement classes, and the worker.
+
+Their `PlacementError` is an ``AssertionError``, too.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode
-from rankplan.dialects.rlinf.multi_agent import (
-    MultiAgentModelParallelComponentPlacement,
-    MultiAgentModelParallelEvalComponentPlacement,
-)
 from rankplan.dialects.rlinf.placements import (
+    ComponentPlacement,
     HybridComponentPlacement,
     ModelParallelComponentPlacement,
     ModelParallelEvalComponentPlacement,
+    MultiAgentModelParallelComponentPlacement,
+    MultiAgentModelParallelEvalComponentPlacement,
 )
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     Worker = RLinfWorker
 
 __all__ = [
+    "ComponentPlacement",
     "HybridComponentPlacement",
     "ModelParallelComponentPlacement",
     "ModelParallelEvalComponentPlacement",

@@ -183,7 +183,8 @@ def test_visibility_and_node_group_are_changes_of_a_process() -> None:
         "node_groups": [{"label": "g", "node_ranks": 0}],
     }
     apart, all_of_them = (
-        ComponentPlacement({"cluster": cluster}, Inventory.uniform(1, 8)).plan(isolate) for isolate in (True, False)
+        ComponentPlacement({"cluster": cluster}, Inventory.uniform(1, 8)).plan(isolate_accelerator=isolate)
+        for isolate in (True, False)
     )
     (block,) = blocks(diff(apart, all_of_them))
     assert block.cells() == ("sees NV_GPU 0-3, each rank its own", "sees NV_GPU 0-7")

@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 import pytest
 import ray
 from rankplan import Cluster, ClusterError, Inventory, NodeSpec, RankSet
+from rankplan.config.network import Topology
 from rankplan.hardware.nvml import Fabric, fabrics
 from rankplan.runtime.nodes import simulate
-from rankplan.runtime.nodes.order import AS_RLINF, FoundNode, MissingRanks, Wanted, in_order
+from rankplan.runtime.nodes.order import AS_RLINF, FoundNode, MissingRanks, in_order
 from rankplan.runtime.ray import internals as ray_internals
 from rankplan.runtime.ray import timeouts
 
@@ -57,6 +58,9 @@ def test_addresses_are_compared_as_numbers() -> None:
     assert ordered([node(ip) for ip in shuffled]) == (expected, "the node addresses")
 
 
+RLINF = Topology.model_construct(order="rlinf")
+
+
 def test_hostnames_are_in_natural_order() -> None:
     names = ["a2-rack1", "a10-rack1", "a10-rack2", "a10-rack11", "b"]
     nodes, _ = in_order([node("10.0.0.1", name) for name in reversed(names)], None)
@@ -80,23 +84,23 @@ def test_domains_come_one_after_another_if_the_topology_decides() -> None:
     ]
     levels = ("block", "nvlink")
     for shuffled in (random.Random(seed).sample(nodes, len(nodes)) for seed in range(5)):
-        found, source = in_order(shuffled, None, Wanted("topology", levels))
+        found, source = in_order(shuffled, None, Topology(order="topology", levels=levels))
         hosts = [str(item.spec.ip).rpartition(".")[2] for item in found]
         # domain b of b9 has the only explicit rank; nodes without a label come last
         assert hosts == ["6", "2", "4", "9", "10", "1", "5", "3"]
         assert source == "the topology (block, nvlink), then the node addresses"
-        found, source = in_order(shuffled, None, Wanted("topology"))
+        found, source = in_order(shuffled, None, Topology(order="topology"))
         assert str(found[0].spec.ip) == "10.0.0.1" and "no levels detected" in source
 
 
 def test_ranks_come_before_the_topology() -> None:
     nodes = [node("10.0.0.1", variable="1", rack="a"), node("10.0.0.2", variable="0", rack="b")]
-    assert in_order(nodes, None, Wanted("topology", ("rack",)))[1] == "the node rank variables"
+    assert in_order(nodes, None, Topology(order="topology", levels=("rack",)))[1] == "the node rank variables"
 
 
 def test_levels_are_detected_from_the_labels_of_the_nodes() -> None:
     cliques = [node(f"10.0.0.{index}", **{"nvidia.com/gpu.clique": f"u.{3 - index}"}) for index in range(3)]
-    found, source = in_order(cliques, 2, Wanted("topology"))
+    found, source = in_order(cliques, 2, Topology(order="topology"))
     assert [str(item.spec.ip) for item in found] == ["10.0.0.2", "10.0.0.1", "10.0.0.0"]
     assert source == "the topology (nvidia.com/gpu.clique), then the node addresses"
 
@@ -150,11 +154,11 @@ def test_the_fabric_is_read_from_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rlinfs_order_starts_with_the_driver_and_compares_text() -> None:
     nodes = [node(ip) for ip in ("10.0.0.9", "10.0.0.10", "10.0.0.2", "10.0.1.1")]
-    ordered, source = in_order(nodes, None, Wanted("rlinf"), "10.0.0.2-host")
+    ordered, source = in_order(nodes, None, RLINF, "10.0.0.2-host")
     assert [item.spec.ip for item in ordered] == ["10.0.0.2", "10.0.0.10", "10.0.0.9", "10.0.1.1"]
     assert source == AS_RLINF
     ranks = [node("10.0.0.1", variable="1"), node("10.0.0.2", variable="0")]
-    assert [item.spec.ip for item in in_order(ranks, None, Wanted("rlinf"), "10.0.0.1-host")[0]] == [
+    assert [item.spec.ip for item in in_order(ranks, None, RLINF, "10.0.0.1-host")[0]] == [
         "10.0.0.2",
         "10.0.0.1",
     ]
@@ -166,7 +170,7 @@ def test_rlinfs_order_keeps_accelerator_types_together() -> None:
         return FoundNode(ip, NodeSpec(ranks=RankSet(), ip=ip, hostname="host", **found))
 
     nodes = [of("4", "NPU"), of("3", "NV_GPU"), of("2", "NPU"), of("5", None), of("1", "NV_GPU")]
-    assert [item.node_id for item in in_order(nodes, None, Wanted("rlinf"), "5")[0]] == ["5", "1", "3", "2", "4"]
+    assert [item.node_id for item in in_order(nodes, None, RLINF, "5")[0]] == ["5", "1", "3", "2", "4"]
 
 
 def ranked(kind: str, ranks: list[str | None]) -> list[FoundNode]:

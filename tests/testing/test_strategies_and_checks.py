@@ -66,7 +66,7 @@ def test_valid_sections_plan_and_sharing_is_checked(data: st.DataObject, isolate
     held = {name: [device for row in rows for device in _devices(row, section)] for name, rows in planned.items()}
     asked = {(one, two) for one in held for two in held if one != two and {*held[one]} & {*held[two]}}
     asked |= {(name, name) for name, devices in held.items() if len(set(devices)) < len(devices)}
-    plan = ComponentPlacement({"cluster": section}, inventory).plan(isolate)
+    plan = ComponentPlacement({"cluster": section}, inventory).plan(isolate_accelerator=isolate)
     check_plan(plan, sharing=asked)
     for pair in asked:
         with pytest.raises(AssertionError, match="must not share"):

@@ -49,7 +49,7 @@ def functions(line: dict[str, Any]) -> dict[str, Any]:
         return found
     for name, key, even in (("env", "env_seconds", True), ("env_rollout", "rollout_seconds", False)):
         points = {int(load): seconds for load, seconds in data[key].items()}
-        found[name] = profile.environments(points, data["env_num"], 1, even)
+        found[name] = profile.environments(points, data["env_num"], 1, even=even)
     actor = data["components"]["actor"]
     one = profile.Batch(1, 1, 1, 1)
     found["actor"] = profile.training(
@@ -102,7 +102,7 @@ def best_seconds(line: dict[str, Any]) -> float | None:
     nodes = Inventory.uniform(1, line["profile"]["accelerators"])
     given = costs(line)
     try:
-        sizes = possible(given, line["profile"]["accelerators"], True)
+        sizes = possible(given, line["profile"]["accelerators"], extrapolate=True)
     except PlacementError:
         return None
     found = [best_of_shape(given, sizes, Cluster.of(given, nodes), shape) for shape in given.shapes]

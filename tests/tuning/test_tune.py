@@ -13,11 +13,10 @@ import yaml
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan, tune
+from rankplan import Costs, Inventory, PlacementError, Plan, tune
 from rankplan.cli.commands import main
 from rankplan.tuning.layout import Cluster
-from rankplan.tuning.reading import read_costs
-from rankplan.tuning.schedule import Node
+from rankplan.tuning.schedule import Schedule
 from rankplan.tuning.sweep import sweep
 from rankplan.tuning.times import ByEnvironments, Measured
 from support.paths import DOCS
@@ -104,7 +103,7 @@ def test_times_by_environments_of_an_instance() -> None:
 def test_faults_of_a_costs_file_have_a_code_and_a_place(text: str, code: str, message: str, place: str) -> None:
     Path("costs.yaml").write_text(text)
     with pytest.raises(PlacementError) as caught:
-        read_costs("costs.yaml")
+        Costs.load("costs.yaml")
     found = next((one for one in caught.value.diagnostics if one.code == code), None)
     assert found is not None, caught.value
     assert message in found.message and found.help is not None and found.file == "costs.yaml"
@@ -114,12 +113,44 @@ def test_faults_of_a_costs_file_have_a_code_and_a_place(text: str, code: str, me
 def test_all_faults_are_reported_together_in_the_order_of_the_file() -> None:
     Path("costs.yaml").write_text("batches: none\ncomponents:\n  a: {}\n  b: {seconds: {8: x}}\n")
     with pytest.raises(PlacementError) as caught:
-        read_costs("costs.yaml")
+        Costs.load("costs.yaml")
     assert [(one.code, one.line) for one in caught.value.diagnostics] == [
         ("invalid-value", 1),
         ("missing-times", 3),
         ("invalid-value", 4),
     ]
+
+
+WHOLE = """\
+batches: 8
+mode: async
+after: {b: [a], c: [b]}
+sharing: [collocated, hybrid]
+memory: 80
+unit: 2
+environments: 64
+sync: {from: a, to: b, bytes: 14e9}
+bandwidth: {node: 4e+11}
+components:
+  a: {seconds: {8: 3, 16: 2}, parallel: {tp: 2}, dp: [1, 2], sizes: [8, 16], memory: {8: 60, 16: 40}, switch: 0.5}
+  b: {seconds_by_environments: {4: 0.5, 8: 1}, sizes: measured, memory: 10}
+  d: {with: b}
+  c: {seconds: {8: 1}}
+"""
+
+
+@pytest.mark.parametrize("text", [COSTS, WHOLE])
+def test_costs_survive_a_file(text: str) -> None:
+    Path("costs.yaml").write_text(text)
+    costs = Costs.load("costs.yaml")
+    costs.save("again.yaml")
+    assert Costs.load("again.yaml") == Costs.from_dict(costs.to_dict()) == costs
+
+
+def test_times_of_a_function_are_not_saved() -> None:
+    costs = Costs.from_dict({"components": {"a": {"seconds": lambda n: 1.0}}})
+    with pytest.raises(ValueError, match="the times of `a` are a function, which a file cannot contain"):
+        costs.save("again.yaml")
 
 
 NOWHERE = [
@@ -293,12 +324,12 @@ def test_components_that_run_with_another() -> None:
 # --------------------------------------------------------------------------------------------------------------- layout
 
 
-def leaf(name: str, size: int) -> Node:
-    return Node("leaf", size, name)
+def leaf(name: str, size: int) -> Schedule:
+    return Schedule("leaf", size, name)
 
 
 def test_the_order_of_a_pipeline_crosses_few_nodes_then_moves_little_then_follows_the_schedule() -> None:
-    pipe = Node("pipe", 14, children=(leaf("a", 2), leaf("b", 8), leaf("c", 4)))
+    pipe = Schedule("pipe", 14, children=(leaf("a", 2), leaf("b", 8), leaf("c", 4)))
     ends = [8, 16]
     assert Cluster(ends, {}).place(pipe)[1] == {"a": 0, "b": 2, "c": 10}
     assert Cluster(ends, {"b": 8}).place(pipe)[1] == {"b": 0, "a": 8, "c": 10}
@@ -332,6 +363,21 @@ def test_json() -> None:
     assert content["rejected"][0]["faults"][0]["code"] == "mode-unclear"
 
 
+def test_the_function_gives_the_answer_of_the_command() -> None:
+    for line, arguments in [
+        ("conf.yaml --costs costs.yaml --nodes 16x8", ("costs.yaml", "16x8", "conf.yaml")),
+        ("conf.yaml --costs costs.yaml", ("costs.yaml", None, "conf.yaml")),
+        ("--costs costs.yaml --nodes 16x8", ("costs.yaml", "16x8")),
+    ]:
+        done = run(f"{line} -o plan.json")
+        found = tune(*arguments)  # type: ignore[arg-type]
+        assert done.exit_code == 0 and Plan.load("plan.json") == found.plan
+    with pytest.raises(PlacementError, match="the config has no measured times"):
+        tune(None, "16x8", "conf.yaml")
+    with pytest.raises(ValueError, match="pass a config, or costs and nodes"):
+        tune("costs.yaml")
+
+
 def test_outputs_are_a_plot_a_config_and_a_plan() -> None:
     done = run("conf.yaml --costs costs.yaml --nodes 16x8 -o tune.svg -o new.yaml -o plan.json")
     assert done.exit_code == 0
@@ -356,7 +402,7 @@ def test_the_plot_of_the_guide_is_up_to_date() -> None:
 def test_the_plot_has_the_best_point_of_each_number() -> None:
     costs = yaml.safe_load(COSTS) | {"sharing": ["disaggregated", "collocated"]}
     found = tune(costs, SIXTEEN)
-    curves = sweep(found, SIXTEEN).curves
+    curves = sweep(found).curves
     assert min(seconds for _, seconds in curves["disaggregated"]) == found.best.seconds
     assert dict(curves["disaggregated"])[80] == found.best.seconds
 

@@ -23,11 +23,11 @@ from rankplan.cli.common import colored, faults_end_it, print_table
 from rankplan.config.text.load import load_config
 from rankplan.dialects import dialect_of
 from rankplan.dialects.rlinf import dialect as rlinf
+from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.front import empty_warnings, group_warnings, idle_warnings
+from rankplan.front import empty_warnings, group_warnings, idle_warnings, tune
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.tuning.search import tune
 from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
@@ -87,14 +87,15 @@ class Example:
         else:
             inventory = self._inventory
             reading = rlinf.read(path)
-            placement = rlinf.placement(reading, inventory)
+            placement = ComponentPlacement(reading, inventory)
+            plan = placement.plan()
             if self.ask is not None and ":" in self.ask:
-                placement.plan().weight_map(*self.ask.split(":"))
+                plan.weight_map(*self.ask.split(":"))
             elif self.ask is not None:
                 placement.get_strategy(self.ask)
-            yield from empty_warnings(placement.plan(), reading)
-            yield from group_warnings(placement.plan(), reading)
-            yield from idle_warnings(placement.plan(), inventory, self.file)
+            yield from empty_warnings(plan, reading)
+            yield from group_warnings(plan, reading)
+            yield from idle_warnings(plan, inventory, self.file)
 
     def _ask(self, plan: Plan) -> None:
         """Do what a command with one option does to a plan."""

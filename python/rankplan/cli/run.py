@@ -35,8 +35,8 @@ from rankplan.errors import PlacementError, RankplanError
 from rankplan.front import inventory_from, is_saved, read_job
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
+from rankplan.tuning.costs import Costs
 from rankplan.tuning.measure import add_measurements
-from rankplan.tuning.reading import read_costs
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -221,7 +221,7 @@ def run(
 def _check_costs(path: Path) -> None:
     """Raise ``OSError`` or `PlacementError` now, not after the job, if measured times cannot be added to this file."""
     if path.exists():
-        read_costs(path)
+        Costs.load(path)
     elif not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +15,19 @@ from rankplan.cli.common import (
     dialect_option,
     faults_end_it,
     inventory_options,
+    overrides,
     print_lines,
     print_sharing,
     print_table,
-    read,
 )
-from rankplan.config.models import component_names
-from rankplan.config.section import Reading
 from rankplan.config.text.files import write_whole
-from rankplan.dialects import WRITERS, Dialect
+from rankplan.dialects import WRITERS
 from rankplan.dialects.convert import convert
-from rankplan.dialects.rlinf import dialect as rlinf
-from rankplan.errors import Diagnostic, PlacementError
-from rankplan.front import inventory_from
-from rankplan.nodes.inventory import Inventory
+from rankplan.front import tune as tuned
 from rankplan.plans.plan import Plan
 from rankplan.render.tables import plan_table
 from rankplan.render.tuning import placement_text, plot, ranking_table, reason_lines, sensitivity_line, tuning_json
-from rankplan.tuning.costs import Costs
-from rankplan.tuning.profile import costs_of, has_profile
-from rankplan.tuning.reading import read_costs
 from rankplan.tuning.search import Tuning
-from rankplan.tuning.search import tune as tuned
 from rankplan.tuning.sweep import sweep
 
 _SUFFIXES = (".svg", ".yaml", ".json")
@@ -95,13 +84,13 @@ def tune(
     if file is None and (costs_file is None or choice == InventoryChoice()):
         raise click.UsageError("without FILE, use --costs and one of --nodes, --inventory and --ray")
     with faults_end_it():
-        config, costs, inventory = _inputs(file, costs_file, choice, dialect_name)
         before = Plan.load(present) if present is not None else None
-        result = tuned(costs, inventory, config, extrapolate=extrapolate, present=before)
+        named: dict[str, Any] = {"dialect": dialect_name, "overrides": overrides(), "without": choice.without}
+        result = tuned(costs_file, choice.given, file, **named, extrapolate=extrapolate, present=before)
         for warning in (*result.warnings, *result.best.warnings):
             click.echo(warning.render(color=colored(sys.stderr)), err=True)
         for output in outputs:
-            _write(output, result, inventory)
+            _write(output, result)
         if form == "json":
             click.echo(tuning_json(result), nl=False)
             return
@@ -115,63 +104,10 @@ def tune(
         print_sharing(result.plan)
 
 
-def _inputs(
-    file: str | None, costs_file: str | None, choice: InventoryChoice, dialect_name: str | None
-) -> tuple[Mapping[str, Any] | None, Costs, Inventory]:
-    """Return the config whose sections count, if any, the costs, and the nodes."""
-    if file is None:
-        costs = read_costs(str(costs_file))
-        return None, costs, choice.among(inventory_from("1x1"))
-    job = read(file, choice, dialect_name)
-    reading, dialect, inventory = job.reader, job.dialect, job.inventory
-    section = reading if dialect is rlinf and isinstance(reading, Reading) else None
-    config = section.config if section is not None else None
-    if costs_file is None:
-        if section is None or not has_profile(config):
-            message, help = "the config has no measured times", "pass them with --costs, or add `profile_data:`"
-            raise PlacementError([Diagnostic("missing-times", message, help, file=file)])
-        return (
-            config,
-            costs_of(section, dialect.plan(reading, inventory), len(inventory.core.accelerators())),
-            inventory,
-        )
-    costs = _with_sizes(read_costs(costs_file), dialect, reading, inventory)
-    if section is not None:
-        _check_all_timed(costs, section)
-    return config, costs, inventory
-
-
-def _with_sizes(costs: Costs, dialect: Dialect, reading: Any, inventory: Inventory) -> Costs:
-    """Return the costs with the parallel sizes of the config where the costs state none."""
-    try:
-        planned = dialect.plan(reading, inventory)
-    except PlacementError:
-        return costs  # the placement is about to be replaced
-    components = {
-        name: replace(one, parallel=planned[name].parallel) if name in planned and not one.parallel.stated else one
-        for name, one in costs.components.items()
-    }
-    return replace(costs, components=components)
-
-
-def _check_all_timed(costs: Costs, reading: Reading) -> None:
-    """Raise `PlacementError` for components on accelerators of the cluster that the costs do not mention."""
-    faults = []
-    for key, entry in reading.section.component_placement.items():
-        for name in component_names(key):
-            if entry.node_group == ("cluster",) and name not in costs.components and name not in costs.like:
-                message = f"component `{name}` of the config has no times"
-                help = "add its seconds to the costs, or `with: NAME` if it runs with another component"
-                fault = Diagnostic("missing-times", message, help)
-                faults.append(costs.reader.located(("components",), fault) if costs.reader is not None else fault)
-    if faults:
-        raise PlacementError(faults)
-
-
-def _write(path: Path, result: Tuning, inventory: Inventory) -> None:
+def _write(path: Path, result: Tuning) -> None:
     suffix = path.suffix.lower()
     if suffix == ".svg":
-        write_whole(path, plot(sweep(result, inventory), result))
+        write_whole(path, plot(sweep(result), result))
     elif suffix == ".yaml":
         write_whole(path, yaml.safe_dump(dict(result.best.config), sort_keys=False))
     else:

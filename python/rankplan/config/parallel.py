@@ -65,6 +65,11 @@ class ParallelEntry(Model):
         """Return the entry of these sizes."""
         return cls(**asdict(parallel))
 
+    @classmethod
+    def plain(cls, parallel: Parallel) -> dict[str, Any]:
+        """Return the keys and values that a config states these sizes by, none for `NO_SIZES`."""
+        return cls.of(parallel).model_dump(exclude_defaults=True)
+
     def value(self) -> Parallel:
         """Return the sizes."""
         return Parallel(**self.model_dump())

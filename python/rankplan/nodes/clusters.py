@@ -1,14 +1,10 @@
-"""What strategies and placements take for a cluster: an inventory, an object that has one, or RLinf's cluster."""
+"""Objects that stand for an inventory because they have one, such as a live cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
-from rankplan._core import CLUSTER, NODE
 from rankplan.nodes.inventory import Inventory
-
-_ACCELERATOR = "Accelerator"
 
 
 class SupportsInventory(Protocol):
@@ -31,70 +27,13 @@ class SupportsInventory(Protocol):
         """The nodes to place on."""
 
 
-class RlinfCluster(Protocol):
-    """What the placement code of RLinf uses of its ``Cluster``, besides the node groups."""
-
-    @property
-    def num_nodes(self) -> int:
-        """The number of nodes."""
-
-    def get_node_info(self, node_rank: int, /) -> Any:
-        """Return the record of a node."""
-
-
-AnyCluster: TypeAlias = Inventory | SupportsInventory | RlinfCluster
-
-
-def inventory_of(cluster: AnyCluster) -> Inventory:
-    """Return an inventory itself, that of an object that has one, or that of RLinf's cluster.
-
-    Raises ``TypeError`` for anything else.
-    """
+def inventory_of(cluster: Inventory | SupportsInventory) -> Inventory:
+    """Return an inventory itself, or that of an object that has one. Raises ``TypeError`` for anything else."""
     if isinstance(cluster, Inventory):
         return cluster
     inventory = getattr(cluster, "inventory", None)
-    if inventory is None and callable(getattr(cluster, "get_node_info", None)):
-        return _rlinf_inventory(cluster)
     if not isinstance(inventory, Inventory):
         kind = type(cluster).__name__
         found = kind if inventory is None else f"{kind}, whose inventory is a {type(inventory).__name__}"
         raise TypeError(f"expected a rankplan.Inventory or an object that has one, such as a Cluster, found {found}")
     return inventory
-
-
-def _rlinf_inventory(cluster: Any) -> Inventory:
-    """Return the nodes and node groups of RLinf's cluster (``rlinf/scheduler/cluster``, 0.3.0)."""
-    nodes = [_node(cluster.get_node_info(rank)) for rank in range(cluster.num_nodes)]
-    groups = getattr(cluster, "_node_groups", ())
-    groups = groups.values() if isinstance(groups, Mapping) else groups
-    stated = [_group(group) for group in groups if group.label not in (CLUSTER, NODE)]
-    return Inventory.from_dict({"nodes": nodes}).with_config({"num_nodes": len(nodes), "node_groups": stated})
-
-
-def _node(node: Any) -> dict[str, Any]:
-    entry = {"ranks": node.node_rank, "accelerators": node.num_accelerators, "ip": node.node_ip}
-    if node.num_accelerators:
-        kind = node.accelerator_type
-        entry["accelerator_type"] = getattr(kind, "value", kind)
-    return entry
-
-
-def _group(group: Any) -> dict[str, Any]:
-    entry: dict[str, Any] = {"label": str(group.label), "node_ranks": list(group.node_ranks)}
-    if group.ignore_hardware:
-        entry["ignore_hardware"] = True
-    elif group.hardware_type not in (None, _ACCELERATOR):
-        configs = [
-            _hardware(info, node.node_rank) for node in group.nodes for info in _infos(node, group.hardware_type)
-        ]
-        entry["hardware"] = {"type": group.hardware_type, "configs": configs}
-    return entry
-
-
-def _infos(node: Any, kind: str) -> list[Any]:
-    return [info for resource in node.hardware_resources if resource.type == kind for info in resource.infos]
-
-
-def _hardware(info: Any, node_rank: int) -> dict[str, Any]:
-    stated = vars(info.config) if hasattr(info, "config") else {}
-    return {name: value for name, value in stated.items() if value is not None} | {"node_rank": node_rank}

@@ -13,14 +13,13 @@ from typing import Any, Self
 import ray
 
 from rankplan._core import RankSet
-from rankplan.config.network import NODE_ORDERS, Topology
+from rankplan.config.network import NODE_ORDERS, USUAL_TOPOLOGY
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports, selected
 from rankplan.runtime.nodes.nodes import Nodes
-from rankplan.runtime.nodes.order import Wanted
 from rankplan.runtime.nodes.probe import find_nodes
 from rankplan.runtime.nodes.refresh import Roster
 from rankplan.runtime.nodes.simulate import Raylets
@@ -118,8 +117,9 @@ class Cluster:
                 return
             with self.connection.progress() as report:
                 starting = raylets is None and how != "started"
-                wanted = _wanted(reading, node_order)
-                found = find_nodes(num_nodes, timeout, report, starting=starting, wanted=wanted)
+                topology = USUAL_TOPOLOGY if reading is None else reading.section.topology
+                topology = topology.model_copy(update={"order": node_order or topology.order})
+                found = find_nodes(num_nodes, timeout, report, starting=starting, topology=topology)
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 inventory = inventory.with_config(reading)
@@ -287,12 +287,6 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<Cluster of {counted(self.num_nodes, 'node')}{', closed' if self._closed else ''}>"
-
-
-def _wanted(reading: Reading | None, order: str | None) -> Wanted:
-    """Return how nodes without ranks are ordered: by the argument, else as the section says."""
-    topology = Topology() if reading is None else reading.section.topology
-    return Wanted(order or topology.order, topology.levels)
 
 
 def _of_driver(nodes: Nodes, num_nodes: int | None, reading: Reading | None, forward_env: Selection) -> Nodes:

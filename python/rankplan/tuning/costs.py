@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from numbers import Real
+from pathlib import Path
+from typing import Any
 
+import yaml
+
+from rankplan.config.parallel import ParallelEntry
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.files import write_whole
 from rankplan.config.text.reader import Reader
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel
-from rankplan.tuning.times import Times
+from rankplan.tuning.models import SHAPES, TIMES, ComponentModel, CostsModel, SyncModel, plain, validated
+from rankplan.tuning.times import ByEnvironments, Computed, Measured, Times
+from rankplan.words import did_you_mean, shown
+
+MOST_COMPONENTS = 8
+"""Components with times: the search visits all subsets of them."""
 
 LEVELS = ("device", "node", "network")
 """Levels of every cluster that weights cross, the fastest first. Those of an inventory are between node and network."""
-
-SHAPES = ("disaggregated", "collocated", "hybrid")
-"""Which components share accelerators: none, all, or some."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +50,29 @@ class ComponentCosts:
     written: tuple[int, ...] = ()
     """The numbers of accelerators that were measured, if they are known."""
 
-    @property
-    def group(self) -> int:
-        """Accelerators of a replica."""
-        return self.parallel.dense
-
     def divides(self, accelerators: int) -> bool:
         """Whether the parallel sizes and the data sizes allow this number of accelerators."""
-        if accelerators % self.group or accelerators % (self.parallel.etp * self.parallel.ep * self.parallel.pp):
+        if accelerators % self.parallel.dense or accelerators % self.parallel.expert:
             return False
-        replicas = accelerators // self.group
+        replicas = accelerators // self.parallel.dense
         if self.parallel.dp not in (None, replicas) or replicas % self.parallel.fsdp:
             return False
         return self.dp is None or replicas in self.dp
+
+    def to_dict(self, name: str) -> dict[str, Any]:
+        """Return the entry of the component in a costs file. Raises ``ValueError`` for times that a function gives."""
+        if not isinstance(self.times, (Measured, ByEnvironments)):
+            raise ValueError(f"the times of `{name}` are a function, which a file cannot contain")
+        sizes = None if self.sizes is None else sorted(self.sizes)
+        found = {
+            "seconds" if isinstance(self.times, Measured) else "seconds_by_environments": dict(self.times.points),
+            "parallel": ParallelEntry.plain(self.parallel),
+            "dp": None if self.dp is None else sorted(self.dp),
+            "sizes": "measured" if self.measured_only else sizes,
+            "memory": self.memory[0] if 0 in self.memory else dict(self.memory),
+            "switch": self.switch or None,
+        }
+        return {key: value for key, value in found.items() if value not in (None, {})}
 
     def resident(self, accelerators: int) -> float:
         """Return the resident memory on each of this many accelerators: of the next smaller number that is stated."""
@@ -89,27 +113,228 @@ class Costs:
     warnings: tuple[Diagnostic, ...] = ()
     reader: Reader | None = field(default=None, repr=False, compare=False)
 
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Costs:
+        """Read a costs file. Raises `PlacementError` with every fault, ``OSError`` if the file cannot be read."""
+        return _Reading(Reader.load(path)).costs()
 
-def cycle(after: Mapping[str, Sequence[str]], names: Iterable[str]) -> list[str]:
-    """Return the components of a cycle in order, an empty list if there is none."""
-    state: dict[str, int] = {}
-    path: list[str] = []
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Costs:
+        """Return the costs in a mapping like ``costs.yaml``; ``seconds`` of a component may be a function.
 
-    def visit(name: str) -> list[str]:
-        if state.get(name) == 2:
-            return []
-        if state.get(name) == 1:
-            return path[path.index(name) :]
-        state[name] = 1
-        path.append(name)
-        for before in after.get(name, ()):
-            if found := visit(before):
-                return found
-        path.pop()
-        state[name] = 2
-        return []
+        The function gets a number of accelerators, and returns seconds, or ``None`` for a number that it rules out.
+        Raises `PlacementError` with every fault.
+        """
+        return _Reading(Reader.load(content)).costs()
 
-    for name in names:
-        if found := visit(name):
-            return found
-    return []
+    def to_dict(self) -> dict[str, Any]:
+        """Return the mapping that `from_dict` reads. Raises ``ValueError`` for times that a function gives."""
+        components = {name: one.to_dict(name) for name, one in self.components.items()}
+        shared = {one.times.environments for one in self.components.values() if isinstance(one.times, ByEnvironments)}
+        found = {
+            "batches": self.batches,
+            "mode": "async" if self.stale else None,
+            "after": {name: list(before) for name, before in self.after.items()},
+            "sharing": None if self.shapes == SHAPES else list(self.shapes),
+            "memory": self.capacity,
+            "unit": self.unit,
+            "environments": max(shared, default=None),
+            "sync": [{"from": sync.sender, "to": sync.receiver, "bytes": sync.bytes} for sync in self.syncs],
+            "bandwidth": dict(self.bandwidth),
+            "components": components | {name: {"with": other} for name, other in self.like.items()},
+        }
+        return {key: value for key, value in found.items() if value not in (None, {}, [])}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a costs file atomically. Raises ``OSError``, and ``ValueError`` for times that a function gives."""
+        write_whole(Path(path), yaml.safe_dump(self.to_dict(), sort_keys=False, default_flow_style=None))
+
+    def located(self, path: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
+        """Return a diagnostic with the place of a path in the costs, if it is known."""
+        return diagnostic if self.reader is None else self.reader.located(path, diagnostic)
+
+
+class _Reading:
+    """Costs that are read model by model, so that every fault is found."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        content = plain(reader, reader.content, ())
+        self._file = validated(CostsModel, content, (), reader.add) or CostsModel.model_validate(self._sound(content))
+        self._entries = reader.mapping(content, "components", ())
+
+    def _sound(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keys of a file whose values have no fault, so that the others are still checked together."""
+        faulty = {str(found.path).split(".")[0].split("[")[0] for found in self._reader.faults}
+        return {key: value for key, value in content.items() if key not in faulty}
+
+    def _add(self, code: str, path: KeyPath, message: str, help: str) -> None:
+        self._reader.add(path, Diagnostic(code, message, help))
+
+    def costs(self) -> Costs:
+        """Return the costs. Raises `PlacementError` with every fault."""
+        file = self._file
+        if not self._entries and not self._reader.faults:
+            help = "write `components:` with the seconds of each"
+            self._add("missing-times", (), "the costs have no components", help)
+        components: dict[str, ComponentCosts] = {}
+        like: dict[str, str] = {}
+        for name in self._entries:
+            path: KeyPath = ("components", name)
+            if "," in name or name != name.strip():
+                message = f"{shown(name)} is not the name of one component"
+                self._add("invalid-value", path, message, "write a name without commas and outer blanks")
+            entry = dict(self._reader.mapping(self._entries, name, ("components",)))
+            function = entry.pop("seconds") if callable(entry.get("seconds")) else None
+            model = validated(ComponentModel, entry, path, self._reader.add)
+            if model is not None and model.runs_with is not None:
+                like[name] = model.runs_with
+            elif model is not None and (times := self._times(name, model, function)) is not None:
+                components[name] = self._component(name, model, times)
+        for name, other in like.items():
+            if other not in self._entries or other in like:
+                help = did_you_mean(other, components, "components with times are")
+                message = f"`{name}` runs with `{other}`, which has no times"
+                self._add("missing-times", ("components", name, "with"), message, help)
+        if len(components) > MOST_COMPONENTS:
+            message = f"{len(components)} components have times; at most {MOST_COMPONENTS}"
+            help = "write `with: NAME` for components that run together with another"
+            self._add("invalid-value", ("components",), message, help)
+        result = Costs(
+            components,
+            file.batches or 1,
+            file.mode == "async",
+            self._after(like),
+            file.memory,
+            tuple(self._syncs(components)),
+            file.bandwidth or {},
+            file.unit or 1,
+            SHAPES if file.sharing is None else tuple(shape for shape in SHAPES if shape in file.sharing),
+            like,
+            reader=self._reader,
+        )
+        self._reader.finish()
+        return replace(result, warnings=tuple(_rising(result)))
+
+    def _times(self, name: str, model: ComponentModel, function: Callable[[int], Any] | None) -> Times | None:
+        """Return the times of a component, or record that it has none."""
+        path: KeyPath = ("components", name)
+        if function is not None:
+            return Computed(_checked(name, function))
+        key = "seconds" if model.seconds_by_environments is None else "seconds_by_environments"
+        points: dict[int, float] | None = getattr(model, key)
+        if not points:
+            where = path if points is None else (*path, key)
+            self._add("missing-times", where, f"component `{name}` has no times", TIMES)
+            return None
+        points = dict(sorted(points.items()))
+        if key == "seconds":
+            return Measured(points)
+        if self._file.environments is None:
+            help = "add `environments:`, the number of all environments, at the top"
+            self._add("missing-key", (*path, key), f"`{key}` needs the number of environments", help)
+            return None
+        return ByEnvironments(points, self._file.environments, _sizes(model).dense)
+
+    def _component(self, name: str, model: ComponentModel, times: Times) -> ComponentCosts:
+        parallel = _sizes(model)
+        written = tuple(times.points) if isinstance(times, Measured) else ()
+        for size in written:
+            if size % parallel.dense:
+                message = f"`{name}` was measured on {size} accelerators, which is not a multiple of {parallel.dense}"
+                help = f"measure a multiple of {parallel.dense}"
+                path = ("components", name, "seconds", str(size))
+                self._add("size-does-not-fit", path, f"{message} ({parallel})", help)
+        sizes: Any = model.sizes or self._file.sizes
+        return ComponentCosts(
+            times,
+            parallel,
+            None if model.dp is None else frozenset(model.dp),
+            frozenset(sizes) if isinstance(sizes, list) else None,
+            sizes == "measured",
+            dict(sorted(model.memory.items())),
+            model.switch or 0.0,
+            written,
+        )
+
+    def _after(self, like: Mapping[str, str]) -> dict[str, list[str]]:
+        """Return what each component with times waits for: a component that runs with another waits as that one."""
+        after: dict[str, list[str]] = {}
+        for name, before in (self._file.after or {}).items():
+            for unknown in [one for one in (name, *before) if one not in self._entries]:
+                help = did_you_mean(unknown, self._entries, "the components are")
+                self._add("unknown-component", ("after", name), f"unknown component `{unknown}`", help)
+            own = like.get(name, name)
+            others = [like.get(one, one) for one in before if one in self._entries]
+            together = name in like or any(one in like for one in before)
+            waits = [one for one in others if not (together and one == own)]
+            after[own] = list(dict.fromkeys([*after.get(own, ()), *waits]))
+        try:
+            TopologicalSorter(after).prepare()
+        except CycleError as error:
+            loop = error.args[1][:0:-1]
+            first = next((name for name in self._entries if name in loop), loop[0])  # in the order of the file
+            start = loop.index(first)
+            loop = [*loop[start:], *loop[: start + 1]]
+            message = f"the components wait for each other: {' after '.join(f'`{name}`' for name in loop)}"
+            self._add("precedence-cycle", ("after", loop[0]), message, "remove one of these dependencies")
+        return after
+
+    def _syncs(self, components: Mapping[str, ComponentCosts]) -> Iterator[WeightSync]:
+        value = self._file.sync
+        entries = [value] if isinstance(value, Mapping) else value or []
+        if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+            help = "write - {from: actor, to: rollout, bytes: 14e9}"
+            self._add("invalid-value", ("sync",), f"`sync` is {shown(value)}; it must be a list of mappings", help)
+            return
+        if entries and not self._file.bandwidth:
+            help = "add `bandwidth: {node: 400e9, network: 50e9}`, in bytes per second"
+            self._add("missing-key", ("sync",), "`sync` needs the bandwidth of the levels", help)
+        for index, entry in enumerate(entries):
+            path: KeyPath = ("sync",) if entries is not value else ("sync", index)
+            model = validated(SyncModel, entry, path, self._reader.add)
+            if model is None:
+                continue
+            ends = [end if isinstance(end, str) else shown(end) for end in (model.sender, model.to)]
+            for key, end in zip(("from", "to"), ends, strict=True):
+                if end not in components:
+                    help = did_you_mean(end, components, "the components are")
+                    self._add("unknown-component", (*path, key), f"unknown component `{end}`", help)
+            if ends[0] == ends[1] and ends[0] in components:
+                self._add("invalid-value", (*path, "to"), f"`{ends[0]}` sends weights to itself", "name two components")
+            if model.bytes is None:
+                self._add("missing-key", path, "`bytes` is missing", "write the bytes of all weights, e.g. 14e9")
+            else:
+                yield WeightSync(ends[0], ends[1], model.bytes)
+
+
+def _sizes(model: ComponentModel) -> Parallel:
+    return NO_SIZES if model.parallel is None else model.parallel.value()
+
+
+def _rising(costs: Costs) -> Iterator[Diagnostic]:
+    """Yield a warning for each measured time that is longer than that on fewer accelerators."""
+    for name, one in costs.components.items():
+        points = one.times.points if isinstance(one.times, Measured) else {}
+        for (fewer, before), (more, seconds) in pairwise(points.items()):
+            if seconds > before:
+                message = f"`{name}` takes {seconds:g} s on {more} accelerators, but {before:g} s on {fewer}"
+                help = "measure it again, or remove the number; sizes between the two count as slow as the smaller"
+                warning = Diagnostic("times-grow", message, help, warning=True)
+                yield costs.located(("components", name, "seconds", str(more)), warning)
+
+
+def _checked(name: str, function: Callable[[int], Any]) -> Callable[[int], float | None]:
+    """Return a cost function whose answers are numbers of seconds, or ``None``."""
+
+    def seconds(accelerators: int) -> float | None:
+        found = function(accelerators)
+        if found is None:
+            return None
+        if isinstance(found, bool) or not isinstance(found, Real) or not 0 <= float(found) < math.inf:
+            message = f"the times of `{name}` on {accelerators} accelerators are {shown(found)}; they must be seconds"
+            help = "return a finite number of 0 or more, or None for a number of accelerators that cannot be used"
+            raise PlacementError([Diagnostic("invalid-value", message, help, path=f"components.{name}.seconds")])
+        return float(found)
+
+    return seconds

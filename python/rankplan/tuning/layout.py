@@ -10,7 +10,7 @@ from itertools import combinations
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs, WeightSync
-from rankplan.tuning.schedule import Node
+from rankplan.tuning.schedule import Schedule
 from rankplan.tuning.weights import Network
 
 Starts = dict[str, int]
@@ -32,16 +32,16 @@ class Cluster:
     present: Mapping[str, Sequence[int]] = field(default_factory=dict)
     syncs: Sequence[WeightSync] = ()
     network: Network | None = None
-    _seen: dict[tuple[Node, int], tuple[Score, Starts]] = field(default_factory=dict)
+    _seen: dict[tuple[Schedule, int], tuple[Score, Starts]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, costs: Costs, inventory: Inventory, present: Plan | None = None) -> Cluster:
         """Return the cluster of an inventory. Raises `PlacementError` (``unknown-level``)."""
         network = Network.of(costs, inventory)
-        groups = {name: component.group for name, component in costs.components.items()}
+        groups = {name: component.parallel.dense for name, component in costs.components.items()}
         return cls(network.ends, groups, _slots(present), costs.syncs, network)
 
-    def lay_out(self, node: Node) -> tuple[float, Starts]:
+    def lay_out(self, node: Schedule) -> tuple[float, Starts]:
         """Return the starts of the components of a schedule, and the seconds of weights between components apart.
 
         Also tries pipelines in which the parts that send and receive weights are next to each other.
@@ -49,7 +49,7 @@ class Cluster:
         score, starts = min((self.place(layout) for layout in self._layouts(node)), key=lambda found: found[0])
         return score[0], starts
 
-    def _layouts(self, node: Node) -> list[Node]:
+    def _layouts(self, node: Schedule) -> list[Schedule]:
         layouts, all_next = [node], node
         for sync in self.syncs:
             pair = {sync.sender, sync.receiver}
@@ -57,14 +57,14 @@ class Cluster:
             layouts.append(_next_to_each_other(node, pair))
         return list(dict.fromkeys([*layouts, all_next]))
 
-    def place(self, node: Node, start: int = 0) -> tuple[Score, Starts]:
+    def place(self, node: Schedule, start: int = 0) -> tuple[Score, Starts]:
         """Return the best starts of the components of a schedule that starts at an accelerator, and their score."""
         key = node, start
         if key not in self._seen:
             self._seen[key] = self._placed(node, start)
         return self._seen[key]
 
-    def _placed(self, node: Node, start: int) -> tuple[Score, Starts]:
+    def _placed(self, node: Schedule, start: int) -> tuple[Score, Starts]:
         if node.kind == "leaf":
             crossing, moved = self._crossing(node, start), self._moved(node, start)
             return (0.0, crossing, moved, 0), {node.component: start}
@@ -88,7 +88,7 @@ class Cluster:
         score, starts = best[(1 << count) - 1]
         return _sum([score, (self._weights(node, starts), 0, 0, 0)]), starts
 
-    def _weights(self, pipe: Node, starts: Starts) -> float:
+    def _weights(self, pipe: Schedule, starts: Starts) -> float:
         """Return the seconds of weights between the children of a pipeline."""
         if self.network is None or not self.syncs:
             return 0.0
@@ -98,7 +98,7 @@ class Cluster:
             seconds += self.network.seconds(sync, self.network.level(ranges))
         return seconds
 
-    def _crossing(self, node: Node, start: int) -> int:
+    def _crossing(self, node: Schedule, start: int) -> int:
         """Return how many replicas of a component cross a node."""
         each = self.groups.get(node.component, 1)
         if each == 1:
@@ -106,7 +106,7 @@ class Cluster:
         firsts = range(start, start + node.accelerators, each)
         return sum(bisect_right(self.ends, first) != bisect_right(self.ends, first + each - 1) for first in firsts)
 
-    def _moved(self, node: Node, start: int) -> int:
+    def _moved(self, node: Schedule, start: int) -> int:
         """Return how many slots of a component are on another accelerator than now."""
         present = self.present.get(node.component)
         if present is None:
@@ -115,7 +115,7 @@ class Cluster:
         return max(len(present), node.accelerators) - stay
 
 
-def apart(node: Node, syncs: Sequence[WeightSync]) -> list[WeightSync]:
+def apart(node: Schedule, syncs: Sequence[WeightSync]) -> list[WeightSync]:
     """Return the transfers between the children of a pipeline."""
     if node.kind != "pipe":
         return []
@@ -124,7 +124,7 @@ def apart(node: Node, syncs: Sequence[WeightSync]) -> list[WeightSync]:
     return [sync for pair, sync in pairs if any(pair & one and pair & two for one, two in combinations(names, 2))]
 
 
-def _next_to_each_other(node: Node, pair: set[str]) -> Node:
+def _next_to_each_other(node: Schedule, pair: set[str]) -> Schedule:
     """Return a schedule with the two children of a pipeline that have two components as a pipeline of their own."""
     parts = [child for child in node.children if pair & set(child.sizes)]
     if len(parts) == 1:
@@ -132,7 +132,7 @@ def _next_to_each_other(node: Node, pair: set[str]) -> Node:
         return replace(node, children=tuple(children))
     if node.kind != "pipe" or len(parts) != 2 or len(node.children) == 2:
         return node
-    both = Node("pipe", sum(part.accelerators for part in parts), children=tuple(parts))
+    both = Schedule("pipe", sum(part.accelerators for part in parts), children=tuple(parts))
     children = [both if child is parts[0] else child for child in node.children if child is not parts[1]]
     return replace(node, children=tuple(children))
 

@@ -13,7 +13,7 @@ from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.files import write_whole
 from rankplan.config.text.load import load_config
 from rankplan.parallel import Parallel
-from rankplan.tuning.reading import read_costs
+from rankplan.tuning.costs import Costs
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def add_measurements(path: Path, found: Mapping[str, Measurement]) -> None:
     """
     content: dict[str, Any] = {"components": {}}
     if path.exists():
-        read_costs(path)
+        Costs.load(path)
         content = load_config(path).to_dict()
     components = content.setdefault("components", {})
     for name, one in found.items():
@@ -41,6 +41,6 @@ def add_measurements(path: Path, found: Mapping[str, Measurement]) -> None:
         points[one.accelerators] = float(f"{one.seconds:.4g}")
         entry["seconds"] = dict(sorted(points.items()))
         if one.parallel.stated:
-            sizes = ParallelEntry.of(one.parallel).model_dump(exclude_defaults=True)
+            sizes = ParallelEntry.plain(one.parallel)
             entry.setdefault("parallel", {key: size for key, size in sizes.items() if key != "dp"})
     write_whole(path, yaml.safe_dump(content, sort_keys=False, default_flow_style=None))

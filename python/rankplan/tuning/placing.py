@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan._core import RankSet
+from rankplan.config.models import component_names
+from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.document import Section
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import NO_SIZES
 from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs
 
@@ -58,30 +61,18 @@ def _planned(
 ) -> Placed:
     everything = {**ranks, **{name: ranks[other] for name, other in costs.like.items() if other in ranks}}
     section = dict(config["cluster"]) if config is not None else {}
-    kept = {
-        key: value for key, value in section.get("component_placement", {}).items() if not _names(key) & _all(costs)
-    }
+    stated = section.get("component_placement", {})
+    known = {*costs.components, *costs.like}
+    kept = {key: value for key, value in stated.items() if known.isdisjoint(component_names(str(key)))}
     entries: dict[str, Any] = {}
     for name, where in everything.items():
-        sizes = costs.components[name].parallel if name in costs.components else None
-        stated = sizes is not None and sizes.stated and not (config is not None and name in config)
-        entries[name] = {"placement": str(where), "parallel": _stated(sizes)} if stated else str(where)
+        sizes = costs.components[name].parallel if name in costs.components else NO_SIZES
+        if sizes.stated and not (config is not None and name in config):
+            entries[name] = {"placement": str(where), "parallel": ParallelEntry.plain(sizes)}
+        else:
+            entries[name] = str(where)
     section |= {"num_nodes": inventory.num_nodes, "component_placement": entries | kept}
     whole = {**(config or {}), "cluster": section}
     planned = rlinf.plan(whole, inventory)
     warnings = tuple(found for component in planned.values() for found in component.parallel_warnings())
     return Placed(planned, whole, warnings)
-
-
-def _stated(sizes: Any) -> dict[str, Any]:
-    from rankplan.config.parallel import ParallelEntry
-
-    return ParallelEntry.of(sizes).model_dump(exclude_defaults=True)
-
-
-def _names(key: str) -> set[str]:
-    return {name.strip() for name in str(key).split(",")}
-
-
-def _all(costs: Costs) -> set[str]:
-    return {*costs.components, *costs.like}

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan.config.section import Reading
-from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.rlinf.sizes import section
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
 from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import ComponentCosts, Costs
+from rankplan.tuning.models import ProfileModel, plain, validated
 from rankplan.tuning.times import Computed
-from rankplan.words import shown, whole_number
+from rankplan.words import shown
 
 PROFILE = "profile_data"
 _ALMOST_FULL, _QUEUES_FROM = 0.9, 128
-_LONGEST = 1e308  # seconds
 """An engine with at least 128 running requests takes new ones at once only up to nine tenths of them."""
 
 
@@ -74,7 +73,7 @@ def rollout(seconds: float, world: int, dp: int, batch: Batch) -> Callable[[int]
     return times
 
 
-def environments(points: Mapping[int, float], count: int, each: int, even: bool) -> Callable[[int], float | None]:
+def environments(points: Mapping[int, float], count: int, each: int, *, even: bool) -> Callable[[int], float | None]:
     """Return the times of environments, or of engines that serve them, by environments of an instance.
 
     More environments than were measured on an instance do not count. RLinf fits a parabola through numbers that were
@@ -114,7 +113,9 @@ def costs_of(reading: Reading, planned: Plan, accelerators: int) -> Costs:
 class _Profile:
     def __init__(self, reading: Reading, planned: Plan, accelerators: int) -> None:
         self._reading, self._planned, self._accelerators = reading, planned, accelerators
-        self._profile = section(reading, (PROFILE,)) or {}
+        content = plain(reading, section(reading, (PROFILE,)) or {}, (PROFILE,))
+        self._content = {key: value for key, value in content.items() if value is not None}
+        self._profile = validated(ProfileModel, self._content, (PROFILE,), reading.add_in_config)
 
     def costs(self) -> Costs:
         runner = section(self._reading, ("runner",)) or {}
@@ -162,7 +163,8 @@ class _Profile:
             points = self._points(key)
             if points and self._known(name):
                 world, dp, parallel = self._sizes(name)
-                components[name] = ComponentCosts(Computed(environments(points, count, world // dp, even)), parallel)
+                times = environments(points, count, world // dp, even=even)
+                components[name] = ComponentCosts(Computed(times), parallel)
         seconds = self._seconds("actor_cost")
         if seconds is not None and self._known("actor"):
             world, dp, parallel = self._sizes("actor")
@@ -182,7 +184,7 @@ class _Profile:
         component = self._planned[name]
         world = len(component.rows.accelerators())
         parallel = component.parallel
-        return world, max(world // parallel.dense, 1), parallel
+        return world, max(world // (parallel.dense), 1), parallel
 
     def _whole(self, outer: str, key: str) -> int:
         mapping = section(self._reading, (outer,)) or {}
@@ -194,38 +196,18 @@ class _Profile:
         return self._reading.number(value, (outer, key), 1) or 1
 
     def _seconds(self, key: str) -> float | None:
-        value = self._reading.value(self._profile, key, (PROFILE,))
-        if value is None:
-            name = key.removesuffix("_cost")
-            message = f"component `{name}` has no times"
-            help = f"add `{PROFILE}.{key}`, the seconds of an iteration on all its accelerators"
-            self._reading.add_in_config((PROFILE, key), Diagnostic("missing-times", message, help))
-            return None
-        return self._positive(value, (PROFILE, key))
+        if key in self._content:
+            return getattr(self._profile, key, None)
+        message = f"component `{key.removesuffix('_cost')}` has no times"
+        help = f"add `{PROFILE}.{key}`, the seconds of an iteration on all its accelerators"
+        self._reading.add_in_config((PROFILE, key), Diagnostic("missing-times", message, help))
+        return None
 
     def _points(self, key: str) -> dict[int, float]:
-        value = self._reading.value(self._profile, key, (PROFILE,))
-        if not isinstance(value, Mapping) or not value:
-            message = f"`{PROFILE}.{key}` is {shown(value)}; it must map environments of an instance to seconds"
-            help = "write e.g. {4: 0.61, 8: 1.23}"
-            self._reading.add_in_config((PROFILE, key), Diagnostic("missing-times", message, help))
-            return {}
-        points = {}
-        for load in value:
-            number = whole_number(load)
-            seconds = self._positive(value[load], (PROFILE, key, str(load)))
-            if number is None or number < 1:
-                message = f"{shown(load)} is not a number of environments"
-                self._reading.add_in_config(
-                    (PROFILE, key, str(load)), Diagnostic("invalid-value", message, "write 1 or more")
-                )
-            elif seconds is not None:
-                points[number] = seconds
-        return points
-
-    def _positive(self, value: Any, path: KeyPath) -> float | None:
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _LONGEST:
-            return float(value)
-        message = f"`{path[-1]}` is {shown(value)}; it must be a number of seconds above 0"
-        self._reading.add_in_config(path, Diagnostic("invalid-value", message, "write a number such as 12.5"))
-        return None
+        value = self._content.get(key)
+        if isinstance(value, Mapping) and value:
+            return getattr(self._profile, key, None) or {}
+        message = f"`{PROFILE}.{key}` is {shown(value)}; it must map environments of an instance to seconds"
+        help = "write e.g. {4: 0.61, 8: 1.23}"
+        self._reading.add_in_config((PROFILE, key), Diagnostic("missing-times", message, help))
+        return {}

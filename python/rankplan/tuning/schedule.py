@@ -11,7 +11,7 @@ from rankplan.tuning.sizes import Size
 
 
 @dataclass(frozen=True)
-class Node:
+class Schedule:
     """A node of a schedule.
 
     A ``leaf`` is a component on ``accelerators``; a ``then`` runs its children in turn on the same accelerators,
@@ -21,11 +21,11 @@ class Node:
     kind: Literal["leaf", "then", "pipe"]
     accelerators: int
     component: str = ""
-    children: tuple[Node, ...] = ()
+    children: tuple[Schedule, ...] = ()
     switching: bool = False
 
     @classmethod
-    def of(cls, found: tuple[Any, ...], names: Sequence[str], unit: int) -> Node:
+    def of(cls, found: tuple[Any, ...], names: Sequence[str], unit: int) -> Schedule:
         """Return the node of a schedule as the core returns it, whose sizes count ``unit`` accelerators each."""
         kind = found[0]
         if kind == "leaf":
@@ -36,7 +36,7 @@ class Node:
             return cls("pipe", sum(sizes), children=children)
         return cls("then", max(sizes), children=children, switching=found[2])
 
-    def filled(self, sizes: Mapping[str, Sequence[Size]]) -> Node:
+    def filled(self, sizes: Mapping[str, Sequence[Size]]) -> Schedule:
         """Return the schedule with components in turn on all accelerators of their ``then`` if as fast there."""
         if self.kind == "leaf":
             return self
@@ -48,14 +48,14 @@ class Node:
         )
         return replace(self, children=children)
 
-    def _grown(self, accelerators: int, sizes: Mapping[str, Sequence[Size]]) -> Node:
+    def _grown(self, accelerators: int, sizes: Mapping[str, Sequence[Size]]) -> Schedule:
         now = next(size for size in sizes[self.component] if size.accelerators == self.accelerators)
         for size in sizes[self.component]:
             if size.accelerators == accelerators and size.seconds <= now.seconds and size.memory <= now.memory:
                 return replace(self, accelerators=accelerators)
         return self
 
-    def leaves(self) -> Iterator[Node]:
+    def leaves(self) -> Iterator[Schedule]:
         """Yield the leaves in order."""
         if self.kind == "leaf":
             yield self
@@ -82,13 +82,13 @@ class Pace:
     iteration: float
 
 
-def pace(node: Node, seconds: Mapping[str, float], costs: Costs, root: bool = True) -> Pace:
+def pace(node: Schedule, seconds: Mapping[str, float], costs: Costs, *, root: bool = True) -> Pace:
     """Return the times of a schedule whose components take these seconds an iteration."""
     batches = costs.batches
     if node.kind == "leaf":
         each = seconds[node.component] / batches
         return Pace(each, each, seconds[node.component])
-    parts = [pace(child, seconds, costs, False) for child in node.children]
+    parts = [pace(child, seconds, costs, root=False) for child in node.children]
     if node.kind == "then":
         switches = [_switch(child, costs) if node.switching else 0.0 for child in node.children]
         if root:
@@ -101,7 +101,7 @@ def pace(node: Node, seconds: Mapping[str, float], costs: Costs, root: bool = Tr
     return Pace(warmup, period, iteration)
 
 
-def _longest_path(node: Node, parts: Sequence[Pace], costs: Costs) -> float:
+def _longest_path(node: Schedule, parts: Sequence[Pace], costs: Costs) -> float:
     """Return when the first micro-batch has passed all children of a pipeline."""
     done: dict[str, float] = {}
     for child, part in zip(node.children, parts, strict=True):
@@ -112,7 +112,7 @@ def _longest_path(node: Node, parts: Sequence[Pace], costs: Costs) -> float:
     return max(done.values())
 
 
-def _switch(node: Node, costs: Costs) -> float:
+def _switch(node: Schedule, costs: Costs) -> float:
     """Return the seconds to load and unload what stays in memory at the end of a node's turn."""
     if node.kind == "leaf":
         return costs.components[node.component].switch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +14,8 @@ from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.placing import Placed, placed, plain
-from rankplan.tuning.reading import read_costs
 from rankplan.tuning.reasons import reason, transfers_of
-from rankplan.tuning.schedule import Node
+from rankplan.tuning.schedule import Schedule
 from rankplan.tuning.sensitivity import Sensitivity, sensitivity
 from rankplan.tuning.shapes import best_of_shape
 from rankplan.tuning.sizes import Size, possible
@@ -34,7 +32,7 @@ class Ranked:
     """
 
     seconds: float
-    schedule: Node
+    schedule: Schedule
     accelerators: Mapping[str, RankSet]
     sharing: str
     idle: int
@@ -51,7 +49,7 @@ class Rejected:
     """A schedule whose plan is rejected, with every fault."""
 
     seconds: float
-    schedule: Node
+    schedule: Schedule
     sharing: str
     diagnostics: tuple[Diagnostic, ...]
 
@@ -69,6 +67,7 @@ class Tuning:
     sensitivity: Sensitivity | None
     warnings: tuple[Diagnostic, ...]
     costs: Costs
+    inventory: Inventory = field(repr=False)
     sizes: Mapping[str, list[Size]] = field(repr=False)
     accelerators: int
 
@@ -83,54 +82,47 @@ class Tuning:
         return self.best.plan
 
 
-def tune(
-    costs: Costs | Mapping[str, Any] | str | os.PathLike[str],
+def search(
+    costs: Costs,
     inventory: Inventory,
     config: Mapping[str, Any] | None = None,
     *,
     extrapolate: bool = False,
     present: Plan | None = None,
 ) -> Tuning:
-    """Find the placement with the shortest iteration on an inventory.
+    """Rank the placements of components with these costs on an inventory; see `rankplan.tune`.
 
-    ``costs`` is a mapping like ``costs.yaml``, its path, or `Costs`; ``seconds`` of a component may be a function of
-    the number of accelerators, which returns seconds, or ``None`` for numbers that it rules out. ``config`` is RLinf's
-    or rankplan's own; its sections decide which placements are valid. ``extrapolate`` allows times far from every
-    measured size. Of equally fast placements, the one with fewer accelerators wins, then with fewer groups across
-    nodes, then with fewer moves from the ``present`` plan.
-
-    The answer is exact under the model, which the guide "Which placement is fastest?" states. Raises `PlacementError`
-    with every fault of the costs, or (``no-schedule``) if no placement fits.
+    ``config`` is RLinf's or rankplan's own; its sections decide which placements are valid.
     """
-    read = read_costs(costs)
     total = len(inventory.core.accelerators())
-    sizes = possible(read, total, extrapolate)
+    sizes = possible(costs, total, extrapolate=extrapolate)
     whole = plain(config) if config is not None else None
-    cluster = Cluster.of(read, inventory, present)
+    cluster = Cluster.of(costs, inventory, present)
     ranking: list[Ranked] = []
     rejected: list[Rejected] = []
-    for shape in read.shapes if len(read.components) > 1 else ("collocated",):
-        if (found := best_of_shape(read, sizes, cluster, shape)) is None:
+    for shape in costs.shapes if len(costs.components) > 1 else ("collocated",):
+        if (found := best_of_shape(costs, sizes, cluster, shape)) is None:
             continue
         seconds, node, starts = found
         ranks = {name: RankSet(f"{starts[name]}-{starts[name] + size - 1}") for name, size in node.sizes.items()}
         sharing = "collocated" if shape == "equal" else shape
         try:
-            made = placed(ranks, read, inventory, whole)
+            made = placed(ranks, costs, inventory, whole)
         except PlacementError as error:
             rejected.append(Rejected(seconds, node, sharing, error.diagnostics))
             continue
-        ranking.append(_ranked(read, seconds, node, ranks, made, sharing, total, present))
+        ranking.append(_ranked(costs, seconds, node, ranks, made, sharing, total, present))
     ranking.sort(key=lambda one: (one.seconds, total - one.idle))
     rejected.sort(key=lambda one: one.seconds)
     if not ranking:
-        raise _nothing(read, total, rejected)
+        raise _nothing(costs, total, rejected)
     return Tuning(
         tuple(ranking),
         tuple(rejected),
-        _decides(read, *ranking[:2]) if len(ranking) > 1 else None,
-        read.warnings,
-        read,
+        _decides(costs, *ranking[:2]) if len(ranking) > 1 else None,
+        costs.warnings,
+        costs,
+        inventory,
         sizes,
         total,
     )
@@ -139,7 +131,7 @@ def tune(
 def _ranked(
     costs: Costs,
     seconds: float,
-    node: Node,
+    node: Schedule,
     ranks: Mapping[str, RankSet],
     made: Placed,
     sharing: str,
@@ -177,4 +169,4 @@ def _nothing(costs: Costs, total: int, rejected: list[Rejected]) -> PlacementErr
     fault = Diagnostic(
         "no-schedule", message, "allow more in `sharing`, measure smaller sizes, or use more accelerators"
     )
-    return PlacementError([costs.reader.located((), fault) if costs.reader is not None else fault])
+    return PlacementError([costs.located((), fault)])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from rankplan.tuning.costs import ComponentCosts, Costs
 from rankplan.tuning.reasons import times_of
-from rankplan.tuning.schedule import Node, pace
+from rankplan.tuning.schedule import Schedule, pace
 from rankplan.tuning.times import Measured
 
 _MOST = 1000.0
@@ -27,7 +27,7 @@ class Sensitivity:
     limit: float
 
 
-def sensitivity(costs: Costs, first: Node, second: Node, weights: tuple[float, float]) -> Sensitivity | None:
+def sensitivity(costs: Costs, first: Schedule, second: Schedule, weights: tuple[float, float]) -> Sensitivity | None:
     """Return the measured time of the first schedule that has to grow the least until the second is as fast.
 
     ``weights`` are the seconds that both schedules take for their transfers. ``None`` if no time makes the second as
@@ -44,7 +44,9 @@ def sensitivity(costs: Costs, first: Node, second: Node, weights: tuple[float, f
     return min(found, key=lambda one: one.limit / one.seconds, default=None)
 
 
-def _limit(costs: Costs, first: Node, second: Node, more: float, name: str, size: int, seconds: float) -> float | None:
+def _limit(
+    costs: Costs, first: Schedule, second: Schedule, more: float, name: str, size: int, seconds: float
+) -> float | None:
     def wins(value: float) -> bool:
         changed = _changed(costs, name, size, value)
         one, other = (pace(node, times_of(changed, node), changed).iteration for node in (first, second))

@@ -10,13 +10,13 @@ from rankplan._core import best_schedule
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster, Starts, apart
-from rankplan.tuning.schedule import Node
+from rankplan.tuning.schedule import Schedule
 from rankplan.tuning.sizes import MOST_UNITS, Size
 from rankplan.tuning.weights import Network
 from rankplan.words import counted
 
 Sizes = Mapping[str, Sequence[Size]]
-Found = tuple[float, Node, Starts]
+Found = tuple[float, Schedule, Starts]
 
 
 def best_of_shape(costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> Found | None:
@@ -57,7 +57,7 @@ def best_of_shape(costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> F
     return best
 
 
-def _parts(node: Node) -> Iterator[Node]:
+def _parts(node: Schedule) -> Iterator[Schedule]:
     yield node
     for child in node.children:
         yield from _parts(child)
@@ -81,7 +81,7 @@ def _kept(sizes: Sizes, name: str, *, least: int = 0, most: float = math.inf) ->
 
 def _solved(
     costs: Costs, sizes: Sizes, network: Network, shape: str, levels: Sequence[int]
-) -> tuple[float, Node] | None:
+) -> tuple[float, Schedule] | None:
     """Return the best schedule of a shape if each transfer crosses this level, with the sizes that the core found."""
     if not all(sizes.values()):
         return None
@@ -114,4 +114,4 @@ def _solved(
         ],
         shape=shape,
     )
-    return None if found is None else (found[0], Node.of(found[2], names, unit))
+    return None if found is None else (found[0], Schedule.of(found[2], names, unit))

@@ -21,7 +21,7 @@ class Size:
     memory: float
 
 
-def possible(costs: Costs, accelerators: int, extrapolate: bool) -> dict[str, list[Size]]:
+def possible(costs: Costs, accelerators: int, *, extrapolate: bool) -> dict[str, list[Size]]:
     """Return the sizes of each component, ascending.
 
     Raises `PlacementError` (``size-does-not-fit``) for each component that has none.
@@ -32,18 +32,18 @@ def possible(costs: Costs, accelerators: int, extrapolate: bool) -> dict[str, li
         found[name] = [
             Size(size, seconds, component.resident(size))
             for size in range(costs.unit, accelerators + 1, costs.unit)
-            if _allowed(component, size, costs, extrapolate) and (seconds := component.times.seconds(size)) is not None
+            if _allowed(component, size, costs, extrapolate=extrapolate)
+            and (seconds := component.times.seconds(size)) is not None
         ]
         if not found[name]:
             fault = _fits_nowhere(name, component, costs, accelerators)
-            path = ("components", name)
-            faults.append(costs.reader.located(path, fault) if costs.reader is not None else fault)
+            faults.append(costs.located(("components", name), fault))
     if faults:
         raise PlacementError(faults)
     return found
 
 
-def _allowed(component: ComponentCosts, size: int, costs: Costs, extrapolate: bool) -> bool:
+def _allowed(component: ComponentCosts, size: int, costs: Costs, *, extrapolate: bool) -> bool:
     if not component.divides(size) or (component.sizes is not None and size not in component.sizes):
         return False
     if component.measured_only and not component.times.measured(size):

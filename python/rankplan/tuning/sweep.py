@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankplan.nodes.inventory import Inventory
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.search import Tuning
 from rankplan.tuning.shapes import best_of_shape
@@ -20,7 +19,7 @@ class Sweep:
     curves: dict[str, list[tuple[int, float]]]
 
 
-def sweep(tuning: Tuning, inventory: Inventory, component: str | None = None) -> Sweep:
+def sweep(tuning: Tuning, component: str | None = None) -> Sweep:
     """Return the period by accelerators of a component, by default the one with the most in the best placement.
 
     All other components have the sizes that are best then. Raises ``KeyError`` for an unknown component.
@@ -30,7 +29,7 @@ def sweep(tuning: Tuning, inventory: Inventory, component: str | None = None) ->
     sizes = tuning.sizes[name]
     step = -(-len(sizes) // _MOST_POINTS)
     chosen = [size for index, size in enumerate(sizes) if index % step == 0 or size.accelerators == best[name]]
-    cluster = Cluster.of(tuning.costs, inventory)
+    cluster = Cluster.of(tuning.costs, tuning.inventory)
     curves: dict[str, list[tuple[int, float]]] = {}
     for one in tuning.ranking:
         shape = "equal" if one.sharing == "collocated" and "equal" in tuning.costs.shapes else one.sharing

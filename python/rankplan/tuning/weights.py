@@ -86,6 +86,6 @@ def _check(costs: Costs, inventory: Inventory) -> None:
         if name not in known:
             help = did_you_mean(name, known, "the levels are")
             fault = Diagnostic("unknown-level", f"unknown level `{name}`", help)
-            faults.append(costs.reader.located(("bandwidth", name), fault) if costs.reader is not None else fault)
+            faults.append(costs.located(("bandwidth", name), fault))
     if faults:
         raise PlacementError(faults)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import rankplan.rlinf
-from rankplan import Inventory, PackedPlacementStrategy, PlacementError, PlacementStrategy
+from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, PlacementStrategy, Plan
 from rankplan.dialects.rlinf import dialect as rlinf
+from rankplan.dialects.rlinf.choice import roles_of
 from support import answers
 from support.goldens import lines, named
+from support.paths import EXAMPLES
 
 Line = dict[str, Any]
 ROLES = ("actor", "rollout", "inference", "actor_inference", "critic", "critic_inference", "reward")
@@ -316,11 +319,44 @@ def test_every_line_agrees_or_differs_by_a_row_and_every_row_is_needed(name: str
 def test_a_shipped_config_gets_the_class_that_its_script_uses(line: Line) -> None:
     """A recorded hybrid config is only its cluster section, which has no class of its own."""
     try:
-        found = rlinf.placement(config_of(line), inventory_of(line))
+        found = roles_of(rlinf.read(config_of(line)), inventory_of(line))
     except PlacementError as error:
         assert {fault.code for fault in error.diagnostics} == planned(line)
         return
     hybrid = line["class"] == "HybridComponentPlacement"
-    assert type(found).__name__ == ("ComponentPlacement" if hybrid else line["class"])
-    mode = found.plan().mode
-    assert (mode and mode.name) == (None if hybrid else line["result"].get("placement_mode", found.placement_mode.name))
+    assert type(found).__name__ == ("Roles" if hybrid else line["class"].replace("ComponentPlacement", "Roles"))
+    mode = found.mode and found.mode.name
+    assert mode == (None if hybrid else line["result"].get("placement_mode", mode))
+
+
+def saved(plan: Plan, path: Path) -> bytes:
+    plan.save(path)
+    return path.read_bytes()
+
+
+def configs() -> Iterator[tuple[dict[str, Any] | Path, Inventory]]:
+    """Every config of RLinf's in the examples and the goldens, with its nodes."""
+    for path in (EXAMPLES / name for name in ("conf.yaml", "quickstart.yaml", "mixed/conf.yaml")):
+        nodes = path.with_name("nodes.yaml")
+        yield path, Inventory.load(nodes) if nodes.exists() else rlinf.assumed_inventory(path)
+    for line in lines("rlinf_parallel"):
+        yield config_of(line), inventory_of(line)
+    for line in lines("rlinf_configs"):
+        yield {"cluster": line["cluster"]}, Inventory.uniform(int(line["cluster"]["num_nodes"]), 8)
+
+
+def test_component_placement_and_the_command_give_the_same_plan(tmp_path: Path) -> None:
+    compared = 0
+    for config, inventory in configs():
+        try:
+            expected = saved(rlinf.plan(rlinf.read(config), inventory), tmp_path / "plan.json")
+        except PlacementError as error:
+            with pytest.raises(PlacementError) as refused:
+                ComponentPlacement(config, inventory)
+            assert refused.value.diagnostics == error.diagnostics
+            continue
+        placement = ComponentPlacement(config, inventory)
+        assert saved(placement.plan(), tmp_path / "same.json") == expected
+        assert placement.components == placement.plan().components
+        compared += 1
+    assert compared > 300

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from rankplan import Inventory, Packed, PackedPlacementStrategy, Parallel, PlacementError, Plan, RankMap
 from rankplan.cli.commands import main
 from rankplan.dialects.rlinf import dialect as rlinf
+from rankplan.dialects.rlinf.choice import roles_class
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.rlinf import (
     HybridComponentPlacement,
@@ -367,12 +368,45 @@ def test_every_fault_has_a_code_a_message_a_help_and_a_place(case: dict[str, Any
     path = tmp_path / "conf.yaml"
     path.write_text(case["config"])
     with pytest.raises(PlacementError) as rejected:
-        rlinf.placement(path, Inventory.parse(case.get("nodes", "1x8")))
+        rlinf.plan(path, Inventory.parse(case.get("nodes", "1x8")))
     found = [
         {"code": f"{fault.code} at {fault.line}:{fault.column}", "message": fault.message, "help": fault.help}
         for fault in rejected.value.diagnostics
     ]
     assert found == case["faults"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "kind"),
+    [
+        (lambda: rankplan.PackedPlacementStrategy(0, 1, 3), PlacementError),
+        (lambda: rankplan.PackedPlacementStrategy(0, 9).get_placement(EIGHT), rankplan.ResourceOutOfRangeError),
+        (lambda: rankplan.FlexiblePlacementStrategy([]), PlacementError),
+        (lambda: rankplan.NodePlacementStrategy([-1]), PlacementError),
+        (lambda: rankplan.ComponentPlacement({}, EIGHT), PlacementError),
+        (lambda: placed({"actor,rollout": "all"}, 3), PlacementError),
+        (lambda: placed({"actor,rollout": "all"}).get_strategy("env"), PlacementError),
+        (lambda: placed({"actor,rollout": "all"}).has_dedicated_inference_for_role("env"), PlacementError),
+    ],
+)
+def test_the_errors_of_rlinfs_classes_are_assertion_errors(refused: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind) as rejected:
+        refused()
+    again = pickle.loads(pickle.dumps(rejected.value))
+    for error in (rejected.value, again):
+        assert isinstance(error, AssertionError) and isinstance(error, ValueError)
+        assert error.diagnostics == rejected.value.diagnostics  # type: ignore[attr-defined]
+
+
+def test_other_errors_are_not() -> None:
+    for refused in (
+        lambda: rlinf.plan({}, EIGHT),
+        lambda: rankplan.parse_placement(""),
+        lambda: Inventory.parse("x"),
+    ):
+        with pytest.raises(ValueError) as rejected:
+            refused()
+        assert not isinstance(rejected.value, AssertionError)
 
 
 # ------------------------------------------------------------------------------------------------------ command line
@@ -390,6 +424,32 @@ def run(*arguments: str) -> str:
     done = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
+
+
+def test_a_component_placement_is_what_the_command_plans(tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(CONF.replace("actor: 0-3, rollout: 4-7", '"actor,rollout": all'))
+    run("plan", str(path), "--nodes", "1x8", "--save", str(tmp_path / "plan.json"))
+    placement = rankplan.ComponentPlacement(path, EIGHT)
+    plan = placement.plan()
+    assert plan == Plan.load(tmp_path / "plan.json") and plan.mode is PlacementMode.COLLOCATED
+    assert {name: len(rows) for name, rows in plan.items()} == {"actor": 8, "rollout": 4}
+    for name in placement.components:
+        assert placement.get_world_size(name) == placement.get_strategy(name).world_size == len(plan[name])
+        assert plan[name].parallel.tp == 2
+    stated = rankplan.rlinf.ComponentPlacement(path, EIGHT)  # as in RLinf
+    assert stated.get_world_size("rollout") == 8 and stated.plan().mode is None
+
+
+def test_a_subclass_may_replace_what_the_sections_decide() -> None:
+    class Mine(rankplan.ComponentPlacement):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self._placements["rollout"] = PackedPlacementStrategy(0, 7, 8)
+
+    mine = Mine(config({"actor,rollout": "all"}, 2, 2), EIGHT)
+    assert len(mine.plan()["rollout"]) == mine.get_world_size("rollout") == 1
+    assert mine.plan()["actor"].parallel.tp == 2
 
 
 def test_the_command_line_chooses_the_class_and_prints_the_mode(tmp_path: Path) -> None:
@@ -441,4 +501,5 @@ def test_the_command_line_chooses_the_class_and_prints_the_mode(tmp_path: Path) 
 )
 def test_the_sections_decide_the_class(sections: dict[str, Any], kind: str) -> None:
     cluster = {"num_nodes": 1, "component_placement": {"actor,rollout,env": "all"}}
-    assert type(rlinf.placement({"cluster": cluster} | sections, EIGHT)).__name__ == kind
+    found = roles_class(rlinf.read({"cluster": cluster} | sections))
+    assert found.__name__.replace("Roles", "ComponentPlacement") == kind

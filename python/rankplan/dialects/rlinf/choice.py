@@ -1,4 +1,4 @@
-"""Which of RLinf's classes the entry script of a config uses."""
+"""The kind of roles in a config: those of the class that RLinf's entry script for it uses."""
 
 from __future__ import annotations
 
@@ -6,17 +6,11 @@ from typing import Any
 
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
-from rankplan.dialects.rlinf.multi_agent import (
-    MultiAgentModelParallelComponentPlacement,
-    MultiAgentModelParallelEvalComponentPlacement,
-)
-from rankplan.dialects.rlinf.placement import ComponentPlacement
-from rankplan.dialects.rlinf.placements import (
-    HybridComponentPlacement,
-    ModelParallelComponentPlacement,
-    ModelParallelEvalComponentPlacement,
-)
+from rankplan.dialects.rlinf.model_parallel import ModelParallelEvalRoles, ModelParallelRoles
+from rankplan.dialects.rlinf.multi_agent import MultiAgentModelParallelEvalRoles, MultiAgentModelParallelRoles
+from rankplan.dialects.rlinf.roles import HybridRoles, Roles
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, section
+from rankplan.nodes.inventory import Inventory
 
 _ENGINE_KEYS = {*ENGINE.values(), "rollout_backend"}
 _MODEL_KEYS = {*TRAINING.values()}
@@ -24,7 +18,7 @@ _FURTHER = "rollout_"
 """How the names of further rollouts, and of their sections, start."""
 
 
-def placement_class(reading: Reading) -> type[ComponentPlacement]:
+def roles_class(reading: Reading) -> type[Roles]:
     """Return the class for a config: by ``runner.task_type``, else by its sections.
 
     A rollout with parallel sizes is model-parallel, for evaluation if there is no ``actor`` section; an ``env`` is
@@ -32,7 +26,7 @@ def placement_class(reading: Reading) -> type[ComponentPlacement]:
     """
     config = reading.config
     if config is None:
-        return ComponentPlacement
+        return Roles
     probe = reading.fork()  # faults are recorded by the class
     task = probe.value(section(probe, ("runner",)) or {}, "task_type", ("runner",))
     rollout = section(probe, ("rollout",)) or {}
@@ -43,9 +37,19 @@ def placement_class(reading: Reading) -> type[ComponentPlacement]:
         sized = not _ENGINE_KEYS.isdisjoint(rollout) or ("rollout" in config and not _MODEL_KEYS.isdisjoint(model))
         engines, evaluates = sized and "env" not in config, "actor" not in config
     if not engines:
-        return HybridComponentPlacement if isinstance(task, str) or "env" in config else ComponentPlacement
+        return HybridRoles if isinstance(task, str) or "env" in config else Roles
     names: list[Any] = [*config, *(name for key in reading.keys for name in component_names(key))]
     several = "use_fixed_worker" in rollout or any(str(name).startswith(_FURTHER) for name in names)
     if evaluates:
-        return MultiAgentModelParallelEvalComponentPlacement if several else ModelParallelEvalComponentPlacement
-    return MultiAgentModelParallelComponentPlacement if several else ModelParallelComponentPlacement
+        return MultiAgentModelParallelEvalRoles if several else ModelParallelEvalRoles
+    return MultiAgentModelParallelRoles if several else ModelParallelRoles
+
+
+def roles_of(reading: Reading, inventory: Inventory) -> Roles:
+    """Return the roles of a config on an inventory, with the parallel sizes that its sections state.
+
+    Raises `PlacementError` with every fault.
+    """
+    roles = roles_class(reading)(reading, inventory)
+    roles.take_sizes(reading)
+    return roles

@@ -8,14 +8,10 @@ from typing import Any
 from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.section import Config, Reading, read_config
-from rankplan.config.text.faults import KeyPath
-from rankplan.dialects.rlinf.choice import placement_class
-from rankplan.dialects.rlinf.placement import ComponentPlacement
-from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, section, sizes_at
+from rankplan.dialects.rlinf.choice import roles_of
 from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import Parallel
 from rankplan.plans.component import merged
-from rankplan.plans.configured import ASSUMED, resource_lists, with_sizes
+from rankplan.plans.configured import ASSUMED, resource_lists
 from rankplan.plans.plan import Plan
 
 read = read_config
@@ -26,53 +22,13 @@ def recognised(config: Mapping[Any, Any]) -> bool:
     return "cluster" in config
 
 
-def placement(config: Config | Reading, inventory: Inventory) -> ComponentPlacement:
-    """Return the placement of a config, of the class that RLinf's entry script for it uses.
-
-    Raises `PlacementError` with every fault.
-    """
-    reading = read(config)
-    kind = placement_class(reading)
-    if kind is ComponentPlacement:  # the others do so themselves
-        reading = reading.fork()
-        reject_conflicts(reading)
-    return kind(reading, inventory)
-
-
 def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a config on an inventory.
 
     Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
     Raises `PlacementError` with every fault.
     """
-    reading = read(config)
-    planned = placement(reading, inventory).plan(isolate_accelerator)
-    return _sized(reading.fork(), planned)
-
-
-def _sized(reading: Reading, planned: Plan) -> Plan:
-    """Return a plan in which components without sizes have those of their sections."""
-    components = []
-    for name, component in planned.items():
-        for path, keys in (((name, "model"), TRAINING), ((name,), ENGINE)):
-            found = None if component.parallel.stated else _stated_sizes(reading, path, keys)
-            if found is not None:
-                component = with_sizes(reading, component, found, path)
-        components.append(component)
-    reading.finish()
-    return Plan(planned.inventory, components, planned.mode)
-
-
-def _stated_sizes(reading: Reading, path: KeyPath, keys: Mapping[str, str]) -> Parallel | None:
-    """Return the sizes at a path of the config, ``None`` if none is stated there."""
-    probe = reading.fork()  # sections belong to the trainer: only sizes can have faults
-    mapping = section(probe, path) or {}
-    stated = {name: key for name, key in keys.items() if probe.value(mapping, key, path) is not None}
-    if not stated:
-        return None
-    before = len(reading.faults)
-    sizes = sizes_at(reading, path, keys)
-    return None if sizes is None or len(reading.faults) > before else sizes.parallel
+    return roles_of(read(config), inventory).plan(isolate=isolate_accelerator)
 
 
 def assumed_inventory(config: Config | Reading) -> Inventory:
@@ -103,9 +59,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             reasons[name] = "its processes do not use their resources in ascending order"
             continue
         group = NODE if component[0].resource_type == WHOLE_NODE else CLUSTER
-        sizes = (
-            ParallelEntry.of(component.parallel).model_dump(exclude_defaults=True) if component.parallel.stated else {}
-        )
+        sizes = ParallelEntry.plain(component.parallel) if component.parallel.stated else {}
         if not texts or texts[-1][:3] != (group, text, sizes):
             texts.append((group, text, sizes, []))
         texts[-1][3].append(name)

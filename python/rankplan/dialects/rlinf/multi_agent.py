@@ -1,4 +1,4 @@
-"""RLinf's placement classes for jobs with several rollouts, such as a planner's and a judge's."""
+"""The roles of a job with several rollouts, such as a planner's and a judge's."""
 
 from __future__ import annotations
 
@@ -6,39 +6,38 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from rankplan.config.section import Reading
+from rankplan.dialects.rlinf.model_parallel import ModelParallelEvalRoles, ModelParallelRoles
 from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode, accelerators
-from rankplan.dialects.rlinf.placement import PackedPlacementStrategy, PlacementStrategy, strategy_of
-from rankplan.dialects.rlinf.placements import ModelParallelComponentPlacement, ModelParallelEvalComponentPlacement
-from rankplan.dialects.rlinf.roles import RolePlacement, uneven
 from rankplan.dialects.rlinf.rules import engines
+from rankplan.dialects.rlinf.sized import SizedRoles, uneven
 from rankplan.dialects.rlinf.sizes import ENGINE, missing_section, section, sizes_at
+from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.component import Component
-from rankplan.words import shown
 
 _SHARED = ("actor", "rollout", "reward", "inference")
 
 
-class _SeveralRollouts(RolePlacement):
-    """Adds strategies for the engines of further rollouts."""
+class SeveralRollouts(SizedRoles):
+    """Adds the strategies of the engines of further rollouts, or why they have none: ``engines``."""
 
     def _arrange(self, reading: Reading) -> None:
         super()._arrange(reading)
-        self._engines: dict[str, PlacementStrategy | PlacementError] = {}
+        self.engines: dict[str, PlacementStrategy | PlacementError] = {}
         if reading.faults:
             return
-        for name, stated in self._stated.items():
+        for name, stated in self.stated.items():
             if name not in _SHARED:
                 reader = reading.fork()
                 try:
-                    self._engines[name] = strategy_of(self._with_engines(reader, stated))
+                    self.engines[name] = strategy_of(self._with_engines(reader, stated))
                 except PlacementError as error:
-                    self._engines[name] = error
+                    self.engines[name] = error
 
     def _with_engines(self, reading: Reading, stated: Component) -> Component:
         """Return a component with a process per engine. Raises `PlacementError` with every fault."""
         name, resources = stated.name, stated.rule.resources
-        rollout = self._sizes["rollout"].parallel
+        rollout = self.sizes["rollout"].parallel
         holder = section(reading, (name,))
         sizes = sizes_at(reading, (name,), ENGINE, tp=rollout.tp, pp=rollout.pp)
         if holder is None or sizes is None:
@@ -52,44 +51,22 @@ class _SeveralRollouts(RolePlacement):
                 message = f"`{name}` has {len(resources)} accelerators, which is not a multiple of dp_size {dp}"
                 help = "set dp_size to a divisor of the number of accelerators, or remove it"
                 reading.add_in_config((name, "dp_size"), Diagnostic("parallel-not-divisible", message, help))
-        stride = self._rollout_stride if sizes.dense == self._sizes["rollout"].dense else 1
+        stride = self.rollout_stride if sizes.dense == self.sizes["rollout"].dense else 1
         if not reading.faults and len(resources) % (sizes.dense * stride):
             fault = uneven(name, len(resources), sizes.dense, stride)
             reading.add(("component_placement", self._keys[name], "placement"), fault)
         reading.finish()
         rule = engines(resources, sizes.dense, stride)
-        place = name, self._inventory, stated.node_groups, rule
+        place = name, self.inventory, stated.node_groups, rule
         return Component.place(*place, stated.settings, parallel=sizes.parallel)
 
-    def get_strategy(
-        self, component: str, placement_strategy: type[PlacementStrategy] | None = None
-    ) -> PlacementStrategy:
-        """Return the strategy of a component; with `PackedPlacementStrategy`, that of its engines.
 
-        Engines have the tensor and pipeline size of the section with the component's name; a size that it leaves out is
-        that of the rollout. Actor, rollout, reward and inference have one strategy.
-
-        Raises `PlacementError`: ``unknown-component``; ``invalid-value`` for another strategy; ``missing-key`` if the
-        component has no section; ``parallel-not-divisible``.
-        """
-        strategy = super().get_strategy(component)
-        if placement_strategy is None or component not in self._engines:
-            return strategy
-        if placement_strategy is not PackedPlacementStrategy:
-            message = f"placement_strategy is {shown(placement_strategy)}; it must be PackedPlacementStrategy"
-            raise PlacementError([Diagnostic("invalid-value", message, "pass PackedPlacementStrategy")])
-        found = self._engines[component]
-        if isinstance(found, PlacementError):
-            raise PlacementError(found.diagnostics)
-        return found
+class MultiAgentModelParallelEvalRoles(SeveralRollouts, ModelParallelEvalRoles):
+    """Several rollouts for evaluation."""
 
 
-class MultiAgentModelParallelEvalComponentPlacement(_SeveralRollouts, ModelParallelEvalComponentPlacement):
-    """A placement of several rollouts for evaluation."""
-
-
-class MultiAgentModelParallelComponentPlacement(_SeveralRollouts, ModelParallelComponentPlacement):
-    """A placement of an actor and several rollouts on its accelerators: always collocated.
+class MultiAgentModelParallelRoles(SeveralRollouts, ModelParallelRoles):
+    """An actor and several rollouts on its accelerators: always collocated.
 
     The names of further rollouts start with ``rollout``. Other components share no accelerator with each other.
     """
@@ -106,7 +83,7 @@ class MultiAgentModelParallelComponentPlacement(_SeveralRollouts, ModelParallelC
     def _misplaced(self) -> Iterator[tuple[str, Diagnostic]]:
         """Yield the components that are not where several rollouts need them, and the faults."""
         actor = self._used["actor"]
-        used = {name: stated.rows.accelerators() for name, stated in self._stated.items()}
+        used = {name: stated.rows.accelerators() for name, stated in self.stated.items()}
         if (reward := used.get("reward")) is not None and reward != actor:
             message = f"`reward` uses {accelerators(reward)}, but `actor` uses {actor}"
             yield "reward", Diagnostic("mode-unclear", message, "give both the same accelerators")
@@ -120,6 +97,6 @@ class MultiAgentModelParallelComponentPlacement(_SeveralRollouts, ModelParallelC
                 message = f"`{first}` and `{second}` share {accelerators(both)} of the cluster"
                 yield second, Diagnostic("mode-unclear", message, "give each accelerators of its own")
 
-    def _sync_mode(self) -> RolloutSyncMode:
+    def _sync_mode(self, mode: PlacementMode) -> RolloutSyncMode:
         alone = self._used["actor"] == self._used["rollout"]
         return RolloutSyncMode.COLLOCATED if alone else RolloutSyncMode.DISAGGREGATED

@@ -1,33 +1,151 @@
-"""RLinf's placement classes for jobs with one rollout."""
+"""RLinf's placement classes: each kind of roles with the attributes that RLinf's workers and scripts use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import lcm
-from typing import Any
+from typing import ClassVar
 
-from rankplan._core import CLUSTER, Packed, RankSet
-from rankplan.config.section import Reading
-from rankplan.config.text.faults import KeyPath
-from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode, out_of_order, overlaps
-from rankplan.dialects.rlinf.roles import HybridComponentPlacement, Ranks, RolePlacement, Size
-from rankplan.dialects.rlinf.rules import engines
-from rankplan.dialects.rlinf.sizes import FORWARD, TRAINING, Sizes, section
-from rankplan.errors import Diagnostic, PlacementError
-from rankplan.words import misspelt, shown
-
-__all__ = ["HybridComponentPlacement", "ModelParallelComponentPlacement", "ModelParallelEvalComponentPlacement"]
-
-_AUTO = ("cluster", "auto_scheduler")
-_BATCH: tuple[KeyPath, ...] = (
-    ("data", "rollout_batch_size"),
-    ("algorithm", "group_size"),
-    ("algorithm", "n_minibatches"),
+from rankplan.config.section import Config, Reading
+from rankplan.dialects.rlinf import placement
+from rankplan.dialects.rlinf.clusters import AnyCluster
+from rankplan.dialects.rlinf.errors import as_assertion
+from rankplan.dialects.rlinf.model_parallel import ModelParallelEvalRoles, ModelParallelRoles
+from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode
+from rankplan.dialects.rlinf.multi_agent import (
+    MultiAgentModelParallelEvalRoles,
+    MultiAgentModelParallelRoles,
+    SeveralRollouts,
 )
+from rankplan.dialects.rlinf.roles import HybridRoles, Roles
+from rankplan.dialects.rlinf.sized import SizedRoles
+from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy, PlacementStrategy
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.words import shown
+
+
+def _size(role: str, size: str) -> property:
+    """Return the property of a role's size. It raises ``AttributeError`` if the config has no section for the role."""
+
+    def read(self: RolePlacement) -> int:
+        count: int = getattr(self, f"_{role}_num_gpus")
+        if size == "world":
+            return count
+        sizes = self._roles.sizes.get(role)
+        if sizes is None:
+            raise AttributeError(f"the sizes of the {role} are unknown: the config has no section for them")
+        return count // sizes.dense if size == "dp" else int(getattr(sizes.parallel, size))
+
+    return property(read, doc=f"The {'number of accelerators' if size == 'world' else f'{size} size'} of the {role}.")
+
+
+def _ranks(role: str) -> property:
+    """Return the property of a role's resource ranks: a list, ``None`` if it is not placed."""
+    return property(lambda self: None if (ranks := self._roles.ranks.get(role)) is None else list(ranks))
+
+
+class ComponentPlacement(placement.ComponentPlacement):
+    """A placement that follows only the ``cluster`` section, as in RLinf: by default, a process per resource.
+
+    `rankplan.ComponentPlacement` follows the other sections too.
+    """
+
+    _kind: ClassVar[type[Roles] | None] = Roles
+
+
+class HybridComponentPlacement(ComponentPlacement):
+    """A placement that lets every component run on any accelerators."""
+
+    _kind: ClassVar[type[Roles] | None] = HybridRoles
+    _placement_mode: PlacementMode
+
+    @property
+    def placement_mode(self) -> PlacementMode:
+        """How the roles share accelerators."""
+        return self._placement_mode
+
+    @property
+    def _components(self) -> list[str]:
+        return self.components
+
+    @property
+    def _cluster_num_gpus(self) -> int:
+        return len(self._inventory.core.accelerators())
+
+
+class RolePlacement(HybridComponentPlacement):
+    """A placement of roles whose sections have their sizes.
+
+    The names that start with ``_`` are those that RLinf's workers and scripts use.
+    """
+
+    _roles: SizedRoles
+
+    rollout_world_size = _size("rollout", "world")
+    rollout_dp_size = _size("rollout", "dp")
+    rollout_tp_size = _size("rollout", "tp")
+    rollout_pp_size = _size("rollout", "pp")
+    reward_world_size = _size("reward", "world")
+
+    _rollout_gpus = _ranks("rollout")
+    _reward_gpus = _ranks("reward")
+
+    def __init__(self, config: Config | Reading, cluster: AnyCluster) -> None:
+        super().__init__(config, cluster)
+        for role in self._roles.known:
+            setattr(self, f"_{role}_num_gpus", len(self._roles.ranks.get(role, ())))
+
+    @as_assertion
+    def get_strategy(self, component: str) -> PlacementStrategy:
+        """Return the strategy of a component; ``inference`` and ``actor_inference`` are the same one.
+
+        Raises `PlacementError` (``unknown-component``) for an unknown component.
+        """
+        if component in ("inference", "actor_inference") and component not in self._placements:
+            component = self._roles.names.get("inference", component)
+        return super().get_strategy(component)
+
+    def get_world_size(self, component: str) -> int:
+        """Return the number of processes that the config states: by default the number of accelerators.
+
+        The strategy of an engine has fewer. Raises like `get_strategy`.
+        """
+        stated = self._roles.stated.get(component)
+        return super().get_world_size(component) if stated is None else len(stated)
+
+    def get_hardware_ranks(self, component: str) -> list[int]:
+        """Return the resource ranks that the config states, ascending. Raises like `get_strategy`."""
+        stated = self._roles.stated.get(component)
+        return super().get_hardware_ranks(component) if stated is None else list(stated.rule.resources)
+
+    @property
+    def is_collocated(self) -> bool:
+        """Whether actor and rollout have the same accelerators."""
+        return self._placement_mode is PlacementMode.COLLOCATED
+
+    @property
+    def is_disaggregated(self) -> bool:
+        """Whether actor, rollout and inference have accelerators of their own."""
+        return self._placement_mode is PlacementMode.DISAGGREGATED
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether a scheduler moves accelerators between the roles."""
+        return self._placement_mode is PlacementMode.AUTO
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether the roles work at the same time."""
+        return self.is_disaggregated or self.is_auto
+
+    @property
+    def has_dedicated_inference(self) -> bool:
+        """Whether inference has accelerators of its own."""
+        return self.is_pipeline and "inference" in self._roles.parts
 
 
 class ModelParallelEvalComponentPlacement(RolePlacement):
     """A placement of a rollout and, optionally, a reward for evaluation: collocated, without an actor."""
+
+    _kind = ModelParallelEvalRoles
 
 
 class ModelParallelComponentPlacement(RolePlacement):
@@ -37,43 +155,46 @@ class ModelParallelComponentPlacement(RolePlacement):
     place. See `PlacementMode`.
     """
 
-    _roles = ("actor", "rollout", "inference", "critic", "critic_inference", "reward")
-    _required = ("actor", "rollout")
+    _kind = ModelParallelRoles
+    _roles: ModelParallelRoles
 
-    actor_world_size = Size("actor", "world")
-    actor_dp_size = Size("actor", "dp")
-    actor_tp_size = Size("actor", "tp")
-    actor_pp_size = Size("actor", "pp")
-    critic_world_size = Size("critic", "world")
-    critic_dp_size = Size("critic", "dp")
-    critic_tp_size = Size("critic", "tp")
-    critic_pp_size = Size("critic", "pp")
-    inference_world_size = Size("inference", "world")
-    inference_dp_size = Size("inference", "dp")
-    inference_tp_size = Size("inference", "tp")
-    inference_pp_size = Size("inference", "pp")
-    critic_inference_world_size = Size("critic_inference", "world")
-    critic_inference_dp_size = Size("critic_inference", "dp")
-    critic_inference_tp_size = Size("critic_inference", "tp")
-    critic_inference_pp_size = Size("critic_inference", "pp")
+    actor_world_size = _size("actor", "world")
+    actor_dp_size = _size("actor", "dp")
+    actor_tp_size = _size("actor", "tp")
+    actor_pp_size = _size("actor", "pp")
+    critic_world_size = _size("critic", "world")
+    critic_dp_size = _size("critic", "dp")
+    critic_tp_size = _size("critic", "tp")
+    critic_pp_size = _size("critic", "pp")
+    inference_world_size = _size("inference", "world")
+    inference_dp_size = _size("inference", "dp")
+    inference_tp_size = _size("inference", "tp")
+    inference_pp_size = _size("inference", "pp")
+    critic_inference_world_size = _size("critic_inference", "world")
+    critic_inference_dp_size = _size("critic_inference", "dp")
+    critic_inference_tp_size = _size("critic_inference", "tp")
+    critic_inference_pp_size = _size("critic_inference", "pp")
 
-    _actor_gpus = Ranks("actor")
-    _critic_gpus = Ranks("critic")
-    _inference_gpus = Ranks("inference")
-    _critic_inference_gpus = Ranks("critic_inference")
+    _actor_gpus = _ranks("actor")
+    _critic_gpus = _ranks("critic")
+    _inference_gpus = _ranks("inference")
+    _critic_inference_gpus = _ranks("critic_inference")
 
     has_dedicated_actor_inference = RolePlacement.has_dedicated_inference
 
     @property
     def has_dedicated_critic_inference(self) -> bool:
         """Whether the critic's inference has accelerators of its own."""
-        return self.is_pipeline and "critic_inference" in self._parts
+        return self.is_pipeline and "critic_inference" in self._roles.parts
 
     @property
     def rollout_sync_mode(self) -> RolloutSyncMode:
         """How the rollout gets the actor's weights."""
-        return self._rollout_sync_mode
+        return self._roles.sync_mode
 
+    _rollout_sync_mode = rollout_sync_mode
+
+    @as_assertion
     def has_dedicated_inference_for_role(self, role: str) -> bool:
         """Return whether the actor or the critic has accelerators for inference alone.
 
@@ -85,160 +206,47 @@ class ModelParallelComponentPlacement(RolePlacement):
         found: bool = self.has_dedicated_actor_inference if role == "actor" else self.has_dedicated_critic_inference
         return found
 
-    def _read_sizes(self, reading: Reading) -> Iterator[tuple[str, Sizes | None]]:
-        yield from super()._read_sizes(reading)
-        actor = self._role_sizes(reading, "actor", ("actor", "model"), TRAINING)
-        critic = self._role_sizes(reading, "critic", ("critic", "model"), TRAINING)
-        yield from (("actor", actor), ("critic", critic))
-        named = [name for name in ("inference", "actor_inference") if section(reading.fork(), (name,)) is not None]
-        if named:
-            pp = actor.parallel.pp if actor is not None else 1
-            yield "inference", self._role_sizes(reading, "inference", (named[0], "model"), FORWARD, pp=pp)
-        elif actor is not None:
-            yield "inference", actor.without("cp", "ep", "etp")
-        if critic is not None:
-            own, size = ("critic_inference", "model"), critic.parallel
-            path = ("critic", "model") if section(reading.fork(), own) is None else own
-            sizes = self._role_sizes(reading, "critic_inference", path, FORWARD, tp=size.tp, pp=size.pp)
-            yield "critic_inference", sizes
 
-    def _arrange_roles(self, reading: Reading) -> None:
-        mode = self._decided(reading)
-        if mode is None:
-            return
-        self._placement_mode = mode
-        self._rollout_sync_mode = self._sync_mode()
-        actor = len(self._parts["actor"].rule.resources)
-        if mode is PlacementMode.AUTO:
-            self._arrange_auto(reading, actor)
-            self._place_each(reading, "inference", "reward")
-            return
-        if "critic_inference" in self._parts and "critic_inference" not in self._sizes and not reading.faults:
-            self._add_missing(reading, "critic_inference", ("critic", "model"))
-        before = len(reading.faults)
-        self._place_each(reading, "actor")
-        collocated = mode is PlacementMode.COLLOCATED and len(reading.faults) == before
-        self._place_each(reading, "critic", "inference", "critic_inference", "reward")
-        stride = self._stride(reading) if collocated else 1
-        if stride is not None:
-            self._place_engines(reading, stride)
+class _SeveralRollouts(RolePlacement):
+    """A placement whose further rollouts have strategies for their engines."""
 
-    def _sync_mode(self) -> RolloutSyncMode:
-        collocated = self._placement_mode is PlacementMode.COLLOCATED
-        return RolloutSyncMode.COLLOCATED if collocated else RolloutSyncMode.DISAGGREGATED
+    _roles: SeveralRollouts
 
-    def _decided(self, reading: Reading) -> PlacementMode | None:
-        """Return the mode, or record why none fits."""
-        automatic = self._switch(reading, _AUTO)
-        if automatic is not False:
-            return self._auto(reading) if automatic else None
-        if self._used["actor"] == self._used["rollout"]:
-            return self._collocated(reading)
-        found = list(overlaps(self._used, self._names))
-        for role, fault in found:
-            reading.add(self._path(role), fault)
-        recompute = ("algorithm", "recompute_logprobs")
-        if "inference" in self._parts and not found and self._switch(reading, recompute) is False:
-            message = f"`{self._names['inference']}` is placed, but `algorithm.recompute_logprobs` is not true"
-            help = f"set it to true, or remove `{self._names['inference']}`: it would have nothing to compute"
-            reading.add_in_config(recompute, Diagnostic("mode-unclear", message, help))
-            return None
-        return None if found else PlacementMode.DISAGGREGATED
+    @as_assertion
+    def get_strategy(
+        self, component: str, placement_strategy: type[PlacementStrategy] | None = None
+    ) -> PlacementStrategy:
+        """Return the strategy of a component; with `PackedPlacementStrategy`, that of its engines.
 
-    def _collocated(self, reading: Reading) -> PlacementMode | None:
-        found = [role for role in ("inference", "critic_inference") if role in self._parts]
-        for role in found:
-            message = f"`{self._names[role]}` is placed, but collocated actor and rollout need no other inference"
-            help = "remove it, or give actor and rollout accelerators of their own (disaggregated)"
-            reading.add(self._path(role), Diagnostic("mode-unclear", message, help))
-        return None if found else PlacementMode.COLLOCATED
+        Engines have the tensor and pipeline size of the section with the component's name; a size that it leaves out is
+        that of the rollout. Actor, rollout, reward and inference have one strategy.
 
-    def _auto(self, reading: Reading) -> PlacementMode | None:
-        if "critic" in self._parts:
-            message = "auto_scheduler is set, but it cannot schedule `critic`"
-            help = "remove `critic`, or set auto_scheduler to false"
-            reading.add_in_config(_AUTO, Diagnostic("mode-unclear", message, help))
-            return None
-        found = out_of_order(self._used, self._names, self._cluster_num_gpus)
-        if found is not None:
-            reading.add(self._path(found[0]), found[1])
-        return PlacementMode.AUTO if found is None else None
+        Raises `PlacementError`: ``unknown-component``; ``invalid-value`` for another strategy; ``missing-key`` if the
+        component has no section; ``parallel-not-divisible``.
+        """
+        strategy = super().get_strategy(component)
+        if placement_strategy is None or component not in self._roles.engines:
+            return strategy
+        if placement_strategy is not PackedPlacementStrategy:
+            message = f"placement_strategy is {shown(placement_strategy)}; it must be PackedPlacementStrategy"
+            raise PlacementError([Diagnostic("invalid-value", message, "pass PackedPlacementStrategy")])
+        found = self._roles.engines[component]
+        if isinstance(found, PlacementError):
+            raise PlacementError(found.diagnostics)
+        return found
 
-    def _switch(self, reading: Reading, path: tuple[str, str]) -> bool | None:
-        """Return a boolean of the config: false if it is missing or null, ``None`` if it is invalid."""
-        mapping: Mapping[Any, Any] = reading.content if path[0] == "cluster" else section(reading, path[:1]) or {}
-        value = reading.value(mapping, path[1], path[:1])
-        for key in mapping if value is None else ():
-            if misspelt(str(key), path[1:]) is not None:
-                fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"did you mean `{path[1]}`?")
-                reading.add_in_config((path[0], str(key)), fault)
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        message = f"`{path[1]}` is {shown(value)}; it must be true or false"
-        reading.add_in_config(path, Diagnostic("invalid-value", message, "write true or false"))
-        return None
 
-    def _stride(self, reading: Reading) -> int | None:
-        """Return the distance between two accelerators of a collocated engine."""
-        if "actor" not in self._sizes or "rollout" not in self._sizes:
-            return None
-        actor, rollout = self._sizes["actor"].parallel.tp, self._sizes["rollout"].parallel.tp
-        if actor <= rollout:
-            return 1
-        if actor % rollout == 0:
-            return actor // rollout
-        fitting = [size for size in range(1, actor + 1) if actor % size == 0]
-        below, above = max(s for s in fitting if s < rollout), min(s for s in fitting if s > rollout)
-        message = (
-            f"rollout tensor size {rollout} does not divide actor tensor size {actor}: no actor rank holds the weights "
-            f"of a rollout slot"
-        )
-        fault = Diagnostic("no-weight-sender", message, f"use rollout tensor size {below} or {above}")
-        reading.add_in_config(self._sizes["rollout"].paths.get("tp", ("rollout",)), fault)
-        return None
+class MultiAgentModelParallelEvalComponentPlacement(_SeveralRollouts, ModelParallelEvalComponentPlacement):
+    """A placement of several rollouts for evaluation."""
 
-    def _arrange_auto(self, reading: Reading, actor: int) -> None:
-        """Place the actor on all accelerators, and the rollout on its own or, before them, the actor's too."""
-        total = self._cluster_num_gpus
-        if self._divides(reading, "actor", actor):
-            what = "`actor` (auto_scheduler starts it on all accelerators)"
-            if self._divides(reading, "actor", total, what) and self._check_auto_dp(reading, actor, total):
-                self._put(reading, "actor", Packed(0, total - 1, 1, 1), (CLUSTER,))
-        sizes = self._sizes.get("rollout")
-        if sizes is None or not self._switch(reading, ("cluster", "use_pre_process_policy")):
-            self._place_engines(reading, 1)
-            return
-        rollout = RankSet(f"0-{self._used['rollout'][-1]}")
-        self._ranks["rollout"], self._rollout_num_gpus = rollout, len(rollout)
-        shared = "`actor` (use_pre_process_policy gives its accelerators to `rollout`, too)"
-        both = "`rollout` with the accelerators of the actor (use_pre_process_policy)"
-        if self._divides(reading, "rollout", actor, shared) and self._divides(reading, "rollout", len(rollout), both):
-            self._put(reading, "rollout", engines(rollout, sizes.dense, 1), (CLUSTER,))
+    _kind = MultiAgentModelParallelEvalRoles
 
-    def _check_auto_dp(self, reading: Reading, actor: int, total: int) -> bool:
-        """Record a data size of the actor that does not divide a minibatch, if the config says how large that is."""
-        found = [self._whole_number(reading, path) for path in _BATCH]
-        if None in found:
-            return True
-        batch, group, minibatches = (number or 1 for number in found)
-        each, rest = divmod(batch * group, minibatches)
-        replica = self._sizes["actor"].dense
-        valid = [] if rest else [size for size in range(1, total // replica + 1) if each % (size * group) == 0]
-        for count in (actor, total):
-            if (size := count // replica) not in valid:
-                allowed = ", ".join(map(str, valid)) or "none"
-                message = (
-                    f"auto_scheduler needs data size {size} for `actor` on {count} accelerators, but "
-                    f"rollout_batch_size {batch} in {minibatches} minibatches allows {allowed}"
-                )
-                both = lcm(actor // replica, total // replica) * minibatches
-                help = f"use a rollout_batch_size that is a multiple of {both}, or other accelerators"
-                reading.add_in_config(_BATCH[0], Diagnostic("auto-dp", message, help))
-                return False
-        return True
 
-    def _whole_number(self, reading: Reading, path: KeyPath) -> int | None:
-        """Return a number of the config, ``None`` if it is missing or invalid, which is recorded."""
-        holder = section(reading, path[:-1]) or {}
-        value = reading.value(holder, path[-1], path[:-1])
-        return None if value is None else reading.number(value, path, 1)
+class MultiAgentModelParallelComponentPlacement(_SeveralRollouts, ModelParallelComponentPlacement):
+    """A placement of an actor and several rollouts on its accelerators: always collocated.
+
+    The names of further rollouts start with ``rollout``. Other components share no accelerator with each other.
+    """
+
+    _kind = MultiAgentModelParallelRoles
+    _roles: MultiAgentModelParallelRoles

@@ -49,7 +49,7 @@ class Sizes:
     @property
     def expert(self) -> int:
         """Accelerators of a replica of the experts."""
-        return self.parallel.etp * self.parallel.ep * self.parallel.pp
+        return self.parallel.expert
 
     def without(self, *names: str) -> Sizes:
         """Return the sizes with these as 1."""
@@ -133,6 +133,18 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
     if "ep" in paths:
         found.setdefault("etp", found.get("tp", 1))
     return Sizes(Parallel(**found, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
+
+
+def stated_sizes(reading: Reading, path: KeyPath, keys: Mapping[str, str]) -> Parallel | None:
+    """Return the sizes at a path of the config, ``None`` if none is stated there."""
+    probe = reading.fork()  # sections belong to the trainer: only sizes can have faults
+    mapping = section(probe, path) or {}
+    stated = {name: key for name, key in keys.items() if probe.value(mapping, key, path) is not None}
+    if not stated:
+        return None
+    before = len(reading.faults)
+    sizes = sizes_at(reading, path, keys)
+    return None if sizes is None or len(reading.faults) > before else sizes.parallel
 
 
 def reject_conflicts(reading: Reading) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankplan._core import MAX_RANK, RankSet
-from rankplan.config.network import AS_RLINF_ORDER, BY_TOPOLOGY
+from rankplan.config.network import AS_RLINF_ORDER, BY_TOPOLOGY, USUAL_TOPOLOGY, Topology
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import NodeSpec
@@ -48,28 +48,15 @@ class MissingRanks(ClusterError):
     """No node has some of the required node ranks yet; such a node may still join."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """How nodes without ranks are ordered: by ``address``, by ``topology`` domain after domain, or as ``rlinf`` does.
-
-    ``levels`` are the levels of the network, outermost first; ``None``: as detected from the labels.
-    """
-
-    order: str = "address"
-    levels: tuple[str, ...] | None = None
-
-
-USUAL = Wanted()
-
-
 def in_order(
-    nodes: Sequence[FoundNode], num_nodes: int | None, wanted: Wanted = USUAL, driver: str | None = None
+    nodes: Sequence[FoundNode], num_nodes: int | None, topology: Topology = USUAL_TOPOLOGY, driver: str | None = None
 ) -> tuple[list[FoundNode], str]:
     """Return the nodes by node rank, the nodes to use first, and the order that was applied.
 
-    Without ranks, nodes are ordered by address. By topology, domains come one after another in natural order of their
-    labels, and nodes within a domain by their explicit ranks, then by address. In RLinf's order, the ``driver``'s node
-    comes first. ``num_nodes`` is how many are used, all if ``None``.
+    Without ranks, the order of ``topology`` counts: by ``address``; by ``topology``, domain after domain in natural
+    order of their labels, and within a domain by explicit ranks, then by address; or as ``rlinf``, with the
+    ``driver``'s node first. Levels that it does not state are detected from the labels. ``num_nodes`` is how many nodes
+    are used, all if ``None``.
 
     Raises ``ClusterError`` if node ranks are set on some nodes only, are invalid or occur twice; ``MissingRanks`` if
     some of 0 to ``num_nodes - 1`` are missing. Nodes that cannot be used have no known rank variable, and come last if
@@ -83,12 +70,12 @@ def in_order(
     if any(node.rank_label is not None for node in nodes):
         return _by_rank([(node, node.rank_label) for node in nodes], BY_LABEL, num_nodes), BY_LABEL
     by_address = sorted(nodes, key=by_address_key)
-    if wanted.order == AS_RLINF_ORDER:
+    if topology.order == AS_RLINF_ORDER:
         return _as_rlinf(nodes, driver), AS_RLINF
-    if wanted.order != BY_TOPOLOGY:
+    if topology.order != BY_TOPOLOGY:
         return by_address, BY_ADDRESS
     specs = [node.spec for node in by_address]
-    levels = detect((1, spec.labels) for spec in specs) if wanted.levels is None else wanted.levels
+    levels = detect((1, spec.labels) for spec in specs) if topology.levels is None else topology.levels
     if not levels:
         return by_address, f"{BY_ADDRESS} (no levels detected)"
     ordered = [by_address[index] for index in natural_order([spec.labels for spec in specs], levels)]

@@ -14,6 +14,7 @@ import ray
 
 from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, adopt, registered, vendor
+from rankplan.config.network import Topology
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.hardware.facts import hardware_facts
@@ -29,7 +30,6 @@ from rankplan.runtime.nodes.order import (
     NODE_RANK_LABEL,
     FoundNode,
     MissingRanks,
-    Wanted,
     in_order,
 )
 from rankplan.runtime.nodes.processes import age, inherited
@@ -60,9 +60,9 @@ _logger = logging.getLogger("rankplan")
 
 
 def find_nodes(
-    num_nodes: int | None, timeout: float, report: Report, *, starting: bool, wanted: Wanted
+    num_nodes: int | None, timeout: float, report: Report, *, starting: bool, topology: Topology
 ) -> list[FoundNode]:
-    """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the ``wanted`` order.
+    """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the order of ``topology``.
 
     If more nodes than ``num_nodes`` are up, those without ranks that cannot be used are skipped, with a warning.
     ``starting``: other nodes may be about to join, so nodes without ranks are used only once no node has joined for
@@ -88,7 +88,7 @@ def find_nodes(
             nodes = [known[node_id] for node_id in entries]
             quiet = not starting or time.monotonic() - max(node.started for node in nodes) >= timeouts.LAST_JOIN
             try:
-                ordered, source = in_order(nodes, num_nodes, wanted, driver)
+                ordered, source = in_order(nodes, num_nodes, topology, driver)
             except MissingRanks as missing:
                 if len(nodes) == 1 and num_nodes in (None, 1) and (quiet or late):
                     return [_only(nodes[0])]

@@ -61,7 +61,7 @@ def left_after(processes: set[psutil.Process], seconds: float) -> set[psutil.Pro
 
 
 def age(pid: int) -> float:
-    """Return the seconds since a process started, infinity if unknown."""
+    """Return the seconds since a process started, at most one too many; infinity if unknown."""
     try:
         return time.time() - float(psutil.Process(pid).create_time())
     except psutil.Error:

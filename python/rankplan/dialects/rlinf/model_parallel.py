@@ -1,0 +1,196 @@
+"""The roles of a job with one rollout: training, and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import lcm
+from typing import Any
+
+from rankplan._core import CLUSTER, Packed, RankSet
+from rankplan.config.section import Reading
+from rankplan.config.text.faults import KeyPath
+from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode, out_of_order, overlaps
+from rankplan.dialects.rlinf.rules import engines
+from rankplan.dialects.rlinf.sized import SizedRoles
+from rankplan.dialects.rlinf.sizes import FORWARD, TRAINING, Sizes, section
+from rankplan.errors import Diagnostic
+from rankplan.words import misspelt, shown
+
+_AUTO = ("cluster", "auto_scheduler")
+_BATCH: tuple[KeyPath, ...] = (
+    ("data", "rollout_batch_size"),
+    ("algorithm", "group_size"),
+    ("algorithm", "n_minibatches"),
+)
+
+
+class ModelParallelEvalRoles(SizedRoles):
+    """A rollout and, optionally, a reward for evaluation: collocated, without an actor."""
+
+
+class ModelParallelRoles(SizedRoles):
+    """An actor and a rollout, with optional inference, critic and reward.
+
+    In collocated mode, the rollout's engines take accelerators whose distance lets the actor hand over its weights in
+    place. See `PlacementMode`.
+    """
+
+    known = ("actor", "rollout", "inference", "critic", "critic_inference", "reward")
+    _required = ("actor", "rollout")
+
+    def _read_sizes(self, reading: Reading) -> Iterator[tuple[str, Sizes | None]]:
+        yield from super()._read_sizes(reading)
+        actor = self._role_sizes(reading, "actor", ("actor", "model"), TRAINING)
+        critic = self._role_sizes(reading, "critic", ("critic", "model"), TRAINING)
+        yield from (("actor", actor), ("critic", critic))
+        named = [name for name in ("inference", "actor_inference") if section(reading.fork(), (name,)) is not None]
+        if named:
+            pp = actor.parallel.pp if actor is not None else 1
+            yield "inference", self._role_sizes(reading, "inference", (named[0], "model"), FORWARD, pp=pp)
+        elif actor is not None:
+            yield "inference", actor.without("cp", "ep", "etp")
+        if critic is not None:
+            own, size = ("critic_inference", "model"), critic.parallel
+            path = ("critic", "model") if section(reading.fork(), own) is None else own
+            sizes = self._role_sizes(reading, "critic_inference", path, FORWARD, tp=size.tp, pp=size.pp)
+            yield "critic_inference", sizes
+
+    def _arrange_roles(self, reading: Reading) -> None:
+        mode = self._decided(reading)
+        if mode is None:
+            return
+        self.mode, self.sync_mode = mode, self._sync_mode(mode)
+        actor = len(self.parts["actor"].rule.resources)
+        if mode is PlacementMode.AUTO:
+            self._arrange_auto(reading, actor)
+            self._place_each(reading, "inference", "reward")
+            return
+        if "critic_inference" in self.parts and "critic_inference" not in self.sizes and not reading.faults:
+            self._add_missing(reading, "critic_inference", ("critic", "model"))
+        before = len(reading.faults)
+        self._place_each(reading, "actor")
+        collocated = mode is PlacementMode.COLLOCATED and len(reading.faults) == before
+        self._place_each(reading, "critic", "inference", "critic_inference", "reward")
+        stride = self._stride(reading) if collocated else 1
+        if stride is not None:
+            self._place_engines(reading, stride)
+
+    def _sync_mode(self, mode: PlacementMode) -> RolloutSyncMode:
+        collocated = mode is PlacementMode.COLLOCATED
+        return RolloutSyncMode.COLLOCATED if collocated else RolloutSyncMode.DISAGGREGATED
+
+    def _decided(self, reading: Reading) -> PlacementMode | None:
+        """Return the mode, or record why none fits."""
+        automatic = self._switch(reading, _AUTO)
+        if automatic is not False:
+            return self._auto(reading) if automatic else None
+        if self._used["actor"] == self._used["rollout"]:
+            return self._collocated(reading)
+        found = list(overlaps(self._used, self.names))
+        for role, fault in found:
+            reading.add(self._path(role), fault)
+        recompute = ("algorithm", "recompute_logprobs")
+        if "inference" in self.parts and not found and self._switch(reading, recompute) is False:
+            message = f"`{self.names['inference']}` is placed, but `algorithm.recompute_logprobs` is not true"
+            help = f"set it to true, or remove `{self.names['inference']}`: it would have nothing to compute"
+            reading.add_in_config(recompute, Diagnostic("mode-unclear", message, help))
+            return None
+        return None if found else PlacementMode.DISAGGREGATED
+
+    def _collocated(self, reading: Reading) -> PlacementMode | None:
+        found = [role for role in ("inference", "critic_inference") if role in self.parts]
+        for role in found:
+            message = f"`{self.names[role]}` is placed, but collocated actor and rollout need no other inference"
+            help = "remove it, or give actor and rollout accelerators of their own (disaggregated)"
+            reading.add(self._path(role), Diagnostic("mode-unclear", message, help))
+        return None if found else PlacementMode.COLLOCATED
+
+    def _auto(self, reading: Reading) -> PlacementMode | None:
+        if "critic" in self.parts:
+            message = "auto_scheduler is set, but it cannot schedule `critic`"
+            help = "remove `critic`, or set auto_scheduler to false"
+            reading.add_in_config(_AUTO, Diagnostic("mode-unclear", message, help))
+            return None
+        found = out_of_order(self._used, self.names, len(self.inventory.core.accelerators()))
+        if found is not None:
+            reading.add(self._path(found[0]), found[1])
+        return PlacementMode.AUTO if found is None else None
+
+    def _switch(self, reading: Reading, path: tuple[str, str]) -> bool | None:
+        """Return a boolean of the config: false if it is missing or null, ``None`` if it is invalid."""
+        mapping: Mapping[Any, Any] = reading.content if path[0] == "cluster" else section(reading, path[:1]) or {}
+        value = reading.value(mapping, path[1], path[:1])
+        for key in mapping if value is None else ():
+            if misspelt(str(key), path[1:]) is not None:
+                fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"did you mean `{path[1]}`?")
+                reading.add_in_config((path[0], str(key)), fault)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        message = f"`{path[1]}` is {shown(value)}; it must be true or false"
+        reading.add_in_config(path, Diagnostic("invalid-value", message, "write true or false"))
+        return None
+
+    def _stride(self, reading: Reading) -> int | None:
+        """Return the distance between two accelerators of a collocated engine."""
+        if "actor" not in self.sizes or "rollout" not in self.sizes:
+            return None
+        actor, rollout = self.sizes["actor"].parallel.tp, self.sizes["rollout"].parallel.tp
+        if actor <= rollout:
+            return 1
+        if actor % rollout == 0:
+            return actor // rollout
+        fitting = [size for size in range(1, actor + 1) if actor % size == 0]
+        below, above = max(s for s in fitting if s < rollout), min(s for s in fitting if s > rollout)
+        message = (
+            f"rollout tensor size {rollout} does not divide actor tensor size {actor}: no actor rank holds the weights "
+            f"of a rollout slot"
+        )
+        fault = Diagnostic("no-weight-sender", message, f"use rollout tensor size {below} or {above}")
+        reading.add_in_config(self.sizes["rollout"].paths.get("tp", ("rollout",)), fault)
+        return None
+
+    def _arrange_auto(self, reading: Reading, actor: int) -> None:
+        """Place the actor on all accelerators, and the rollout on its own or, before them, the actor's too."""
+        total = len(self.inventory.core.accelerators())
+        if self._divides(reading, "actor", actor):
+            what = "`actor` (auto_scheduler starts it on all accelerators)"
+            if self._divides(reading, "actor", total, what) and self._check_auto_dp(reading, actor, total):
+                self._put(reading, "actor", Packed(0, total - 1, 1, 1), (CLUSTER,))
+        sizes = self.sizes.get("rollout")
+        if sizes is None or not self._switch(reading, ("cluster", "use_pre_process_policy")):
+            self._place_engines(reading, 1)
+            return
+        rollout = RankSet(f"0-{self._used['rollout'][-1]}")
+        self.ranks["rollout"] = rollout
+        shared = "`actor` (use_pre_process_policy gives its accelerators to `rollout`, too)"
+        both = "`rollout` with the accelerators of the actor (use_pre_process_policy)"
+        if self._divides(reading, "rollout", actor, shared) and self._divides(reading, "rollout", len(rollout), both):
+            self._put(reading, "rollout", engines(rollout, sizes.dense, 1), (CLUSTER,))
+
+    def _check_auto_dp(self, reading: Reading, actor: int, total: int) -> bool:
+        """Record a data size of the actor that does not divide a minibatch, if the config says how large that is."""
+        found = [self._whole_number(reading, path) for path in _BATCH]
+        if None in found:
+            return True
+        batch, group, minibatches = (number or 1 for number in found)
+        each, rest = divmod(batch * group, minibatches)
+        replica = self.sizes["actor"].dense
+        valid = [] if rest else [size for size in range(1, total // replica + 1) if each % (size * group) == 0]
+        for count in (actor, total):
+            if (size := count // replica) not in valid:
+                allowed = ", ".join(map(str, valid)) or "none"
+                message = (
+                    f"auto_scheduler needs data size {size} for `actor` on {count} accelerators, but "
+                    f"rollout_batch_size {batch} in {minibatches} minibatches allows {allowed}"
+                )
+                both = lcm(actor // replica, total // replica) * minibatches
+                help = f"use a rollout_batch_size that is a multiple of {both}, or other accelerators"
+                reading.add_in_config(_BATCH[0], Diagnostic("auto-dp", message, help))
+                return False
+        return True
+
+    def _whole_number(self, reading: Reading, path: KeyPath) -> int | None:
+        """Return a number of the config, ``None`` if it is missing or invalid, which is recorded."""
+        holder = section(reading, path[:-1]) or {}
+        value = reading.value(holder, path[-1], path[:-1])
+        return None if value is None else reading.number(value, path, 1)

@@ -1,0 +1,175 @@
+"""Roles with parallel sizes, such as an actor and a rollout: their sizes decide how each is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from rankplan._core import RankMap
+from rankplan.config.models import component_names
+from rankplan.config.section import Reading
+from rankplan.config.text.faults import KeyPath, missing
+from rankplan.dialects.rlinf.modes import PlacementMode
+from rankplan.dialects.rlinf.roles import Roles
+from rankplan.dialects.rlinf.rules import engines, is_plain, one_each, per_process
+from rankplan.dialects.rlinf.sizes import ENGINE, Sizes, missing_section, sizes_at
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.parallel import Parallel
+from rankplan.plans.component import Component, Rule
+from rankplan.words import counted, nearest
+
+
+class SizedRoles(Roles):
+    """Roles that are the names of components and of the sections with their sizes.
+
+    ``names`` are the components of the roles that are placed, ``stated`` the components as the config states them,
+    ``parts`` those of the roles, ``ranks`` their resource ranks, and ``sizes`` the sizes of the roles with a section.
+    """
+
+    known: tuple[str, ...] = ("rollout", "reward")
+    _required: tuple[str, ...] = ("rollout",)
+
+    def _arrange(self, reading: Reading) -> None:
+        self._keys = {name: key for key in reading.keys for name in component_names(key)}
+        self.stated = {name: replace(component, name=name) for name, component in self.components.items()}
+        self.names = {role: name for role in self.known if (name := self._name(role)) in self._keys}
+        self.parts = {role: self.stated[name] for role, name in self.names.items() if name in self.stated}
+        self.sizes = {role: sizes for role, sizes in self._read_sizes(reading) if sizes is not None}
+        # Components of one key have the same rows.
+        rows = {(part.node_groups, part.rule): part.rows for part in self.parts.values()}
+        used = {key: each.accelerators() for key, each in rows.items()}
+        self._used = {role: used[part.node_groups, part.rule] for role, part in self.parts.items()}
+        self.ranks = {role: part.rule.resources for role, part in self.parts.items()}
+        if self._complete(reading):
+            self._arrange_roles(reading)
+
+    def _name(self, role: str) -> str:
+        """Return the name of the component with a role."""
+        return "actor_inference" if role == "inference" and "inference" not in self._keys else role
+
+    def _complete(self, reading: Reading) -> bool:
+        """Record which components are missing or have no accelerators, and return whether all can be arranged."""
+        for role in self._required:
+            if role not in self._keys:
+                others = [name for name in self._keys if name not in self.names.values()]
+                reading.add(("component_placement",), missing(role, nearest(role, others, 0.8)))
+        for role, used in self._used.items():
+            if not used and role != "reward":
+                name = self.names[role]
+                message = f"`{name}` is placed without accelerators, which its sizes count"
+                help = "place it on accelerators, in a node group that has some"
+                reading.add(self._path(role), Diagnostic("no-resources", message, help))
+        return self.parts.keys() == self.names.keys() and all(self._used.get(role) for role in self._required)
+
+    def _path(self, role: str) -> KeyPath:
+        """Return the path of a role's placement in the section."""
+        return "component_placement", self._keys[self.names[role]], "placement"
+
+    def _read_sizes(self, reading: Reading) -> Iterator[tuple[str, Sizes | None]]:
+        yield "rollout", self._role_sizes(reading, "rollout", ("rollout",), ENGINE)
+
+    def _role_sizes(
+        self, reading: Reading, role: str, path: KeyPath, keys: Mapping[str, str], **defaults: int
+    ) -> Sizes | None:
+        """Return the sizes of a role. Faults count only if the role is placed."""
+        counted = role in self.names
+        reader = reading if counted else reading.fork()
+        before = len(reader.faults)
+        sizes = sizes_at(reader, path, keys, **defaults)
+        if counted:
+            reading.size_paths[self.names[role]] = path
+        if sizes is None and counted and not role.startswith("critic") and len(reader.faults) == before:
+            self._add_missing(reading, role, path)
+        return None if len(reader.faults) > before else sizes
+
+    def _add_missing(self, reading: Reading, role: str, path: KeyPath) -> None:
+        reading.add_in_config(path, missing_section(path, self.names[role], reading.config))
+
+    def _arrange_roles(self, reading: Reading) -> None:
+        self.mode = PlacementMode.COLLOCATED
+        self._place_each(reading, "reward")
+        self._place_engines(reading, 1)
+
+    def _place_each(self, reading: Reading, *roles: str) -> None:
+        """Place roles with a process per accelerator."""
+        for role in roles:
+            part = self.parts.get(role)
+            if part is not None and self._used[role] and self._divides(reading, role, len(part.rule.resources)):
+                try:  # the rows are those that the config gives
+                    each = replace(part, rule=one_each(part.rule))
+                    self._keep(role, each.with_settings(parallel=self._parallel(role)))
+                except PlacementError as error:
+                    for one in error.diagnostics:
+                        reading.add_in_config(reading.size_paths.get(self.names[role], ()), one)
+
+    def _place_engines(self, reading: Reading, stride: int) -> None:
+        """Place the rollout with a process per engine."""
+        self.rollout_stride = stride
+        part, sizes = self.parts["rollout"], self.sizes.get("rollout")
+        if sizes is None:
+            return
+        count, size = len(part.rule.resources), sizes.dense
+        if (found := self._stated_engines(size)) is not None:
+            reading.add(self._path("rollout"), found)
+        elif isinstance(part.rule, RankMap) and not is_plain(part.rule) and per_process(part.rule) == {0}:
+            self._put(reading, "rollout", part.rule)
+        elif self._divides(reading, "rollout", count):
+            if count % (size * stride):
+                reading.add(self._path("rollout"), uneven("rollout", count, size, stride))
+            else:
+                self._put(reading, "rollout", engines(part.rule.resources, size, stride))
+
+    def _stated_engines(self, size: int) -> Diagnostic | None:
+        """Return the fault of process ranks that contradict the size of an engine."""
+        rule = self.parts["rollout"].rule
+        if not isinstance(rule, RankMap) or is_plain(rule):
+            return None
+        found = per_process(rule)
+        if found == {size} or (found == {0} and size == 1):
+            return None
+        most = max(*found, 1)
+        has = counted(most, "accelerator")
+        sizes = self.sizes["rollout"].text("tp", "pp")
+        message = f"a process of `rollout` has {has}, but its engine needs {size} ({sizes})"
+        help = f"remove the process ranks, or give each process {counted(size, 'accelerator')}"
+        return Diagnostic("parallel-idle" if most > size else "parallel-not-divisible", message, help)
+
+    def _divides(self, reading: Reading, role: str, count: int, what: str = "") -> bool:
+        """Record which sizes of a role do not divide its accelerators, and return whether all do."""
+        sizes = self.sizes.get(role)
+        faults = list(sizes.undivided(what or f"`{self.names[role]}`", count)) if sizes is not None else []
+        for path, fault in faults:
+            if sizes is not None and role == "rollout" and not what and count // sizes.dense == 1:
+                each, rest = f"an engine of `rollout` has {count} accelerators", count - sizes.dense
+                message = f"{each}, but {sizes.text('tp', 'pp')} needs {sizes.dense}: {rest} would be idle"
+                fault = replace(fault, code="parallel-idle", message=message)
+            if path is None:
+                reading.add(self._path(role), fault)
+            else:
+                reading.add_in_config(path, fault)
+        return not faults
+
+    def _put(self, reading: Reading, role: str, rule: Rule, groups: tuple[str, ...] | None = None) -> None:
+        """Give a role another rule."""
+        part, sizes = self.parts[role], self._parallel(role)
+        place = self.names[role], self.inventory, groups or part.node_groups, rule
+        try:
+            self._keep(role, Component.place(*place, part.settings, parallel=sizes))
+        except PlacementError as error:
+            reading.add_all(self._path(role), error)
+
+    def _keep(self, role: str, component: Component) -> None:
+        self.components[self.names[role]] = component
+
+    def _parallel(self, role: str) -> Parallel:
+        return self.sizes.get(role, Sizes()).parallel
+
+
+def uneven(name: str, count: int, size: int, stride: int) -> Diagnostic:
+    """Return the fault of engines that do not fill the accelerators of a component."""
+    message = (
+        f"`{name}` has {count} accelerators, which is not a multiple of {size * stride}: engines of {size} alternate, "
+        f"{stride} at a time, because the actor's tensor size is {stride} times the rollout's"
+    )
+    help = f"use a multiple of {size * stride} accelerators, or the same tensor size for both"
+    return Diagnostic("parallel-not-divisible", message, help)
