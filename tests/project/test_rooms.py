@@ -195,3 +195,8 @@ def test_one_file_uses_the_private_parts_of_ray() -> None:
 def test_importing_rankplan_does_not_import(module: str) -> None:
     program = f"import sys, rankplan; from rankplan import *; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_a_rank_starts_without_the_modules_that_make_plans() -> None:
+    program = "import sys, rankplan.runtime.rank.host; from rankplan import Worker; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
