@@ -64,9 +64,9 @@ if TYPE_CHECKING:
     from rankplan.runtime.group.crew import Failure as Failure
     from rankplan.runtime.group.group import Call as Call
     from rankplan.runtime.group.group import WorkerGroup as WorkerGroup
+    from rankplan.runtime.group.job import launch as launch
     from rankplan.runtime.group.spec import GroupSpec as GroupSpec
     from rankplan.runtime.group.worker import Worker as Worker
-    from rankplan.runtime.group.worker import launch as launch
     from rankplan.runtime.rank.spec import RankReport as RankReport
     from rankplan.runtime.rank.timing import Timing as Timing
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
@@ -110,7 +110,8 @@ _NAMES = {
     "runtime.group.group": ("Call", "WorkerGroup"),
     "runtime.group.spec": ("GroupSpec",),
     "runtime.group.crew": ("Failure",),
-    "runtime.group.worker": ("Worker", "launch"),
+    "runtime.group.job": ("launch",),
+    "runtime.group.worker": ("Worker",),
     "runtime.rank.spec": ("RankReport",),
     "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),

@@ -167,7 +167,9 @@ def run(
         if timings is not None:
             _check_costs(Path(timings))
         sized = simulate is not None and not Path(simulate).is_file()  # nodes that are only a number have no labels
-        planned_on, reader, num_nodes = _planner(file, changes, dialect_name, without, isolate, labelled=not sized)
+        planned_on, reader, num_nodes = _planner(
+            file, changes, dialect_name, without, isolate=isolate, labelled=not sized
+        )
         inventory = None if simulate is None else inventory_from(simulate)
         # Report faults before anything starts.
         if inventory is not None:
@@ -181,7 +183,8 @@ def run(
         with signals.at_once():
             from rankplan.runtime.cluster import Cluster
             from rankplan.runtime.group.group import WorkerGroup
-            from rankplan.runtime.group.worker import RollCall, launch
+            from rankplan.runtime.group.job import launch
+            from rankplan.runtime.group.worker import RollCall
             from rankplan.runtime.rank.timing import slowest_rank
             from rankplan.runtime.ray.connection import told
 
@@ -238,15 +241,15 @@ def _planner(
     changes: tuple[str, ...],
     dialect: str | None,
     without: tuple[str, ...],
-    isolate: bool | None,
     *,
+    isolate: bool | None,
     labelled: bool,
 ) -> tuple[Callable[[Inventory], Plan], Reader | None, int | None]:
     """Read a config or a saved plan; return its plan for an inventory, the reader of a config, the nodes of a plan."""
     if is_saved(file):
         if changes:
             raise click.UsageError(f"{file} is a saved plan, which takes no --set")
-        saved = planned(file, InventoryChoice(without=without), dialect, isolate)
+        saved = planned(file, InventoryChoice(without=without), dialect, isolate=isolate)
         return saved.fitted, None, saved.inventory.num_nodes
     found = read_job(file, "1x1", dialect=dialect, overrides=changes)
     found.announce()

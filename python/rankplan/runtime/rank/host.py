@@ -21,13 +21,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import ray
 
 from rankplan._core import RankSet
 from rankplan.accelerators import Vendor, adopt, registered, vendor
-from rankplan.config.hardware import on_node
 from rankplan.environment import (
     added,
     expanded,
@@ -40,13 +39,15 @@ from rankplan.errors import LaunchError
 from rankplan.hardware import bind
 from rankplan.hardware.driver import Question, Shown, plain, written
 from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
-from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import free_block
 from rankplan.runtime.rank.spec import DEVICES, RankReport, RankSpec
 from rankplan.runtime.rank.timing import Stopwatch
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import RankFailure
 from rankplan.runtime.ray.internals import is_termination
+
+if TYPE_CHECKING:
+    from rankplan.runtime.nodes.nodes import Nodes
 
 _Value = TypeVar("_Value")
 
@@ -80,8 +81,11 @@ class RankProcess:
 
     def load_hardware(self) -> None:
         """Load the configs of the robots, with the modules of their models."""
-        robots = pickle.loads(self.spec.hardware) if self.spec.hardware else ()
-        self.hardware = on_node(robots, self.spec.placement.local_hardware_ranks, os.environ)
+        if self.spec.hardware:
+            from rankplan.config.hardware import on_node  # most ranks have no robots, and need no pydantic
+
+            robots = pickle.loads(self.spec.hardware)
+            self.hardware = on_node(robots, self.spec.placement.local_hardware_ranks, os.environ)
 
     def nodes(self) -> Nodes:
         """Return the nodes of the driver's cluster, with their node groups."""

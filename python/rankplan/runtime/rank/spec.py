@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankplan._core import Placement, RankSet
 from rankplan.accelerators import vendor
 from rankplan.environment import planned_environment
-from rankplan.plans.binding import Bound
-from rankplan.plans.component import Coordinates
+from rankplan.hardware.policies import Bound
+
+if TYPE_CHECKING:
+    from rankplan.plans.component import Coordinates
 
 DEVICES, ENVIRONMENT = PROOFS = ("devices", "environment")
 """How a rank proves that it sees its devices: by asking the driver, or by its environment variables alone."""
