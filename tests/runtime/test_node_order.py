@@ -19,7 +19,7 @@ from rankplan import Cluster, ClusterError, Inventory, NodeSpec, RankSet
 from rankplan.config.network import Topology
 from rankplan.hardware.nvml import Fabric, fabrics
 from rankplan.runtime.nodes import simulate
-from rankplan.runtime.nodes.order import AS_RLINF, FoundNode, MissingRanks, in_order
+from rankplan.runtime.nodes.nodes import AS_RLINF, FoundNode, MissingRanks, in_order
 from rankplan.runtime.ray import internals as ray_internals
 from rankplan.runtime.ray import timeouts
 

@@ -49,8 +49,7 @@ def started(
 ) -> tuple[list[LiveRank], tuple[str, int], list[RankReport]]:
     """Start newcomers of a crew, and verify them; return them, the address and the port of rank 0, and the reports.
 
-    ``first`` is the row of rank 0, which may be running already. ``restarts`` counts this restart. Raises
-    ``LaunchError`` if one does not come up in time, or differs from its plan; newcomers are left to the caller.
+    ``first`` is the row of rank 0, which may be running already. If one fails, newcomers are left to the caller.
     """
     component, terms, node = crew.component, crew.terms, first.cluster_node_rank
     address, machine = nodes.address(node), nodes.machine(node)
@@ -210,13 +209,11 @@ def renewals(crew: Crew) -> tuple[list[LiveRank], list[ray.ObjectRef[RankReport]
         rendezvous |= zip(MASTER_VARIABLES, map(str, crew.master), strict=True)
     nodes = ray.put(pickle.dumps(crew.nodes))
     ranks: list[LiveRank] = []
-    answers: list[ray.ObjectRef[RankReport]] = []
     for rank in list(crew.ranks):
         coordinates = crew.terms.component.coordinates(rank.placement.rank)
         spec = replace(rank.spec, placement=rank.placement, coordinates=coordinates)
-        answers.append(rank.actor.renew.remote(spec, rendezvous, nodes))
         ranks.append(replace(rank, spec=spec))
-    return ranks, answers
+    return ranks, [rank.actor.renew.remote(rank.spec, rendezvous, nodes) for rank in ranks]
 
 
 def verified(component: str, ranks: Sequence[LiveRank], reports: Sequence[RankReport]) -> list[RankReport]:
@@ -225,8 +222,7 @@ def verified(component: str, ranks: Sequence[LiveRank], reports: Sequence[RankRe
     for rank, report in zip(ranks, reports, strict=True):
         row = rank.placement
         found = list(differences(rank.spec, report, rank.pid))
-        if found and first is None:
-            first = row
+        first = first or (row if found else None)
         lines += [f"rank {row.rank} (node {row.cluster_node_rank}, pid {report.pid}): {line}" for line in found]
     rows = [rank.placement for rank in ranks]
     for one, other, uuid in shared_devices(rows, [report.uuids for report in reports]):

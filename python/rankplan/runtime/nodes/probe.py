@@ -23,16 +23,20 @@ from rankplan.hardware.nvml import fabrics
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
-from rankplan.runtime.nodes.nodes import Nodes, age, inherited, live_nodes, pinned
-from rankplan.runtime.nodes.order import (
+from rankplan.runtime.nodes.nodes import (
     BY_ADDRESS,
     BY_LABEL,
     BY_VARIABLE,
     NODE_RANK_LABEL,
     FoundNode,
     MissingRanks,
+    Nodes,
+    age,
     by_address_key,
     in_order,
+    inherited,
+    live_nodes,
+    pinned,
 )
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Fault, outcomes
@@ -267,8 +271,7 @@ def _ids(row: Vendor, count: int, environment: Mapping[str, str]) -> tuple[str, 
 def refreshed(nodes: Nodes, dead: dict[int, NodeSpec], timeout: float) -> Nodes:
     """Return the nodes as they are now; every known one keeps its rank. ``dead`` has the last records of dead ones.
 
-    Nodes that have died are not ``healthy``. One that was started again, with its hostname and address, has its rank
-    and its marks again. New nodes come last, by address; unusable ones are skipped, with a warning.
+    See ``Cluster.refresh``. A node that was started again also has its marks again.
     """
     alive = {node.node_id: node for node in probed(list(live_nodes().values()), timeout)}
     ids = list(nodes.ids)

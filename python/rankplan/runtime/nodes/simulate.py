@@ -20,15 +20,8 @@ from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.runtime.nodes.probe import HARDWARE_LABEL, HARDWARE_VARIABLE, MODEL_LABEL, TYPE_LABEL
-from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray import internals, timeouts
 from rankplan.runtime.ray.connection import Report, keep_handler
-from rankplan.runtime.ray.internals import (
-    LONGEST_FOLDER,
-    SIMULATED_HEAD,
-    SIMULATED_SETTINGS,
-    quiet_detection,
-    sigterm_handler_kept,
-)
 
 _FIRST_ADDRESS = ipaddress.ip_address("127.0.0.2")  # a head on 127.0.0.1 makes the driver rewrite the address and hang
 _OBJECT_STORE_BYTES = 80 << 20
@@ -41,8 +34,8 @@ class Raylets:
     """One raylet for each node of the inventory, from ``127.0.0.2`` on, in a private folder; ``close`` ends them."""
 
     def __init__(self, inventory: Inventory, report: Report) -> None:
-        base = tempfile.gettempdir()
-        self._folder = tempfile.mkdtemp(prefix="rankplan-", dir=base if len(base) <= LONGEST_FOLDER else "/tmp")
+        base = tempfile.gettempdir() if len(tempfile.gettempdir()) <= internals.LONGEST_FOLDER else "/tmp"
+        self._folder = tempfile.mkdtemp(prefix="rankplan-", dir=base)
         self._restore_handler = keep_handler()
         self._cluster = cluster_utils.Cluster()
         self._closed = False
@@ -50,8 +43,8 @@ class Raylets:
             # The private folder keeps this cluster from being recorded as the machine's running one, and identifies its
             # processes. The driver's own mask and node rank do not apply to the declared nodes.
             hidden = dict.fromkeys([*NODE_RANK_VARIABLES, *VARIABLES])
-            variables = {**hidden, "RAY_TMPDIR": self._folder, **SIMULATED_SETTINGS}
-            with _environment(variables), quiet_detection(), sigterm_handler_kept():
+            variables = {**hidden, "RAY_TMPDIR": self._folder, **internals.SIMULATED_SETTINGS}
+            with _environment(variables), internals.quiet_detection(), internals.sigterm_handler_kept():
                 for rank in range(inventory.num_nodes):
                     report(f"starting node {rank + 1} of {inventory.num_nodes}")
                     self._cluster.add_node(**_node_options(inventory.node(rank), rank))
@@ -95,7 +88,7 @@ def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
     environment = {NODE_RANK_VARIABLES[0]: str(rank), HARDWARE_VARIABLE: node.facts or "{}"}
     labels = {**node.labels, TYPE_LABEL: node.accelerator_type}
     labels |= {f"{HARDWARE_LABEL}{name}": str(count) for name, count in node.hardware.items()}
-    options: dict[str, Any] = {"num_gpus": 0, **(SIMULATED_HEAD if rank == 0 else {})}
+    options: dict[str, Any] = {"num_gpus": 0, **(internals.SIMULATED_HEAD if rank == 0 else {})}
     row = vendor(node.accelerator_type)
     if row is not None:
         if node.accelerator_model is not None:

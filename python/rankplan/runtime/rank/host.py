@@ -88,7 +88,6 @@ class RankProcess:
             self.hardware = on_node(robots, self.spec.placement.local_hardware_ranks, os.environ)
 
     def nodes(self) -> Nodes:
-        """Return the nodes of the driver's cluster, with their node groups."""
         nodes: Nodes = pickle.loads(self.pickled_nodes)
         return nodes
 
@@ -199,7 +198,6 @@ class Rank:
         return self._name  # Ray prefixes it to each line that this process prints
 
     def free_block(self, choice: range, count: int) -> int | None:
-        """Return the first port of a free block on this machine, or ``None``; see `ports.free_block`."""
         return free_block(choice, count)
 
     def look(self) -> RankReport | None:
@@ -219,7 +217,6 @@ class Rank:
         return self._stopwatch.durations.get(ticket, {})
 
     def timings(self) -> list[tuple[str, float, float]]:
-        """Return method, start and length of the finished calls."""
         return list(self._stopwatch.calls)
 
     def _become(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
@@ -322,12 +319,10 @@ class AsyncHost(Rank):
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rankplan-call")
 
     async def start(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
-        """Become the rank; see `Host.start`."""
         report: RankReport = await self._in_thread(self._become, spec, group, master_port, payload)
         return report
 
     async def call(self, ticket: int, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Run a method of the worker."""
         try:
             with self._stopwatch.timing(method):
                 if inspect.iscoroutinefunction(getattr(self._worker, method)):

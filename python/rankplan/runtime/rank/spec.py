@@ -52,13 +52,9 @@ class RankSpec:
 
     def runtime_env(self) -> dict[str, Any] | None:
         """Return the settings needed at process start; with ``None``, Ray starts the process in half the time."""
-        runtime_env: dict[str, Any] = {}
-        if self.at_start:
-            runtime_env["env_vars"] = dict(self.at_start)
-        if self.interpreter is not None:
-            # Ray passes it to a shell
-            runtime_env["py_executable"] = shlex.quote(self.interpreter)
-        return runtime_env or None
+        python = None if self.interpreter is None else shlex.quote(self.interpreter)  # Ray passes it to a shell
+        settings = {"env_vars": dict(self.at_start), "py_executable": python}
+        return {name: value for name, value in settings.items() if value} or None
 
     def late(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that the process sets itself, because it did not start with them."""

@@ -17,17 +17,7 @@ import ray
 from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, LaunchError
-from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.internals import (
-    connection_fault,
-    greet,
-    introduce,
-    lost_connection,
-    offer_token,
-    running_cluster,
-    sigterm_handler_kept,
-    unused_token,
-)
+from rankplan.runtime.ray import internals, timeouts
 
 Report: TypeAlias = Callable[[str], None]
 
@@ -42,16 +32,23 @@ def told(listener: Report | None, *, lines: bool = False) -> Iterator[Report]:
     They go to ``listener``; without one, to stderr if that is a terminal, starting after one second. With ``lines``,
     any other stderr gets the current message as a line, at most every 20 seconds and only if it has changed.
     """
+    printed, since = "", time.monotonic()
+
+    def show_line(message: str) -> None:
+        nonlocal printed, since
+        if lines and message != printed and time.monotonic() - since >= _LINE_SECONDS:
+            printed, since = message, time.monotonic()
+            print(message, file=sys.stderr, flush=True)
+
     if listener is not None or not sys.stderr.isatty():
-        yield listener or (_lines() if lines else lambda message: None)
+        yield listener or show_line
         return
     from rich.console import Console
 
     status = Console(stderr=True).status("")
-    started = time.monotonic()
 
     def show(message: str) -> None:
-        if time.monotonic() - started >= _QUIET_SECONDS:
+        if time.monotonic() - since >= _QUIET_SECONDS:
             status.update(message)
             status.start()
 
@@ -61,27 +58,12 @@ def told(listener: Report | None, *, lines: bool = False) -> Iterator[Report]:
         status.stop()
 
 
-def _lines() -> Report:
-    """Return a function that prints the message after every 20 seconds, unless it was the last one printed."""
-    printed, at = "", time.monotonic()
-
-    def show(message: str) -> None:
-        nonlocal printed, at
-        if message != printed and time.monotonic() - at >= _LINE_SECONDS:
-            printed, at = message, time.monotonic()
-            print(message, file=sys.stderr, flush=True)
-
-    return show
-
-
 _TOKEN = "Ray offers the token of this machine only to a cluster that it finds by itself: set RAY_AUTH_MODE=token"
-
-
-# Ray starts a new cluster for a call on anything that outlived its connection, so such calls must be refused.
 
 
 def current_session() -> str | None:
     """Return a text that identifies this process's connection to Ray, or ``None`` without a connection."""
+    # Ray starts a new cluster for a call on anything that outlived its connection, so such calls must be refused
     if not ray.is_initialized():
         return None
     context = ray.get_runtime_context()
@@ -185,7 +167,7 @@ class Connection(Owner):
     def check_alive(self) -> None:
         """Raise ``LaunchError`` if the cluster was closed, or Ray has ended under this program."""
         self.check_open()
-        if lost := lost_connection(timeouts.ANSWER):
+        if lost := internals.lost_connection(timeouts.ANSWER):
             raise LaunchError(f"{lost}; close this Cluster, start Ray again, and make a new Cluster")
 
     def enter(self, component: str, group: object) -> list[object]:
@@ -223,19 +205,19 @@ def connect(address: str | None, num_nodes: int | None) -> Literal["kept", "join
                 "and `ray start --address=...` on the others, set RAY_ADDRESS, or use "
                 f'Cluster.simulate("{num_nodes}x8") to try it out on this machine'
             )
-        with sigterm_handler_kept():
+        with internals.sigterm_handler_kept():
             if running is None:
                 ray.init(address="local", include_dashboard=False, logging_level=logging.WARNING)
             else:
-                offer_token(address)
-                introduce(running)
+                internals.offer_token(address)
+                internals.introduce(running)
                 # Ray offers its token only to a cluster that it looks for itself
                 ray.init(address=address or "auto", logging_level=logging.WARNING)
     except (OSError, ValueError, RuntimeError, RayError) as error:
         if isinstance(error, ClusterError):
             raise
-        advice = f"; {_TOKEN}" if unused_token() else ""
-        raise ClusterError(f"cannot connect to a Ray cluster: {connection_fault(error)}{advice}") from error
+        advice = f"; {_TOKEN}" if internals.unused_token() else ""
+        raise ClusterError(f"cannot connect to a Ray cluster: {internals.connection_fault(error)}{advice}") from error
     return "started" if running is None else "joined"
 
 
@@ -247,11 +229,11 @@ def _running_cluster(address: str | None) -> str | None:
             f"{given} is a Ray Client address, which cannot launch groups; run on a node of the cluster, with its "
             "host:port, or as a job (`ray job submit`)"
         )
-    found = running_cluster(address)
+    found = internals.running_cluster(address)
     if found is None:
         return None
     try:
-        greet(found, timeouts.ANSWER)
+        internals.greet(found, timeouts.ANSWER)
     except OSError as error:
         raise ClusterError(
             f"no Ray cluster answers at {found} ({error}); give the address of a running one, or remove the outdated "

@@ -260,7 +260,7 @@ def _bundles(nodes: Nodes, components: Iterable[Iterable[Placement]], held: Rese
 
 
 def _accelerators(row: Placement) -> Sequence[tuple[int, int | None]]:
-    """Return the accelerators of a process's own, as (node rank, local index)."""
+    """Return a process's own accelerators, as (node rank, local index)."""
     return row.devices if row.num_accelerators else []
 
 
@@ -271,11 +271,7 @@ _MOST_ROWS = 20
 
 
 def shortage(needs: Mapping[str, tuple[int, Mapping[str, float]]], refused: int, before: Amounts) -> str:
-    """Return a table of the needed, available and held resources of nodes that have too little.
-
-    ``needs`` has the rank and the needed amounts by Ray's id of the node. Ray refused the node ``refused`` when the
-    resources ``before`` were available.
-    """
+    """Return a table of what nodes lack, by their ids. Ray refused one node when ``before`` was available."""
     total = {node_id: entry["Resources"] for node_id, entry in live_nodes().items()}
     available, holders = available_resources(), _holders()
     rows: list[tuple[str, ...]] = [("node", "resource", "needed", "available", "total", "held by")]
