@@ -224,7 +224,9 @@ def test_run_rejects_arguments_that_do_not_fit(plain: Plain, given: list[str], m
 def test_run_waits_for_nodes_as_long_as_told_and_says_so(plain: Plain) -> None:
     (plain.folder / "three.yaml").write_text("cluster: {num_nodes: 3, component_placement: {actor: 0-1}}\n")
     prelude = (
-        "from rankplan.runtime.ray import progress; progress._LINE_SECONDS = 1; from rankplan.cli import main; main()"
+        "from rankplan.runtime.ray import connection\n"
+        "connection._LINE_SECONDS = 1\n"
+        "from rankplan.cli import main; main()\n"
     )
     done = plain.python("-c", prelude, "run", "three.yaml", "--timeout", "3")
     assert done.returncode == 1
@@ -257,13 +259,13 @@ def test_a_signal_leaves_nothing_of_a_simulation(plain: Plain, number: signal.Si
     base.mkdir()
     prelude = (
         "import os, signal, sys\n"
-        "from rankplan.runtime.ray import progress\n"
+        "from rankplan.runtime.ray import connection\n"
         "def told(listener, lines=False):\n"
         "    def show(message):\n"
         f"        if message == {stage!r}: os.kill(os.getpid(), {int(number)})\n"
         "    import contextlib\n"
         "    return contextlib.nullcontext(show)\n"
-        "progress.told = told\n"
+        "connection.told = told\n"
         "from rankplan.cli import main; main()\n"
     )
     (plain.folder / "nodes.yaml").write_text(TWO.replace("1, c", "2, c"))

@@ -65,7 +65,7 @@ class Crew:
     """The ranks of a component in rank order; ended by its reservation or its connection, if not before.
 
     It is owned before its first rank starts, so that closing the cluster at any moment leaves no rank behind. Ranks
-    that are being started are ``newcomers`` until all of them are verified. ``nodes`` are in the order of its plan.
+    are ``newcomers`` until all of them are verified. ``nodes`` are in the order of its plan.
     """
 
     def __init__(self, terms: Terms, connection: Connection, nodes: Nodes, reservation: Reservation | None) -> None:

@@ -114,9 +114,7 @@ class RankSelection:
 
     @property
     def _ranks(self) -> Sequence[LiveRank]:
-        if not self._crew.is_running:
-            return ()
-        ranks = list(self._crew.ranks)  # a restart replaces some
+        ranks = list(self._crew.ranks) if self._crew.is_running else []  # a restart replaces some
         return ranks if self._selected is None else [ranks[rank] for rank in self._selected if rank < len(ranks)]
 
     def __repr__(self) -> str:

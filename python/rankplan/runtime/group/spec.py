@@ -150,7 +150,6 @@ class GroupSpec:
 
 
 def check_cluster(cluster: Cluster) -> None:
-    """Raise ``TypeError`` for anything but a `Cluster`."""
     if not isinstance(cluster, Cluster):
         raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
 

@@ -44,14 +44,10 @@ from rankplan.runtime.ray.connection import Report
 from rankplan.runtime.ray.internals import accelerator_managers
 from rankplan.words import counted
 
-TYPE_LABEL = "rankplan.io/accelerator-type"
-"""The Ray node label that names the accelerator type; required for types that Ray cannot detect."""
-
-HARDWARE_LABEL = "rankplan.io/hardware."
-"""Start of the Ray node labels with the number of pieces of a hardware type: ``rankplan.io/hardware.Franka=2``."""
-
-MODEL_LABEL = "ray.io/accelerator-type"
-"""The Ray node label with the accelerator model, which Ray sets if it knows it."""
+# Node labels of Ray.
+TYPE_LABEL = "rankplan.io/accelerator-type"  # required for types that Ray cannot detect
+HARDWARE_LABEL = "rankplan.io/hardware."  # followed by a type, with the number of pieces: rankplan.io/hardware.Franka=2
+MODEL_LABEL = "ray.io/accelerator-type"  # the accelerator model, which Ray sets if it knows it
 
 HARDWARE_VARIABLE = "RANKPLAN_HARDWARE"
 """Set on a simulated node: the hardware facts of the node that it stands for, as JSON."""

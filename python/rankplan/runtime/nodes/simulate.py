@@ -132,8 +132,11 @@ def family(variable: str) -> set[psutil.Process]:
     # a process that sets its title, as Ray's do, may overwrite the environment that the system shows
     name, _, value = variable.partition("=")
     parents, found = {}, set()
-    for process in _running():
+    for pid in psutil.pids():  # psutil.process_iter() would keep a process whose pid another one has now
         with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if not _runs(process):
+                continue
             parents[process] = process.ppid()
             with suppress(psutil.AccessDenied):
                 if process.environ().get(name) == value:
@@ -161,13 +164,6 @@ def left_after(processes: set[psutil.Process], seconds: float) -> set[psutil.Pro
     while (left := set(filter(_runs, processes))) and time.monotonic() < deadline:
         time.sleep(timeouts.PROCESS_POLL)
     return left
-
-
-def _running() -> Iterator[psutil.Process]:
-    for pid in psutil.pids():  # psutil.process_iter() would keep a process whose pid another one has now
-        with suppress(psutil.NoSuchProcess):
-            if _runs(process := psutil.Process(pid)):
-                yield process
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -213,7 +213,6 @@ class Rank:
         return self.look()
 
     def durations(self, ticket: int) -> dict[str, float]:
-        """Return the seconds that timed functions took during a call; empty if it was long ago."""
         return self._stopwatch.durations.get(ticket, {})
 
     def timings(self) -> list[tuple[str, float, float]]:
@@ -263,7 +262,6 @@ class Rank:
 
 # not a method: Ray runs every method of a class that has an async one in an event loop
 async def _awaited(rank: Rank, ticket: int, method: str, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run the coroutine of an ``async`` method to its end."""
     try:
         with rank._stopwatch.measured(ticket):
             return _sendable(method, await coroutine)

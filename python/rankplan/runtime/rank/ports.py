@@ -45,7 +45,6 @@ class Ports:
             return range(start, start + size)
 
     def give_back(self, machine: str, ports: Iterable[int]) -> None:
-        """Allow these ports to be handed out again."""
         with self._lock:
             self._taken.get(machine, set()).difference_update(ports)
 

@@ -15,11 +15,8 @@ from typing import Any, TypeVar, overload
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_MOST_CALLS = 10_000
-"""Calls of a rank that are remembered; older ones are dropped."""
-
-_MOST_DURATIONS = 1000
-"""Calls with durations that a rank remembers; older ones are dropped, as the driver may never ask for them."""
+_MOST_CALLS = 10_000  # calls of a rank that are remembered
+_MOST_DURATIONS = 1000  # calls with durations that a rank remembers, as the driver may never ask for them
 
 _durations: ContextVar[dict[str, float] | None] = ContextVar("rankplan_durations", default=None)
 

@@ -69,11 +69,10 @@ class RankFailure(Exception):
 
     def cause(self) -> BaseException | None:
         """Return the exception, or ``None`` if it cannot be loaded in this process."""
-        try:
+        with suppress(Exception):
             error = None if self.pickled is None else pickle.loads(self.pickled)
-        except Exception:
-            return None
-        return error if isinstance(error, BaseException) else None
+            return error if isinstance(error, BaseException) else None
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ Report: TypeAlias = Callable[[str], None]
 
 _QUIET_SECONDS = 1.0
 _LINE_SECONDS = 20.0
+_TOKEN = "Ray offers the token of this machine only to a cluster that it finds by itself: set RAY_AUTH_MODE=token"
 
 
 @contextmanager
@@ -56,9 +57,6 @@ def told(listener: Report | None, *, lines: bool = False) -> Iterator[Report]:
         yield show
     finally:
         status.stop()
-
-
-_TOKEN = "Ray offers the token of this machine only to a cluster that it finds by itself: set RAY_AUTH_MODE=token"
 
 
 def current_session() -> str | None:

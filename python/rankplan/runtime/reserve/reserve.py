@@ -49,9 +49,7 @@ class Reservation(Owner):
         parent: Reservation | None = None,
     ) -> None:
         super().__init__()
-        self.connection = connection
-        self._nodes = nodes
-        self._parent = parent
+        self.connection, self._nodes, self._parent = connection, nodes, parent
         self._additions: list[Reservation] = []
         self._ends_with_groups = False
         self._bundles = _bundles(nodes, components.values(), parent)
