@@ -34,9 +34,7 @@ class _Token:
     causes: tuple[Cause, ...] = ()
 
 
-def parse_script(
-    file: str, text: str, load: Callable[[str], Section], environment: dict[str, str] | None = None
-) -> Section:
+def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Section:
     """Return the config that a script passes to the command with the most ``key=value`` words or flags.
 
     ``load`` reads the file that such a command names after ``--config``. A value that only a run would reveal is left
@@ -45,7 +43,7 @@ def parse_script(
     text = text.replace("\r\n", "\n")
     lines = Text(file, text)
     try:
-        followed = follow(text, environment)
+        followed = follow(text)
     except ShellSyntaxError as error:
         raise PlacementError(
             [lines.place(error.start, error.start + 1).of(Diagnostic("syntax", error.message, error.help))]
