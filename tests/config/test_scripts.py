@@ -133,7 +133,7 @@ SCRIPTS: list[tuple[str, Any]] = [
     ("A='1 + 1'\nX=$((A))\n", None),
     ("X=1\n[ a = b -o a = a ] && X=2\n", None),
     ("X=1\n[[ ( a == a ) ]] && X=2\n", None),
-    ('A=(1 2)\nset -- 0"${A[@]}"\nX=$2\n', None),
+    ('A=(1 2)\nset -- 0"${A[@]}"\nX=$1\n', None),
     ("A=()\n[ -f /etc/x ] && A+=(1)\nX=$A\n", None),
     ('f() { while [ -n "$1" ]; do shift; done; X=$1; }\nf 1 2\n', None),
 ]

@@ -55,7 +55,11 @@ def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Sectio
     if command is None or not tokens:
         message = "the script has no command with key=value words or flags of a job"
         raise PlacementError([Diagnostic("missing-key", message, "pass the script that starts the job", file=file)])
-    tokens = [*_config_name(command, lines), *tokens]
+    names = [  # the key under which Hydra keeps the name
+        _Token("", "hydra.job.config_name", None if causes else name, place, place, causes)
+        for name, place, causes in _options(command, lines, ("--config-name", "-cn"))
+    ]
+    tokens = [*names, *tokens]
     source = Places(file)
     warnings = [_skipped(cause, lines) for cause in followed.skipped]
     base = _base(command, lines, load, warnings)
@@ -160,38 +164,29 @@ def _flags(fields: Sequence[Field], lines: Text) -> Iterator[_Token]:
             yield _Token("", found[1], None if causes else (listed if text is None else text), key, place, causes)
 
 
-def _base(command: Command, lines: Text, load: Callable[[str], Section], warnings: list[Diagnostic]) -> Section | None:
-    """Return the config file that a command names; without it, its values are unknown."""
+def _options(command: Command, lines: Text, flags: Sequence[str]) -> Iterator[tuple[str, Place, tuple[Cause, ...]]]:
+    """Yield the value of each of these flags, its place, and why it is unknown."""
     fields = command.fields
     for index, field in enumerate(fields):
-        flag, equals, name = _text(field).partition("=")
-        if flag not in _FILES or (not equals and index + 1 == len(fields)):
-            continue
-        named = field if equals else fields[index + 1]
-        name = name if equals else _text(named)
+        flag, equals, value = _text(field).partition("=")
+        if flag in flags and (equals or index + 1 < len(fields)):
+            named = field if equals else fields[index + 1]
+            place = _value_place(named, len(flag) + 1 if equals else 0, lines)
+            yield value if equals else _text(named), place, tuple(named.causes)
+
+
+def _base(command: Command, lines: Text, load: Callable[[str], Section], warnings: list[Diagnostic]) -> Section | None:
+    """Return the config file that a command names; without it, its values are unknown."""
+    for name, place, _ in _options(command, lines, _FILES):
         if not name.endswith((".yaml", ".yml")):
             continue
-        folder = FilePath(lines.file).parent
-        for candidate in (FilePath(name), folder / name):
+        for candidate in (FilePath(name), FilePath(lines.file).parent / name):
             if _UNKNOWN not in name and candidate.is_file():
                 return load(str(candidate))
         message = f"the values of {name.replace(_UNKNOWN, '...')} are not read: no such file here"
         fault = Diagnostic("not-run", message, "run the check in the folder that the script runs in", warning=True)
-        warnings.append(_value_place(named, len(flag) + 1 if equals else 0, lines).of(fault))
+        warnings.append(place.of(fault))
     return None
-
-
-def _config_name(command: Command, lines: Text) -> Iterator[_Token]:
-    """Yield Hydra's ``--config-name`` as the key under which Hydra keeps it."""
-    fields = command.fields
-    for index, field in enumerate(fields):
-        flag, equals, name = _text(field).partition("=")
-        if flag not in ("--config-name", "-cn") or (not equals and index + 1 == len(fields)):
-            continue
-        named = field if equals else fields[index + 1]
-        place = _value_place(named, len(flag) + 1 if equals else 0, lines)
-        value = None if named.causes else (name if equals else _text(named))
-        yield _Token("", "hydra.job.config_name", value, place, place, tuple(named.causes))
 
 
 def _differs(tokens: Sequence[_Token], others: Sequence[_Token]) -> bool:
