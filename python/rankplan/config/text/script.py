@@ -18,19 +18,15 @@ from rankplan.words import path_text
 
 _UNKNOWN = "\0"
 _FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-_ITS_OWN = ("hydra.", "hydra/")
+_NO_KEY = re.compile(rf"[{_UNKNOWN}/@]|^hydra\.")
+"""An unknown key, a config group, or a key of Hydra itself."""
 _FILES = ("--config", "--config-file", "--config_path")
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
-    """A key with its value, ``None`` if it is known only when the script runs."""
+class _Token(Override):
+    """An override in a script; with ``causes``, its value is known only when the script runs."""
 
-    sign: str
-    key: str
-    value: str | None
-    key_place: Place
-    value_place: Place
     causes: tuple[Cause, ...] = ()
 
 
@@ -56,7 +52,7 @@ def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Sectio
         message = "the script has no command with key=value words or flags of a job"
         raise PlacementError([Diagnostic("missing-key", message, "pass the script that starts the job", file=file)])
     names = [  # the key under which Hydra keeps the name
-        _Token("", "hydra.job.config_name", None if causes else name, place, place, causes)
+        _Token("", "hydra.job.config_name", name, place, place, causes)
         for name, place, causes in _options(command, lines, ("--config-name", "-cn"))
     ]
     tokens = [*names, *tokens]
@@ -64,15 +60,8 @@ def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Sectio
     warnings = [_skipped(cause, lines) for cause in followed.skipped]
     base = _base(command, lines, load, warnings)
     config: Section = relocated(base if base is not None else {}, source if base is None else base.document)
-    known = [
-        Override(one.sign, one.key, one.value or None if one.sign == "~" else one.value, one.key_place, one.value_place)
-        for one in tokens
-        if one.value is not None
-    ]
-    config = overridden(config, known, strict=base is not None)
-    for one in tokens:
-        if one.value is None:
-            warnings.append(_unknown(one, lines, file))
+    config = overridden(config, [one for one in tokens if not one.causes], strict=base is not None)
+    warnings += [_unknown(one, lines, file) for one in tokens if one.causes]
     for other, others in found:
         if other is not command and _differs(tokens, others):
             message = f"this command is not read; line {lines.place(command.start, command.start).line} has more keys"
@@ -101,24 +90,17 @@ def _text(field: Field) -> str:
 
 def _override(field: Field, lines: Text) -> Iterator[_Token]:
     found = OVERRIDE.fullmatch(_text(field))
-    if (
-        found is None
-        or _UNKNOWN in found["key"]
-        or found["key"].startswith(_ITS_OWN)
-        or "/" in found["key"]
-        or "@" in found["key"]
-    ):
+    if found is None or _NO_KEY.search(found["key"]) or (found["value"] is None and found["sign"] != "~"):
         return
-    if found["value"] is None and found["sign"] != "~":
-        return
-    first = field.pieces[0] if field.pieces else None
-    start = first.start if first is not None and first.end > first.start else field.start
-    key = lines.place(start + len(found["sign"] or ""), start + found.end("key"))
+    sign, start = found["sign"] or "", _start(field)
+    key = lines.place(start + len(sign), start + found.end("key"))
     place = _value_place(field, found.end("key") + 1, lines)
-    value = None if field.causes else found["value"]
-    if found["sign"] == "~" and not field.causes:
-        value = found["value"] or ""
-    yield _Token(found["sign"] or "", found["key"], value, key, place, tuple(field.causes))
+    yield _Token(sign, found["key"], found["value"], key, place, tuple(field.causes))
+
+
+def _start(field: Field) -> int:
+    """Return where the text of a field starts: the place of its first characters, if they are in the script."""
+    return next((piece.start for piece in field.pieces[:1] if piece.end > piece.start), field.start)
 
 
 def _value_place(field: Field, length: int, lines: Text) -> Place:
@@ -137,31 +119,31 @@ def _value_place(field: Field, length: int, lines: Text) -> Place:
 
 def _flags(fields: Sequence[Field], lines: Text) -> Iterator[_Token]:
     """Yield the flags of a command: ``--key value``, ``--key=value``, ``--key``."""
-    position = 0
-    while position < len(fields):
-        field = fields[position]
+    flags: list[tuple[Field, list[Field]]] = []
+    for field in fields:
+        if re.match(r"-{1,2}[A-Za-z]", _text(field)):
+            flags.append((field, []))
+        elif flags:
+            flags[-1][1].append(field)
+    for field, values in flags:
         found = _FLAG.fullmatch(_text(field))
-        position += 1
         if found is None or _UNKNOWN in found[1]:
             continue
-        start = field.pieces[0].start if field.pieces[0].end > field.pieces[0].start else field.start
-        key = lines.place(start, start + len(found[1]) + 2)
+        causes, start = field.causes, _start(field)
+        key = place = lines.place(start, start + len(found[1]) + 2)
+        value = "true" if found[2] is None else found[2]
         if found[2] is not None:
-            value = None if field.causes else found[2]
-            yield _Token("", found[1], value, key, _value_place(field, len(found[1]) + 3, lines), tuple(field.causes))
-            continue
-        values: list[Field] = []
-        while position < len(fields) and not re.match(r"-{1,2}[A-Za-z]", _text(fields[position])):
-            values.append(fields[position])
-            position += 1
-        causes = (*field.causes, *(cause for value in values[:1] for cause in value.causes))
-        if not values:
-            yield _Token("", found[1], None if causes else "true", key, key, causes)
-        else:
-            text = values[0].text if len(values) == 1 else None
-            listed = "[" + ",".join("'" + (value.text or "").replace("'", "''") + "'" for value in values) + "]"
+            place = _value_place(field, len(found[1]) + 3, lines)
+        elif values:
+            texts = [value.text or "" for value in values]
+            value = texts[0] if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
             place = _value_place(values[0], 0, lines)
-            yield _Token("", found[1], None if causes else (listed if text is None else text), key, place, causes)
+            causes = [*causes, *values[0].causes]
+        yield _Token("", found[1], value, key, place, tuple(causes))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _options(command: Command, lines: Text, flags: Sequence[str]) -> Iterator[tuple[str, Place, tuple[Cause, ...]]]:
