@@ -39,14 +39,14 @@ def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Sectio
     text = text.replace("\r\n", "\n")
     lines = Text(file, text)
     try:
-        followed = follow(text)
+        commands, skipped = follow(text)
     except ShellSyntaxError as error:
         raise PlacementError(
             [lines.place(error.start, error.start + 1).of(Diagnostic("syntax", error.message, error.help))]
         ) from None
     except RecursionError:
         raise PlacementError([Diagnostic("syntax", "the script is nested too deeply", "split it", file=file)]) from None
-    found = [(command, _tokens(command, lines)) for command in followed.commands]
+    found = [(command, _tokens(command, lines)) for command in commands]
     command, tokens = max(found, key=lambda one: len(one[1]), default=(None, []))
     if command is None or not tokens:
         message = "the script has no command with key=value words or flags of a job"
@@ -57,7 +57,7 @@ def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Sectio
     ]
     tokens = [*names, *tokens]
     source = Places(file)
-    warnings = [_skipped(cause, lines) for cause in followed.skipped]
+    warnings = [_skipped(cause, lines) for cause in skipped]
     base = _base(command, lines, load, warnings)
     config: Section = relocated(base if base is not None else {}, source if base is None else base.document)
     config = overridden(config, [one for one in tokens if not one.causes], strict=base is not None)
@@ -135,7 +135,7 @@ def _flags(fields: Sequence[Field], lines: Text) -> Iterator[_Token]:
         if found[2] is not None:
             place = _value_place(field, len(found[1]) + 3, lines)
         elif values:
-            texts = [value.text or "" for value in values]
+            texts = [one.text or "" for one in values]
             value = texts[0] if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
             place = _value_place(values[0], 0, lines)
             causes = [*causes, *values[0].causes]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rankplan.config.text.shell.arithmetic import assigned_names
 from rankplan.config.text.shell.words import Literal, ShellSyntaxError, Unread, Word, Words
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\n]*\])?(\+?)=", re.ASCII)
+_INDEXED = re.compile(r"\[[^\]]*\]\+?=")
 _FUNCTION = re.compile(
     r"(?:function[ \t]+([^\s()]+)[ \t]*(?:\([ \t]*\))?|([A-Za-z_][\w.:-]*)[ \t]*\([ \t]*\))\s*(?=[{(])"
 )
@@ -25,19 +25,17 @@ _DECLARING = frozenset({"export", "local", "declare", "readonly", "typeset"})
 _CLOSING = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """``name=word``, ``name=(words)``, or either with ``+=``; ``index`` is that of ``name[index]=word``."""
+class Assignment(NamedTuple):
+    """``name=word``, ``name=(words)``, or either with ``+=``; ``element`` is the index in ``name[index]=word``."""
 
     name: str
     value: Word | tuple[Word, ...]
     append: bool
     start: int
-    index: str | None = None
+    element: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Simple:
+class Simple(NamedTuple):
     """A command with its words, after assignments; or a test between ``[[`` and ``]]``."""
 
     assignments: tuple[Assignment, ...]
@@ -45,30 +43,26 @@ class Simple:
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class Calculation:
+class Calculation(NamedTuple):
     """``((...))``."""
 
     expression: Word
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(NamedTuple):
     """A command after ``!``."""
 
     body: Statement
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(NamedTuple):
     """Commands joined by ``&&`` and ``||``, each with the operator before it (the first one: ``&&``)."""
 
     commands: tuple[tuple[str, Statement], ...]
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class If:
+class If(NamedTuple):
     """``if`` with its condition and commands, and those of ``else``; ``elif`` is an `If` in ``otherwise``."""
 
     condition: Block
@@ -77,8 +71,7 @@ class If:
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """``case``: a word, and the patterns and commands of each branch."""
 
     word: Word
@@ -86,8 +79,7 @@ class Case:
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     """``for``, ``while``, ``until`` or ``select``; ``variable`` is ``None`` without one."""
 
     kind: str
@@ -96,16 +88,14 @@ class Loop:
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """The definition of a function."""
 
     name: str
     body: Block
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Commands between braces; ``apart`` for those that change nothing outside: between parentheses, in a pipeline."""
 
     body: Block
@@ -307,6 +297,8 @@ class _Parser(Words):
                 if self._at(")"):
                     break
                 item = self.word()
+                if _INDEXED.match(self.text, item.start):
+                    item = item._replace(parts=(Unread(item.start, item.end, quoted=True),))
                 if item.end == item.start:
                     raise ShellSyntaxError(f"unexpected `{self.text[item.start]}`", item.start, "quote it")
                 items.append(item)

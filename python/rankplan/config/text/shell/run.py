@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 
 from rankplan.config.text.shell.arithmetic import assigned_names
 from rankplan.config.text.shell.conditions import Tested, holds
@@ -62,19 +62,11 @@ class Command:
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """The commands of a script, and its parts that are not followed."""
-
-    commands: tuple[Command, ...]
-    skipped: tuple[Cause, ...]
-
-
-def follow(text: str) -> Followed:
-    """Return the commands of a script. Raises `ShellSyntaxError`."""
+def follow(text: str) -> tuple[list[Command], list[Cause]]:
+    """Return the commands of a script, and its parts that are not followed. Raises `ShellSyntaxError`."""
     run = _Run(text)
     run.block(parse(text))
-    return Followed(tuple(run.commands), tuple(dict.fromkeys(run.skipped)))
+    return run.commands, list(dict.fromkeys(run.skipped))
 
 
 class _Run:
@@ -301,13 +293,7 @@ class _Run:
         """Return the value that an assignment writes."""
         if isinstance(assignment.value, Word):
             return self.scope.value(assignment.value)
-        return tuple(self._element(field) for word in assignment.value for field in self.scope.fields(word))
-
-    def _element(self, field: Field) -> Field:
-        """Return an element of an array; one with an index, ``[x]=1``, is unknown."""
-        if not re.match(r"\[[^\]]*\]=", field.text or ""):
-            return field
-        return replace(field, doubt=Cause(short(self.scope.source[field.start : field.end]), field.start))
+        return tuple(field for word in assignment.value for field in self.scope.fields(word))
 
     def _set(self, assignment: Assignment, value: Variable) -> None:
         name, variables = assignment.name, self.scope.variables
@@ -315,7 +301,7 @@ class _Run:
         if not isinstance(assignment.value, Word):
             items = tuple(as_field(item) for item in (*(before if assignment.append else ()), *value))
             variables[name] = items[:_LONGEST]
-        elif assignment.index is not None or any(isinstance(item, Field) for item in before):
+        elif assignment.element is not None or any(isinstance(item, Field) for item in before):
             written = self.scope.source[assignment.start : assignment.value.end]
             self.scope.forget(name, Cause(short(written), assignment.start))  # an element of an array
         else:
@@ -377,6 +363,3 @@ def _assigned(node: object) -> Iterator[str]:
     if isinstance(node, tuple):
         for item in node:
             yield from _assigned(item)
-    elif is_dataclass(node):
-        for each in fields(node):
-            yield from _assigned(getattr(node, each.name))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 _META = frozenset(" \t\n;|&()<>")
 _NAME = re.compile(r"\$([A-Za-z_]\w*|[1-9@*])", re.ASCII)
@@ -22,8 +21,7 @@ class ShellSyntaxError(Exception):
         self.message, self.start, self.help = message, start, help
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(NamedTuple):
     """Text as written; ``quoted`` text is never split into words."""
 
     text: str
@@ -36,8 +34,7 @@ class Literal:
         return self.start + len(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
+class Expansion(NamedTuple):
     """``$name``, or ``${name}`` with an operator such as ``:-`` and its argument.
 
     ``elements`` for the elements of an array, ``[@]``; the operator ``*`` joins them: ``"${name[*]}"``.
@@ -52,8 +49,7 @@ class Expansion:
     quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(NamedTuple):
     """A part that only a run can tell, such as ``$(...)``, and any expansion that launch scripts do not use."""
 
     start: int
@@ -61,8 +57,7 @@ class Unread:
     quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(NamedTuple):
     """``$((...))``."""
 
     expression: Word
@@ -74,8 +69,7 @@ class Arithmetic:
 Part: TypeAlias = Literal | Expansion | Unread | Arithmetic
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word, from ``start`` to ``end`` (exclusive)."""
 
     parts: tuple[Part, ...]
