@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -230,20 +231,15 @@ def _without(group: Any, faulty: Sequence[KeyPath]) -> NodeGroup | None:
 
 
 def _remove(group: dict[str, Any], path: KeyPath) -> None:
-    """Remove the smallest optional part that contains the fault."""
-    holders: list[tuple[Any, str | int]] = []
-    value: Any = group
-    for key in path:
-        if isinstance(value, dict) and key not in value and (key in _OPTIONAL or key not in _KNOWN):
-            return  # an earlier fault removed it
-        if not isinstance(value, (dict, list)) or (isinstance(value, dict) and key not in value):
-            break
-        holders.append((value, key))
-        value = value[key]  # type: ignore[index]  # the path of a fault in a list has an index there
-    for holder, last in reversed(holders):
-        if isinstance(holder, dict) and (last in _OPTIONAL or last not in _KNOWN):
-            del holder[last]
-            return
+    """Remove the smallest optional part that contains the fault, unless an earlier fault removed it."""
+    for length in range(len(path) - 1, -1, -1):
+        holder: Any = group
+        with suppress(KeyError, IndexError, TypeError):
+            for key in path[:length]:
+                holder = holder[key]
+            if isinstance(holder, dict) and (path[length] in _OPTIONAL or path[length] not in _KNOWN):
+                holder.pop(str(path[length]), None)
+                return
 
 
 def read_config(config: Config | Reading) -> Reading:
