@@ -6,7 +6,6 @@ Offsets count characters of the script, from 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from rankplan.config.text.shell.arithmetic import assigned_names
@@ -20,9 +19,11 @@ _FUNCTION = re.compile(
 _REDIRECTION = re.compile(r"[0-9]*(?:<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\())|&>>?")
 _AND_OR, _PIPE = re.compile(r"&&|\|\|"), re.compile(r"\|&?(?!\|)")
 _ENDS = (";;&", ";&", ";;", "")
+_BLANKS = re.compile(r"(?:[ \t\r]|\\\n|#[^\n]*)+")
+_ENDS_OF_COMMANDS = re.compile(rf"{_BLANKS.pattern}|\n|;(?![;&])")
 _RESERVED = re.compile(r"[A-Za-z]+(?=[\s;&|()<>]|$)|\{(?=\s)|\}|!(?=\s)|\[\[(?=\s)")
 _DECLARING = frozenset({"export", "local", "declare", "readonly", "typeset"})
-_CLOSING = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
+_CLOSING = re.compile(r"\)|;[;&]|\}|(?:then|elif|else|fi|do|done|esac)(?=[\s;&|()<>]|$)")
 
 
 class Assignment(NamedTuple):
@@ -109,7 +110,7 @@ Block: TypeAlias = tuple[Statement, ...]
 def parse(text: str) -> Block:
     """Return the commands of a script. Raises `ShellSyntaxError`."""
     parser = _Parser(text)
-    block = parser.block(())
+    block = parser.block()
     if parser.position < len(text):
         rest = re.match(r"\S+", text[parser.position :])
         found = rest[0] if rest else text[parser.position]
@@ -124,32 +125,17 @@ class _Parser(Words):
 
     def _skip_blanks(self, *, lines: bool = False) -> None:
         """Move past blanks, comments and continuations, and past ends of lines if ``lines``."""
-        while self.position < len(self.text):
-            if self._at("\\\n"):
-                self.position += 2
-            elif self.text[self.position] in " \t\r" or (
-                lines and self._at(";") and not self._at(";;") and not self._at(";&")
-            ):
-                self.position += 1
-            elif self._at("#"):
-                end = self.text.find("\n", self.position)
-                self.position = len(self.text) if end < 0 else end
-            elif lines and self._at("\n"):
-                self._end_line()
-            else:
-                return
+        while (found := (_ENDS_OF_COMMANDS if lines else _BLANKS).match(self.text, self.position)) is not None:
+            self.position = found.end()
+            if found[0] == "\n":
+                self._skip_documents()
 
-    def _end_line(self) -> None:
-        """Move past the end of a line, and past the here-documents that follow it."""
-        self.position += 1
+    def _skip_documents(self) -> None:
+        """Move past the here-documents that follow a line."""
         for delimiter, indented in self._documents:
-            while self.position < len(self.text):
-                end = self.text.find("\n", self.position)
-                end = len(self.text) if end < 0 else end
-                line = self.text[self.position : end].rstrip("\r")
-                self.position = min(end + 1, len(self.text))
-                if (line.lstrip("\t") if indented else line) == delimiter:
-                    break
+            tabs = r"\t*" if indented else ""
+            end = re.compile(rf"^{tabs}{re.escape(delimiter)}(?:\n|\Z)", re.MULTILINE).search(self.text, self.position)
+            self.position = len(self.text) if end is None else end.end()
         self._documents = []
 
     def _reserved(self) -> str | None:
@@ -165,22 +151,18 @@ class _Parser(Words):
 
     def _skip_commands(self, start: int) -> None:
         pending, self._documents = self._documents, []
-        self.block((")",))
+        self.block()
         self._documents = pending
         if not self._at(")"):
             raise ShellSyntaxError("this `$(` is not closed", start, "add the closing parenthesis")
         self.position += 1
 
-    def block(self, ends: Iterable[str]) -> Block:
-        """Return the commands up to one of these words or characters, which is not consumed."""
-        ends = frozenset(ends)
+    def block(self) -> Block:
+        """Return the commands up to a word or a character that closes them, which is not consumed."""
         statements: list[Statement] = []
         while True:
             self._skip_blanks(lines=True)
-            if self.position >= len(self.text) or self.text[self.position] in ")" or self._at(";;") or self._at(";&"):
-                return tuple(statements)
-            word = self._reserved()
-            if word in ends or word in _CLOSING:
+            if self.position >= len(self.text) or _CLOSING.match(self.text, self.position):
                 return tuple(statements)
             before = self.position
             statements.append(self._chain())
@@ -234,7 +216,7 @@ class _Parser(Words):
         elif self._at("(") or word == "{":
             closing = ")" if self._at("(") else "}"
             self.position += 1
-            found = Group(self.block((closing,)), apart=closing == ")")
+            found = Group(self.block(), apart=closing == ")")
             self._take(closing, self.text[start], start)
         elif function := _FUNCTION.match(self.text, start):
             self.position = function.end()
@@ -329,15 +311,15 @@ class _Parser(Words):
     def _if(self, start: int) -> If:
         """Read from ``if`` or ``elif`` to ``fi``; ``start`` is that of ``if``."""
         self.position += len(self._reserved() or "")
-        condition = self.block(("then",))
+        condition = self.block()
         self._take("then", "if", start)
-        body = self.block(("elif", "else", "fi"))
+        body = self.block()
         if self._reserved() == "elif":
             return If(condition, body, (self._if(start),), start)
         otherwise: Block = ()
         if self._reserved() == "else":
             self.position += 4
-            otherwise = self.block(("fi",))
+            otherwise = self.block()
         self._take("fi", "if", start)
         return If(condition, body, otherwise, start)
 
@@ -365,7 +347,7 @@ class _Parser(Words):
                 elif not self._at(")"):
                     raise ShellSyntaxError("a pattern of `case` ends with `)`", patterns[-1].start, "add `)`")
             self.position += 1
-            branches.append((tuple(patterns), self.block(("esac",))))
+            branches.append((tuple(patterns), self.block()))
             end = next(one for one in _ENDS if self._at(one))
             if end in (";;&", ";&"):  # several branches may run
                 word = Word((Unread(self.position, self.position + len(end), quoted=True),), word.start, word.end)
@@ -387,8 +369,8 @@ class _Parser(Words):
                     self.position += 2
                     self._simple()
         else:
-            condition = self.block(("do",))
+            condition = self.block()
         self._take("do", kind, start)
-        body = condition + self.block(("done",))
+        body = condition + self.block()
         self._take("done", kind, start)
         return Loop(kind, variable, body, start)
