@@ -89,7 +89,7 @@ class Reading(Reader):
 
     def is_number(self, key: str) -> bool:
         """Return whether a placement came as an int from a loader that may have misread it."""
-        return key in self._numbers and not self.from_file
+        return key in self._numbers and self._document is None
 
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the section."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
@@ -28,30 +28,17 @@ class Tested(NamedTuple):
 
 def holds(words: Sequence[Tested]) -> bool | None:
     """Return whether a test holds, ``None`` if that is unknown."""
-    results = [_all(_split(part, "&&")) for part in _split(words, "||")]
-    return True if True in results else None if None in results else False
-
-
-def _all(parts: Iterator[Sequence[Tested]]) -> bool | None:
-    results = [_holds(part) for part in parts]
-    return False if False in results else None if None in results else True
-
-
-def _split(words: Sequence[Tested], sign: str) -> Iterator[Sequence[Tested]]:
-    start = 0
-    for index, word in enumerate(words):
-        if word.operator == sign:
-            yield words[start:index]
-            start = index + 1
-    yield words[start:]
-
-
-def _holds(words: Sequence[Tested]) -> bool | None:
-    match [word.operator for word in words]:
-        case [_, sign, _] if sign in _TEXTS or sign in _NUMBERS:
-            return _compared(words[0].text, str(sign), words[2])
+    signs = [word.operator for word in words]
+    for sign, decides in (("||", True), ("&&", False)):
+        if sign in signs:
+            place = signs.index(sign)
+            both = holds(words[:place]), holds(words[place + 1 :])
+            return decides if decides in both else None if None in both else not decides
+    match signs:
+        case [_, str() as sign, _] if sign in _TEXTS or sign in _NUMBERS:
+            return _compared(words[0].text, sign, words[2])
         case ["!", *_]:
-            status = _holds(words[1:])
+            status = holds(words[1:])
             return None if status is None else not status
         case ["-n" | "-z" as sign, _] if words[1].text is not None:
             return bool(words[1].text) == (sign == "-n")

@@ -194,18 +194,12 @@ class Scope:
         number = self.number(part.expression)
         if number is not None:
             return Piece(str(number), part.start, part.end)
-        cause = cause_of(self.value(part.expression)) or self._unknown_name(part)
-        return unknown(cause, part.start, part.end)
-
-    def _unknown_name(self, part: Arithmetic) -> Cause:
-        text = self.source[part.expression.start : part.expression.end]
-        for name in re.findall(r"[A-Za-z_]\w*", text):
-            value = self.variables.get(name)
-            if value is None:
-                return Cause(f"the environment variable {name}", part.start)
-            if (cause := cause_of(scalar(value))) is not None:
-                return cause
-        return Cause(short(self.source[part.start : part.end]), part.start)
+        causes = [cause_of(self.value(part.expression))]
+        for name in re.findall(r"[A-Za-z_]\w*", self.source[part.expression.start : part.expression.end]):
+            value = self._variable(name)
+            causes.append(_environment(name, part) if value is None else cause_of(value))
+        cause = next((cause for cause in causes if cause is not None), None)
+        return self._odd(part) if cause is None else unknown(cause, part.start, part.end)
 
     def _elements(self, part: Expansion) -> Sequence[Field]:
         if part.name in ("@", "*"):
@@ -233,7 +227,7 @@ class Scope:
                 return ()
             return tuple(piece for piece in value if piece.cause) or self.value(part.argument)
         if value is None:
-            return (unknown(Cause(f"the environment variable {part.name}", part.start), part.start, part.end),)
+            return (unknown(_environment(part.name, part), part.start, part.end),)
         return (self._cut(text, part),) if text and part.operator not in ("", ":?") else value
 
     def _variable(self, name: str) -> Value | None:
@@ -258,6 +252,10 @@ class Scope:
 
     def _odd(self, part: Part) -> Piece:
         return unknown(Cause(short(self.source[part.start : part.end]), part.start), part.start, part.end)
+
+
+def _environment(name: str, part: Part) -> Cause:
+    return Cause(f"the environment variable {name}", part.start)
 
 
 def _words(piece: Piece) -> Iterator[Piece | None]:

@@ -18,6 +18,7 @@ _FUNCTION = re.compile(
 )
 _REDIRECTION = re.compile(r"[0-9]*(?:<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\())|&>>?")
 _AND_OR, _PIPE = re.compile(r"&&|\|\|"), re.compile(r"\|&?(?!\|)")
+_IN_TESTS = re.compile(r"&&|\|\||[()<>]")
 _ENDS = (";;&", ";&", ";;", "")
 _BLANKS = re.compile(r"(?:[ \t\r]|\\\n|#[^\n]*)+")
 _ENDS_OF_COMMANDS = re.compile(rf"{_BLANKS.pattern}|\n|;(?![;&])")
@@ -293,11 +294,9 @@ class _Parser(Words):
         words: list[Word] = []
         while True:
             self._skip_blanks(lines=True)
-            operator = next((one for one in ("&&", "||", "(", ")", "<", ">") if self._at(one)), None)
-            if operator is not None:
-                here = self.position
-                self.position += len(operator)
-                words.append(Word((Literal(operator, here),), here, self.position))
+            if operator := _IN_TESTS.match(self.text, self.position):
+                self.position = operator.end()
+                words.append(Word((Literal(operator[0], operator.start()),), *operator.span()))
                 continue
             before = self.position
             regex = bool(words) and words[-1].literal == "=~"
