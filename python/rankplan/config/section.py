@@ -49,10 +49,10 @@ _KNOWN = {key for model in (NodeGroup, EnvConfig, Hardware, HardwareConfig) for 
 _OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "path_env", "hardware", "ignore_hardware"}
 _LABEL = TypeAdapter[str](Label)
 
-# The consequence of a missing key, and how similar another key must be to be taken for it.
 _RENAMED = {"memory": "memory_binding"}
 """Keys of the section that have another name now."""
 
+# The consequence of a missing key, and how similar another key must be to be taken for it.
 _LACKS = {
     "component_placement": ("no component is placed", 0.6),
     "node_groups": ("no node group is defined", 0.85),
