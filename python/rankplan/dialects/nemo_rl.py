@@ -14,8 +14,7 @@ from math import prod
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.faults import KeyPath
-from rankplan.config.text.inherit import inherited
-from rankplan.config.text.load import load_config
+from rankplan.config.text.load import inherited, load_config
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import NEMO_RL
 from rankplan.dialects.pools import Pools, engine_faults, engine_sizes
