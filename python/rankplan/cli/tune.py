@@ -27,8 +27,7 @@ from rankplan.front import tune as tuned
 from rankplan.plans.plan import Plan
 from rankplan.render.tables import plan_table
 from rankplan.render.tuning import placement_text, plot, ranking_table, reason_lines, sensitivity_line, tuning_json
-from rankplan.tuning.search import Tuning
-from rankplan.tuning.sweep import sweep
+from rankplan.tuning.search import Tuning, sweep
 
 _SUFFIXES = (".svg", ".yaml", ".json")
 

@@ -13,8 +13,7 @@ import yaml
 from rich.table import Table
 
 from rankplan.render.tables import table
-from rankplan.tuning.search import Ranked, Tuning
-from rankplan.tuning.sweep import Sweep
+from rankplan.tuning.search import Ranked, Sweep, Tuning
 from rankplan.words import counted
 
 _COLORS = {"disaggregated": "#0072b2", "hybrid": "#d55e00", "collocated": "#777777"}

@@ -13,7 +13,7 @@ from rankplan.runtime.group.spec import GroupSpec, check_cluster
 from rankplan.runtime.group.worker import Worker
 from rankplan.runtime.rank.timing import slowest_rank
 from rankplan.runtime.ray import timeouts
-from rankplan.tuning.measure import Measurement
+from rankplan.tuning.costs import Measurement
 from rankplan.words import shown
 
 Workers = type[Worker] | GroupSpec | Mapping[str, type[Worker] | GroupSpec]
