@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan.config.section import Reading
-from rankplan.dialects.rlinf.sizes import section
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
 from rankplan.plans.plan import Plan
@@ -113,13 +112,12 @@ def costs_of(reading: Reading, planned: Plan, accelerators: int) -> Costs:
 class _Profile:
     def __init__(self, reading: Reading, planned: Plan, accelerators: int) -> None:
         self._reading, self._planned, self._accelerators = reading, planned, accelerators
-        content = plain(reading, section(reading, (PROFILE,)) or {}, (PROFILE,))
+        content = plain(reading, reading.section_at((PROFILE,)), (PROFILE,))
         self._content = {key: value for key, value in content.items() if value is not None}
         self._profile = validated(ProfileModel, self._content, (PROFILE,), reading.add_in_config)
 
     def costs(self) -> Costs:
-        runner = section(self._reading, ("runner",)) or {}
-        task = self._reading.value(runner, "task_type", ("runner",))
+        task = self._reading.value(self._reading.section_at(("runner",)), "task_type", ("runner",))
         found = self._embodied() if task == "embodied" or "env" in self._planned else self._reasoning()
         self._reading.finish()
         return found
@@ -134,7 +132,7 @@ class _Profile:
             message = f"a batch of {groups * size} samples cannot be divided into {minibatches} minibatches"
             help = "change algorithm.n_minibatches, or data.rollout_batch_size"
             self._reading.add_in_config(("algorithm", "n_minibatches"), Diagnostic("size-does-not-fit", message, help))
-        algorithm = section(self._reading, ("algorithm",)) or {}
+        algorithm = self._reading.section_at(("algorithm",))
         recompute = bool(self._reading.value(algorithm, "recompute_logprobs", ("algorithm",)))
         names = ["rollout", *(["inference"] if recompute else []), "actor"]
         components = {}
@@ -187,8 +185,7 @@ class _Profile:
         return world, max(world // (parallel.dense), 1), parallel
 
     def _whole(self, outer: str, key: str) -> int:
-        mapping = section(self._reading, (outer,)) or {}
-        value = self._reading.value(mapping, key, (outer,))
+        value = self._reading.value(self._reading.section_at((outer,)), key, (outer,))
         if value is None:
             message, help = f"`{outer}.{key}` is missing: the times of `{PROFILE}` depend on it", f"add `{key}:`"
             self._reading.add_in_config((outer, key), Diagnostic("missing-key", message, help))

@@ -1,20 +1,24 @@
-"""The roles of a job with one rollout: training, and evaluation."""
+"""The roles of RLinf's jobs with engines: training or evaluation, with one rollout or several."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from enum import Enum, auto
+from itertools import combinations
 from math import lcm
 from typing import Any
 
 from rankplan._core import CLUSTER, Packed, RankSet
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
-from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode, out_of_order, overlaps
-from rankplan.dialects.rlinf.rules import engines
-from rankplan.dialects.rlinf.sized import SizedRoles
-from rankplan.dialects.rlinf.sizes import FORWARD, TRAINING, Sizes, section
-from rankplan.errors import Diagnostic
-from rankplan.words import misspelt, shown
+from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles, engines, uneven
+from rankplan.dialects.rlinf.sizes import ENGINE, FORWARD, TRAINING, Sizes, missing_section, sizes_at, states
+from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.plans.component import Component
+from rankplan.plans.mode import PlacementMode
+from rankplan.words import misspelt, must_be
 
 _AUTO = ("cluster", "auto_scheduler")
 _BATCH: tuple[KeyPath, ...] = (
@@ -22,13 +26,30 @@ _BATCH: tuple[KeyPath, ...] = (
     ("algorithm", "group_size"),
     ("algorithm", "n_minibatches"),
 )
+_SHARED = ("actor", "rollout", "reward", "inference")
+
+APART = (
+    ("actor", "rollout"),
+    ("actor", "inference"),
+    ("rollout", "inference"),
+    ("critic", "actor"),
+    ("critic", "rollout"),
+    ("critic", "critic_inference"),
+    ("rollout", "critic_inference"),
+)
+"""The roles that share no accelerator in disaggregated mode."""
+
+AUTO_ORDER = ("actor", "rollout", "inference")
 
 
-class ModelParallelEvalRoles(SizedRoles):
-    """A rollout and, optionally, a reward for evaluation: collocated, without an actor."""
+class RolloutSyncMode(Enum):
+    """How the rollout gets the actor's weights: within each accelerator, or from other accelerators."""
+
+    COLLOCATED = auto()
+    DISAGGREGATED = auto()
 
 
-class ModelParallelRoles(SizedRoles):
+class ModelParallelRoles(ModelParallelEvalRoles):
     """An actor and a rollout, with optional inference, critic and reward.
 
     In collocated mode, the rollout's engines take accelerators whose distance lets the actor hand over its weights in
@@ -43,15 +64,15 @@ class ModelParallelRoles(SizedRoles):
         actor = self._role_sizes(reading, "actor", ("actor", "model"), TRAINING)
         critic = self._role_sizes(reading, "critic", ("critic", "model"), TRAINING)
         yield from (("actor", actor), ("critic", critic))
-        named = [name for name in ("inference", "actor_inference") if section(reading.fork(), (name,)) is not None]
+        named = [name for name in ("inference", "actor_inference") if states(reading.fork(), (name,))]
         if named:
             pp = actor.parallel.pp if actor is not None else 1
             yield "inference", self._role_sizes(reading, "inference", (named[0], "model"), FORWARD, pp=pp)
         elif actor is not None:
-            yield "inference", actor.without("cp", "ep", "etp")
+            yield "inference", Sizes(replace(actor.parallel, cp=1, ep=1, etp=1), actor.paths)
         if critic is not None:
             own, size = ("critic_inference", "model"), critic.parallel
-            path = ("critic", "model") if section(reading.fork(), own) is None else own
+            path = own if states(reading.fork(), own) else ("critic", "model")
             sizes = self._role_sizes(reading, "critic_inference", path, FORWARD, tp=size.tp, pp=size.pp)
             yield "critic_inference", sizes
 
@@ -118,7 +139,7 @@ class ModelParallelRoles(SizedRoles):
 
     def _switch(self, reading: Reading, path: tuple[str, str]) -> bool | None:
         """Return a boolean of the config: false if it is missing or null, ``None`` if it is invalid."""
-        mapping: Mapping[Any, Any] = reading.content if path[0] == "cluster" else section(reading, path[:1]) or {}
+        mapping: Mapping[Any, Any] = reading.content if path[0] == "cluster" else reading.section_at(path[:1])
         value = reading.value(mapping, path[1], path[:1])
         for key in mapping if value is None else ():
             if misspelt(str(key), path[1:]) is not None:
@@ -126,8 +147,7 @@ class ModelParallelRoles(SizedRoles):
                 reading.add_in_config((path[0], str(key)), fault)
         if value is None or isinstance(value, bool):
             return bool(value)
-        message = f"`{path[1]}` is {shown(value)}; it must be true or false"
-        reading.add_in_config(path, Diagnostic("invalid-value", message, "write true or false"))
+        reading.add_in_config(path, must_be(path, value, "true or false", "write true or false"))
         return None
 
     def _stride(self, reading: Reading) -> int | None:
@@ -191,6 +211,129 @@ class ModelParallelRoles(SizedRoles):
 
     def _whole_number(self, reading: Reading, path: KeyPath) -> int | None:
         """Return a number of the config, ``None`` if it is missing or invalid, which is recorded."""
-        holder = section(reading, path[:-1]) or {}
-        value = reading.value(holder, path[-1], path[:-1])
+        value = reading.value(reading.section_at(path[:-1]), path[-1], path[:-1])
         return None if value is None else reading.number(value, path, 1)
+
+
+class MultiAgentModelParallelEvalRoles(ModelParallelEvalRoles):
+    """Several rollouts for evaluation: with ``engines``, the strategies of further rollouts, or why they have none."""
+
+    def _arrange(self, reading: Reading) -> None:
+        super()._arrange(reading)
+        self.engines: dict[str, PlacementStrategy | PlacementError] = {}
+        if reading.faults:
+            return
+        for name, stated in self.stated.items():
+            if name not in _SHARED:
+                reader = reading.fork()
+                try:
+                    self.engines[name] = strategy_of(self._with_engines(reader, stated))
+                except PlacementError as error:
+                    self.engines[name] = error
+
+    def _with_engines(self, reading: Reading, stated: Component) -> Component:
+        """Return a component with a process per engine. Raises `PlacementError` with every fault."""
+        name, resources = stated.name, stated.rule.resources
+        rollout = self.sizes["rollout"].parallel
+        sizes = sizes_at(reading, (name,), ENGINE, tp=rollout.tp, pp=rollout.pp)
+        if sizes is None:
+            reading.add_in_config((name,), missing_section((name,), name, reading.config))
+            raise reading.refusal()
+        if (found := sizes.undivided(f"`{name}`", len(resources))) is not None:
+            reading.add_in_config(found[0] or (name,), found[1])
+        if (value := reading.value(reading.section_at((name,)), "dp_size", (name,))) is not None:
+            dp = reading.number(value, (name, "dp_size"), 1)
+            if dp is not None and len(resources) % dp:
+                message = f"`{name}` has {len(resources)} accelerators, which is not a multiple of dp_size {dp}"
+                help = "set dp_size to a divisor of the number of accelerators, or remove it"
+                reading.add_in_config((name, "dp_size"), Diagnostic("parallel-not-divisible", message, help))
+        stride = self.rollout_stride if sizes.dense == self.sizes["rollout"].dense else 1
+        if not reading.faults and len(resources) % (sizes.dense * stride):
+            fault = uneven(name, len(resources), sizes.dense, stride)
+            reading.add(("component_placement", self._keys[name], "placement"), fault)
+        reading.finish()
+        rule = engines(resources, sizes.dense, stride)
+        place = name, self.inventory, stated.node_groups, rule
+        return Component.place(*place, stated.settings, parallel=sizes.parallel)
+
+
+class MultiAgentModelParallelRoles(MultiAgentModelParallelEvalRoles, ModelParallelRoles):
+    """An actor and several rollouts on its accelerators: always collocated.
+
+    The names of further rollouts start with ``rollout``. Other components share no accelerator with each other.
+    """
+
+    def _decided(self, reading: Reading) -> PlacementMode | None:
+        if self._switch(reading, ("cluster", "auto_scheduler")):
+            message, help = "auto_scheduler is set, but it cannot schedule several rollouts", "set it to false"
+            reading.add(("auto_scheduler",), Diagnostic("mode-unclear", message, help))
+        faults = list(self._misplaced())
+        for name, fault in faults:
+            reading.add(("component_placement", self._keys[name]), fault)
+        return None if faults else self._collocated(reading)
+
+    def _misplaced(self) -> Iterator[tuple[str, Diagnostic]]:
+        """Yield the components that are not where several rollouts need them, and the faults."""
+        actor = self._used["actor"]
+        used = {name: stated.rows.accelerators() for name, stated in self.stated.items()}
+        if (reward := used.get("reward")) is not None and reward != actor:
+            message = f"`reward` uses {accelerators(reward)}, but `actor` uses {actor}"
+            yield "reward", Diagnostic("mode-unclear", message, "give both the same accelerators")
+        for name, ranks in used.items():
+            if name.startswith("rollout") and (beyond := ranks - actor):
+                message = f"`{name}` uses {accelerators(beyond)}, which `actor` does not use"
+                yield name, Diagnostic("mode-unclear", message, "place every rollout on accelerators of the actor")
+        own = {name: ranks for name, ranks in used.items() if name not in _SHARED}
+        for first, second in combinations(own, 2):
+            if both := own[first] & own[second]:
+                message = f"`{first}` and `{second}` share {accelerators(both)} of the cluster"
+                yield second, Diagnostic("mode-unclear", message, "give each accelerators of its own")
+
+    def _sync_mode(self, mode: PlacementMode) -> RolloutSyncMode:
+        alone = self._used["actor"] == self._used["rollout"]
+        return RolloutSyncMode.COLLOCATED if alone else RolloutSyncMode.DISAGGREGATED
+
+
+def overlaps(used: Mapping[str, RankSet], names: Mapping[str, str]) -> Iterator[tuple[str, Diagnostic]]:
+    """Yield each role that shares accelerators with another although neither mode lets it, and the fault.
+
+    ``used`` has the accelerators of each role, counted over the cluster; ``names`` are the components of the roles.
+    """
+    for first, second in APART:
+        if shared := used.get(first, RankSet()) & used.get(second, RankSet()):
+            one, other = names[first], names[second]
+            message = f"`{one}` and `{other}` share {accelerators(shared)} of the cluster"
+            if (first, second) == ("actor", "rollout"):
+                message += f", but `{one}` uses {used[first]} and `{other}` uses {used[second]}"
+                help = "give both the same accelerators (collocated) or no common ones (disaggregated)"
+            else:
+                message += ", which disaggregated mode does not allow"
+                help = "give each accelerators of its own"
+            yield second, Diagnostic("mode-unclear", message, help)
+
+
+def out_of_order(used: Mapping[str, RankSet], names: Mapping[str, str], total: int) -> tuple[str, Diagnostic] | None:
+    """Return the first role that is not where ``AUTO`` needs it, and the fault.
+
+    The roles must follow each other from accelerator 0 to the last one.
+    """
+    roles = [role for role in AUTO_ORDER if role in used]
+    help = f"place {', then '.join(f'`{names[role]}`' for role in roles)}, without gaps, on accelerators 0-{total - 1}"
+    end = 0
+    for role in roles:
+        ranges = used[role].ranges
+        if len(ranges) > 1 or ranges[0][0] != end:
+            message = (
+                f"`{names[role]}` uses {used[role]}, but auto_scheduler needs it on consecutive accelerators from {end}"
+            )
+            return role, Diagnostic("auto-order", message, help)
+        end = ranges[0][1] + 1
+    if end == total:
+        return None
+    message = f"`{names[roles[-1]]}` ends at accelerator {end - 1}, but auto_scheduler needs all {total} of the cluster"
+    return roles[-1], Diagnostic("auto-order", message, help)
+
+
+def accelerators(ranks: RankSet) -> str:
+    """Return accelerators as messages name them."""
+    return f"accelerator{'s' if len(ranks) > 1 else ''} {ranks}"

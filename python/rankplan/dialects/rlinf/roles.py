@@ -10,7 +10,6 @@ from rankplan._core import RankMap
 from rankplan.config.models import ClusterSection, ComponentEntry, component_names
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
-from rankplan.dialects.rlinf.modes import PlacementMode
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
@@ -18,6 +17,7 @@ from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import Component, Settings, Visibility
 from rankplan.plans.configured import with_sizes
+from rankplan.plans.mode import PlacementMode
 from rankplan.plans.plan import Plan
 
 

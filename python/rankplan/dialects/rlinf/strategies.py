@@ -1,15 +1,15 @@
-"""RLinf's names for rules: the strategies."""
+"""RLinf's names for rules, the strategies, and its errors, whose users catch ``AssertionError``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placement, Placements, RankMap
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.dialects.rlinf.errors import as_assertion
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, PlacementError, ResourceOutOfRangeError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import USUAL_SETTINGS, Component, Rule, Visibility
 from rankplan.words import as_int, counted, shown
@@ -23,6 +23,33 @@ __all__ = [
     "Placements",
     "parse_placement",
 ]
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+class RlinfPlacementError(PlacementError, AssertionError):
+    """A ``PlacementError`` of RLinf's classes: RLinf checks placements with ``assert``."""
+
+
+class RlinfOutOfRangeError(ResourceOutOfRangeError, RlinfPlacementError):
+    """A ``ResourceOutOfRangeError`` of RLinf's classes."""
+
+
+def as_assertion(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Return a function that raises its `PlacementError` as one that is an ``AssertionError``, too."""
+
+    @wraps(function)
+    def converted(*arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> _Result:
+        try:
+            return function(*arguments, **keywords)
+        except RlinfPlacementError:
+            raise
+        except PlacementError as error:
+            kind = RlinfOutOfRangeError if isinstance(error, ResourceOutOfRangeError) else RlinfPlacementError
+            raise kind(error.diagnostics).with_traceback(error.__traceback__) from error.__cause__
+
+    return converted
 
 
 class PlacementStrategy:
