@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -13,17 +14,13 @@ import yaml
 from rich.table import Table
 
 from rankplan.render.tables import table
+from rankplan.tuning.schedule import seconds_text
 from rankplan.tuning.search import Ranked, Sweep, Tuning
 from rankplan.words import counted
 
 _COLORS = {"disaggregated": "#0072b2", "hybrid": "#d55e00", "collocated": "#777777"}
 """Okabe and Ito's colors, distinct for readers with any kind of color vision."""
 _DASHES = {"collocated": "6 4", "hybrid": "2 3"}
-
-
-def seconds_text(seconds: float) -> str:
-    """Return seconds as tables show them: ``289 s``, ``28.9 s``, ``0.289 s``."""
-    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
 
 
 def ranking_table(tuning: Tuning) -> Table:
@@ -78,14 +75,7 @@ def tuning_json(tuning: Tuning) -> str:
             }
             for one in tuning.rejected
         ],
-        "sensitivity": None
-        if found is None
-        else {
-            "component": found.component,
-            "accelerators": found.accelerators,
-            "seconds": found.seconds,
-            "limit": found.limit,
-        },
+        "sensitivity": found and asdict(found),
         "component_placement": tuning.best.config["cluster"]["component_placement"],
         "warnings": [{"code": one.code, "message": one.message} for one in (*tuning.warnings, *tuning.best.warnings)],
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rankplan.config.section import Reading
 from rankplan.errors import Diagnostic
@@ -96,11 +95,6 @@ def environments(points: Mapping[int, float], count: int, each: int, *, even: bo
     return times
 
 
-def has_profile(config: Any) -> bool:
-    """Return whether a config has RLinf's measured times."""
-    return isinstance(config, Mapping) and PROFILE in config
-
-
 def costs_of(reading: Reading, planned: Plan, accelerators: int) -> Costs:
     """Return the costs in the ``profile_data`` of a config whose plan has the sizes of its components.
 
@@ -138,16 +132,14 @@ class _Profile:
         components = {}
         for name in names:
             seconds = self._seconds(f"{name}_cost")
-            placed = name if name in self._planned else "actor"
-            if seconds is None or self._reading.faults or not self._known(placed):
+            if seconds is None or self._reading.faults:
                 continue
-            world, dp, parallel = self._sizes(placed)
-            times = (
-                rollout(seconds, world, dp, batch)
-                if name == "rollout"
-                else training(seconds, world, dp, batch, self._accelerators)
-            )
-            components[name] = ComponentCosts(Computed(times), parallel)
+            if (component := self._component(name if name in self._planned else "actor")) is not None:
+                world, dp, parallel = component
+                times = rollout(seconds, world, dp, batch)
+                if name != "rollout":
+                    times = training(seconds, world, dp, batch, self._accelerators)
+                components[name] = ComponentCosts(Computed(times), parallel)
         after = {"inference": ["rollout"], "actor": ["inference"]} if recompute else {"actor": ["rollout"]}
         like = {"reward": "rollout"} if "reward" in self._planned else {}
         return Costs(
@@ -159,30 +151,25 @@ class _Profile:
         components = {}
         for name, key, even in (("env", "env_profile_data", True), ("rollout", "rollout_profile_data", False)):
             points = self._points(key)
-            if points and self._known(name):
-                world, dp, parallel = self._sizes(name)
+            if points and (component := self._component(name)) is not None:
+                world, dp, parallel = component
                 times = environments(points, count, world // dp, even=even)
                 components[name] = ComponentCosts(Computed(times), parallel)
         seconds = self._seconds("actor_cost")
-        if seconds is not None and self._known("actor"):
-            world, dp, parallel = self._sizes("actor")
+        if seconds is not None and (component := self._component("actor")) is not None:
+            world, dp, parallel = component
             times = training(seconds, world, dp, Batch(1, 1, 1, 1), self._accelerators)
             components["actor"] = ComponentCosts(Computed(times), parallel)
         return Costs(components, count, after={"rollout": ["env"], "actor": ["rollout"]}, reader=self._reading)
 
-    def _known(self, name: str) -> bool:
-        if name in self._planned:
-            return True
-        message = f"`{name}` has no placement, so its largest size is unknown"
-        self._reading.add((), Diagnostic("unknown-component", message, f"place `{name}` on all accelerators"))
-        return False
-
-    def _sizes(self, name: str) -> tuple[int, int, Parallel]:
-        """Return the accelerators, the data size and the parallel sizes of a component."""
-        component = self._planned[name]
-        world = len(component.rows.accelerators())
-        parallel = component.parallel
-        return world, max(world // (parallel.dense), 1), parallel
+    def _component(self, name: str) -> tuple[int, int, Parallel] | None:
+        """Return the accelerators, the data size and the parallel sizes of a component, or record that it has none."""
+        if name not in self._planned:
+            message = f"`{name}` has no placement, so its largest size is unknown"
+            self._reading.add((), Diagnostic("unknown-component", message, f"place `{name}` on all accelerators"))
+            return None
+        world, parallel = len(self._planned[name].rows.accelerators()), self._planned[name].parallel
+        return world, max(world // parallel.dense, 1), parallel
 
     def _whole(self, outer: str, key: str) -> int:
         value = self._reading.value(self._reading.section_at((outer,)), key, (outer,))

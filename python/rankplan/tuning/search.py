@@ -22,7 +22,7 @@ from rankplan.plans.diff import PlanDiff, diff
 from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
-from rankplan.tuning.profile import costs_of, has_profile
+from rankplan.tuning.profile import PROFILE, costs_of
 from rankplan.tuning.schedule import Schedule, Sensitivity, Size, reason, sensitivity, transfers_of
 from rankplan.tuning.shapes import best_of_shape, possible
 from rankplan.words import counted
@@ -106,7 +106,7 @@ def costs_for(costs: Costs | None, reader: Reader, dialect: Dialect, inventory: 
     Raises `PlacementError` (``missing-times``) if neither has the times of a component on accelerators.
     """
     if costs is None:
-        if not isinstance(reader, Reading) or not has_profile(reader.config):
+        if not isinstance(reader, Reading) or PROFILE not in (reader.config or {}):
             message, help = "the config has no measured times", "pass them with --costs, or add `profile_data:`"
             raise PlacementError([Diagnostic("missing-times", message, help, file=file)])
         return costs_of(reader, dialect.plan(reader, inventory), len(inventory.core.accelerators()))

@@ -16,9 +16,9 @@ from rankplan.dialects.rlinf.model_parallel import (
 from rankplan.dialects.rlinf.roles import HybridRoles, Roles
 from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles
 from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy, PlacementStrategy, as_assertion
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import PlacementError
 from rankplan.plans.mode import PlacementMode
-from rankplan.words import shown
+from rankplan.words import must_be
 
 
 def _size(role: str, size: str) -> property:
@@ -193,8 +193,7 @@ class ModelParallelComponentPlacement(RolePlacement):
         Raises `PlacementError` (``invalid-value``) for another role.
         """
         if role not in ("actor", "critic"):
-            message = f"the role is {shown(role)}; it must be actor or critic"
-            raise PlacementError([Diagnostic("invalid-value", message, "pass actor or critic")])
+            raise PlacementError([must_be("the role", role, "actor or critic", "pass actor or critic")])
         found: bool = self.has_dedicated_actor_inference if role == "actor" else self.has_dedicated_critic_inference
         return found
 
@@ -220,8 +219,8 @@ class _SeveralRollouts(RolePlacement):
         if placement_strategy is None or component not in self._roles.engines:
             return strategy
         if placement_strategy is not PackedPlacementStrategy:
-            message = f"placement_strategy is {shown(placement_strategy)}; it must be PackedPlacementStrategy"
-            raise PlacementError([Diagnostic("invalid-value", message, "pass PackedPlacementStrategy")])
+            only = "PackedPlacementStrategy"
+            raise PlacementError([must_be("placement_strategy", placement_strategy, only, f"pass {only}")])
         found = self._roles.engines[component]
         if isinstance(found, PlacementError):
             raise PlacementError(found.diagnostics)

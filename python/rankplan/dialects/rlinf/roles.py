@@ -56,34 +56,23 @@ class Roles:
         """Change the components by the rules of their mode. Those with faults are missing."""
 
     def _place(self, key: str, entry: ComponentEntry, reading: Reading) -> None:
-        path = ("component_placement", key)
+        path, at, names = ("component_placement", key), "node_group", component_names(key)
         try:
             pool = self.inventory.pool(entry.node_group)
-        except PlacementError as error:
-            reading.add_all((*path, "node_group"), error)
-            _check_text(key, entry, reading)
-            return
-        try:
+            at = "placement"
             rule, rows = pool.place(entry.placement)
-        except PlacementError as error:
-            _add(reading, (*path, "placement"), error)
-            return
-        names = component_names(key)
-        component = Component(names[0], self.inventory, entry.node_group, rule, rows)
-        try:
-            component = replace(component, settings=_settings(entry, reading.section))
+            at = "visibility"
+            settings = _settings(entry, reading.section)
+            component = Component(names[0], self.inventory, entry.node_group, rule, rows, settings)
             for found in component.binding_faults():
                 reading.add((*path, "binding"), found)
+            at = "parallel"
+            reading.size_paths |= dict.fromkeys(names, reading.in_config((*path, at)))
+            self.components |= dict.fromkeys(names, component.with_settings(parallel=entry.parallel.value()))
         except PlacementError as error:
-            reading.add_all((*path, "visibility"), error)
-            return
-        reading.size_paths |= dict.fromkeys(names, reading.in_config((*path, "parallel")))
-        try:
-            component = component.with_settings(parallel=entry.parallel.value())
-        except PlacementError as error:
-            reading.add_all((*path, "parallel"), error)
-            return
-        self.components |= dict.fromkeys(names, component)
+            _add(reading, (*path, at), error)
+            if at == "node_group":
+                _check_text(key, entry, reading)
 
     def take_sizes(self, reading: Reading) -> None:
         """Give components without parallel sizes those of their sections: ``actor.model``, ``rollout``.

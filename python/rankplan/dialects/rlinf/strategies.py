@@ -7,22 +7,12 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placement, Placements, RankMap
+from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placements, RankMap
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError, ResourceOutOfRangeError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import USUAL_SETTINGS, Component, Rule, Visibility
-from rankplan.words import as_int, counted, shown
-
-__all__ = [
-    "FlexiblePlacementStrategy",
-    "NodePlacementStrategy",
-    "PackedPlacementStrategy",
-    "Placement",
-    "PlacementStrategy",
-    "Placements",
-    "parse_placement",
-]
+from rankplan.words import as_int, counted, must_be
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -165,13 +155,9 @@ class FlexiblePlacementStrategy(PlacementStrategy):
 
         Raises `PlacementError` for an empty list, a rank twice in one process, or a value that is not a rank.
         """
-        try:
-            given = iter(hardware_ranks_list)
-        except TypeError:
-            message = f"hardware_ranks_list is {shown(hardware_ranks_list)}; it must be a list of lists of ranks"
-            help = "pass one list of ints per process"
-            raise PlacementError([Diagnostic("invalid-value", message, help)]) from None
-        lists = [_ranks(ranks, f"hardware_ranks_list[{index}]") for index, ranks in enumerate(given)]
+        name = "hardware_ranks_list"
+        given = _items(hardware_ranks_list, name, "a list of lists of ranks", "pass one list of ints per process")
+        lists = [_ranks(ranks, f"{name}[{index}]") for index, ranks in enumerate(given)]
         super().__init__(RankMap.from_lists(lists), _labels(node_group_label, CLUSTER))
 
 
@@ -284,17 +270,20 @@ def _labels(labels: str | Sequence[str] | None, default: str) -> tuple[str, ...]
 def _rank(value: Any, name: str, least: int = 0) -> int:
     rank = as_int(value)
     if rank is None or not least <= rank <= MAX_RANK:
-        message = f"{name} is {shown(value)}; it must be a whole number of {least} or more"
-        raise PlacementError([Diagnostic("invalid-value", message, f"use {least} to {MAX_RANK}")])
+        allowed = f"a whole number of {least} or more"
+        raise PlacementError([must_be(name, value, allowed, f"use {least} to {MAX_RANK}")])
     return rank
 
 
-def _ranks(values: Iterable[int], name: str) -> list[int]:
+def _items(values: Any, name: str, allowed: str, help: str) -> list[Any]:
     try:
-        found = iter(values)
+        return list(values)
     except TypeError:
-        message = f"{name} is {shown(values)}; it must be a list of ranks"
-        raise PlacementError([Diagnostic("invalid-value", message, "pass a list of ints")]) from None
+        raise PlacementError([must_be(name, values, allowed, help)]) from None
+
+
+def _ranks(values: Iterable[int], name: str) -> list[int]:
+    found = _items(values, name, "a list of ranks", "pass a list of ints")
     return [_rank(value, f"{name}[{index}]") for index, value in enumerate(found)]
 
 
@@ -306,6 +295,5 @@ def parse_placement(text: str | int, num_resources: int | None = None) -> RankMa
     """
     bound = None if num_resources is None else _rank(num_resources, "num_resources")
     if not isinstance(text, str) and as_int(text) is None:
-        message, help = f"the placement is {shown(text)}; it must be text", "write text such as 0-7, 0-1:0-3 or all"
-        raise PlacementError([Diagnostic("invalid-value", message, help)])
+        raise PlacementError([must_be("the placement", text, "text", "write text such as 0-7, 0-1:0-3 or all")])
     return RankMap.parse(text if isinstance(text, str) else str(_rank(text, "the placement")), bound)
