@@ -28,7 +28,7 @@ _BATCH: tuple[KeyPath, ...] = (
 )
 _SHARED = ("actor", "rollout", "reward", "inference")
 
-APART = (
+_APART = (
     ("actor", "rollout"),
     ("actor", "inference"),
     ("rollout", "inference"),
@@ -38,8 +38,6 @@ APART = (
     ("rollout", "critic_inference"),
 )
 """The roles that share no accelerator in disaggregated mode."""
-
-AUTO_ORDER = ("actor", "rollout", "inference")
 
 
 class RolloutSyncMode(Enum):
@@ -107,16 +105,31 @@ class ModelParallelRoles(ModelParallelEvalRoles):
             return self._auto(reading) if automatic else None
         if self._used["actor"] == self._used["rollout"]:
             return self._collocated(reading)
-        found = list(overlaps(self._used, self.names))
-        for role, fault in found:
-            reading.add(self._path(role), fault)
+        before = len(reading.faults)
+        self._check_apart(reading)
         recompute = ("algorithm", "recompute_logprobs")
-        if "inference" in self.parts and not found and self._switch(reading, recompute) is False:
+        unchanged = len(reading.faults) == before
+        if "inference" in self.parts and unchanged and self._switch(reading, recompute) is False:
             message = f"`{self.names['inference']}` is placed, but `algorithm.recompute_logprobs` is not true"
             help = f"set it to true, or remove `{self.names['inference']}`: it would have nothing to compute"
             reading.add_in_config(recompute, Diagnostic("mode-unclear", message, help))
             return None
-        return None if found else PlacementMode.DISAGGREGATED
+        return PlacementMode.DISAGGREGATED if unchanged else None
+
+    def _check_apart(self, reading: Reading) -> None:
+        """Record each role that shares accelerators with another although neither mode lets it."""
+        for first, second in _APART:
+            used, others = (self._used.get(role, RankSet()) for role in (first, second))
+            if shared := used & others:
+                one, other = self.names[first], self.names[second]
+                message = f"`{one}` and `{other}` share {accelerators(shared)} of the cluster"
+                if (first, second) == ("actor", "rollout"):
+                    message += f", but `{one}` uses {used} and `{other}` uses {others}"
+                    help = "give both the same accelerators (collocated) or no common ones (disaggregated)"
+                else:
+                    message += ", which disaggregated mode does not allow"
+                    help = "give each accelerators of its own"
+                reading.add(self._path(second), Diagnostic("mode-unclear", message, help))
 
     def _collocated(self, reading: Reading) -> PlacementMode | None:
         found = [role for role in ("inference", "critic_inference") if role in self.parts]
@@ -127,15 +140,28 @@ class ModelParallelRoles(ModelParallelEvalRoles):
         return None if found else PlacementMode.COLLOCATED
 
     def _auto(self, reading: Reading) -> PlacementMode | None:
+        """Return the mode if actor, rollout and inference follow each other from accelerator 0 to the last one."""
         if "critic" in self.parts:
             message = "auto_scheduler is set, but it cannot schedule `critic`"
             help = "remove `critic`, or set auto_scheduler to false"
             reading.add_in_config(_AUTO, Diagnostic("mode-unclear", message, help))
             return None
-        found = out_of_order(self._used, self.names, len(self.inventory.core.accelerators()))
-        if found is not None:
-            reading.add(self._path(found[0]), found[1])
-        return PlacementMode.AUTO if found is None else None
+        total, end, role = len(self.inventory.core.accelerators()), 0, "actor"
+        roles = [role for role in ("actor", "rollout", "inference") if role in self._used]
+        for role in roles:
+            used = self._used[role]
+            if len(used.ranges) > 1 or used[0] != end:
+                message = f"uses {used}, but auto_scheduler needs it on consecutive accelerators from {end}"
+                break
+            end = used[-1] + 1
+        else:
+            if end == total:
+                return PlacementMode.AUTO
+            message = f"ends at accelerator {end - 1}, but auto_scheduler needs all {total} of the cluster"
+        names = ", then ".join(f"`{self.names[role]}`" for role in roles)
+        help = f"place {names}, without gaps, on accelerators 0-{total - 1}"
+        reading.add(self._path(role), Diagnostic("auto-order", f"`{self.names[role]}` {message}", help))
+        return None
 
     def _switch(self, reading: Reading, path: tuple[str, str]) -> bool | None:
         """Return a boolean of the config: false if it is missing or null, ``None`` if it is invalid."""
@@ -268,70 +294,30 @@ class MultiAgentModelParallelRoles(MultiAgentModelParallelEvalRoles, ModelParall
             message, help = "auto_scheduler is set, but it cannot schedule several rollouts", "set it to false"
             reading.add(("auto_scheduler",), Diagnostic("mode-unclear", message, help))
         faults = list(self._misplaced())
-        for name, fault in faults:
-            reading.add(("component_placement", self._keys[name]), fault)
+        for name, message, help in faults:
+            reading.add(("component_placement", self._keys[name]), Diagnostic("mode-unclear", message, help))
         return None if faults else self._collocated(reading)
 
-    def _misplaced(self) -> Iterator[tuple[str, Diagnostic]]:
-        """Yield the components that are not where several rollouts need them, and the faults."""
+    def _misplaced(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the components that are not where several rollouts need them, with a message and a help."""
         actor = self._used["actor"]
         used = {name: stated.rows.accelerators() for name, stated in self.stated.items()}
         if (reward := used.get("reward")) is not None and reward != actor:
             message = f"`reward` uses {accelerators(reward)}, but `actor` uses {actor}"
-            yield "reward", Diagnostic("mode-unclear", message, "give both the same accelerators")
+            yield "reward", message, "give both the same accelerators"
         for name, ranks in used.items():
             if name.startswith("rollout") and (beyond := ranks - actor):
                 message = f"`{name}` uses {accelerators(beyond)}, which `actor` does not use"
-                yield name, Diagnostic("mode-unclear", message, "place every rollout on accelerators of the actor")
+                yield name, message, "place every rollout on accelerators of the actor"
         own = {name: ranks for name, ranks in used.items() if name not in _SHARED}
         for first, second in combinations(own, 2):
             if both := own[first] & own[second]:
                 message = f"`{first}` and `{second}` share {accelerators(both)} of the cluster"
-                yield second, Diagnostic("mode-unclear", message, "give each accelerators of its own")
+                yield second, message, "give each accelerators of its own"
 
     def _sync_mode(self, mode: PlacementMode) -> RolloutSyncMode:
         alone = self._used["actor"] == self._used["rollout"]
         return RolloutSyncMode.COLLOCATED if alone else RolloutSyncMode.DISAGGREGATED
-
-
-def overlaps(used: Mapping[str, RankSet], names: Mapping[str, str]) -> Iterator[tuple[str, Diagnostic]]:
-    """Yield each role that shares accelerators with another although neither mode lets it, and the fault.
-
-    ``used`` has the accelerators of each role, counted over the cluster; ``names`` are the components of the roles.
-    """
-    for first, second in APART:
-        if shared := used.get(first, RankSet()) & used.get(second, RankSet()):
-            one, other = names[first], names[second]
-            message = f"`{one}` and `{other}` share {accelerators(shared)} of the cluster"
-            if (first, second) == ("actor", "rollout"):
-                message += f", but `{one}` uses {used[first]} and `{other}` uses {used[second]}"
-                help = "give both the same accelerators (collocated) or no common ones (disaggregated)"
-            else:
-                message += ", which disaggregated mode does not allow"
-                help = "give each accelerators of its own"
-            yield second, Diagnostic("mode-unclear", message, help)
-
-
-def out_of_order(used: Mapping[str, RankSet], names: Mapping[str, str], total: int) -> tuple[str, Diagnostic] | None:
-    """Return the first role that is not where ``AUTO`` needs it, and the fault.
-
-    The roles must follow each other from accelerator 0 to the last one.
-    """
-    roles = [role for role in AUTO_ORDER if role in used]
-    help = f"place {', then '.join(f'`{names[role]}`' for role in roles)}, without gaps, on accelerators 0-{total - 1}"
-    end = 0
-    for role in roles:
-        ranges = used[role].ranges
-        if len(ranges) > 1 or ranges[0][0] != end:
-            message = (
-                f"`{names[role]}` uses {used[role]}, but auto_scheduler needs it on consecutive accelerators from {end}"
-            )
-            return role, Diagnostic("auto-order", message, help)
-        end = ranges[0][1] + 1
-    if end == total:
-        return None
-    message = f"`{names[roles[-1]]}` ends at accelerator {end - 1}, but auto_scheduler needs all {total} of the cluster"
-    return roles[-1], Diagnostic("auto-order", message, help)
 
 
 def accelerators(ranks: RankSet) -> str:
