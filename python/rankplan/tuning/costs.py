@@ -49,8 +49,11 @@ class ComponentCosts:
     measured_only: bool = False
     memory: Mapping[int, float] = field(default_factory=dict)
     switch: float = 0.0
-    written: tuple[int, ...] = ()
-    """The numbers of accelerators that were measured, if they are known."""
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The numbers of accelerators that were measured, if they are known."""
+        return tuple(self.times.points) if isinstance(self.times, Measured) else ()
 
     def divides(self, accelerators: int) -> bool:
         """Whether the parallel sizes and the data sizes allow this number of accelerators."""
@@ -243,13 +246,8 @@ class _Reading:
 
     def _component(self, name: str, model: ComponentModel, times: Times) -> ComponentCosts:
         parallel = _sizes(model)
-        written = tuple(times.points) if isinstance(times, Measured) else ()
-        for size in [size for size in written if size % parallel.dense]:
-            message = f"`{name}` was measured on {size} accelerators, which is not a multiple of {parallel.dense}"
-            path = ("components", name, "seconds", str(size))
-            self._add("size-does-not-fit", path, f"{message} ({parallel})", f"measure a multiple of {parallel.dense}")
         sizes: Any = model.sizes or self._file.sizes
-        return ComponentCosts(
+        component = ComponentCosts(
             times,
             parallel,
             None if model.dp is None else frozenset(model.dp),
@@ -257,8 +255,12 @@ class _Reading:
             sizes == "measured",
             dict(sorted(model.memory.items())),
             model.switch or 0.0,
-            written,
         )
+        for size in [size for size in component.written if size % parallel.dense]:
+            message = f"`{name}` was measured on {size} accelerators, which is not a multiple of {parallel.dense}"
+            path = ("components", name, "seconds", str(size))
+            self._add("size-does-not-fit", path, f"{message} ({parallel})", f"measure a multiple of {parallel.dense}")
+        return component
 
     def _after(self, like: Mapping[str, str]) -> dict[str, list[str]]:
         """Return what each component with times waits for: a component that runs with another waits as that one."""

@@ -78,7 +78,7 @@ class ModelParallelRoles(ModelParallelEvalRoles):
         mode = self._decided(reading)
         if mode is None:
             return
-        self.mode, self.sync_mode = mode, self._sync_mode(mode)
+        self.mode = mode
         actor = len(self.parts["actor"].rule.resources)
         if mode is PlacementMode.AUTO:
             self._arrange_auto(reading, actor)
@@ -94,9 +94,11 @@ class ModelParallelRoles(ModelParallelEvalRoles):
         if stride is not None:
             self._place_engines(reading, stride)
 
-    def _sync_mode(self, mode: PlacementMode) -> RolloutSyncMode:
-        collocated = mode is PlacementMode.COLLOCATED
-        return RolloutSyncMode.COLLOCATED if collocated else RolloutSyncMode.DISAGGREGATED
+    @property
+    def sync_mode(self) -> RolloutSyncMode:
+        """How the rollout gets the actor's weights."""
+        together = self._used["actor"] == self._used["rollout"]
+        return RolloutSyncMode.COLLOCATED if together else RolloutSyncMode.DISAGGREGATED
 
     def _decided(self, reading: Reading) -> PlacementMode | None:
         """Return the mode, or record why none fits."""
@@ -314,10 +316,6 @@ class MultiAgentModelParallelRoles(MultiAgentModelParallelEvalRoles, ModelParall
             if both := own[first] & own[second]:
                 message = f"`{first}` and `{second}` share {accelerators(both)} of the cluster"
                 yield second, message, "give each accelerators of its own"
-
-    def _sync_mode(self, mode: PlacementMode) -> RolloutSyncMode:
-        alone = self._used["actor"] == self._used["rollout"]
-        return RolloutSyncMode.COLLOCATED if alone else RolloutSyncMode.DISAGGREGATED
 
 
 def accelerators(ranks: RankSet) -> str:
