@@ -14,7 +14,7 @@ from rankplan.dialects.rlinf.model_parallel import (
     MultiAgentModelParallelEvalRoles,
     MultiAgentModelParallelRoles,
 )
-from rankplan.dialects.rlinf.roles import HybridRoles, Roles
+from rankplan.dialects.rlinf.roles import HybridRoles, Roles, plan_of
 from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING
 from rankplan.nodes.inventory import Inventory
@@ -41,7 +41,8 @@ def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator:
     Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
     Raises `PlacementError` with every fault.
     """
-    return roles_of(read(config), inventory).plan(isolate=isolate_accelerator)
+    roles = roles_of(read(config), inventory)
+    return plan_of(roles.strategies(), roles.inventory, roles.mode, isolate=isolate_accelerator)
 
 
 def roles_class(reading: Reading) -> type[Roles]:

@@ -39,8 +39,14 @@ class Roles:
         seen: set[str] = set()
         for key in reading.keys:
             for name in component_names(key):
-                if fault := _bad_name(name, key, seen):
-                    reading.add(("component_placement", key), fault)
+                path: KeyPath = ("component_placement", key)
+                if not name:
+                    message = f"`{key}` contains an empty component name"
+                    help = "write a name between the commas, e.g. actor"
+                    reading.add(path, Diagnostic("empty-name", message, help))
+                elif name in seen:
+                    message = f"component `{name}` is placed twice"
+                    reading.add(path, Diagnostic("duplicate-component", message, "give each component one rule"))
                 seen.add(name)
         known = reading.num_nodes_known and not unfit
         for key, entry in reading.section.component_placement.items():
@@ -93,10 +99,6 @@ class Roles:
         made = {id(component): strategy_of(component) for component in self.components.values()}
         return {name: made[id(component)] for name, component in self.components.items()}
 
-    def plan(self, *, isolate: bool = True) -> Plan:
-        """Return the plan of all components, whose processes see their own accelerators or all of their node."""
-        return plan_of(self.strategies(), self.inventory, self.mode, isolate=isolate)
-
 
 class HybridRoles(Roles):
     """Components that may run on any accelerators."""
@@ -121,15 +123,6 @@ def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:
         egl=entry.egl,
         nics=entry.nics or section.nics or "check",
     )
-
-
-def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:
-    if not name:
-        message = f"`{key}` contains an empty component name"
-        return Diagnostic("empty-name", message, "write a name between the commas, e.g. actor")
-    if name in seen:
-        return Diagnostic("duplicate-component", f"component `{name}` is placed twice", "give each component one rule")
-    return None
 
 
 def _check_text(key: str, entry: ComponentEntry, reading: Reading) -> None:

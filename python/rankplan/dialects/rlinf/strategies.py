@@ -122,20 +122,9 @@ class PlacementStrategy:
     def __hash__(self) -> int:
         return hash((type(self), self._labels, self.world_size))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self._rule, self._labels, self._component)
-
     def __repr__(self) -> str:
         size = counted(self.world_size, "process", "processes")
         return f"<{type(self).__name__} of {size} in '{self.node_group_label}'>"
-
-
-def _restored(
-    kind: type[PlacementStrategy], rule: Rule, labels: tuple[str, ...], component: Component | None
-) -> PlacementStrategy:
-    strategy = kind.__new__(kind)
-    PlacementStrategy.__init__(strategy, rule, labels, component)
-    return strategy
 
 
 class FlexiblePlacementStrategy(PlacementStrategy):
@@ -255,7 +244,9 @@ def strategy_of(component: Component) -> PlacementStrategy:
         kind = PackedPlacementStrategy
     elif component.inventory.pool(component.node_groups).by_node:
         kind = NodePlacementStrategy
-    return _restored(kind, component.rule, component.node_groups, component)
+    strategy = kind.__new__(kind)
+    PlacementStrategy.__init__(strategy, component.rule, component.node_groups, component)
+    return strategy
 
 
 def _labels(labels: str | Sequence[str] | None, default: str) -> tuple[str, ...]:
