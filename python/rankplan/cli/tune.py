@@ -58,6 +58,7 @@ def _outputs(ctx: click.Context, param: click.Parameter, paths: tuple[Path, ...]
     help="Write the plot (.svg), the config (.yaml) or the plan (.json); may be repeated.",
 )
 def tune(
+    *,
     file: str | None,
     costs_file: str | None,
     choice: InventoryChoice,

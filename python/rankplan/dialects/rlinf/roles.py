@@ -39,14 +39,14 @@ class Roles:
         seen: set[str] = set()
         for key in reading.keys:
             for name in component_names(key):
-                path: KeyPath = ("component_placement", key)
                 if not name:
                     message = f"`{key}` contains an empty component name"
                     help = "write a name between the commas, e.g. actor"
-                    reading.add(path, Diagnostic("empty-name", message, help))
+                    reading.add(("component_placement", key), Diagnostic("empty-name", message, help))
                 elif name in seen:
                     message = f"component `{name}` is placed twice"
-                    reading.add(path, Diagnostic("duplicate-component", message, "give each component one rule"))
+                    fault = Diagnostic("duplicate-component", message, "give each component one rule")
+                    reading.add(("component_placement", key), fault)
                 seen.add(name)
         known = reading.num_nodes_known and not unfit
         for key, entry in reading.section.component_placement.items():
