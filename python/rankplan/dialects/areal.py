@@ -24,7 +24,7 @@ from rankplan.plans.configured import ASSUMED, assumed, for_inventory
 from rankplan.plans.plan import Plan
 from rankplan.words import must_be, shown
 
-__all__ = ["assumed_inventory", "parse_allocation", "parse_mode", "plan", "read", "recognised"]
+__all__ = ["assumed_inventory", "parse_allocation", "parse_mode", "plan", "read"]
 
 _CLUSTER: KeyPath = ("cluster",)
 _MODE = "allocation_mode"
@@ -73,14 +73,6 @@ class _Job:
                 self.engines[name] = allocation, target, (_MODE,)
         except PlacementError as error:
             reader.add_all((_MODE,), error)
-
-
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config is written for AReaL: ``allocation_mode``, or an engine with a ``backend``."""
-    engines = [config.get(name) for name in AREAL_ENGINES]
-    return AREAL.recognises(config) or any(
-        isinstance(engine, Mapping) and ":" in str(engine.get("backend")) for engine in engines
-    )
 
 
 read = partial(AREAL.read, state=_Job)

@@ -6,7 +6,7 @@ any other key: it belongs to the trainer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,9 +14,10 @@ from typing import Any
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.parallel import MEGATRON
+from rankplan.words import misspelt
 
-TELLS, ALONE = "tells", "alone"
-"""A key that a config of the dialect is recognised by; and one that no config of another dialect may have, too."""
+TELLS, ALONE, OTHERS = "tells", "alone", "others"
+"""A key by which the dialect is recognised; one that also no config of another dialect may have; only the latter."""
 
 _MEGATRON = " ".join(key for keys in MEGATRON.values() for key in keys)
 _INFERENCE = "tensor_model_parallel_size data_parallel_size pipeline_model_parallel_size expert_parallel_size"
@@ -46,21 +47,30 @@ class Row:
 
 @dataclass(frozen=True)
 class Keys:
-    """The table of a dialect. ``never`` is the path of a key that its configs do not have."""
+    """The table of a dialect.
+
+    ``never`` is the path of a key that its configs do not have, ``tells`` recognises a config without a telling key.
+    """
 
     rows: tuple[Row, ...]
-    never: KeyPath = ()
+    never: KeyPath = ("cluster",)
+    tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False
+
+    @cached_property
+    def telling(self) -> list[KeyPath]:
+        """The paths of the keys by which the dialect is recognised."""
+        return [path for row in self.rows if row.tells in (TELLS, ALONE) for path in row.paths]
 
     @property
     def alone(self) -> list[KeyPath]:
         """The paths of the keys that no config of another dialect may have."""
-        return [path for row in self.rows if row.tells == ALONE for path in row.paths]
+        return [path for row in self.rows if row.tells in (ALONE, OTHERS) for path in row.paths]
 
     def recognises(self, config: Mapping[Any, Any]) -> bool:
-        """Return whether a config has a key that tells the dialect."""
+        """Return whether a config is written in the dialect."""
         if self.never and has(config, self.never):
             return False
-        return any(has(config, path) for row in self.rows if row.tells for path in row.paths)
+        return any(has(config, path) for path in self.telling) or self.tells(config)
 
     @cached_property
     def known(self) -> dict[KeyPath, dict[str, None]]:
@@ -165,6 +175,13 @@ NEMO_RL = Keys(
 )
 
 AREAL_ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")
+
+
+def _has_backend(config: Mapping[Any, Any]) -> bool:
+    engines = [config.get(name) for name in AREAL_ENGINES]
+    return any(isinstance(engine, Mapping) and ":" in str(engine.get("backend")) for engine in engines)
+
+
 AREAL = Keys(
     (
         Row("", "text", "allocation_mode", "the backends of all engines, in older versions", ALONE),
@@ -177,7 +194,9 @@ AREAL = Keys(
             "type target",
             "the engine whose GPUs it shares",
         ),
-    )
+    ),
+    never=(),
+    tells=_has_backend,
 )
 
 OPENRLHF_MODELS = ("actor", "ref", "critic", "reward")
@@ -190,8 +209,7 @@ OPENRLHF = Keys(
         Row("train", "switch", "colocate_all", "whether everything is on the actor's GPUs"),
         Row("train", "switch", "colocate_actor_ref colocate_critic_reward", "whether two models share GPUs"),
         Row("train", "switch", "async_enable", "whether the engines have GPUs of their own despite `colocate_all`"),
-    ),
-    never=("cluster",),
+    )
 )
 
 SKYRL_MODELS = ("policy", "ref", "critic")
@@ -214,10 +232,17 @@ SKYRL = Keys(
             _MEGATRON,
             "sizes of training with Megatron",
         ),
-    )
+    ),
+    never=(),
 )
 
-SLIME = Keys(
+
+def flag_name(key: Any) -> str:
+    """Return the name of a flag of slime, which may be written as on a command line."""
+    return str(key).removeprefix("--").replace("-", "_")
+
+
+SLIME: Keys = Keys(
     (
         Row("", "size", "actor_num_nodes actor_num_gpus_per_node", "the GPUs of the actor", ALONE),
         Row("", "size", "critic_num_nodes critic_num_gpus_per_node", "the GPUs of the critic, in older versions"),
@@ -229,16 +254,51 @@ SLIME = Keys(
         Row("", "switch", "debug_train_only debug_rollout_only rollout_external", "sides that do not run here"),
         Row("", "switch", "use_critic", "whether there is a critic"),
     ),
-    never=("cluster",),
+    tells=lambda config: any((flag_name(key),) in SLIME.telling for key in config),
 )
 
 ROLE = "*"
 """The section of a role in ROLL, which may have any name."""
+_DEEPEST = 50
+
+
+def roles(
+    mapping: Mapping[Any, Any], path: KeyPath = (), *, inside: bool = False
+) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
+    """Yield the mappings of a ROLL config that may be roles, with their paths.
+
+    Such a mapping has a ``device_mapping`` or, outside another role, a ``world_size``. In a list its name is an index,
+    which ROLL does not accept.
+    """
+    for key in mapping:
+        try:
+            value = mapping[key]
+            items = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else []
+        except Exception:  # a key of the trainer, which need not be readable here
+            continue
+        for index, item in enumerate(items):
+            if isinstance(item, Mapping) and "device_mapping" in item:
+                yield (*path, str(key), index), item
+        if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
+            continue
+        if any(misspelt(str(key), ("device_mapping",)) for key in value) or ("world_size" in value and not inside):
+            yield (*path, str(key)), value
+        yield from roles(value, (*path, str(key)), inside=inside or is_role(value))
+
+
+def is_role(mapping: Mapping[Any, Any]) -> bool:
+    """Return whether a mapping is a role of ROLL."""
+    try:
+        return any(mapping.get(key) is not None for key in ("device_mapping", "world_size"))
+    except Exception:  # the key exists, but cannot be read
+        return True
+
+
 ROLL = Keys(
     (
         Row("", "size", "num_nodes", "the nodes of the job"),
-        Row("", "size", "num_gpus_per_node", "GPUs of each node"),
-        Row("", "any", "actor_train actor_infer", "usual roles; a role may have any name", ALONE),
+        Row("", "size", "num_gpus_per_node", "GPUs of each node", TELLS),
+        Row("", "any", "actor_train actor_infer", "usual roles; a role may have any name", OTHERS),
         Row("", "any", "reference critic", "usual roles, too"),
         Row(ROLE, "devices", "device_mapping", "the accelerators of a role"),
         Row(ROLE, "size", "num_gpus_per_worker world_size", "accelerators of a worker; workers without accelerators"),
@@ -251,18 +311,20 @@ ROLL = Keys(
             "the size of an engine of vLLM",
         ),
     ),
+    tells=lambda config: next(roles(config), None) is not None,
 )
 
 TABLES: dict[str, Keys] = {
+    "nemo_rl": NEMO_RL,
+    "areal": AREAL,
+    "skyrl": SKYRL,
     "verl": VERL,
     "slime": SLIME,
     "roll": ROLL,
-    "nemo_rl": NEMO_RL,
-    "areal": AREAL,
     "openrlhf": OPENRLHF,
-    "skyrl": SKYRL,
 }
-"""The table of each dialect but RLinf, whose keys are the models of `rankplan.config`."""
+"""The table of each dialect but RLinf, whose keys are the models of `rankplan.config`; the first that recognises a
+config is used."""
 
 _UNRESOLVED = {"type": "string", "pattern": r"\$\{"}
 _KINDS: dict[str, Any] = {

@@ -26,7 +26,7 @@ from rankplan.plans.configured import assumed, for_inventory
 from rankplan.plans.plan import Plan
 from rankplan.words import counted, path_text
 
-__all__ = ["assumed_inventory", "plan", "read", "recognised"]
+__all__ = ["assumed_inventory", "plan", "read"]
 
 _CLUSTER: KeyPath = ("cluster",)
 _COLOCATED: KeyPath = ("policy", "generation", "colocated")
@@ -148,9 +148,6 @@ class _Job:
             )
             fault = Diagnostic("resource-out-of-range", message, f"use at most {self.each}")
             reader.add((*_REWARD, "resources", "gpus_per_node"), fault)
-
-
-recognised = NEMO_RL.recognises
 
 
 def read(config: Config | Reader) -> Reader:

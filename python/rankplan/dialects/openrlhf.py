@@ -21,7 +21,7 @@ from rankplan.parallel import Parallel
 from rankplan.plans.configured import ASSUMED, assumed, for_inventory
 from rankplan.plans.plan import Plan
 
-__all__ = ["assumed_inventory", "plan", "read", "recognised"]
+__all__ = ["assumed_inventory", "plan", "read"]
 
 _SIZE = ("num_nodes", "num_gpus_per_node")
 _SHARED = 5

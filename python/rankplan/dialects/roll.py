@@ -10,7 +10,7 @@ Follows ROLL's ``WorkerConfig.__post_init__`` and ``ResourceManager.allocate_pla
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -20,7 +20,7 @@ from rankplan._core import ACCELERATOR, CLUSTER, MAX_PROCESSES, NODE, WHOLE_NODE
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import parse_device_mapping
-from rankplan.dialects.keys import ROLE, ROLL
+from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
@@ -28,11 +28,10 @@ from rankplan.plans.component import Component
 from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists, with_sizes
 from rankplan.plans.occupancy import node_kinds
 from rankplan.plans.plan import SHARE_UNIT, Plan
-from rankplan.words import counted, misspelt, must_be, shown
+from rankplan.words import counted, must_be, shown
 
-__all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "recognised", "written"]
+__all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "written"]
 
-_DEEPEST = 50
 _AS_WRITTEN = frozenset({"hf_infer", "sglang"})
 """Strategies that use ``num_gpus_per_worker`` as written."""
 
@@ -64,13 +63,6 @@ class _Job:
         self.roles = list(_roles(reader))
         self.num_nodes = _optional(reader, "num_nodes", 1)
         self.per_node = _optional(reader, "num_gpus_per_node", 0)
-
-
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config is written for ROLL: it has a ``device_mapping`` in a role, or ``num_gpus_per_node``."""
-    if "cluster" in config:
-        return False
-    return "num_gpus_per_node" in config or next(_candidates(config, ()), None) is not None
 
 
 read = partial(Reader.of, state=_Job)
@@ -163,9 +155,9 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
         inner = config
         for section in sections:
             inner = inner.setdefault(section, {})
-            if not isinstance(inner, dict) or _is_role(inner):
+            if not isinstance(inner, dict) or is_role(inner):
                 break
-        if not isinstance(inner, dict) or _is_role(inner) or last in inner:
+        if not isinstance(inner, dict) or is_role(inner) or last in inner:
             inexpressible[name] = "its name is already a key of the config"
         else:
             inner[last] = role
@@ -191,41 +183,10 @@ def _mapping_text(devices: list[int]) -> str:
     return " + ".join([*parts, *([str(single)] if single else [])])
 
 
-def _candidates(
-    mapping: Mapping[Any, Any], path: KeyPath, *, inside: bool = False
-) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
-    """Yield the mappings that may be roles, with their paths.
-
-    Such a mapping has a ``device_mapping`` or, outside another role, a ``world_size``. In a list its name is an index,
-    which ROLL does not accept.
-    """
-    for key in mapping:
-        try:
-            value = mapping[key]
-            items = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else []
-        except Exception:  # a key of the trainer, which need not be readable here
-            continue
-        for index, item in enumerate(items):
-            if isinstance(item, Mapping) and "device_mapping" in item:
-                yield (*path, str(key), index), item
-        if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
-            continue
-        if any(misspelt(str(key), ("device_mapping",)) for key in value) or ("world_size" in value and not inside):
-            yield (*path, str(key)), value
-        yield from _candidates(value, (*path, str(key)), inside=inside or _is_role(value))
-
-
-def _is_role(mapping: Mapping[Any, Any]) -> bool:
-    try:
-        return any(mapping.get(key) is not None for key in ("device_mapping", "world_size"))
-    except Exception:  # the key exists, but cannot be read
-        return True
-
-
 def _roles(reader: Reader) -> Iterator[_Role]:
     names: set[str] = set()
     _reject_misspelt(reader, reader.content, (), ())
-    for path, values in _candidates(reader.content, ()):
+    for path, values in roles(reader.content):
         name = ".".join(map(str, path))
         mapping = reader.value(values, "device_mapping", path)
         world_size = reader.value(values, "world_size", path)

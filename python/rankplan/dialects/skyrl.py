@@ -22,7 +22,7 @@ from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.configured import ASSUMED, assumed, for_inventory
 from rankplan.plans.plan import Plan
 
-__all__ = ["assumed_inventory", "plan", "read", "recognised"]
+__all__ = ["assumed_inventory", "plan", "read"]
 
 _PLACEMENT: KeyPath = ("trainer", "placement")
 _ENGINE: KeyPath = ("generator", "inference_engine")

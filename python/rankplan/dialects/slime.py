@@ -19,9 +19,8 @@ from typing import Any, Protocol, TypeAlias
 from rankplan._core import Placement
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.bundles import bundle_order, pool_order
-from rankplan.dialects.keys import SLIME
 from rankplan.dialects.pools import place, torn
-from rankplan.dialects.slime_flags import ENGINE, Job, Sides, flag_name
+from rankplan.dialects.slime_flags import ENGINE, Job, Sides
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import MEGATRON, Parallel
@@ -38,7 +37,6 @@ __all__ = [
     "layout",
     "plan",
     "read",
-    "recognised",
     "written",
 ]
 
@@ -62,11 +60,6 @@ class EngineProcess:
     engine: int
     node_rank: int
     first_node: int
-
-
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config is written for slime: its flags include the size of a side."""
-    return SLIME.recognises({flag_name(key): None for key in config})
 
 
 def read(flags: Flags) -> Reader:

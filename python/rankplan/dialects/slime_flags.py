@@ -8,7 +8,7 @@ from typing import Any
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.keys import SLIME
+from rankplan.dialects.keys import SLIME, flag_name
 from rankplan.errors import Diagnostic
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.words import must_be
@@ -45,11 +45,6 @@ class Sides:
     def colocated(self) -> bool:
         """Whether the rollout starts at the first GPU of the training."""
         return bool((self.actor or self.critic) and self.rollout) and self.rollout_offset == 0
-
-
-def flag_name(key: Any) -> str:
-    """Return the name of a flag, which may be written as on a command line."""
-    return str(key).removeprefix("--").replace("-", "_")
 
 
 class Job:

@@ -25,7 +25,7 @@ from rankplan.plans.configured import ASSUMED, assumed, for_inventory
 from rankplan.plans.plan import Plan
 from rankplan.words import must_be, path_text
 
-__all__ = ["assumed_inventory", "plan", "read", "recognised", "written"]
+__all__ = ["assumed_inventory", "plan", "read", "written"]
 
 _SHARED, _ALONE = 3, 2
 """``max_colocate_count`` of verl's pools, and of those that an engine has for itself."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
@@ -15,11 +14,6 @@ from rankplan.plans.configured import ASSUMED, resource_lists
 from rankplan.plans.plan import Plan
 
 read = read_config
-
-
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config has a ``cluster`` section."""
-    return "cluster" in config
 
 
 def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
