@@ -21,7 +21,8 @@ TELLS, ALONE, OTHERS = "tells", "alone", "others"
 
 _MEGATRON = " ".join(key for keys in MEGATRON.values() for key in keys)
 _INFERENCE = "tensor_model_parallel_size data_parallel_size pipeline_model_parallel_size expert_parallel_size"
-_ENGINE = "tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size"
+_WORKER = "tensor_parallel_size pipeline_parallel_size"
+_ENGINE = f"{_WORKER} data_parallel_size expert_parallel_size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,9 @@ class Keys:
 
     def recognises(self, config: Mapping[Any, Any]) -> bool:
         """Return whether a config is written in the dialect."""
-        if self.never and has(config, self.never):
+        if self.never and _has(config, self.never):
             return False
-        return any(has(config, path) for path in self.telling) or self.tells(config)
+        return any(_has(config, path) for path in self.telling) or self.tells(config)
 
     @cached_property
     def known(self) -> dict[KeyPath, dict[str, None]]:
@@ -94,8 +95,7 @@ class Keys:
         return Reader.of(config, checked)
 
 
-def has(config: Any, path: KeyPath) -> bool:
-    """Return whether a config has a key at a path."""
+def _has(config: Any, path: KeyPath) -> bool:
     for key in path:
         if not isinstance(config, Mapping) or key not in config:
             return False
@@ -103,8 +103,14 @@ def has(config: Any, path: KeyPath) -> bool:
     return True
 
 
+def _inside(sections: str, inner: str) -> str:
+    return " ".join(f"{section}.{inner}" for section in sections.split())
+
+
 _POOL = "nnodes n_gpus_per_node"
-_FSDP = "actor_rollout_ref.actor actor_rollout_ref.ref"
+_ROLLOUTS = "actor_rollout_ref.rollout reward.reward_model.rollout"
+_MODELS = "actor_rollout_ref.actor actor_rollout_ref.ref critic"
+_ULYSSES = "ulysses_sequence_parallel_size"
 VERL = Keys(
     (
         Row("", "any", "actor_rollout_ref", "actor, rollout and reference model", ALONE),
@@ -117,27 +123,12 @@ VERL = Keys(
         Row("actor_rollout_ref.model", "size", "lora_rank", "an adapter, which needs no reference model"),
         Row("actor_rollout_ref.model.lora", "size", "rank", "an adapter, which needs no reference model"),
         Row("actor_rollout_ref.rollout", "size", _POOL, "the pool of a separate rollout"),
-        Row("actor_rollout_ref.rollout reward.reward_model.rollout", "size", _INFERENCE, "the size of an engine"),
-        Row(
-            "actor_rollout_ref.rollout.disaggregation reward.reward_model.rollout.disaggregation",
-            "switch",
-            "enabled",
-            "whether other engines prefill",
-        ),
+        Row(_ROLLOUTS, "size", _INFERENCE, "the size of an engine"),
+        Row(_inside(_ROLLOUTS, "disaggregation"), "switch", "enabled", "whether other engines prefill"),
         Row("actor_rollout_ref.actor", "switch", "use_kl_loss", "whether there is a reference model"),
-        Row(f"{_FSDP} critic", "size", "ulysses_sequence_parallel_size", "sizes of training with FSDP"),
-        Row(
-            " ".join(f"{section}.fsdp_config" for section in (*_FSDP.split(), "critic")),
-            "size",
-            "fsdp_size ulysses_sequence_parallel_size",
-            "sizes of training with FSDP",
-        ),
-        Row(
-            "actor_rollout_ref.actor.megatron actor_rollout_ref.ref.megatron critic.megatron",
-            "size",
-            _MEGATRON,
-            "sizes of training with Megatron",
-        ),
+        Row(_MODELS, "size", _ULYSSES, "sizes of training with FSDP"),
+        Row(_inside(_MODELS, "fsdp_config"), "size", f"fsdp_size {_ULYSSES}", "sizes of training with FSDP"),
+        Row(_inside(_MODELS, "megatron"), "size", _MEGATRON, "sizes of training with Megatron"),
         Row("critic", "switch", "enable", "whether there is a critic"),
         Row("reward.reward_model", "size", _POOL, "the pool of the reward model"),
         Row("reward.reward_model", "switch", "enable", "whether there is a reward model"),
@@ -156,12 +147,7 @@ NEMO_RL = Keys(
         Row("policy", "any", "megatron_cfg dtensor_cfg generation", "training; inference", TELLS),
         Row("policy.generation.colocated", "switch", "enabled", "whether inference shares the nodes of the training"),
         Row("policy.generation.colocated.resources", "size", _NODES, "the nodes or the GPUs of inference"),
-        Row(
-            "policy.generation.vllm_cfg",
-            "size",
-            "tensor_parallel_size pipeline_parallel_size expert_parallel_size",
-            "the size of an engine",
-        ),
+        Row("policy.generation.vllm_cfg", "size", f"{_WORKER} expert_parallel_size", "the size of an engine"),
         Row("policy.megatron_cfg", "size", _MEGATRON, "sizes of training with Megatron"),
         Row("policy.megatron_cfg", "switch", "enabled", "whether Megatron trains"),
         Row("policy.dtensor_cfg", "size", "tensor_parallel_size context_parallel_size", "sizes of training"),
@@ -175,6 +161,7 @@ NEMO_RL = Keys(
 )
 
 AREAL_ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")
+_ENGINES = " ".join(AREAL_ENGINES)
 
 
 def _has_backend(config: Mapping[Any, Any]) -> bool:
@@ -187,13 +174,8 @@ AREAL = Keys(
         Row("", "text", "allocation_mode", "the backends of all engines, in older versions", ALONE),
         Row("cluster", "size", "n_nodes", "the nodes of the job"),
         Row("cluster", "size", "n_gpus_per_node", "GPUs of each node", ALONE),
-        Row(" ".join(AREAL_ENGINES), "text", "backend", "the backend of an engine, its sizes and its GPUs"),
-        Row(
-            " ".join(f"{name}.scheduling_strategy" for name in AREAL_ENGINES),
-            "any",
-            "type target",
-            "the engine whose GPUs it shares",
-        ),
+        Row(_ENGINES, "text", "backend", "the backend of an engine, its sizes and its GPUs"),
+        Row(_inside(_ENGINES, "scheduling_strategy"), "any", "type target", "the engine whose GPUs it shares"),
     ),
     never=(),
     tells=_has_backend,
@@ -226,12 +208,7 @@ SKYRL = Keys(
         Row("generator.inference_engine", "switch", "run_engines_locally", "whether the job starts the engines"),
         Row("trainer.algorithm", "switch", "use_kl_loss use_kl_in_reward", "whether there is a reference model"),
         Row(_TRAINED, "size", "sequence_parallel_size", "sizes of training with FSDP"),
-        Row(
-            " ".join(f"trainer.{name}.megatron_config" for name in SKYRL_MODELS),
-            "size",
-            _MEGATRON,
-            "sizes of training with Megatron",
-        ),
+        Row(_inside(_TRAINED, "megatron_config"), "size", _MEGATRON, "sizes of training with Megatron"),
     ),
     never=(),
 )
@@ -304,12 +281,7 @@ ROLL = Keys(
         Row(ROLE, "size", "num_gpus_per_worker world_size", "accelerators of a worker; workers without accelerators"),
         Row(ROLE, "any", "strategy_args", "the engine of a role, and its sizes"),
         Row(f"{ROLE}.strategy_args", "text", "strategy_name", "the engine of a role"),
-        Row(
-            f"{ROLE}.strategy_args.strategy_config",
-            "any",
-            "tensor_parallel_size pipeline_parallel_size",
-            "the size of an engine of vLLM",
-        ),
+        Row(f"{ROLE}.strategy_args.strategy_config", "any", _WORKER, "the size of an engine of vLLM"),
     ),
     tells=lambda config: next(roles(config), None) is not None,
 )
