@@ -61,10 +61,9 @@ class _Job(Job):
             reader.add((), Diagnostic("missing-key", message, "add backends: `actor: {backend: 'fsdp:d4'}`"))
 
     def _read_engine(self, reader: Reader, name: str) -> None:
-        path: KeyPath = (name, "backend")
-        text, strategy = reader.at(path), (name, "scheduling_strategy")
-        together = reader.at((*strategy, "type")) == "colocation"
-        target = reader.at((*strategy, "target")) if together else None
+        path, strategy = (name, "backend"), (name, "scheduling_strategy")
+        text = reader.at(path)
+        target = reader.at((*strategy, "target")) if reader.at((*strategy, "type")) == "colocation" else None
         if not isinstance(text, str):
             reader.add(path, must_be(path, text, "text", "write a backend such as fsdp:d4"))
             return
@@ -74,10 +73,10 @@ class _Job(Job):
             reader.add_all(path, error)
             return
         if target is not None and target not in reader.content:
-            help = "name an engine of this config"
-            reader.add((*strategy, "target"), Diagnostic("invalid-value", f"unknown engine {shown(target)}", help))
-            return
-        self.engines[name] = allocation, target, path
+            fault = Diagnostic("invalid-value", f"unknown engine {shown(target)}", "name an engine of this config")
+            reader.add((*strategy, "target"), fault)
+        else:
+            self.engines[name] = allocation, target, path
 
     def _read_mode(self, reader: Reader, mode: Any) -> None:
         try:

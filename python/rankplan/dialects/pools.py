@@ -49,24 +49,11 @@ class Free:
 
     def packed(self, count: int) -> list[int] | None:
         """Take accelerators of one node if one has enough of them, else node by node; ``None`` if there are too few."""
-        if (found := self.together(count)) is not None:
-            return found
-        taken: list[int] = []
-        if self.left < count:
-            return None
-        for node in range(len(self._taken)):
-            taken += self._take(node, min(self._left(node), count - len(taken)))
-        return taken
-
-    def nodes(self, nodes: int, each: int) -> list[int] | None:
-        """Take ``each`` accelerators together, ``nodes`` times; ``None`` if the nodes have too few."""
-        taken: list[int] = []
-        if nodes * each > self.left:
-            return None
-        for _ in range(nodes):
-            if (found := self.together(each)) is None:
-                return None
-            taken += found
+        taken = self.together(count)
+        if taken is None and count <= self.left:
+            taken = []
+            for node in range(len(self._taken)):
+                taken += self._take(node, min(self._left(node), count - len(taken)))
         return taken
 
     @property
@@ -111,14 +98,16 @@ class Pools:
 
     def nodes(self, nodes: int, each: int, name: str, path: KeyPath) -> list[int]:
         """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault."""
-        taken = self.free.nodes(nodes, each)
-        if taken is None:
+        enough = nodes * each <= self.free.left
+        chunks = [self.free.together(each) for _ in range(nodes if enough else 0)]
+        if not enough or None in chunks:
             counts = {spec.num_accelerators for _, spec in self.inventory.stretches()}
             message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
             message += counted(self.inventory.num_nodes, "node") + (f" with {max(counts)}" if len(counts) == 1 else "")
             help = "use a larger cluster, or fewer nodes or accelerators per node"
             self.reader.add(path, Diagnostic("resource-out-of-range", message, help))
-        return taken or []
+            return []
+        return [rank for chunk in chunks for rank in chunk or ()]
 
     def too_many(self, path: KeyPath, name: str, count: int, present: int, where: str) -> None:
         """Record the fault of a component that needs more accelerators than there are."""
@@ -245,9 +234,8 @@ def engine_faults(name: str, engine: int, each: int, nodes: Sequence[int], sizes
     used = nodes[: total // engine * engine]
     if (found := torn(used, each)) is not None:
         pair = f"{used[found * each]} and {used[found * each + each - 1]}"
-        message = (
-            f"engine {found * each // engine} of the {name} would need {each} accelerators ({sizes}) on nodes {pair}"
-        )
+        number = found * each // engine
+        message = f"engine {number} of the {name} would need {each} accelerators ({sizes}) on nodes {pair}"
         fitting = [size for size in range(each - 1, 0, -1) if total % size == 0 and torn(nodes, size) is None]
         help = f"use {fitting[0]} per engine" if fitting else "use nodes with more accelerators"
         faults.append(Diagnostic("spans-nodes", message, help))
