@@ -110,6 +110,7 @@ def _inside(sections: str, inner: str) -> str:
 _POOL = "nnodes n_gpus_per_node"
 _ROLLOUTS = "actor_rollout_ref.rollout reward.reward_model.rollout"
 _MODELS = "actor_rollout_ref.actor actor_rollout_ref.ref critic"
+_HYBRID = "use_trainer_do_validate use_dynamic_resource_scheduling"
 _ULYSSES = "ulysses_sequence_parallel_size"
 VERL = Keys(
     (
@@ -118,8 +119,7 @@ VERL = Keys(
         Row("", "any", "model_engine", "the engine of the training"),
         Row("trainer", "size", _POOL, "the pool of the training", TELLS),
         Row("rollout", "size", _POOL, "the pool of an asynchronous rollout"),
-        Row("async_training", "switch", "use_trainer_do_validate", "whether the trainer generates, too"),
-        Row("async_training", "switch", "use_dynamic_resource_scheduling", "whether the trainer generates, too"),
+        Row("async_training", "switch", _HYBRID, "whether the trainer generates, too"),
         Row("actor_rollout_ref.model", "size", "lora_rank", "an adapter, which needs no reference model"),
         Row("actor_rollout_ref.model.lora", "size", "rank", "an adapter, which needs no reference model"),
         Row("actor_rollout_ref.rollout", "size", _POOL, "the pool of a separate rollout"),

@@ -52,7 +52,10 @@ class _Job(Job):
         self.colocated = not generation or reader.switch((*_COLOCATED, "enabled"), default=True)
         self.generating = bool(generation) and not (self.megatron and self.colocated)  # there, the policy generates
         rewarded = bool(reader.section_at(_REWARD)) and reader.switch((*_REWARD, "enabled"), default=True)
-        self.reward = self._resources(reader, (*_REWARD, "resources"), 1, self.each) if rewarded else (0, 0)
+        self.reward = (0, 0)
+        if rewarded:
+            nodes = reader.size((*_REWARD, "resources", "num_nodes"), 1)
+            self.reward = nodes, reader.size((*_REWARD, "resources", "gpus_per_node"), self.each)
         self.training, self.inference = (self.nodes - self.reward[0], self.each), (0, 0)
         if self.nodes == 1 and rewarded:
             self.training = (1, self.each - self.reward[1])
@@ -63,9 +66,6 @@ class _Job(Job):
             help = "set `enabled: false` here and leave their nodes out of `cluster.num_nodes` to plan the other roles"
             reader.add((*_TEACHERS, "enabled"), Diagnostic("invalid-value", message, help))
         self._check(reader)
-
-    def _resources(self, reader: Reader, path: KeyPath, nodes: int, each: int) -> tuple[int, int]:
-        return reader.size((*path, "num_nodes"), nodes), reader.size((*path, "gpus_per_node"), each)
 
     def _divide(self, reader: Reader) -> None:
         """Divide nodes between training and inference; of a single one, the GPUs."""

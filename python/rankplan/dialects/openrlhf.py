@@ -30,23 +30,21 @@ class _Job(Job):
     keys = OPENRLHF
 
     def __init__(self, reader: Reader) -> None:
-        estimator = reader.at(("algo", "advantage", "estimator"))
-        rewarded = (
-            reader.at(("reward", "model_name_or_path")) is not None and reader.at(("reward", "remote_url")) is None
-        )
+        elsewhere = [reader.at(path) for path in (("reward", "remote_url"), ("train", "agent_func_path"))]
         present = {
             "actor": True,
             "ref": reader.at(("algo", "kl", "init_coef")) not in (0, 0.0),
-            "critic": estimator in (None, "gae"),
-            "reward": rewarded and reader.at(("train", "agent_func_path")) is None,
+            "critic": reader.at(("algo", "advantage", "estimator")) in (None, "gae"),
+            "reward": reader.at(("reward", "model_name_or_path")) is not None and elsewhere == [None, None],
         }
         self.models = {
             name: (reader.size((name, "num_nodes"), 1), reader.size((name, "num_gpus_per_node"), ASSUMED))
             for name in OPENRLHF_MODELS
             if present[name]
         }
-        self.everything, self.apart = reader.switch(("train", "colocate_all")), reader.switch(("train", "async_enable"))
-        self.all = self.everything and not self.apart  # asynchronous engines generate while the models train
+        self.everything = reader.switch(("train", "colocate_all"))
+        # Asynchronous engines generate while the models train.
+        self.all = not reader.switch(("train", "async_enable")) and self.everything
         self.engines = reader.size(("vllm", "num_engines"), 0, 0)
         self.tensor = reader.size(("vllm", "tensor_parallel_size"), 1)
         self.together: list[tuple[str, str]] = []

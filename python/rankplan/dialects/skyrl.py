@@ -17,6 +17,7 @@ from rankplan.dialects.pools import Job, Pools, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.configured import ASSUMED
+from rankplan.words import path_text
 
 __all__ = ["assumed_inventory", "plan", "read"]
 
@@ -32,12 +33,11 @@ class _Job(Job):
     keys = SKYRL
 
     def __init__(self, reader: Reader) -> None:
+        known, typos = SKYRL.known[_PLACEMENT], {fault.path for fault in reader.faults}
         for key in reader.section_at(_PLACEMENT):
-            if key not in SKYRL.known[_PLACEMENT] and not any(
-                fault.path == f"trainer.placement.{key}" for fault in reader.faults
-            ):
-                help = f"the keys are {', '.join(SKYRL.known[_PLACEMENT])}"
-                reader.add((*_PLACEMENT, str(key)), Diagnostic("unknown-key", f"unknown key `{key}`", help))
+            if key not in known and f"{path_text(_PLACEMENT)}.{key}" not in typos:
+                fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"the keys are {', '.join(known)}")
+                reader.add((*_PLACEMENT, str(key)), fault)
         loss = reader.switch(("trainer", "algorithm", "use_kl_loss"), default=True)
         reward = reader.switch(("trainer", "algorithm", "use_kl_in_reward"))
         absent = set() if loss or reward else {"ref"}
@@ -68,10 +68,9 @@ class _Job(Job):
                 sizes = f"{size[0]} x {size[1]} instead of {policy[0]} x {policy[1]}"
                 message = f"{name} shares the GPUs of the policy, but has {sizes}"
                 help = f"give it the policy's {name}_num_nodes and {name}_num_gpus_per_node, or do not colocate it"
-                keys = [
-                    key for key in SKYRL_SIZES if key.startswith(name) and reader.at((*_PLACEMENT, key)) is not None
-                ]
-                reader.add((*_PLACEMENT, *keys[:1]), Diagnostic("invalid-value", message, help))
+                keys = [key for key in SKYRL_SIZES if key.startswith(name)]
+                given = [key for key in keys if reader.at((*_PLACEMENT, key)) is not None]
+                reader.add((*_PLACEMENT, *given[:1]), Diagnostic("invalid-value", message, help))
         experts, whole = reader.size((*_ENGINE, "expert_parallel_size"), 1), self.tp * self.dp
         if experts not in (1, whole):
             message = f"`expert_parallel_size` is {experts}; SkyRL accepts 1, or tensor size x data size, which is "

@@ -47,9 +47,7 @@ __all__ = [
     "written",
 ]
 
-_IMPLYING = frozenset(
-    {"advantage_estimator", "load_debug_rollout_data", "megatron_config_path", "rollout_external_engine_addrs"}
-)
+_IMPLYING = {"advantage_estimator", "load_debug_rollout_data", "megatron_config_path", "rollout_external_engine_addrs"}
 """Other flags, from which slime derives some of the placing ones."""
 
 _ENGINE = {
@@ -58,8 +56,8 @@ _ENGINE = {
 }
 """Flags of the sizes of an engine."""
 
-_SIZES = frozenset(flag for flags in (*MEGATRON.values(), *_ENGINE.values()) for flag in flags)
-_PLACING = frozenset(SLIME.known[()]) - _SIZES
+_SIZES = {flag for flags in (*MEGATRON.values(), *_ENGINE.values()) for flag in flags}
+_PLACING = SLIME.known[()].keys() - _SIZES
 
 
 class _Namespace(Protocol):

@@ -49,12 +49,8 @@ _APART = ("fully_async", "one_step_off")
 _HYBRID = ("use_trainer_do_validate", "use_dynamic_resource_scheduling")
 """Switches of fully_async with which the trainer generates, too."""
 
-_TITAN = {
-    "tp": ("tensor_parallel_size",),
-    "cp": ("context_parallel_size",),
-    "ep": ("expert_parallel_size",),
-    "pp": ("pipeline_parallel_size",),
-}
+_NAMES = {"tp": "tensor", "cp": "context", "ep": "expert", "pp": "pipeline"}
+_TITAN = {kind: (f"{name}_parallel_size",) for kind, name in _NAMES.items()}
 _VEOMNI = {"cp": ("ulysses_parallel_size",), "ep": ("expert_parallel_size",)}
 _KEYS = {"tp": "tensor_model_parallel_size", "dp": "data_parallel_size", "pp": "pipeline_model_parallel_size"}
 _TRAINING = ("actor", "critic", "ref")
