@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
@@ -28,11 +27,6 @@ _ENGINE_KEYS = {*ENGINE.values(), "rollout_backend"}
 _MODEL_KEYS = {*TRAINING.values()}
 _FURTHER = "rollout_"
 """How the names of further rollouts, and of their sections, start."""
-
-
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config has a ``cluster`` section."""
-    return "cluster" in config
 
 
 def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
