@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -23,7 +24,6 @@ from rankplan.front import Job, faults_line, inventory_from, is_saved, notes, pl
 from rankplan.front import Nodes as Given
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.render.tables import sharing_lines
 from rankplan.words import did_you_mean
 
 if TYPE_CHECKING:
@@ -78,14 +78,15 @@ dialect_option = click.option(
 
 
 @dataclass(frozen=True, slots=True)
-class InventoryChoice:
-    """The inventory options of a command."""
+class Choice:
+    """The nodes and the dialect that the options of a command choose."""
 
     file: str | None = None
     nodes: str | None = None
     ray: str | None = None
     without: tuple[str, ...] = ()
     by_text: bool = False
+    dialect: str | None = None
 
     @property
     def given(self) -> Given | None:
@@ -130,13 +131,15 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ray: str | None,
         without: tuple[str, ...],
         node_order: str,
+        dialect_name: str | None = None,
         **rest: Any,
     ) -> Any:
         if sum(option is not None for option in (inventory, nodes, ray)) > 1:
             raise click.UsageError("use only one of --inventory, --nodes and --ray")
         if node_order == "text" and nodes is not None:
             raise click.UsageError("--node-order text needs nodes with addresses: --inventory or --ray")
-        return command(choice=InventoryChoice(inventory, nodes, ray, without, node_order == "text"), **rest)
+        choice = Choice(inventory, nodes, ray, without, by_text=node_order == "text", dialect=dialect_name)
+        return command(choice=choice, **rest)
 
     for option in (
         click.option(
@@ -156,30 +159,37 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return chosen
 
 
+def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `inventory_options` and ``--dialect``; the command gets all of them as ``choice``."""
+    return inventory_options(dialect_option(command))
+
+
 def overrides() -> tuple[str, ...]:
     """Return the overrides that follow ``--`` on the command line."""
     context = click.get_current_context(silent=True)
     return context.meta.get(OVERRIDES, ()) if context is not None else ()
 
 
-def read(file: str, choice: InventoryChoice, dialect: str | None, *, quiet: bool = False) -> Job:
+def config_arguments(choice: Choice) -> dict[str, Any]:
+    """Return the arguments of `rankplan.plan` and its like, besides a config and its nodes, that the options state."""
+    return {"dialect": choice.dialect, "overrides": overrides(), "without": choice.without}
+
+
+def read(file: str, choice: Choice) -> Job:
     """Return a config with its dialect and nodes, as the options say."""
-    job = read_job(file, choice.given, dialect=dialect, overrides=overrides(), without=choice.without)
-    if not quiet:
-        job.announce()
-    return job
+    return read_job(file, choice.given, **config_arguments(choice))
 
 
-def planned(file: str, choice: InventoryChoice, dialect: str | None, isolate: bool | None = None) -> Plan:
+def planned(file: str, choice: Choice, *, isolate: bool | None = None) -> Plan:
     """Return the plan of a config in any dialect, or the saved plan in the file, which has its own nodes.
 
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config.
     """
-    if is_saved(file) and (replace(choice, without=()) != InventoryChoice() or dialect is not None or overrides()):
+    if is_saved(file) and (replace(choice, without=()) != Choice() or overrides()):
         raise click.UsageError(
             f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and overrides"
         )
-    return plan(file, choice.given, dialect=dialect, overrides=overrides(), without=choice.without, isolate=isolate)
+    return plan(file, choice.given, **config_arguments(choice), isolate=isolate)
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]
@@ -194,13 +204,26 @@ class Component(click.ParamType):  # type: ignore[type-arg]
         if file is None:
             return []
         with suppress(*EXPECTED):
-            choice = InventoryChoice(
-                ctx.params.get("inventory"), ctx.params.get("nodes"), without=ctx.params.get("without", ())
-            )
-            saved = saved_plan(file)
-            found = read(file, choice, ctx.params.get("dialect_name"), quiet=True).plan() if saved is None else saved
+            file_, nodes, dialect = map(ctx.params.get, ("inventory", "nodes", "dialect_name"))
+            choice = Choice(file_, nodes, without=ctx.params.get("without", ()), dialect=dialect)
+            found = saved_plan(file) or read(file, choice).plan()
             return [CompletionItem(name) for name in found if name.startswith(incomplete)]
         return []
+
+
+class Suffixed(click.ParamType):  # type: ignore[type-arg]
+    """A file whose suffix, one of several, selects its format."""
+
+    name = "path"
+
+    def __init__(self, *suffixes: str) -> None:
+        self._suffixes = suffixes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        if Path(value).suffix.lower() not in self._suffixes:
+            self.fail(f"{value} must end in {', '.join(self._suffixes[:-1])} or {self._suffixes[-1]}", param, ctx)
+        return Path(value)
 
 
 def component_of(plan: Plan, name: str | None, file: str, option: str = "--component") -> str:
@@ -239,11 +262,6 @@ def print_table(table: Table) -> None:
     with console.capture() as capture:
         console.print(table, soft_wrap=False)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
-
-
-def print_sharing(plan: Plan) -> None:
-    """Print which components share accelerators and which accelerators are idle."""
-    print_lines(sharing_lines(plan))
 
 
 def print_lines(lines: Sequence[str]) -> None:

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 import click
 
 from rankplan.cli.common import (
+    Choice,
     Component,
-    InventoryChoice,
     component_of,
-    dialect_option,
+    config_options,
     faults_end_it,
-    inventory_options,
     isolate_option,
     planned,
 )
@@ -49,8 +48,7 @@ _ALIKE = frozenset(string.ascii_letters + string.digits + "_./:,@%+=^!?*[]{}#-")
 @click.option("--format", "form", type=click.Choice(["sh", "dotenv", "json"]), default="sh", show_default=True)
 @click.option("--master-addr", metavar="HOST", help="MASTER_ADDR (default: address in the inventory).")
 @click.option("--master-port", metavar="PORT", type=click.IntRange(1, 65535), help="MASTER_PORT (default: omitted).")
-@inventory_options
-@dialect_option
+@config_options
 @isolate_option
 def env(
     file: str,
@@ -59,8 +57,7 @@ def env(
     form: str,
     master_addr: str | None,
     master_port: int | None,
-    choice: InventoryChoice,
-    dialect_name: str | None,
+    choice: Choice,
     isolate: bool | None,
 ) -> None:
     """Print the environment of one rank.
@@ -77,7 +74,7 @@ def env(
     blanks, quotes, backslashes or $. A comment names each omitted variable (json: a line on stderr).
     """
     with faults_end_it():
-        plan = planned(file, choice, dialect_name, isolate)
+        plan = planned(file, choice, isolate=isolate)
         name = component_of(plan, component, file)
         if rank not in range(len(plan[name])):
             raise click.BadParameter(f"{name} has ranks 0-{len(plan[name]) - 1}", param_hint="--rank")

@@ -10,12 +10,11 @@ from typing import TextIO
 import click
 
 from rankplan.cli.common import (
+    Choice,
     Component,
-    InventoryChoice,
     component_of,
-    dialect_option,
+    config_options,
     faults_end_it,
-    inventory_options,
     isolate_option,
     planned,
     print_lines,
@@ -37,8 +36,7 @@ FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@inventory_options
-@dialect_option
+@config_options
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table.")
 @click.option("--component", metavar="NAME", type=Component(), help="Show only this component.")
 @click.option(
@@ -53,8 +51,7 @@ FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
 @isolate_option
 def plan(
     file: str,
-    choice: InventoryChoice,
-    dialect_name: str | None,
+    choice: Choice,
     form: str | None,
     component: str | None,
     output: str | None,
@@ -88,7 +85,7 @@ def plan(
     if weights is not None and (component is not None or form not in ("table", "json")):
         raise click.UsageError("--weights requires --format table or json, without --component")
     with faults_end_it():
-        result = planned(file, choice, dialect_name, isolate)
+        result = planned(file, choice, isolate=isolate)
         if save is not None:
             result.save(save)
         if weights is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from rankplan.arranging.replan import replan as repaired
-from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options
+from rankplan.cli.common import Choice, faults_end_it, inventory_options
 from rankplan.plans.plan import Plan
 from rankplan.render.network import replan_lines
 
@@ -23,7 +23,7 @@ from rankplan.render.network import replan_lines
 )
 @click.option("--renumber", is_flag=True, help="Let --shrink change the ranks of processes that stay.")
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Save the new plan to this file.")
-def replan(file: str, choice: InventoryChoice, shrink: tuple[str, ...], *, renumber: bool, output: str | None) -> None:
+def replan(file: str, choice: Choice, shrink: tuple[str, ...], *, renumber: bool, output: str | None) -> None:
     """Repair a saved plan after hardware failed.
 
     The inventory has the nodes of the plan and spares; without one, there are no spares. Processes on healthy nodes
