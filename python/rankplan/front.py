@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
@@ -25,10 +25,11 @@ from rankplan.plans.mode import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
 from rankplan.render.groups import group_lines
-from rankplan.tuning.costs import Costs
-from rankplan.tuning.inputs import costs_for, read_costs, whole_config
-from rankplan.tuning.search import Tuning, search
 from rankplan.words import by_nodes, counted
+
+if TYPE_CHECKING:
+    from rankplan.tuning.costs import Costs
+    from rankplan.tuning.search import Tuning
 
 Config: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Plan
 """The path of a config or of a saved plan, a mapping (a dict, an OmegaConf object), or a plan."""
@@ -193,6 +194,9 @@ def tune(
     with every fault, or (``no-schedule``) if no placement fits, and ``ValueError`` without a config if the costs or the
     nodes are missing, too.
     """
+    from rankplan.tuning.inputs import costs_for, read_costs, whole_config  # most programs never tune
+    from rankplan.tuning.search import search
+
     read = None if costs is None else read_costs(costs)
     if config is None:
         if read is None or nodes is None:

@@ -51,6 +51,7 @@ _ALIKE = frozenset(string.ascii_letters + string.digits + "_./:,@%+=^!?*[]{}#-")
 @config_options
 @isolate_option
 def env(
+    *,
     file: str,
     component: str | None,
     rank: int,

@@ -50,6 +50,7 @@ FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
 @click.option("--save", metavar="PATH", type=click.Path(), help="Also save the plan to this file, for Plan.load.")
 @isolate_option
 def plan(
+    *,
     file: str,
     choice: Choice,
     form: str | None,

@@ -47,6 +47,7 @@ from rankplan.tuning.sweep import sweep
     help="Write the plot (.svg), the config (.yaml) or the plan (.json); may be repeated.",
 )
 def tune(
+    *,
     file: str | None,
     costs_file: str | None,
     choice: Choice,

@@ -61,10 +61,11 @@ def left_after(processes: set[psutil.Process], seconds: float) -> set[psutil.Pro
 
 
 def age(pid: int) -> float:
-    """Return the seconds since a process started, at most one too many; infinity if unknown."""
+    """Return the seconds since a process started, infinity if unknown."""
     try:
-        return time.time() - float(psutil.Process(pid).create_time())
-    except psutil.Error:
+        started = float(psutil.Process(pid).create_time() - psutil.boot_time())
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started  # the time of the boot is in whole seconds
+    except (psutil.Error, AttributeError):
         return math.inf
 
 
