@@ -32,7 +32,7 @@ from rankplan.hardware.egl import VARIABLES
 from rankplan.hardware.policies import BOUND
 from rankplan.plans.nearby import network_variables
 from rankplan.plans.plan import Plan
-from rankplan.render.hosts import address
+from rankplan.render.rows import address
 from rankplan.words import printable
 
 _ADDRESS, _PORT = MASTER_VARIABLES

@@ -14,7 +14,6 @@ from typing import Any
 import click
 import yaml
 from click.shell_completion import CompletionItem
-from rich.table import Table
 
 from rankplan.arranging.arrange import arrange
 from rankplan.arranging.replan import replan
@@ -185,6 +184,8 @@ def explain(rule: Rule | None) -> None:
         if rule is not None:
             click.echo(_text(rule))
             return
+        from rich.table import Table  # one rule is plain lines
+
         table = Table.grid(padding=(0, 2))
         for each in rules().values():
             table.add_row(each.code, each.when)

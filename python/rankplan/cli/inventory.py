@@ -12,8 +12,7 @@ from rankplan.nodes.entries import label_keys, unlabelled
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology.kueue import read_kueue
 from rankplan.nodes.topology.slurm import Labels, read_slurm
-from rankplan.render.hardware import hardware_lines
-from rankplan.render.tree import tree_lines
+from rankplan.render.inventory import hardware_lines, tree_lines
 from rankplan.words import counted, natural
 
 _ASSUMED = 8

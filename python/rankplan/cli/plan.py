@@ -22,10 +22,9 @@ from rankplan.cli.common import (
 )
 from rankplan.config.text.files import write_whole
 from rankplan.plans.plan import Plan
-from rankplan.render.groups import size_lines
-from rankplan.render.hosts import hostfile, rankfile
-from rankplan.render.rows import npz, write_csv, write_json
-from rankplan.render.tables import plan_table, sharing_lines
+from rankplan.render.lines import sharing_lines, size_lines
+from rankplan.render.rows import hostfile, npz, rankfile, write_csv, write_json
+from rankplan.render.tables import plan_table
 from rankplan.render.weights import weights_line, weights_table, write_weights
 
 _ROWS = {"json": write_json, "csv": write_csv}

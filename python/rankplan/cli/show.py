@@ -18,12 +18,12 @@ from rankplan.cli.common import (
 from rankplan.config.text.files import write_whole
 from rankplan.parallel import KINDS
 from rankplan.plans.plan import Plan
+from rankplan.render.lines import sharing_lines
 from rankplan.render.map.model import has_groups, map_of
 from rankplan.render.map.network import network_of
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
-from rankplan.render.tables import sharing_lines
 
 _DRAWN = {".svg": svg, ".html": page}
 

@@ -24,7 +24,8 @@ from rankplan.dialects import WRITERS
 from rankplan.dialects.convert import convert
 from rankplan.front import tune as tuned
 from rankplan.plans.plan import Plan
-from rankplan.render.tables import plan_table, sharing_lines
+from rankplan.render.lines import sharing_lines
+from rankplan.render.tables import plan_table
 from rankplan.render.tuning import placement_text, plot, ranking_table, reason_lines, sensitivity_line, tuning_json
 from rankplan.tuning.search import Tuning
 from rankplan.tuning.sweep import sweep

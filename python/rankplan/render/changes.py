@@ -6,15 +6,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.plans.component import Coordinates
 from rankplan.plans.diff import Change, Fields, Move, PlanDiff
 from rankplan.render.tables import ids, table
 from rankplan.words import by_nodes, counted, nodes_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 MOST_LINES = 64
 """How many lines of one kind, or blocks of one component, a table shows; it counts the others."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from rankplan._core import RankSet
 from rankplan.arranging.arrange import KINDS, Arrangement
@@ -14,6 +13,9 @@ from rankplan.arranging.shrink import data_groups
 from rankplan.nodes.node import NodeSpec
 from rankplan.render.tables import table
 from rankplan.words import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _MOST_MOVES = 8
 _MOST_NODES = 64

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain, groupby, repeat
 from operator import itemgetter
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from rankplan._core import WHOLE_NODE, Pattern, Placement, RankSet
 from rankplan.hardware.policies import NO_BINDING
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
-from rankplan.render.groups import coordinates_text
-from rankplan.words import by_nodes
+from rankplan.render.lines import coordinates_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 MOST_ROWS = 64
 """A plan with more processes is folded."""
-MOST_CROWDS, MOST_NAMES = 20, 8
-"""How many lines `sharing_lines` gives about sharing, and how many components a line names."""
 COLUMNS = ("rank#", "node#", "local rank#", "uses", "sees", "node group")
 """The columns of a process; `table` explains ``#``."""
 
 
 def table(*columns: str, title: str | None = None) -> Table:
     """Return an empty table in the common style; columns that end in ``#`` hold numbers."""
+    from rich.table import Table  # most commands print plain lines
+
     result = Table(
         title=title, box=None, pad_edge=False, header_style="bold", title_justify="left", padding=(0, 2, 0, 0)
     )
@@ -169,28 +169,3 @@ def _what(rows: list[Placement]) -> str:
 
 def _span(numbers: set[int]) -> str:
     return str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)}-{max(numbers)}"
-
-
-def sharing_lines(plan: Plan) -> list[str]:
-    """Return lines on which components share accelerators, with how many processes, and on idle ones."""
-    lines = [] if plan.mode is None else [f"mode: {plan.mode.name}"]
-    if sum(bool(component.rows.accelerators()) for component in plan.values()) > 1:
-        lines.append(plan.sharing().kind)
-    crowds = plan.oversubscribed()
-    for crowd in crowds[:MOST_CROWDS]:
-        names, counts = zip(*crowd.processes.items(), strict=True)
-        who = f"processes of {names[0]}" if len(names) == 1 else " and ".join(_shortened(names).rsplit(", ", 1))
-        each = f"{sum(counts)} processes per accelerator"
-        if len(names) > 1 and max(counts) > 1:
-            each += f" ({_shortened([f'{count} {name}' for name, count in crowd.processes.items()])})"
-        lines.append(f"  {who} share {by_nodes(crowd.accelerators)}, {each}")
-    if len(crowds) > MOST_CROWDS:
-        lines.append(f"  and {len(crowds) - MOST_CROWDS} more lines")
-    if idle := plan.idle():
-        lines.append(f"idle: {by_nodes(idle)}")
-    return lines
-
-
-def _shortened(names: Sequence[str]) -> str:
-    kept = names if len(names) <= MOST_NAMES else [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
-    return ", ".join(kept)

@@ -7,15 +7,17 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from rich.table import Table
 
 from rankplan.render.tables import table
 from rankplan.tuning.search import Ranked, Tuning
 from rankplan.tuning.sweep import Sweep
 from rankplan.words import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _COLORS = {"disaggregated": "#0072b2", "hybrid": "#d55e00", "collocated": "#777777"}
 """Okabe and Ito's colors, distinct for readers with any kind of color vision."""

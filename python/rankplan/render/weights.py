@@ -6,14 +6,15 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any, TextIO
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rankplan._core import RankSet
 from rankplan.plans.weights import WeightMap
 from rankplan.render.tables import MOST_ROWS, table
 from rankplan.words import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _NEAR = ("same device", "same node", "other node")
 

@@ -1,4 +1,4 @@
-"""Shared by SVG and HTML: escaped attributes, data of a band, and text that fits a width."""
+"""Shared by SVG and HTML: colors, escaped attributes, data of a band, and text that fits a width."""
 
 from __future__ import annotations
 
@@ -14,8 +14,24 @@ CHARACTER, STRONG = 6.8, 7.6
 """Mean width of a 12-pixel character and of a bold digit, in a wide common font."""
 SOFT = "#5b6470"
 """The color of text that is read second."""
+_FILLS = ("#77aadd", "#ee8866", "#eedd88", "#ffaabb", "#99ddff", "#44bb99", "#bbcc33", "#aaaa00")
+"""Paul Tol's "light" scheme, made for labelled cells, in his order; https://personal.sron.nl/~pault/."""
+_PLAIN = "#dddddd"
+"""The scheme's grey, for bands without a color of their own."""
+_HATCHES = ("", "up", "down", "across")
+"""Patterns that distinguish repeated colors."""
 _LEAST_ACROSS, _MOST_ACROSS = 4, 16
 _LEAST_CELL, _MOST_CELL = 72, 132
+
+
+def fill(index: int | None) -> str:
+    """Return the color with this index; grey without one."""
+    return _PLAIN if index is None else _FILLS[index % len(_FILLS)]
+
+
+def hatch(index: int | None) -> str:
+    """Return the pattern on the color: empty for its first use."""
+    return "" if index is None else _HATCHES[index // len(_FILLS) % len(_HATCHES)]
 
 
 def attributes(**values: object) -> str:

@@ -12,7 +12,7 @@ from rankplan.nodes.inventory import NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.occupancy import NodeKind, node_kinds
 from rankplan.plans.plan import Plan
-from rankplan.render.groups import coordinates_text
+from rankplan.render.lines import coordinates_text
 from rankplan.words import counted
 
 EACH_NODE = 16

@@ -9,8 +9,7 @@ from html import escape
 from rankplan._core import RankSet
 from rankplan.plans.crossings import WORDS
 from rankplan.plans.plan import Plan
-from rankplan.render.map.colors import fill
-from rankplan.render.map.markup import SOFT, attributes
+from rankplan.render.map.markup import SOFT, attributes, fill
 from rankplan.render.map.model import MOST_COMPONENTS, Map, clean, ranks_text
 
 HEAD, FOOT = 18, 6

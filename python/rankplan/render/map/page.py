@@ -9,10 +9,9 @@ from string import Template
 
 from rankplan._core import WHOLE_NODE
 from rankplan.plans.plan import Plan
-from rankplan.render.map.colors import fill, hatch
-from rankplan.render.map.markup import attributes, band_data, columns, counts
+from rankplan.render.lines import sharing_lines
+from rankplan.render.map.markup import attributes, band_data, columns, counts, fill, hatch
 from rankplan.render.map.model import Band, Entry, Node, Strip, clean, map_of, tip
-from rankplan.render.tables import sharing_lines
 
 _ROOM, _WIDE = 32, 8
 """Most characters of numbers per cell, and the cells of a band as wide as the page; the page cuts longer texts."""

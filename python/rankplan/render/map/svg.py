@@ -11,11 +11,22 @@ from rich.cells import cell_len
 
 from rankplan._core import WHOLE_NODE
 from rankplan.plans.plan import Plan
-from rankplan.render.map.colors import fill, hatch
-from rankplan.render.map.markup import CHARACTER, SOFT, STRONG, attributes, band_data, columns, counts, fitted, label
+from rankplan.render.lines import sharing_lines
+from rankplan.render.map.markup import (
+    CHARACTER,
+    SOFT,
+    STRONG,
+    attributes,
+    band_data,
+    columns,
+    counts,
+    fill,
+    fitted,
+    hatch,
+    label,
+)
 from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Strip, clean, map_of, tip
 from rankplan.render.map.network import FOOT, HEAD, drawn, network_of
-from rankplan.render.tables import sharing_lines
 
 _EDGE, _LEFT, _GAP = 16, 136, 4
 _INDEX, _LANE, _LINE = 16, 24, 16

@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from rankplan._core import WHOLE_NODE
-from rankplan.render.map.colors import fill
+from rankplan.render.map.markup import fill
 from rankplan.render.map.model import Band, Entry, Map, Strip
 from rankplan.render.map.network import NOTHING, Network
 from rankplan.words import counted
