@@ -20,11 +20,9 @@ from rankplan.arranging.replan import replan
 from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.common import colored, faults_end_it, print_table
 from rankplan.config.text.load import load_config
-from rankplan.dialects import dialect_of
-from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.front import empty_warnings, group_warnings, idle_warnings, tune
+from rankplan.front import check, tune
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.words import did_you_mean
@@ -77,24 +75,16 @@ class Example:
             plan.fitted(self._inventory)
         elif self.file == "nodes.yaml":
             Inventory.load(path)
-        elif self.file.endswith(".sh"):
-            config = load_config(path)
-            dialect_of(config).plan(config, self._inventory)
-            yield from config.document.warnings
         elif self.file == "costs.yaml":
             yield from tune(path, self._inventory).warnings
         else:
-            inventory = self._inventory
-            reading = rlinf.read(path)
-            placement = ComponentPlacement(reading, inventory)
-            plan = placement.plan()
-            if self.ask is not None and ":" in self.ask:
-                plan.weight_map(*self.ask.split(":"))
-            elif self.ask is not None:
-                placement.get_strategy(self.ask)
-            yield from empty_warnings(plan, reading)
-            yield from group_warnings(plan, reading)
-            yield from idle_warnings(plan, inventory, self.file)
+            report = check(path, self._inventory)
+            if report.plan is not None and self.ask is not None:
+                if ":" in self.ask:
+                    report.plan.weight_map(*self.ask.split(":"))
+                else:
+                    ComponentPlacement(path, self._inventory).get_strategy(self.ask)
+            yield from report.diagnostics
 
     def _ask(self, plan: Plan) -> None:
         """Do what a command with one option does to a plan."""

@@ -1,12 +1,11 @@
-"""Weight maps for people and programs: a table, folded by node if it is long, and JSON."""
+"""Weight maps for people and programs: a table, folded by node if it is long, and plain values."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from rankplan._core import RankSet
 from rankplan.plans.weights import WeightMap
@@ -91,13 +90,9 @@ def weights_line(weights: WeightMap) -> str:
     return f"{counted(total, 'receiver')}: {found}"
 
 
-def write_weights(weights: WeightMap, file: TextIO) -> None:
-    """Write a JSON list, one sender per line, with the process ranks of slots."""
+def plain_weights(weights: WeightMap) -> Iterator[dict[str, Any]]:
+    """Yield every sender with its receivers: slots, and the process ranks of slots."""
     sender, receiver = weights.sender.layout, weights.receiver.layout
-    separator = "[\n"
     for slot, receivers in enumerate(weights):
         entry = {"slot": slot, "rank": sender.process_of(slot), "receivers": receivers}
-        entry["receiver_ranks"] = [receiver.process_of(one) for one in receivers]
-        file.write(separator + json.dumps(entry))
-        separator = ",\n"
-    file.write("\n]\n")
+        yield entry | {"receiver_ranks": [receiver.process_of(one) for one in receivers]}
