@@ -16,6 +16,7 @@ from rankplan.front import Report
 from rankplan.front import check as check_config
 from rankplan.render.annotations import github, sarif
 
+_FORMATS = ("text", "json", "sarif", "github")
 _INTERVAL = 0.3
 """Seconds between two looks at the files: below what a person notices, far above what a look costs."""
 
@@ -23,14 +24,7 @@ _INTERVAL = 0.3
 @click.command()
 @click.argument("files", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
 @config_options
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "sarif", "github"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="Output format.")
 @click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
 def check(files: tuple[str, ...], choice: Choice, form: str, *, watched: bool) -> None:
     """Report every fault in config files, with location and fix.

@@ -34,23 +34,11 @@ EXPECTED = (RankplanError, OSError)
 """Errors that input or a cluster can cause; any other error is a bug of rankplan and keeps its traceback."""
 
 
-class _Notes(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        hint = getattr(record, "hint", None)
-        note(record.getMessage() + (f"; {hint}" if hint else ""))
-
-
-@contextmanager
-def _notes_on_stderr() -> Iterator[None]:
-    """Print the notes of `rankplan.front` on stderr, with hints that name options."""
-    handler = _Notes()
-    notes.addHandler(handler)
-    notes.propagate = False
-    try:
-        yield
-    finally:
-        notes.removeHandler(handler)
-        notes.propagate = True
+def _noted(record: logging.LogRecord) -> bool:
+    """Print a note of `rankplan.front` on stderr, with the hint that names options, instead of logging it."""
+    hint = getattr(record, "hint", None)
+    note(record.getMessage() + (f"; {hint}" if hint else ""))
+    return False
 
 
 class Nodes(click.ParamType):  # type: ignore[type-arg]
@@ -199,15 +187,12 @@ class Component(click.ParamType):  # type: ignore[type-arg]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the components that start like this; none if the file has faults."""
-        # Parsing ends at the completed option, before click names the arguments.
-        file = next(iter(ctx.args), None)
-        if file is None:
-            return []
+        given = ctx.params.get
+        choice = Choice(given("inventory"), given("nodes"), None, given("without") or (), dialect=given("dialect_name"))
         with suppress(*EXPECTED):
-            file_, nodes, dialect = map(ctx.params.get, ("inventory", "nodes", "dialect_name"))
-            choice = Choice(file_, nodes, without=ctx.params.get("without", ()), dialect=dialect)
-            found = saved_plan(file) or read(file, choice).plan()
-            return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+            for file in ctx.args[:1]:  # parsing ends at the completed option, before click names the arguments
+                found = saved_plan(file) or read(file, choice).plan()
+                return [CompletionItem(name) for name in found if name.startswith(incomplete)]
         return []
 
 
@@ -285,22 +270,20 @@ def show_error(error: Exception) -> None:
     if isinstance(error, PlacementError):
         click.echo(f"{error.render(color=colored(sys.stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
         return
-    style = None if colored(sys.stderr) else False
-    click.secho("error:", fg="red", bold=True, nl=False, err=True, color=style)
-    click.echo(" ", nl=False, err=True)
+    text = "\n".join([str(error), *getattr(error, "__notes__", ())])
     if isinstance(error, OSError) and error.filename:
         hint = "; write overrides after --" if "=" in str(error.filename) else ""
-        click.echo(f"{error.filename}: {error.strerror}{hint}", err=True)
-    else:
-        click.echo("\n".join([str(error), *getattr(error, "__notes__", ())]), err=True)
+        text = f"{error.filename}: {error.strerror}{hint}"
+    title = click.style("error:", fg="red", bold=True)
+    click.echo(f"{title} {text}", err=True, color=None if colored(sys.stderr) else False)
 
 
 @contextmanager
 def faults_end_it(code: int = 1) -> Iterator[None]:
     """Turn expected errors into a message and an exit code, without a traceback."""
+    notes.addFilter(_noted)
     try:
-        with _notes_on_stderr():
-            yield
+        yield
     except BrokenPipeError:
         # The reader of stdout has closed it; the interpreter must not write at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -312,3 +295,5 @@ def faults_end_it(code: int = 1) -> Iterator[None]:
         with suppress(OSError):  # its terminal may be closed
             click.echo("interrupted", err=True)
         sys.exit(signals.exit_code())
+    finally:
+        notes.removeFilter(_noted)

@@ -38,10 +38,8 @@ def replan(file: str, choice: Choice, shrink: tuple[str, ...], *, renumber: bool
         raise click.UsageError("--renumber requires --shrink")
     with faults_end_it():
         plan = Plan.load(file)
-        nodes = replace(choice, without=())  # excluded by name below, with the nodes of the plan
-        inventory = nodes.among(plan.inventory)
+        inventory = replace(choice, without=()).among(plan.inventory)  # names of the plan's nodes are excluded below
         found = repaired(plan, inventory, without=choice.without, shrink=shrink, renumber=renumber)
-        for line in replan_lines(found):
-            click.echo(line)
+        click.echo("\n".join(replan_lines(found)))
         if output is not None:
             found.plan.save(output)

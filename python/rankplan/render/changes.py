@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.plans.component import Coordinates
-from rankplan.plans.diff import Change, Fields, Move, PlanDiff
+from rankplan.plans.diff import Fields, Move, PlanDiff
 from rankplan.render.tables import ids, table
 from rankplan.words import by_nodes, counted, nodes_text
 
@@ -108,10 +109,10 @@ def blocks(found: PlanDiff) -> Iterator[Block]:
 
 
 def _block(names: Sequence[Mapping[int, str]], moves: Sequence[Move]) -> Block:
-    first, ranks = moves[0], RankSet(range(moves[0].rank, moves[-1].rank + 1))
     before = _side([(move.before, move.was) for move in moves], names[0])
     after = _side([(move.after, move.now) for move in moves], names[1])
-    return Block(first.component, ranks, before, after, first.in_place)
+    ranks = RankSet(range(moves[0].rank, moves[-1].rank + 1))
+    return Block(moves[0].component, ranks, before, after, moves[0].in_place)
 
 
 def _side(places: Sequence[tuple[Placement | None, Sequence[Coordinates]]], names: Mapping[int, str]) -> Side | None:
@@ -170,24 +171,20 @@ def _plain(value: RankSet | Side) -> Any:
 def diff_table(found: PlanDiff) -> Table:
     """Return a table with one line per difference."""
     result = table("", "before", "after")
-    _add(result, found.nodes)
-    _add(result, found.node_groups)
+    for changes in (found.nodes, found.node_groups):
+        for change in changes[:MOST_LINES]:
+            result.add_row(change.what, _fields(change.before), _fields(change.after))
+        _rest(result, len(changes))
     for name, sizes in found.world_sizes.items():
         result.add_row(name, *("-" if size is None else counted(size, "process", "processes") for size in sizes))
-    shown: dict[str, int] = {}
+    shown = Counter[str]()
     for block in blocks(found):
-        shown[block.component] = shown.get(block.component, 0) + 1
+        shown[block.component] += 1
         if shown[block.component] <= MOST_LINES:
             result.add_row(f"{block.component} {block.ranks}", *block.cells())
     for name, count in shown.items():
         _rest(result, count, f"{name}: ")
     return result
-
-
-def _add(result: Table, changes: Sequence[Change]) -> None:
-    for change in changes[:MOST_LINES]:
-        result.add_row(change.what, _fields(change.before), _fields(change.after))
-    _rest(result, len(changes))
 
 
 def _rest(result: Table, count: int, name: str = "") -> None:
@@ -207,5 +204,4 @@ def _value(value: Any) -> str:
         return "-"
     if isinstance(value, str):
         return value if value.isprintable() else repr(value)
-    number = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if number else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)

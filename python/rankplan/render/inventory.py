@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rankplan._core import RankSet
@@ -17,14 +18,13 @@ _MOST = 16
 
 def tree_lines(inventory: Inventory) -> list[str]:
     """Return the nodes as lines of text, domain below domain; nodes without a label at a level come last."""
-    total: dict[str, int] = {}
+    total = Counter[str]()
     for nodes, spec in inventory.stretches():
-        total[spec.accelerator_type] = total.get(spec.accelerator_type, 0) + len(nodes) * spec.num_accelerators
+        total[spec.accelerator_type] += len(nodes) * spec.num_accelerators
     hardware = [f"{count:,} {kind}" for kind, count in total.items() if count]
     levels = ", ".join(inventory.levels) or "none"
     heading = f"{', '.join([counted(inventory.num_nodes, 'node'), *hardware])}; levels: {levels}"
-    tree = _Tree(inventory)
-    return [heading, *tree.below(0, list(range(inventory.num_nodes)), "  ")]
+    return [heading, *_Tree(inventory).below(0, list(range(inventory.num_nodes)), "  ")]
 
 
 class _Tree:

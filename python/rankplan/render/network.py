@@ -53,8 +53,7 @@ def replan_lines(found: Replanned) -> Iterator[str]:
     ``8 of 256 ranks move: actor 24-31, node-3 -> node-33 (spare, same nvlink domain); 248 stay; no group crosses a
     domain``.
     """
-    arrangement = found.arrangement
-    total = sum(map(len, found.plan.values()))
+    arrangement, total = found.arrangement, sum(map(len, found.plan.values()))
     moved = sum(move.replaced for move in found.moves)
     parts = [f"{moved:,} of {counted(total, 'rank')} {'moves' if moved == 1 else 'move'}"]
     if found.successors:
@@ -100,8 +99,8 @@ def _shifts(found: Replanned) -> Iterator[str]:
                     local[old] = new
     for (node, component), (ranks, local) in sorted(shifts.items(), key=lambda shift: shift[0][0]):
         accelerators = ", ".join(f"{old} -> {new}" for old, new in sorted(local.items()))
-        who = f"{component} {'rank' if len(ranks) == 1 else 'ranks'} {RankSet(ranks)}"
-        yield f"{who}: other accelerators of node {node}: {accelerators}"
+        noun = "rank" if len(ranks) == 1 else "ranks"
+        yield f"{component} {noun} {RankSet(ranks)}: other accelerators of node {node}: {accelerators}"
 
 
 def _losses(found: Replanned) -> Iterator[str]:
@@ -117,17 +116,12 @@ def _losses(found: Replanned) -> Iterator[str]:
 
 def _distance(before: NodeSpec, after: NodeSpec, levels: Sequence[str]) -> str:
     """Name the innermost domain that two nodes share."""
-    same = 0
-    for level in levels:
-        labels = before.labels.get(level), after.labels.get(level)
-        if labels[0] is None or labels[0] != labels[1]:
-            break
-        same += 1
-    if not levels:
-        return ""
-    if same == len(levels):
-        return f", same {levels[-1]} domain"
-    return f", other {levels[same]} domain" + (f", same {levels[same - 1]} domain" if same else "")
+    shared = [
+        before.labels.get(level) is not None and before.labels[level] == after.labels.get(level) for level in levels
+    ]
+    same = [*shared, False].index(False)
+    other = f", other {levels[same]} domain" if same < len(levels) else ""
+    return other + (f", same {levels[same - 1]} domain" if same else "")
 
 
 def _crossings(found: Arrangement) -> str:
@@ -136,8 +130,7 @@ def _crossings(found: Arrangement) -> str:
         return ""
     if not any(map(any, found.after)):
         return "no group crosses a domain"
-    more = []
-    outer = [0] * len(KINDS)
+    more, outer = [], [0] * len(KINDS)
     for level, before, after in zip(found.levels, found.before, found.after, strict=True):
         changes = [new - old for old, new in zip(before, after, strict=True)]
         # A group that crosses a domain crosses the inner ones too.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK
 from rankplan.nodes.inventory import Inventory
-from rankplan.testing.texts import draw_joined, draw_parts, draw_segments, range_text, texts
+from rankplan.testing.strategies import draw_joined, draw_parts, draw_segments, range_text, texts
 
 PLACEMENT_CODES = (
     "syntax",

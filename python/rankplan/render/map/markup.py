@@ -1,10 +1,10 @@
-"""Shared by SVG and HTML: colors, escaped attributes, data of a band, and text that fits a width."""
+"""Shared by the formats: colors, escaped attributes, the data of a band, and the size of cells."""
 
 from __future__ import annotations
 
 from html import escape
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 
 from rankplan._core import RankSet
 from rankplan.render.map.model import Band, Entry, Map, Strip
@@ -69,17 +69,3 @@ def counts(entry: Entry, by: str | None) -> str:
     """Return the number of processes of a component and, if the map shows groups of a kind, of these."""
     groups = f", {counted(entry.groups, f'{by} group')}" if entry.groups else ""
     return f"\N{MULTIPLICATION SIGN} {entry.processes:,}{groups}"
-
-
-def label(band: Band, width: float) -> tuple[str, str]:
-    """Return the name and the ranks (or groups) of a band within ``width`` pixels; the name is shortened first."""
-    numbers = band.text(max(int(width / STRONG), 1))
-    return fitted(band.component.name, width - (len(numbers) + 0.5) * STRONG), numbers
-
-
-def fitted(text: str, width: float) -> str:
-    """Return the text within ``width`` pixels, with an ellipsis if cut; empty if not even that fits."""
-    room = int(width / CHARACTER)
-    if cell_len(text) <= room:
-        return text
-    return f"{chop_cells(text, room - 1)[0]}\N{HORIZONTAL ELLIPSIS}" if room > 1 else ""

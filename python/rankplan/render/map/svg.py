@@ -7,24 +7,12 @@ from html import escape
 from importlib.resources import files
 from textwrap import wrap
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 
 from rankplan._core import WHOLE_NODE
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines
-from rankplan.render.map.markup import (
-    CHARACTER,
-    SOFT,
-    STRONG,
-    attributes,
-    band_data,
-    columns,
-    counts,
-    fill,
-    fitted,
-    hatch,
-    label,
-)
+from rankplan.render.map.markup import CHARACTER, SOFT, STRONG, attributes, band_data, columns, counts, fill, hatch
 from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Strip, clean, map_of, tip
 from rankplan.render.map.network import FOOT, HEAD, drawn, network_of
 
@@ -152,9 +140,9 @@ class _Drawing:
     def _node(self, node: Node) -> None:
         self._y += 10
         top, card = self._y, len(self._parts)
-        self._text(_EDGE + 12, top + 24, fitted(f"node {node.rank}", _LEFT - 20), "strong", 13)
+        self._text(_EDGE + 12, top + 24, _fitted(f"node {node.rank}", _LEFT - 20), "strong", 13)
         for number, fact in enumerate(node.facts, 1):
-            self._text(_EDGE + 12, top + 24 + number * _LINE, fitted(fact, _LEFT - 20), "soft")
+            self._text(_EDGE + 12, top + 24 + number * _LINE, _fitted(fact, _LEFT - 20), "soft")
         least = top + 24 + len(node.facts) * _LINE + 10
         self._y += 6
         for strip in node.strips:
@@ -179,7 +167,7 @@ class _Drawing:
         height = max(len(lanes), 1) * _LANE + _GAP
         for column, index in enumerate(part.cells if part.resource != WHOLE_NODE else ()):
             x, width = _LEFT + column * self._cell, self._cell - _GAP
-            self._text(x + width / 2, top - 4, fitted(part.name(index), width), "soft", 10, "middle")
+            self._text(x + width / 2, top - 4, _fitted(part.name(index), width), "soft", 10, "middle")
             self._rect(x, top, width, height, "idle" if index in part.idle else "cell")
             if index in part.idle:
                 self._text(x + width / 2, top + height / 2 + 4, "idle", "soft", 11, "middle")
@@ -191,17 +179,16 @@ class _Drawing:
         self._y = top + height
 
     def _band(self, band: Band, part: Strip, y: float) -> None:
-        if part.resource == WHOLE_NODE:
-            x, width = _LEFT, self._across * self._cell - _GAP
-        else:
-            x = _LEFT + (band.cells[0] - part.cells[0]) * self._cell + _GAP
+        x, width = _LEFT, self._across * self._cell - _GAP
+        if part.resource != WHOLE_NODE:
+            x += (band.cells[0] - part.cells[0]) * self._cell + _GAP
             width = len(band.cells) * self._cell - 3 * _GAP
         height = _LANE - _GAP
-        self._parts.append(
-            f'<g class="band"{band_data(band, part)}><title>{escape(tip(self._plan, band, part))}</title>'
-        )
+        title = escape(tip(self._plan, band, part))
+        self._parts.append(f'<g class="band"{band_data(band, part)}><title>{title}</title>')
         self._bar(x, y, width, height, band.color)
-        name, numbers = label(band, width - 8)
+        numbers = band.text(max(int((width - 8) / STRONG), 1))
+        name = _fitted(band.component.name, width - 8 - (len(numbers) + 0.5) * STRONG)
         # Two texts: not every renderer centers one text of two weights.
         middle = x + width / 2 + (cell_len(name) * CHARACTER - len(numbers) * STRONG) / 2
         if name:
@@ -210,3 +197,11 @@ class _Drawing:
         anchor = "start" if name else "middle"
         self._text(middle + shift, y + height / 2 + 4, numbers, "on mark", anchor=anchor)
         self._parts.append("</g>")
+
+
+def _fitted(text: str, width: float) -> str:
+    """Return the text within ``width`` pixels, with an ellipsis if cut; empty if not even that fits."""
+    room = int(width / CHARACTER)
+    if cell_len(text) <= room:
+        return text
+    return f"{chop_cells(text, room - 1)[0]}\N{HORIZONTAL ELLIPSIS}" if room > 1 else ""
