@@ -122,29 +122,23 @@ def _environment(
     }
     environment = rank_environment(row, master_addr=host or "", master_port=port or 0, env_vars=env_vars)
     where = address(plan.inventory, row.cluster_node_rank)
-    notes = [f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"]
-    if interpreter is not None:
-        notes.append(f"interpreter: {interpreter}")
-    if of_group:
-        notes.append(f"from node group {row.node_group_label}: {' '.join(of_group)}")
-    if nearest:
-        notes.append(f"from the nearest network cards: {' '.join(nearest)}")
-    notes.append(f"from the plan: {' '.join(planned_environment(row))}")
-    bound = plan[component].bound(rank)
-    if bound.cpus:
-        notes.append(f"CPUs: start it with taskset --cpu-list {bound.cpus}")
-    if bound.memory_nodes:
-        option = "membind" if bound.memory == BOUND else "preferred-many"
-        notes.append(f"memory: start it with numactl --{option}={bound.memory_nodes}")
-    if plan[component].egl and row.num_accelerators:
-        notes.append(f"{' and '.join(VARIABLES)} are omitted: a launch asks EGL on the node")
-    if host is None:
-        del environment[_ADDRESS]
-        notes.append(f"{_ADDRESS} is omitted: node {first} has no address in the inventory; pass --master-addr")
-    if port is None:
-        del environment[_PORT]
-        notes.append(f"{_PORT} is omitted: pass --master-port, the same for every rank of {component}")
-    return environment, notes
+    bound, egl = plan[component].bound(rank), plan[component].egl and row.num_accelerators
+    numactl = "membind" if bound.memory == BOUND else "preferred-many"
+    notes = [
+        (True, f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"),
+        (interpreter is not None, f"interpreter: {interpreter}"),
+        (of_group, f"from node group {row.node_group_label}: {' '.join(of_group)}"),
+        (nearest, f"from the nearest network cards: {' '.join(nearest)}"),
+        (True, f"from the plan: {' '.join(planned_environment(row))}"),
+        (bound.cpus, f"CPUs: start it with taskset --cpu-list {bound.cpus}"),
+        (bound.memory_nodes, f"memory: start it with numactl --{numactl}={bound.memory_nodes}"),
+        (egl, f"{' and '.join(VARIABLES)} are omitted: a launch asks EGL on the node"),
+        (host is None, f"{_ADDRESS} is omitted: node {first} has no address in the inventory; pass --master-addr"),
+        (port is None, f"{_PORT} is omitted: pass --master-port, the same for every rank of {component}"),
+    ]
+    missing = [name for name, value in ((_ADDRESS, host), (_PORT, port)) if value is None]
+    kept = {name: value for name, value in environment.items() if name not in missing}
+    return kept, [text for told, text in notes if told]
 
 
 def _shell(name: str, value: str) -> str:
