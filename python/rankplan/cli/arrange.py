@@ -8,13 +8,7 @@ from collections.abc import Sequence
 import click
 
 from rankplan.arranging.arrange import arrange as arranged
-from rankplan.cli.common import (
-    Choice,
-    config_options,
-    faults_end_it,
-    print_table,
-    read,
-)
+from rankplan.cli.common import Choice, config_options, faults_end_it, print_table, read
 from rankplan.front import saved_plan
 from rankplan.render.network import arrangement_line, crossings_table, node_lines
 
@@ -35,13 +29,7 @@ from rankplan.render.network import arrangement_line, crossings_table, node_line
     help="Keep these groups within a domain of a level, e.g. actor.ep=nvlink; may be repeated.",
 )
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write the nodes to this inventory file.")
-def arrange(
-    file: str,
-    choice: Choice,
-    segment: tuple[str, ...],
-    keep: tuple[str, ...],
-    output: str | None,
-) -> None:
+def arrange(file: str, choice: Choice, segment: tuple[str, ...], keep: tuple[str, ...], output: str | None) -> None:
     """Order nodes so that few parallel groups cross a domain.
 
     Finds node ranks with which as few groups as possible cross a domain of the network, outermost level first.

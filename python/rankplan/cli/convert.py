@@ -18,11 +18,7 @@ from rankplan.dialects.convert import convert as converted
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.option(
-    "--to",
-    required=True,
-    type=click.Choice(list(DIALECTS)),
-    metavar=f"[{'|'.join(WRITERS)}]",
-    help="Dialect to write.",
+    "--to", required=True, type=click.Choice(list(DIALECTS)), metavar=f"[{'|'.join(WRITERS)}]", help="Dialect to write."
 )
 @config_options
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write to this file instead of stdout.")

@@ -6,13 +6,7 @@ import sys
 
 import click
 
-from rankplan.cli.common import (
-    Choice,
-    config_options,
-    faults_end_it,
-    planned,
-    print_table,
-)
+from rankplan.cli.common import Choice, config_options, faults_end_it, planned, print_table
 from rankplan.front import is_saved
 from rankplan.plans.diff import PlanDiff
 from rankplan.render.changes import diff_json, diff_table

@@ -10,15 +10,7 @@ from collections.abc import Mapping
 
 import click
 
-from rankplan.cli.common import (
-    Choice,
-    Component,
-    component_of,
-    config_options,
-    faults_end_it,
-    isolate_option,
-    planned,
-)
+from rankplan.cli.common import Choice, Component, component_of, config_options, faults_end_it, isolate_option, planned
 from rankplan.environment import (
     MASTER_VARIABLES,
     PATH_VARIABLES,

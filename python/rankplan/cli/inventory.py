@@ -23,9 +23,7 @@ _ASSUMED = 8
 @click.option("--ray", metavar="ADDRESS", help="Probe the nodes of this Ray cluster (auto finds it).")
 @click.option("--slurm", metavar="FILE", type=click.Path(), help="Add labels from Slurm's topology.conf or .yaml.")
 @click.option(
-    "--topology",
-    metavar="NAME",
-    help="Read this topology of Slurm's topology.yaml (default: that of the cluster).",
+    "--topology", metavar="NAME", help="Read this topology of Slurm's topology.yaml (default: that of the cluster)."
 )
 @click.option("--kueue", metavar="FILE", type=click.Path(), help="Use the levels of this Topology object of Kueue.")
 @click.option(

@@ -6,15 +6,7 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import (
-    Choice,
-    Suffixed,
-    config_options,
-    faults_end_it,
-    planned,
-    print_lines,
-    text_console,
-)
+from rankplan.cli.common import Choice, Suffixed, config_options, faults_end_it, planned, print_lines, text_console
 from rankplan.config.text.files import write_whole
 from rankplan.parallel import KINDS
 from rankplan.plans.plan import Plan
