@@ -9,7 +9,6 @@ import click
 from rankplan.cli.common import Choice, Suffixed, config_options, faults_end_it, planned, print_lines, text_console
 from rankplan.config.text.files import write_whole
 from rankplan.parallel import KINDS
-from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines
 from rankplan.render.map.model import has_groups, map_of
 from rankplan.render.map.network import network_of
@@ -32,8 +31,11 @@ def show(file: str, choice: Choice, by: str | None, output: Path | None) -> None
     """
     with faults_end_it():
         plan = planned(file, choice)
-        if by is not None and not any(has_groups(component, by) for component in plan.values()):
-            raise click.BadParameter(_no_groups(plan, by), param_hint="--by")
+        kinds = [kind for kind in KINDS if any(has_groups(component, kind) for component in plan.values())]
+        if by is not None and by not in kinds:
+            help = f"use {' or '.join(kinds)}" if kinds else "no component states parallel sizes"
+            message = f"no component has {by} groups of two or more slots; {help}"
+            raise click.BadParameter(message, param_hint="--by")
         if output is not None:
             write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name, by))
             return
@@ -42,9 +44,3 @@ def show(file: str, choice: Choice, by: str | None, output: Path | None) -> None
         for line in lines(picture, console.width, network_of(plan, picture)):
             console.print(line)
         print_lines(sharing_lines(plan))
-
-
-def _no_groups(plan: Plan, by: str) -> str:
-    kinds = [kind for kind in KINDS if any(has_groups(component, kind) for component in plan.values())]
-    help = f"use {' or '.join(kinds)}" if kinds else "no component states parallel sizes"
-    return f"no component has {by} groups of two or more slots; {help}"

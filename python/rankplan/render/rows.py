@@ -21,17 +21,8 @@ from rankplan.render.lines import coordinates_of
 from rankplan.render.tables import is_bound
 
 _COLUMNS = (
-    "rank",
-    "cluster_node_rank",
-    "placement_node_rank",
-    "local_rank",
-    "local_world_size",
-    "local_hardware_ranks",
-    "devices",
-    "accelerator_type",
-    "visible_accelerators",
-    "local_accelerator_rank",
-    "isolate_accelerator",
+    *("rank", "cluster_node_rank", "placement_node_rank", "local_rank", "local_world_size", "local_hardware_ranks"),
+    *("devices", "accelerator_type", "visible_accelerators", "local_accelerator_rank", "isolate_accelerator"),
     "node_group_label",
 )
 

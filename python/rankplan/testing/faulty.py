@@ -13,20 +13,9 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.testing.strategies import draw_joined, draw_parts, draw_segments, range_text, texts
 
 PLACEMENT_CODES = (
-    "syntax",
-    "reversed-range",
-    "empty-placement",
-    "resource-out-of-range",
-    "duplicate-resource",
-    "resource-order",
-    "process-start",
-    "process-gap",
-    "all-processes",
-    "not-multiple",
-    "spans-nodes",
-    "mixed-hardware",
-    "too-many-processes",
-    "no-resources",
+    *("syntax", "reversed-range", "empty-placement", "resource-out-of-range", "duplicate-resource", "resource-order"),
+    *("process-start", "process-gap", "all-processes", "not-multiple", "spans-nodes", "mixed-hardware"),
+    *("too-many-processes", "no-resources"),
 )
 """Every code that the text of a placement can be rejected with."""
 
