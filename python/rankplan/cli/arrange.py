@@ -10,7 +10,7 @@ import click
 from rankplan.arranging.arrange import arrange as arranged
 from rankplan.cli.common import Choice, config_options, faults_end_it, print_table, read
 from rankplan.front import saved_plan
-from rankplan.render.network import arrangement_line, crossings_table, node_lines
+from rankplan.render.changes import arrangement_line, crossings_table, node_lines
 
 
 @click.command()

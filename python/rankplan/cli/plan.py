@@ -23,8 +23,7 @@ from rankplan.config.text.files import write_whole
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines, size_lines
 from rankplan.render.rows import csv_rows, hostfile, json_list, npz, plain_rows, rankfile
-from rankplan.render.tables import plan_table
-from rankplan.render.weights import plain_weights, weights_line, weights_table
+from rankplan.render.tables import plain_weights, plan_table, weights_line, weights_table
 
 _TEXTS: dict[str, Callable[[Plan], Iterable[str]]] = {
     "json": lambda plan: json_list(plain_rows(plan)),

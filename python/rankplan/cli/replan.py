@@ -9,7 +9,7 @@ import click
 from rankplan.arranging.replan import replan as repaired
 from rankplan.cli.common import Choice, faults_end_it, inventory_options
 from rankplan.plans.plan import Plan
-from rankplan.render.network import replan_lines
+from rankplan.render.changes import replan_lines
 
 
 @click.command()
