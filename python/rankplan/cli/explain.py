@@ -68,11 +68,16 @@ class Example:
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
             plan = Plan.load(path)
-            if self.ask is not None:
-                self._ask(plan)
-                return
-            plan.check_shares()
-            plan.fitted(self._inventory)
+            match (self.ask or "").split():
+                case [_, "--without", name]:
+                    replan(plan, plan.inventory, without=[name])
+                case [_, "--segment", size]:
+                    arrange(plan, plan.inventory, segment=segment_sizes([size]))
+                case [_, "--keep", level]:
+                    arrange(plan, plan.inventory, keep=kept_levels([level]))
+                case _:
+                    plan.check_shares()
+                    plan.fitted(self._inventory)
         elif self.file == "nodes.yaml":
             Inventory.load(path)
         elif self.file == "costs.yaml":
@@ -85,16 +90,6 @@ class Example:
                 else:
                     ComponentPlacement(path, self._inventory).get_strategy(self.ask)
             yield from report.diagnostics
-
-    def _ask(self, plan: Plan) -> None:
-        """Do what a command with one option does to a plan."""
-        _, option, value = (self.ask or "").split()
-        if option == "--without":
-            replan(plan, plan.inventory, without=[value])
-        elif option == "--segment":
-            arrange(plan, plan.inventory, segment=segment_sizes([value]))
-        else:
-            arrange(plan, plan.inventory, keep=kept_levels([value]))
 
 
 @dataclass(frozen=True, slots=True)

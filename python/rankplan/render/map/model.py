@@ -268,8 +268,8 @@ def tip(plan: Plan, band: Band, strip: Strip) -> str:
         different = list(dict.fromkeys(values))
         return " | ".join(different) + (others if len(different) > 1 else "")
 
-    if cpus := [str(cpus) for row in rows if (cpus := component.cpus(row.rank)) is not None]:
-        lines.append(f"CPUs {listed(cpus)}")
+    if texts := [str(cpus) for row in rows if (cpus := component.cpus(row.rank)) is not None]:
+        lines.append(f"CPUs {listed(texts)}")
     lines.append(f"node group {rows[0].node_group_label}")
     if component.parallel.stated:
         lines.append(" | ".join(coordinates_text(component, row.rank) for row in rows) + others)
