@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from string import Template
 from textwrap import wrap
 
 from rich.cells import cell_len, chop_cells
@@ -35,12 +36,6 @@ _LOOK: dict[str, dict[str, object]] = {
 }
 """The attributes of each class. Not every renderer reads style sheets; svg.css only adds the dark mode and hovering."""
 
-_HATCHES = {
-    "up": '<path d="M0 8L8 0M-2 2L2 -2M6 10L10 6"/>',
-    "down": '<path d="M0 0L8 8M-2 6L2 10M6 -2L10 2"/>',
-    "across": '<path d="M0 4H8"/>',
-}
-
 
 def svg(plan: Plan, title: str = "", by: str | None = None, most_bands: int = MOST_BANDS) -> str:
     """Return the map of a plan as SVG; see `map_of` for ``by``."""
@@ -69,20 +64,13 @@ class _Drawing:
 
     def text(self) -> str:
         width, height = self._right + 2 * _EDGE + self._network.right, self._y + _EDGE
-        size = attributes(viewBox=f"0 0 {width} {height}", width=width, height=height)
-        size += attributes(font_family="system-ui, Segoe UI, Roboto, DejaVu Sans, sans-serif", font_size=12)
-        style = files("rankplan.render.map").joinpath("svg.css").read_text("utf-8")
-        hatches = "".join(
-            f'<pattern id="rankplan-{name}" width="8" height="8" patternUnits="userSpaceOnUse">'
-            f'<g stroke="#000" stroke-opacity=".18" stroke-width="1.5">{lines}</g></pattern>'
-            for name, lines in _HATCHES.items()
-        )
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-map"{size}>\n'
-            f"<title>{escape(self._title)}</title>\n<style>\n{style}</style>\n<defs>{hatches}</defs>\n"
-            f"<rect{attributes(class_='page', width=width, height=height, rx=6, **_LOOK['page'])}/>\n"
-            + "\n".join(self._parts)
-            + "\n</svg>\n"
+        here = files("rankplan.render.map")
+        return Template(here.joinpath("map.svg").read_text("utf-8")).substitute(
+            size=attributes(viewBox=f"0 0 {width} {height}", width=width, height=height),
+            title=escape(self._title),
+            style=here.joinpath("svg.css").read_text("utf-8"),
+            page=attributes(class_="page", width=width, height=height, rx=6, **_LOOK["page"]),
+            parts="\n".join(self._parts),
         )
 
     def _say(self, x: float, text: str, style: str = "", size: int = 12, height: int = _LINE) -> None:
