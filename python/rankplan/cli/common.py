@@ -112,6 +112,16 @@ without_option = click.option(
 def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--inventory``, ``--nodes``, ``--ray`` and ``--without``; the command gets them as ``choice``."""
 
+    @click.option("--inventory", metavar="FILE", type=click.Path(), help="Use the nodes of this inventory file.")
+    @click.option("--nodes", type=Nodes(), metavar="NxM", help="Use N equal nodes with M accelerators each, e.g. 2x8.")
+    @click.option("--ray", metavar="ADDRESS", help="Use the nodes of this Ray cluster (auto finds it).")
+    @without_option
+    @click.option(
+        "--node-order",
+        type=click.Choice(["given", "text"]),
+        default="given",
+        help="Order of the nodes: as given, or by address as text, as in verl.",
+    )
     @wraps(command)
     def chosen(
         inventory: str | None,
@@ -129,21 +139,6 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
         choice = Choice(inventory, nodes, ray, without, by_text=node_order == "text", dialect=dialect_name)
         return command(choice=choice, **rest)
 
-    for option in (
-        click.option(
-            "--node-order",
-            type=click.Choice(["given", "text"]),
-            default="given",
-            help="Order of the nodes: as given, or by address as text, as in verl.",
-        ),
-        without_option,
-        click.option("--ray", metavar="ADDRESS", help="Use the nodes of this Ray cluster (auto finds it)."),
-        click.option(
-            "--nodes", type=Nodes(), metavar="NxM", help="Use N equal nodes with M accelerators each, e.g. 2x8."
-        ),
-        click.option("--inventory", metavar="FILE", type=click.Path(), help="Use the nodes of this inventory file."),
-    ):
-        option(chosen)
     return chosen
 
 
