@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import rankplan
 from click.testing import CliRunner
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.dialects import dialect_of
 from rankplan.dialects.rlinf import dialect as rlinf
 from support.configs import from_overrides

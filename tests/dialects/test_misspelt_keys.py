@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
