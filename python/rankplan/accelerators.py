@@ -224,8 +224,6 @@ def vendor(accelerator_type: str) -> Vendor | None:
     """Return the row of a type, or ``None`` for ``NO_ACCEL``. Raises ``ValueError`` for an unknown type."""
     if accelerator_type == NO_ACCEL:
         return None
-    try:
-        return _BY_TYPE[accelerator_type]
-    except KeyError:
-        known = ", ".join(TYPES)
-        raise ValueError(f"unknown accelerator type {accelerator_type!r}; the types are {known}") from None
+    if accelerator_type not in _BY_TYPE:
+        raise ValueError(f"unknown accelerator type {accelerator_type!r}; the types are {', '.join(TYPES)}")
+    return _BY_TYPE[accelerator_type]

@@ -83,7 +83,10 @@ def tune(
         click.echo("\n".join(sensitivity_line(result)))
         print_lines(list(reason_lines(result)))
         click.echo()
-        _print_config(result, to)
+        if to is None:
+            click.echo(placement_text(result.best), nl=False)
+        else:
+            print_converted(convert(result.plan, to), to)
         click.echo()
         print_table(plan_table(result.plan))
         print_lines(sharing_lines(result.plan))
@@ -97,10 +100,3 @@ def _write(path: Path, result: Tuning) -> None:
         write_whole(path, yaml.safe_dump(dict(result.best.config), sort_keys=False))
     else:
         result.plan.save(path)
-
-
-def _print_config(result: Tuning, to: str | None) -> None:
-    if to is None:
-        click.echo(placement_text(result.best), nl=False)
-        return
-    print_converted(convert(result.plan, to), to)
