@@ -180,13 +180,9 @@ def explain(rule: Rule | None) -> None:
 def _text(rule: Rule) -> str:
     color = colored(sys.stdout)
     shown = "\n\n".join(diagnostic.render(color=color) for diagnostic in rule.diagnostics())
-    parts = [
-        f"{click.style(rule.code, bold=True)}: {rule.when}",
-        textwrap.fill(rule.why, 100, break_on_hyphens=False),
-        click.style(rule.heading("Wrong", rule.wrong), bold=True),
-        textwrap.indent(rule.wrong.text.rstrip(), "    "),
-        shown,
-        click.style(rule.heading("Right", rule.right), bold=True),
-        textwrap.indent(rule.right.text.rstrip(), "    "),
-    ]
+    parts = [f"{click.style(rule.code, bold=True)}: {rule.when}"]
+    parts.append(textwrap.fill(rule.why, 100, break_on_hyphens=False))
+    for name, example, more in (("Wrong", rule.wrong, [shown]), ("Right", rule.right, [])):
+        parts.append(click.style(rule.heading(name, example), bold=True))
+        parts += [textwrap.indent(example.text.rstrip(), "    "), *more]
     return "\n\n".join(parts)

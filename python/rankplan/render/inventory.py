@@ -69,9 +69,8 @@ class _Tree:
             text += f" ({', '.join(names[:_MOST_NAMES])}{more})"
         broken = RankSet(spec.rank for spec in here if not spec.healthy)
         parts = [nodes_text(broken)] if broken else []
-        parts += [
-            f"accelerator {spec.unhealthy} of node {spec.rank}" for spec in here if spec.unhealthy and spec.healthy
-        ]
+        partly = (spec for spec in here if spec.unhealthy and spec.healthy)
+        parts += [f"accelerator {spec.unhealthy} of node {spec.rank}" for spec in partly]
         return f"{text}; excluded: {', '.join(parts)}" if parts else text
 
 
@@ -117,9 +116,8 @@ def _cores(spec: NodeSpec) -> str:
     parts = [counted(len(spec.sockets), "socket")] if spec.sockets else []
     cores = [usable for core in spec.cores for here in spec.numa.values() if (usable := core & here)]
     if cores:
-        sizes = sorted({len(core) for core in cores})
-        span = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
-        each = "" if sizes == [1] else f" with {span} threads"
+        least, most = min(map(len, cores)), max(map(len, cores))
+        each = "" if most == 1 else f" with {least if least == most else f'{least}-{most}'} threads"
         parts.append(f"{counted(len(cores), 'core')}{each}")
     if spec.caches:
         parts.append(counted(len(spec.caches), "largest cache"))

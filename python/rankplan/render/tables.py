@@ -151,9 +151,8 @@ def _seen(rows: list[Placement]) -> str:
     """Return the devices that the processes of one node see, and whether each sees only its own part."""
     each = [tuple(row.visible_accelerators) for row in rows]
     seen = tuple(dict.fromkeys(chain.from_iterable(each)))
-    apart = ", each rank its own" if any(visible != seen for visible in each) else ""
-    if apart and rows[0].visibility == "own-first":
-        apart += " first"
+    first = " first" if rows[0].visibility == "own-first" else ""
+    apart = f", each rank its own{first}" if any(visible != seen for visible in each) else ""
     return f"{ids(rows[0].accelerator_type, seen)}{apart}"
 
 
