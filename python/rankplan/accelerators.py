@@ -101,88 +101,51 @@ def _vendor(
 _CUDA = "CUDA_VISIBLE_DEVICES"
 _ANY = ".*"
 _UNKNOWN = "its documentation does not state that the order of a mask counts"
+_OWN_ORDER = "Level Zero counts the devices of a mask in its own order"
+_ASCENDING = "the Ascend runtime requires ascending ids"
+_ONE_PROCESS = "a chip belongs to one process only"
+_OF_HIP = ["ROCR_VISIBLE_DEVICES", _CUDA, "GPU_DEVICE_ORDINAL"]
+"""HIP counts within the devices of ROCR and falls back to CUDA's variable. The last one is OpenCL's."""
+_OF_SYCL = {"ONEAPI_DEVICE_SELECTOR": r".*\d.*"}
+"""SYCL counts within the devices of the mask; a value such as level_zero:gpu selects only a backend."""
+_OF_TPU = ["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"]
+"""With the second one, Ray counts parts of chips, which a process cannot see one by one."""
+_BOUNDS = {count: {"TPU_CHIPS_PER_HOST_BOUNDS": f"1,{count},1", "TPU_HOST_BOUNDS": "1,1,1"} for count in (1, 2)}
+"""libtpu needs the shape of a part of a host, and that the part is independent.
+
+Ray: ``TPUAcceleratorManager.set_current_process_visible_accelerator_ids``.
+"""
+
+_MUSA: Any = {"torch_device": "musa", "torch_plugin": "torch_musa"}
+_ASCEND: Any = {"torch_device": "npu", "torch_plugin": "torch_npu"}
+_GAUDI: Any = {"torch_device": "hpu", "torch_plugin": "habana_frameworks.torch"}
 
 VENDORS: list[Vendor] = [
     _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPU", _CUDA, torch_device="cuda"),
+    # PyTorch for ROCm keeps the name cuda, and so does Kunlun's, as RLinf's manager shows.
+    _vendor("AMD_GPU", "AMD", "GPU", "AMDGPU", "HIP_VISIBLE_DEVICES", conflicts=_OF_HIP, torch_device="cuda"),
     _vendor(
-        "AMD_GPU",
-        "AMD",
-        "GPU",
-        "AMDGPU",
-        "HIP_VISIBLE_DEVICES",
-        # HIP counts within the devices of ROCR and falls back to CUDA's variable. The last one is OpenCL's.
-        conflicts=["ROCR_VISIBLE_DEVICES", _CUDA, "GPU_DEVICE_ORDINAL"],
-        torch_device="cuda",  # PyTorch for ROCm keeps the name
-    ),
-    _vendor(
-        "INTEL_GPU",
-        "Intel",
-        "GPU",
-        "IntelGPU",
-        "ZE_AFFINITY_MASK",
-        unordered="Level Zero counts the devices of a mask in its own order",
-        # SYCL counts within the devices of the mask; a value such as level_zero:gpu selects only a backend
-        conflicts={"ONEAPI_DEVICE_SELECTOR": r".*\d.*"},
+        *("INTEL_GPU", "Intel", "GPU", "IntelGPU", "ZE_AFFINITY_MASK"),
+        conflicts=_OF_SYCL,
+        unordered=_OWN_ORDER,
         torch_device="xpu",
     ),
-    _vendor(
-        "NPU",
-        "Huawei Ascend",
-        "NPU",
-        "NPU",
-        "ASCEND_RT_VISIBLE_DEVICES",
-        unordered="the Ascend runtime requires ascending ids",
-        torch_device="npu",
-        torch_plugin="torch_npu",
-    ),
-    Vendor(
-        "MUSA_GPU",
-        "Moore Threads",
-        "GPU",
-        None,
-        "MUSA_VISIBLE_DEVICES",
-        None,
-        torch_device="musa",
-        torch_plugin="torch_musa",
-    ),
-    # Its PyTorch keeps the name cuda, as RLinf's manager shows.
+    _vendor("NPU", "Huawei Ascend", "NPU", "NPU", "ASCEND_RT_VISIBLE_DEVICES", unordered=_ASCENDING, **_ASCEND),
+    Vendor("MUSA_GPU", "Moore Threads", "GPU", None, "MUSA_VISIBLE_DEVICES", None, **_MUSA),
     _vendor("KUNLUN_XPU", "Kunlun", "GPU", None, _CUDA, conflicts=["XPU_VISIBLE_DEVICES"], torch_device="cuda"),
     _vendor("METAX_GPU", "MetaX", "GPU", "MetaxGPU", _CUDA, conflicts=["MACA_VISIBLE_DEVICES"], torch_device="cuda"),
+    _vendor("HPU", "Intel Gaudi", "HPU", "HPU", "HABANA_VISIBLE_MODULES", unordered=_UNKNOWN, **_GAUDI),
     _vendor(
-        "HPU",
-        "Intel Gaudi",
-        "HPU",
-        "HPU",
-        "HABANA_VISIBLE_MODULES",
-        unordered=_UNKNOWN,
-        torch_device="hpu",
-        torch_plugin="habana_frameworks.torch",
-    ),
-    _vendor(
-        "NEURON",
-        "AWS Neuron",
-        "neuron_cores",
-        "Neuron",
-        "NEURON_RT_VISIBLE_CORES",
-        unordered=_UNKNOWN,
+        *("NEURON", "AWS Neuron", "neuron_cores", "Neuron", "NEURON_RT_VISIBLE_CORES"),
         conflicts=["NEURON_RT_NUM_CORES"],
+        unordered=_UNKNOWN,
         torch_device="xla",
     ),
     _vendor(
-        "TPU",
-        "Google TPU",
-        "TPU",
-        "TPU",
-        "TPU_VISIBLE_CHIPS",
-        unordered="a chip belongs to one process only",
-        # Ray: TPUAcceleratorManager.set_current_process_visible_accelerator_ids. libtpu needs the shape of a part of a
-        # host, and that the part is independent.
-        bounds={
-            1: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
-            2: {"TPU_CHIPS_PER_HOST_BOUNDS": "1,2,1", "TPU_HOST_BOUNDS": "1,1,1"},
-        },
-        # With the second one, Ray counts parts of chips, which a process cannot see one by one.
-        conflicts=["TPU_VISIBLE_DEVICES", "RAY_TPU_RESOURCE_PER_CHIP"],
+        *("TPU", "Google TPU", "TPU", "TPU", "TPU_VISIBLE_CHIPS"),
+        conflicts=_OF_TPU,
+        unordered=_ONE_PROCESS,
+        bounds=_BOUNDS,
         torch_device="xla",
     ),
     _vendor("RBLN", "Rebellions", "RBLN", "RBLN", "RBLN_DEVICES", "RBLN_RT_VISIBLE_DEVICES", unordered=_UNKNOWN),
@@ -191,14 +154,9 @@ VENDORS: list[Vendor] = [
         "MBLT", "Mobilint", "MBLT", "MBLT", "QBRUNTIME_VISIBLE_DEVICES", "MBLT_RT_VISIBLE_DEVICES", unordered=_UNKNOWN
     ),
     _vendor(
-        "TTNPU",
-        "Tenstorrent",
-        "TTNPU",
-        "TTNPU",
-        "TT_VISIBLE_DEVICES",
-        "TENSTORRENT_VISIBLE_DEVICES",
-        unordered=_UNKNOWN,
+        *("TTNPU", "Tenstorrent", "TTNPU", "TTNPU", "TT_VISIBLE_DEVICES", "TENSTORRENT_VISIBLE_DEVICES"),
         conflicts=["TT_METAL_VISIBLE_DEVICES"],
+        unordered=_UNKNOWN,
     ),
 ]
 """Every row; registered ones come last."""
@@ -266,8 +224,6 @@ def vendor(accelerator_type: str) -> Vendor | None:
     """Return the row of a type, or ``None`` for ``NO_ACCEL``. Raises ``ValueError`` for an unknown type."""
     if accelerator_type == NO_ACCEL:
         return None
-    try:
-        return _BY_TYPE[accelerator_type]
-    except KeyError:
-        known = ", ".join(TYPES)
-        raise ValueError(f"unknown accelerator type {accelerator_type!r}; the types are {known}") from None
+    if accelerator_type not in _BY_TYPE:
+        raise ValueError(f"unknown accelerator type {accelerator_type!r}; the types are {', '.join(TYPES)}")
+    return _BY_TYPE[accelerator_type]

@@ -86,12 +86,8 @@ def rank_environment(
     ``env_vars`` are the variables of the node group; the plan overrides them (a config with such a variable is
     rejected earlier). ``master_addr`` is the address of rank 0's node and ``master_port`` a free port there.
     """
-    return {
-        **env_vars,
-        **planned_environment(placement),
-        "MASTER_ADDR": master_addr,
-        "MASTER_PORT": str(master_port),
-    }
+    rendezvous = zip(MASTER_VARIABLES, (master_addr, str(master_port)), strict=True)
+    return {**env_vars, **planned_environment(placement), **dict(rendezvous)}
 
 
 def restart_environment(restarts: int) -> dict[str, str]:
@@ -142,11 +138,9 @@ def refers(value: str, name: str) -> bool:
 
 
 def prepended(folders: str, to: str) -> str:
-    """Return one list of folders, each once, as RLinf: ``Cluster._merge_path_like_env_value``.
-
-    It has no empty entries: those would mean the working directory.
-    """
-    return os.pathsep.join(dict.fromkeys(folder for folder in f"{folders}{os.pathsep}{to}".split(os.pathsep) if folder))
+    """Return one list of folders, each once, as RLinf: ``Cluster._merge_path_like_env_value``."""
+    parts = f"{folders}{os.pathsep}{to}".split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys(filter(None, parts)))  # an empty entry would mean the working directory
 
 
 def start_variables(env_vars: Mapping[str, str]) -> dict[str, str]:

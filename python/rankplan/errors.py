@@ -136,9 +136,6 @@ class LaunchError(RankplanError, RuntimeError):
         super().__init__(message)
         self.message, self.component, self.rank, self.node = message, component, rank, node
 
-    def __reduce__(self) -> tuple[type[LaunchError], tuple[str, str | None, int | None, int | None]]:
-        return type(self), (self.message, self.component, self.rank, self.node)
-
 
 class WorkerError(RankplanError, RuntimeError):
     """A method failed in a rank, or the rank died.
@@ -158,6 +155,3 @@ class WorkerError(RankplanError, RuntimeError):
         super().__init__(message)
         self.message, self.component, self.rank, self.node = message, component, rank, node
         self.remote_traceback = remote_traceback
-
-    def __reduce__(self) -> tuple[type[WorkerError], tuple[str, str | None, int | None, int | None, str | None]]:
-        return type(self), (self.message, self.component, self.rank, self.node, self.remote_traceback)

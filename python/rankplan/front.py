@@ -24,7 +24,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.mode import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
-from rankplan.render.groups import group_lines
+from rankplan.render.lines import group_lines
 from rankplan.words import by_nodes, counted
 
 if TYPE_CHECKING:

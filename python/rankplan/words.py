@@ -23,8 +23,7 @@ def natural(name: str) -> Name:
 def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return the known word that this one may be a misspelling of."""
     folded = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=likeness)
-    return folded[near[0]] if near else None
+    return next((folded[near] for near in difflib.get_close_matches(word.lower(), folded, 1, likeness)), None)
 
 
 _SHORTEST = 4
@@ -162,13 +161,9 @@ def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
 
     If the text is longer than ``room`` characters, return only their number.
     """
-    parts = []
     nodes: dict[RankSet, list[int]] = {}
     for node, local in accelerators.items():
         nodes.setdefault(local, []).append(node)
-    for local, ranks in nodes.items():
-        parts.append(f"{nodes_text(RankSet(ranks))}: {local}")
-    text = "; ".join(parts)
-    if len(text) <= room:
-        return text
-    return f"{sum(map(len, accelerators.values())):,} on {counted(len(accelerators), 'node')}"
+    text = "; ".join(f"{nodes_text(RankSet(ranks))}: {local}" for local, ranks in nodes.items())
+    number = f"{sum(map(len, accelerators.values())):,} on {counted(len(accelerators), 'node')}"
+    return text if len(text) <= room else number

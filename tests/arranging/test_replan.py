@@ -18,7 +18,7 @@ from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.component import Component
-from rankplan.render.network import replan_lines
+from rankplan.render.changes import replan_lines
 from support.oracle_arrange import Case
 
 

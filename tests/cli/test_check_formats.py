@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from rankplan.cli.check import watch
 from rankplan.cli.commands import COMMANDS, main
-from rankplan.cli.watch import watch
 from rankplan.dialects import WRITERS
 from support.paths import ROOT
 

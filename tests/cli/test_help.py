@@ -42,6 +42,14 @@ def test_every_summary_fits_on_its_line() -> None:
     assert len(shown.splitlines()) == len(COMMANDS) and "..." not in shown
 
 
+def test_commands_import_rich_and_ray_only_when_they_use_them() -> None:
+    """The map on a terminal is drawn with rich; the other commands need it for a table."""
+    names = [name for name in COMMANDS if name != "show"]
+    imports = ", ".join(f"rankplan.cli.{name}" for name in names)
+    program = f"import sys, {imports}; sys.exit(bool({{'rich', 'ray', 'numpy', 'hypothesis'}} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
 def completed(*words: str) -> list[str]:
     """Return the completions for the last word."""
     *before, last = words

@@ -16,12 +16,12 @@ from hypothesis import given
 from rankplan import Inventory, Plan, load_config
 from rankplan.dialects import dialect_of
 from rankplan.environment import planned_environment
+from rankplan.render.lines import sharing_lines
 from rankplan.render.map import notebook  # noqa: F401  # plans display themselves
 from rankplan.render.map.model import map_of
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
-from rankplan.render.tables import sharing_lines
 from support.cases import Case, planned, valid_cases
 from support.maps import Page, bands_of_svg, places_of_bands, places_of_rows, plan_of, rankplan
 from support.paths import DOCS, EXAMPLES

@@ -8,22 +8,14 @@ from collections.abc import Sequence
 import click
 
 from rankplan.arranging.arrange import arrange as arranged
-from rankplan.cli.common import (
-    InventoryChoice,
-    dialect_option,
-    faults_end_it,
-    inventory_options,
-    print_table,
-    read,
-)
+from rankplan.cli.common import Choice, config_options, faults_end_it, print_table, read
 from rankplan.front import saved_plan
-from rankplan.render.network import arrangement_line, crossings_table, node_lines
+from rankplan.render.changes import arrangement_line, crossings_table, node_lines
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@inventory_options
-@dialect_option
+@config_options
 @click.option(
     "--segment",
     multiple=True,
@@ -37,14 +29,7 @@ from rankplan.render.network import arrangement_line, crossings_table, node_line
     help="Keep these groups within a domain of a level, e.g. actor.ep=nvlink; may be repeated.",
 )
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write the nodes to this inventory file.")
-def arrange(
-    file: str,
-    choice: InventoryChoice,
-    dialect_name: str | None,
-    segment: tuple[str, ...],
-    keep: tuple[str, ...],
-    output: str | None,
-) -> None:
+def arrange(file: str, choice: Choice, segment: tuple[str, ...], keep: tuple[str, ...], output: str | None) -> None:
     """Order nodes so that few parallel groups cross a domain.
 
     Finds node ranks with which as few groups as possible cross a domain of the network, outermost level first.
@@ -61,7 +46,8 @@ def arrange(
         if plan is not None:
             inventory = choice.among(plan.inventory)
         else:
-            job = read(file, choice, dialect_name)
+            job = read(file, choice)
+            job.announce()
             plan, inventory = job.dialect.plan(job.reader, job.inventory), job.inventory
         found = arranged(plan, inventory, keep=kept, segment=sizes)
         if (crossings := crossings_table(found)) is not None:
@@ -71,9 +57,8 @@ def arrange(
         click.echo(arrangement_line(found))
         if output is not None:
             found.inventory.save(output)
-            return
-        for line in node_lines(found):
-            click.echo(line)
+        else:
+            click.echo("\n".join(node_lines(found)))
 
 
 def segment_sizes(texts: Sequence[str]) -> int | dict[str, int] | None:
@@ -97,8 +82,7 @@ def kept_levels(texts: Sequence[str]) -> dict[str, dict[str, str]] | None:
         group, equals, level = text.partition("=")
         component, dot, kind = group.rpartition(".")
         if not (equals and dot and component and kind and level):
-            raise click.BadParameter(
-                f"{text!r} is not COMPONENT.KIND=LEVEL; write actor.ep=nvlink", param_hint="--keep"
-            )
+            help = "write actor.ep=nvlink"
+            raise click.BadParameter(f"{text!r} is not COMPONENT.KIND=LEVEL; {help}", param_hint="--keep")
         kept.setdefault(component, {})[kind] = level
     return kept or None

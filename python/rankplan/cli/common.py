@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -23,7 +24,6 @@ from rankplan.front import Job, faults_line, inventory_from, is_saved, notes, pl
 from rankplan.front import Nodes as Given
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.render.tables import sharing_lines
 from rankplan.words import did_you_mean
 
 if TYPE_CHECKING:
@@ -34,23 +34,11 @@ EXPECTED = (RankplanError, OSError)
 """Errors that input or a cluster can cause; any other error is a bug of rankplan and keeps its traceback."""
 
 
-class _Notes(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        hint = getattr(record, "hint", None)
-        note(record.getMessage() + (f"; {hint}" if hint else ""))
-
-
-@contextmanager
-def _notes_on_stderr() -> Iterator[None]:
-    """Print the notes of `rankplan.front` on stderr, with hints that name options."""
-    handler = _Notes()
-    notes.addHandler(handler)
-    notes.propagate = False
-    try:
-        yield
-    finally:
-        notes.removeHandler(handler)
-        notes.propagate = True
+def _noted(record: logging.LogRecord) -> bool:
+    """Print a note of `rankplan.front` on stderr, with the hint that names options, instead of logging it."""
+    hint = getattr(record, "hint", None)
+    note(record.getMessage() + (f"; {hint}" if hint else ""))
+    return False
 
 
 class Nodes(click.ParamType):  # type: ignore[type-arg]
@@ -78,14 +66,15 @@ dialect_option = click.option(
 
 
 @dataclass(frozen=True, slots=True)
-class InventoryChoice:
-    """The inventory options of a command."""
+class Choice:
+    """The nodes and the dialect that the options of a command choose."""
 
     file: str | None = None
     nodes: str | None = None
     ray: str | None = None
     without: tuple[str, ...] = ()
     by_text: bool = False
+    dialect: str | None = None
 
     @property
     def given(self) -> Given | None:
@@ -123,6 +112,16 @@ without_option = click.option(
 def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--inventory``, ``--nodes``, ``--ray`` and ``--without``; the command gets them as ``choice``."""
 
+    @click.option("--inventory", metavar="FILE", type=click.Path(), help="Use the nodes of this inventory file.")
+    @click.option("--nodes", type=Nodes(), metavar="NxM", help="Use N equal nodes with M accelerators each, e.g. 2x8.")
+    @click.option("--ray", metavar="ADDRESS", help="Use the nodes of this Ray cluster (auto finds it).")
+    @without_option
+    @click.option(
+        "--node-order",
+        type=click.Choice(["given", "text"]),
+        default="given",
+        help="Order of the nodes: as given, or by address as text, as in verl.",
+    )
     @wraps(command)
     def chosen(
         inventory: str | None,
@@ -130,30 +129,22 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ray: str | None,
         without: tuple[str, ...],
         node_order: str,
+        dialect_name: str | None = None,
         **rest: Any,
     ) -> Any:
         if sum(option is not None for option in (inventory, nodes, ray)) > 1:
             raise click.UsageError("use only one of --inventory, --nodes and --ray")
         if node_order == "text" and nodes is not None:
             raise click.UsageError("--node-order text needs nodes with addresses: --inventory or --ray")
-        return command(choice=InventoryChoice(inventory, nodes, ray, without, node_order == "text"), **rest)
+        choice = Choice(inventory, nodes, ray, without, by_text=node_order == "text", dialect=dialect_name)
+        return command(choice=choice, **rest)
 
-    for option in (
-        click.option(
-            "--node-order",
-            type=click.Choice(["given", "text"]),
-            default="given",
-            help="Order of the nodes: as given, or by address as text, as in verl.",
-        ),
-        without_option,
-        click.option("--ray", metavar="ADDRESS", help="Use the nodes of this Ray cluster (auto finds it)."),
-        click.option(
-            "--nodes", type=Nodes(), metavar="NxM", help="Use N equal nodes with M accelerators each, e.g. 2x8."
-        ),
-        click.option("--inventory", metavar="FILE", type=click.Path(), help="Use the nodes of this inventory file."),
-    ):
-        option(chosen)
     return chosen
+
+
+def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `inventory_options` and ``--dialect``; the command gets all of them as ``choice``."""
+    return inventory_options(dialect_option(command))
 
 
 def overrides() -> tuple[str, ...]:
@@ -162,24 +153,26 @@ def overrides() -> tuple[str, ...]:
     return context.meta.get(OVERRIDES, ()) if context is not None else ()
 
 
-def read(file: str, choice: InventoryChoice, dialect: str | None, *, quiet: bool = False) -> Job:
+def config_arguments(choice: Choice) -> dict[str, Any]:
+    """Return the arguments of `rankplan.plan` and its like, besides a config and its nodes, that the options state."""
+    return {"dialect": choice.dialect, "overrides": overrides(), "without": choice.without}
+
+
+def read(file: str, choice: Choice) -> Job:
     """Return a config with its dialect and nodes, as the options say."""
-    job = read_job(file, choice.given, dialect=dialect, overrides=overrides(), without=choice.without)
-    if not quiet:
-        job.announce()
-    return job
+    return read_job(file, choice.given, **config_arguments(choice))
 
 
-def planned(file: str, choice: InventoryChoice, dialect: str | None, *, isolate: bool | None = None) -> Plan:
+def planned(file: str, choice: Choice, *, isolate: bool | None = None) -> Plan:
     """Return the plan of a config in any dialect, or the saved plan in the file, which has its own nodes.
 
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config.
     """
-    if is_saved(file) and (replace(choice, without=()) != InventoryChoice() or dialect is not None or overrides()):
+    if is_saved(file) and (replace(choice, without=()) != Choice() or overrides()):
         raise click.UsageError(
             f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and overrides"
         )
-    return plan(file, choice.given, dialect=dialect, overrides=overrides(), without=choice.without, isolate=isolate)
+    return plan(file, choice.given, **config_arguments(choice), isolate=isolate)
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]
@@ -189,18 +182,28 @@ class Component(click.ParamType):  # type: ignore[type-arg]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the components that start like this; none if the file has faults."""
-        # Parsing ends at the completed option, before click names the arguments.
-        file = next(iter(ctx.args), None)
-        if file is None:
-            return []
+        given = ctx.params.get
+        choice = Choice(given("inventory"), given("nodes"), None, given("without") or (), dialect=given("dialect_name"))
         with suppress(*EXPECTED):
-            choice = InventoryChoice(
-                ctx.params.get("inventory"), ctx.params.get("nodes"), without=ctx.params.get("without", ())
-            )
-            saved = saved_plan(file)
-            found = read(file, choice, ctx.params.get("dialect_name"), quiet=True).plan() if saved is None else saved
-            return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+            for file in ctx.args[:1]:  # parsing ends at the completed option, before click names the arguments
+                found = saved_plan(file) or read(file, choice).plan()
+                return [CompletionItem(name) for name in found if name.startswith(incomplete)]
         return []
+
+
+class Suffixed(click.ParamType):  # type: ignore[type-arg]
+    """A file whose suffix, one of several, selects its format."""
+
+    name = "path"
+
+    def __init__(self, *suffixes: str) -> None:
+        self._suffixes = suffixes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        if Path(value).suffix.lower() not in self._suffixes:
+            self.fail(f"{value} must end in {', '.join(self._suffixes[:-1])} or {self._suffixes[-1]}", param, ctx)
+        return Path(value)
 
 
 def component_of(plan: Plan, name: str | None, file: str, option: str = "--component") -> str:
@@ -241,11 +244,6 @@ def print_table(table: Table) -> None:
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
-def print_sharing(plan: Plan) -> None:
-    """Print which components share accelerators and which accelerators are idle."""
-    print_lines(sharing_lines(plan))
-
-
 def print_lines(lines: Sequence[str]) -> None:
     """Print lines after a blank one, if there are any."""
     if lines:
@@ -267,22 +265,20 @@ def show_error(error: Exception) -> None:
     if isinstance(error, PlacementError):
         click.echo(f"{error.render(color=colored(sys.stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
         return
-    style = None if colored(sys.stderr) else False
-    click.secho("error:", fg="red", bold=True, nl=False, err=True, color=style)
-    click.echo(" ", nl=False, err=True)
+    text = "\n".join([str(error), *getattr(error, "__notes__", ())])
     if isinstance(error, OSError) and error.filename:
         hint = "; write overrides after --" if "=" in str(error.filename) else ""
-        click.echo(f"{error.filename}: {error.strerror}{hint}", err=True)
-    else:
-        click.echo("\n".join([str(error), *getattr(error, "__notes__", ())]), err=True)
+        text = f"{error.filename}: {error.strerror}{hint}"
+    title = click.style("error:", fg="red", bold=True)
+    click.echo(f"{title} {text}", err=True, color=None if colored(sys.stderr) else False)
 
 
 @contextmanager
 def faults_end_it(code: int = 1) -> Iterator[None]:
     """Turn expected errors into a message and an exit code, without a traceback."""
+    notes.addFilter(_noted)
     try:
-        with _notes_on_stderr():
-            yield
+        yield
     except BrokenPipeError:
         # The reader of stdout has closed it; the interpreter must not write at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -294,3 +290,5 @@ def faults_end_it(code: int = 1) -> Iterator[None]:
         with suppress(OSError):  # its terminal may be closed
             click.echo("interrupted", err=True)
         sys.exit(signals.exit_code())
+    finally:
+        notes.removeFilter(_noted)

@@ -8,42 +8,42 @@ from pathlib import Path
 import click
 import yaml
 
-from rankplan.cli.common import InventoryChoice, dialect_option, faults_end_it, inventory_options, planned
+from rankplan.cli.common import Choice, config_options, faults_end_it, planned
 from rankplan.config.text.files import write_whole
 from rankplan.dialects import DIALECTS, WRITERS
+from rankplan.dialects.convert import Conversion
 from rankplan.dialects.convert import convert as converted
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.option(
-    "--to",
-    required=True,
-    type=click.Choice(list(DIALECTS)),
-    metavar=f"[{'|'.join(WRITERS)}]",
-    help="Dialect to write.",
+    "--to", required=True, type=click.Choice(list(DIALECTS)), metavar=f"[{'|'.join(WRITERS)}]", help="Dialect to write."
 )
-@inventory_options
-@dialect_option
+@config_options
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write to this file instead of stdout.")
-def convert(file: str, to: str, choice: InventoryChoice, dialect_name: str | None, output: str | None) -> None:
+def convert(file: str, to: str, choice: Choice, output: str | None) -> None:
     """Write the placements of a config in another dialect.
 
     Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1.
     """
     if to not in WRITERS:
-        raise click.BadParameter(
-            f"rankplan reads {to}, but cannot write it; use {', '.join(WRITERS)}", param_hint="--to"
-        )
+        help = f"use {', '.join(WRITERS)}"
+        raise click.BadParameter(f"rankplan reads {to}, but cannot write it; {help}", param_hint="--to")
     with faults_end_it():
-        conversion = converted(planned(file, choice, dialect_name), to)
-        text = yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else ""
-        if output is not None and text:
-            write_whole(Path(output), text)
-        else:
-            click.echo(text, nl=False)
-        for what in conversion.missing:
-            click.echo(f"omitted in {to}: {what}", err=True)
-        for name in conversion.added:
-            click.echo(f"added in {to}: {name}, which every config of {to} has", err=True)
+        conversion = converted(planned(file, choice), to)
+        print_converted(conversion, to, output)
         sys.exit(1 if conversion.missing else 0)
+
+
+def print_converted(conversion: Conversion, to: str, output: str | None = None) -> None:
+    """Print a config of another dialect, or write it to a file, and tell on stderr how it differs from the plan."""
+    text = yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else ""
+    if output is not None and text:
+        write_whole(Path(output), text)
+    else:
+        click.echo(text, nl=False)
+    for what in conversion.missing:
+        click.echo(f"omitted in {to}: {what}", err=True)
+    for name in conversion.added:
+        click.echo(f"added in {to}: {name}, which every config of {to} has", err=True)

@@ -6,14 +6,7 @@ import sys
 
 import click
 
-from rankplan.cli.common import (
-    InventoryChoice,
-    dialect_option,
-    faults_end_it,
-    inventory_options,
-    planned,
-    print_table,
-)
+from rankplan.cli.common import Choice, config_options, faults_end_it, planned, print_table
 from rankplan.front import is_saved
 from rankplan.plans.diff import PlanDiff
 from rankplan.render.changes import diff_json, diff_table
@@ -22,10 +15,9 @@ from rankplan.render.changes import diff_json, diff_table
 @click.command()
 @click.argument("before", metavar="A", type=click.Path())
 @click.argument("after", metavar="B", type=click.Path())
-@inventory_options
-@dialect_option
+@config_options
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def diff(before: str, after: str, choice: InventoryChoice, dialect_name: str | None, form: str) -> None:
+def diff(before: str, after: str, choice: Choice, form: str) -> None:
     """Compare two configs or saved plans.
 
     Lists changed nodes, node groups and world sizes, and the processes that move or get other coordinates in parallel
@@ -35,12 +27,9 @@ def diff(before: str, after: str, choice: InventoryChoice, dialect_name: str | N
     Exit codes: 0 no difference, 1 differences, 2 faults in A or B, or wrong usage.
     """
     with faults_end_it(code=2):
-        plans = []
-        saved = [is_saved(before), is_saved(after)]
-        for file, has_nodes in zip((before, after), saved, strict=True):
-            told = (InventoryChoice(), None) if has_nodes and not all(saved) else (choice, dialect_name)
-            plans.append(planned(file, *told))
-        found = PlanDiff(*plans)
+        saved = [is_saved(file) for file in (before, after)]
+        choices = [Choice() if one and not all(saved) else choice for one in saved]
+        found = PlanDiff(*map(planned, (before, after), choices))
         if form == "json":
             click.echo(diff_json(found))
         elif found:

@@ -10,16 +10,7 @@ from collections.abc import Mapping
 
 import click
 
-from rankplan.cli.common import (
-    Component,
-    InventoryChoice,
-    component_of,
-    dialect_option,
-    faults_end_it,
-    inventory_options,
-    isolate_option,
-    planned,
-)
+from rankplan.cli.common import Choice, Component, component_of, config_options, faults_end_it, isolate_option, planned
 from rankplan.environment import (
     MASTER_VARIABLES,
     PATH_VARIABLES,
@@ -33,7 +24,7 @@ from rankplan.hardware.egl import VARIABLES
 from rankplan.hardware.policies import BOUND
 from rankplan.plans.nearby import network_variables
 from rankplan.plans.plan import Plan
-from rankplan.render.hosts import address
+from rankplan.render.rows import address
 from rankplan.words import printable
 
 _ADDRESS, _PORT = MASTER_VARIABLES
@@ -49,8 +40,7 @@ _ALIKE = frozenset(string.ascii_letters + string.digits + "_./:,@%+=^!?*[]{}#-")
 @click.option("--format", "form", type=click.Choice(["sh", "dotenv", "json"]), default="sh", show_default=True)
 @click.option("--master-addr", metavar="HOST", help="MASTER_ADDR (default: address in the inventory).")
 @click.option("--master-port", metavar="PORT", type=click.IntRange(1, 65535), help="MASTER_PORT (default: omitted).")
-@inventory_options
-@dialect_option
+@config_options
 @isolate_option
 def env(
     *,
@@ -60,8 +50,7 @@ def env(
     form: str,
     master_addr: str | None,
     master_port: int | None,
-    choice: InventoryChoice,
-    dialect_name: str | None,
+    choice: Choice,
     isolate: bool | None,
 ) -> None:
     """Print the environment of one rank.
@@ -78,7 +67,7 @@ def env(
     blanks, quotes, backslashes or $. A comment names each omitted variable (json: a line on stderr).
     """
     with faults_end_it():
-        plan = planned(file, choice, dialect_name, isolate=isolate)
+        plan = planned(file, choice, isolate=isolate)
         name = component_of(plan, component, file)
         if rank not in range(len(plan[name])):
             raise click.BadParameter(f"{name} has ranks 0-{len(plan[name]) - 1}", param_hint="--rank")
@@ -125,29 +114,23 @@ def _environment(
     }
     environment = rank_environment(row, master_addr=host or "", master_port=port or 0, env_vars=env_vars)
     where = address(plan.inventory, row.cluster_node_rank)
-    notes = [f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"]
-    if interpreter is not None:
-        notes.append(f"interpreter: {interpreter}")
-    if of_group:
-        notes.append(f"from node group {row.node_group_label}: {' '.join(of_group)}")
-    if nearest:
-        notes.append(f"from the nearest network cards: {' '.join(nearest)}")
-    notes.append(f"from the plan: {' '.join(planned_environment(row))}")
-    bound = plan[component].bound(rank)
-    if bound.cpus:
-        notes.append(f"CPUs: start it with taskset --cpu-list {bound.cpus}")
-    if bound.memory_nodes:
-        option = "membind" if bound.memory == BOUND else "preferred-many"
-        notes.append(f"memory: start it with numactl --{option}={bound.memory_nodes}")
-    if plan[component].egl and row.num_accelerators:
-        notes.append(f"{' and '.join(VARIABLES)} are omitted: a launch asks EGL on the node")
-    if host is None:
-        del environment[_ADDRESS]
-        notes.append(f"{_ADDRESS} is omitted: node {first} has no address in the inventory; pass --master-addr")
-    if port is None:
-        del environment[_PORT]
-        notes.append(f"{_PORT} is omitted: pass --master-port, the same for every rank of {component}")
-    return environment, notes
+    bound, egl = plan[component].bound(rank), plan[component].egl and row.num_accelerators
+    numactl = "membind" if bound.memory == BOUND else "preferred-many"
+    notes = [
+        (True, f"{component} rank {rank}, on node {row.cluster_node_rank}{f' ({where})' if where else ''}"),
+        (interpreter is not None, f"interpreter: {interpreter}"),
+        (of_group, f"from node group {row.node_group_label}: {' '.join(of_group)}"),
+        (nearest, f"from the nearest network cards: {' '.join(nearest)}"),
+        (True, f"from the plan: {' '.join(planned_environment(row))}"),
+        (bound.cpus, f"CPUs: start it with taskset --cpu-list {bound.cpus}"),
+        (bound.memory_nodes, f"memory: start it with numactl --{numactl}={bound.memory_nodes}"),
+        (egl, f"{' and '.join(VARIABLES)} are omitted: a launch asks EGL on the node"),
+        (host is None, f"{_ADDRESS} is omitted: node {first} has no address in the inventory; pass --master-addr"),
+        (port is None, f"{_PORT} is omitted: pass --master-port, the same for every rank of {component}"),
+    ]
+    missing = [name for name, value in ((_ADDRESS, host), (_PORT, port)) if value is None]
+    kept = {name: value for name, value in environment.items() if name not in missing}
+    return kept, [text for told, text in notes if told]
 
 
 def _shell(name: str, value: str) -> str:

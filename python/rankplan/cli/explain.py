@@ -14,18 +14,15 @@ from typing import Any
 import click
 import yaml
 from click.shell_completion import CompletionItem
-from rich.table import Table
 
 from rankplan.arranging.arrange import arrange
 from rankplan.arranging.replan import replan
 from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.common import colored, faults_end_it, print_table
 from rankplan.config.text.load import load_config
-from rankplan.dialects import dialect_of
-from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.front import empty_warnings, group_warnings, idle_warnings, tune
+from rankplan.front import check, tune
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.words import did_you_mean
@@ -71,41 +68,28 @@ class Example:
     def _read(self, path: Path) -> Iterator[Diagnostic]:
         if self.file == "plan.json":
             plan = Plan.load(path)
-            if self.ask is not None:
-                self._ask(plan)
-                return
-            plan.check_shares()
-            plan.fitted(self._inventory)
+            match (self.ask or "").split():
+                case [_, "--without", name]:
+                    replan(plan, plan.inventory, without=[name])
+                case [_, "--segment", size]:
+                    arrange(plan, plan.inventory, segment=segment_sizes([size]))
+                case [_, "--keep", level]:
+                    arrange(plan, plan.inventory, keep=kept_levels([level]))
+                case _:
+                    plan.check_shares()
+                    plan.fitted(self._inventory)
         elif self.file == "nodes.yaml":
             Inventory.load(path)
-        elif self.file.endswith(".sh"):
-            config = load_config(path)
-            dialect_of(config).plan(config, self._inventory)
-            yield from config.document.warnings
         elif self.file == "costs.yaml":
             yield from tune(path, self._inventory).warnings
         else:
-            inventory = self._inventory
-            reading = rlinf.read(path)
-            placement = ComponentPlacement(reading, inventory)
-            plan = placement.plan()
-            if self.ask is not None and ":" in self.ask:
-                plan.weight_map(*self.ask.split(":"))
-            elif self.ask is not None:
-                placement.get_strategy(self.ask)
-            yield from empty_warnings(plan, reading)
-            yield from group_warnings(plan, reading)
-            yield from idle_warnings(plan, inventory, self.file)
-
-    def _ask(self, plan: Plan) -> None:
-        """Do what a command with one option does to a plan."""
-        _, option, value = (self.ask or "").split()
-        if option == "--without":
-            replan(plan, plan.inventory, without=[value])
-        elif option == "--segment":
-            arrange(plan, plan.inventory, segment=segment_sizes([value]))
-        else:
-            arrange(plan, plan.inventory, keep=kept_levels([value]))
+            report = check(path, self._inventory)
+            if report.plan is not None and self.ask is not None:
+                if ":" in self.ask:
+                    report.plan.weight_map(*self.ask.split(":"))
+                else:
+                    ComponentPlacement(path, self._inventory).get_strategy(self.ask)
+            yield from report.diagnostics
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +169,8 @@ def explain(rule: Rule | None) -> None:
         if rule is not None:
             click.echo(_text(rule))
             return
+        from rich.table import Table  # one rule is plain lines
+
         table = Table.grid(padding=(0, 2))
         for each in rules().values():
             table.add_row(each.code, each.when)
@@ -194,13 +180,9 @@ def explain(rule: Rule | None) -> None:
 def _text(rule: Rule) -> str:
     color = colored(sys.stdout)
     shown = "\n\n".join(diagnostic.render(color=color) for diagnostic in rule.diagnostics())
-    parts = [
-        f"{click.style(rule.code, bold=True)}: {rule.when}",
-        textwrap.fill(rule.why, 100, break_on_hyphens=False),
-        click.style(rule.heading("Wrong", rule.wrong), bold=True),
-        textwrap.indent(rule.wrong.text.rstrip(), "    "),
-        shown,
-        click.style(rule.heading("Right", rule.right), bold=True),
-        textwrap.indent(rule.right.text.rstrip(), "    "),
-    ]
+    parts = [f"{click.style(rule.code, bold=True)}: {rule.when}"]
+    parts.append(textwrap.fill(rule.why, 100, break_on_hyphens=False))
+    for name, example, more in (("Wrong", rule.wrong, [shown]), ("Right", rule.right, [])):
+        parts.append(click.style(rule.heading(name, example), bold=True))
+        parts += [textwrap.indent(example.text.rstrip(), "    "), *more]
     return "\n\n".join(parts)

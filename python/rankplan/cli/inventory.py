@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import faults_end_it, note, without_option
+from rankplan.cli.common import Choice, faults_end_it, note, without_option
 from rankplan.errors import PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology.kueue import read_kueue
 from rankplan.nodes.topology.slurm import Labels, read_slurm
-from rankplan.render.hardware import hardware_lines
-from rankplan.render.tree import tree_lines
+from rankplan.render.inventory import hardware_lines, tree_lines
 from rankplan.words import counted, natural
 
 _ASSUMED = 8
@@ -24,9 +23,7 @@ _ASSUMED = 8
 @click.option("--ray", metavar="ADDRESS", help="Probe the nodes of this Ray cluster (auto finds it).")
 @click.option("--slurm", metavar="FILE", type=click.Path(), help="Add labels from Slurm's topology.conf or .yaml.")
 @click.option(
-    "--topology",
-    metavar="NAME",
-    help="Read this topology of Slurm's topology.yaml (default: that of the cluster).",
+    "--topology", metavar="NAME", help="Read this topology of Slurm's topology.yaml (default: that of the cluster)."
 )
 @click.option("--kueue", metavar="FILE", type=click.Path(), help="Use the levels of this Topology object of Kueue.")
 @click.option(
@@ -72,32 +69,25 @@ def inventory(
                 note(f"{slurm} does not list {told}; each is a domain of its own", "yellow")
         if kueue is not None:
             levels = read_kueue(kueue)
-            if unknown_levels := [
-                fault for _, fault in unlabelled(levels, label_keys(record for _, record in found.stretches()))
-            ]:
-                raise PlacementError(unknown_levels)
+            keys = label_keys(record for _, record in found.stretches())
+            if faults := [fault for _, fault in unlabelled(levels, keys)]:
+                raise PlacementError(faults)
             found = found.with_levels(levels)
         if without:
             found = found.without(without)
-        for line in [*tree_lines(found), *hardware_lines(found)]:
-            click.echo(line)
+        click.echo("\n".join([*tree_lines(found), *hardware_lines(found)]))
         if output is not None:
             found.save(output)
 
 
 def _nodes(file: str | None, ray: str | None, labels: Labels, accelerators: int | None) -> Inventory:
     """Return the nodes of a file, of a Ray cluster, or those that Slurm's file lists, in natural order."""
-    if file is not None:
-        return Inventory.load(file)
-    if ray is not None:
-        from rankplan.runtime.cluster import Cluster
-
-        with Cluster(address=ray) as cluster:
-            return cluster.inventory
+    if file is not None or ray is not None:
+        return Choice(file, ray=ray).inventory
     if accelerators is None:
         note(f"assuming {counted(_ASSUMED, 'accelerator')} on each node; set another number with --accelerators")
     each = _ASSUMED if accelerators is None else accelerators
-    nodes = [
-        {"ranks": rank, "hostname": name, "accelerators": each} for rank, name in enumerate(sorted(labels, key=natural))
-    ]
-    return Inventory.from_dict({"nodes": nodes})
+    hosts = enumerate(sorted(labels, key=natural))
+    return Inventory.from_dict(
+        {"nodes": [{"ranks": rank, "hostname": name, "accelerators": each} for rank, name in hosts]}
+    )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TextIO
 
 import click
 
 from rankplan.cli.common import (
+    Choice,
     Component,
-    InventoryChoice,
     component_of,
-    dialect_option,
+    config_options,
     faults_end_it,
-    inventory_options,
     isolate_option,
     planned,
     print_lines,
@@ -23,22 +21,23 @@ from rankplan.cli.common import (
 )
 from rankplan.config.text.files import write_whole
 from rankplan.plans.plan import Plan
-from rankplan.render.groups import size_lines
-from rankplan.render.hosts import hostfile, rankfile
-from rankplan.render.rows import npz, write_csv, write_json
-from rankplan.render.tables import plan_table, sharing_lines
-from rankplan.render.weights import weights_line, weights_table, write_weights
+from rankplan.render.lines import sharing_lines, size_lines
+from rankplan.render.rows import csv_rows, hostfile, json_list, npz, plain_rows, rankfile
+from rankplan.render.tables import plain_weights, plan_table, weights_line, weights_table
 
-_ROWS = {"json": write_json, "csv": write_csv}
-_HOSTS = {"hostfile": hostfile, "rankfile": rankfile}
+_TEXTS: dict[str, Callable[[Plan], Iterable[str]]] = {
+    "json": lambda plan: json_list(plain_rows(plan)),
+    "csv": csv_rows,
+    "hostfile": hostfile,
+    "rankfile": rankfile,
+}
 _SUFFIXES = {".json": "json", ".csv": "csv", ".npz": "numpy"}
-FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
+FORMATS = ["table", *_TEXTS, "numpy"]
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@inventory_options
-@dialect_option
+@config_options
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table.")
 @click.option("--component", metavar="NAME", type=Component(), help="Show only this component.")
 @click.option(
@@ -54,8 +53,7 @@ FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
 def plan(
     *,
     file: str,
-    choice: InventoryChoice,
-    dialect_name: str | None,
+    choice: Choice,
     form: str | None,
     component: str | None,
     output: str | None,
@@ -89,47 +87,39 @@ def plan(
     if weights is not None and (component is not None or form not in ("table", "json")):
         raise click.UsageError("--weights requires --format table or json, without --component")
     with faults_end_it():
-        result = planned(file, choice, dialect_name, isolate=isolate)
+        result = planned(file, choice, isolate=isolate)
         if save is not None:
             result.save(save)
         if weights is not None:
-            _write_weights(result, weights, file, form, output)
+            sent = result.weight_map(*_sender_and_receiver(result, weights, file))
+            if form == "table":
+                print_table(weights_table(sent))
+                print_lines([weights_line(sent)])
+            else:
+                _write(json_list(plain_weights(sent)), output)
             return
-        if form in _HOSTS or component is not None:
+        if form in ("hostfile", "rankfile") or component is not None:
             component = component_of(result, component, file)
             result = result.only(component)
         if form == "table":
             print_table(plan_table(result))
             print_lines(size_lines(result) + (sharing_lines(result) if component is None else []))
-        elif output is None:
-            _write(result, form, sys.stdout)
-            sys.stdout.flush()
-        elif form == "numpy":
+        elif form == "numpy" and output is not None:
             write_whole(Path(output), npz(result))
         else:
-            _write(result, form, text := io.StringIO())
-            write_whole(Path(output), text.getvalue())
+            _write(_TEXTS[form](result), output)
 
 
-def _write_weights(plan: Plan, pair: str, file: str, form: str, output: str | None) -> None:
+def _sender_and_receiver(plan: Plan, pair: str, file: str) -> list[str]:
     sender, colon, receiver = pair.partition(":")
     if not colon:
         raise click.BadParameter(f"{pair!r} is not SENDER:RECEIVER; write actor:rollout", param_hint="--weights")
-    names = [component_of(plan, name, file, "--weights") for name in (sender, receiver)]
-    weights = plan.weight_map(*names)
-    if form == "table":
-        print_table(weights_table(weights))
-        print_lines([weights_line(weights)])
-    elif output is None:
-        write_weights(weights, sys.stdout)
+    return [component_of(plan, name, file, "--weights") for name in (sender, receiver)]
+
+
+def _write(parts: Iterable[str], output: str | None) -> None:
+    if output is not None:
+        write_whole(Path(output), "".join(parts))
+    else:
+        sys.stdout.writelines(parts)
         sys.stdout.flush()
-    else:
-        write_weights(weights, text := io.StringIO())
-        write_whole(Path(output), text.getvalue())
-
-
-def _write(plan: Plan, form: str, file: TextIO) -> None:
-    if form in _ROWS:
-        _ROWS[form](plan, file)
-    else:
-        file.writelines(_HOSTS[form](plan, plan.components[0]))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import click
 
 from rankplan.arranging.replan import replan as repaired
-from rankplan.cli.common import InventoryChoice, faults_end_it, inventory_options
+from rankplan.cli.common import Choice, faults_end_it, inventory_options
 from rankplan.plans.plan import Plan
-from rankplan.render.network import replan_lines
+from rankplan.render.changes import replan_lines
 
 
 @click.command()
@@ -23,7 +23,7 @@ from rankplan.render.network import replan_lines
 )
 @click.option("--renumber", is_flag=True, help="Let --shrink change the ranks of processes that stay.")
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Save the new plan to this file.")
-def replan(file: str, choice: InventoryChoice, shrink: tuple[str, ...], *, renumber: bool, output: str | None) -> None:
+def replan(file: str, choice: Choice, shrink: tuple[str, ...], *, renumber: bool, output: str | None) -> None:
     """Repair a saved plan after hardware failed.
 
     The inventory has the nodes of the plan and spares; without one, there are no spares. Processes on healthy nodes
@@ -38,10 +38,8 @@ def replan(file: str, choice: InventoryChoice, shrink: tuple[str, ...], *, renum
         raise click.UsageError("--renumber requires --shrink")
     with faults_end_it():
         plan = Plan.load(file)
-        nodes = replace(choice, without=())  # excluded by name below, with the nodes of the plan
-        inventory = nodes.among(plan.inventory)
+        inventory = replace(choice, without=()).among(plan.inventory)  # names of the plan's nodes are excluded below
         found = repaired(plan, inventory, without=choice.without, shrink=shrink, renumber=renumber)
-        for line in replan_lines(found):
-            click.echo(line)
+        click.echo("\n".join(replan_lines(found)))
         if output is not None:
             found.plan.save(output)

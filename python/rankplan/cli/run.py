@@ -20,7 +20,7 @@ import click
 from rankplan._core import RankSet
 from rankplan.cli import signals
 from rankplan.cli.common import (
-    InventoryChoice,
+    Choice,
     Nodes,
     dialect_option,
     faults_end_it,
@@ -248,7 +248,7 @@ def _planner(
     if is_saved(file):
         if changes:
             raise click.UsageError(f"{file} is a saved plan, which takes no --set")
-        saved = planned(file, InventoryChoice(without=without), dialect, isolate=isolate)
+        saved = planned(file, Choice(without=without, dialect=dialect), isolate=isolate)
         return saved.fitted, None, saved.inventory.num_nodes
     found = read_job(file, "1x1", dialect=dialect, overrides=changes)
     found.announce()

@@ -48,5 +48,4 @@ def _of_type(name: str) -> dict[str, Any]:
     fields = hardware_model(name).model_fields
     required = [key for key, field in fields.items() if field.is_required()]
     items = {"properties": dict.fromkeys(fields, True), "required": required}
-    configs = {"properties": {"configs": {"items": items}}}
-    return {"if": {"properties": {"type": {"const": name}}}, "then": configs}
+    return {"if": {"properties": {"type": {"const": name}}}, "then": {"properties": {"configs": {"items": items}}}}

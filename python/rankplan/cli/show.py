@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from rankplan.cli.common import (
-    InventoryChoice,
-    dialect_option,
-    faults_end_it,
-    inventory_options,
-    planned,
-    print_sharing,
-    text_console,
-)
+from rankplan.cli.common import Choice, Suffixed, config_options, faults_end_it, planned, print_lines, text_console
 from rankplan.config.text.files import write_whole
 from rankplan.parallel import KINDS
-from rankplan.plans.plan import Plan
+from rankplan.render.lines import sharing_lines
 from rankplan.render.map.model import has_groups, map_of
 from rankplan.render.map.network import network_of
 from rankplan.render.map.page import page
@@ -28,33 +19,23 @@ from rankplan.render.map.terminal import lines
 _DRAWN = {".svg": svg, ".html": page}
 
 
-class _Picture(click.ParamType):  # type: ignore[type-arg]
-    """A file whose suffix selects the format of the map."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path."""
-        if Path(value).suffix.lower() not in _DRAWN:
-            self.fail(f"{value} must end in .svg or .html", param, ctx)
-        return Path(value)
-
-
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@inventory_options
-@dialect_option
+@config_options
 @click.option("--by", type=click.Choice(KINDS), help="Color and number parallel groups of this kind.")
-@click.option("-o", "--output", type=_Picture(), help="Write map.svg, or map.html for a page with tooltips.")
-def show(file: str, choice: InventoryChoice, dialect_name: str | None, by: str | None, output: Path | None) -> None:
+@click.option("-o", "--output", type=Suffixed(*_DRAWN), help="Write map.svg, or map.html for a page with tooltips.")
+def show(file: str, choice: Choice, by: str | None, output: Path | None) -> None:
     """Show a map: nodes, their accelerators, the processes on them.
 
     FILE is a config or a saved plan. With more than 16 nodes, nodes that run the same processes are folded.
     """
     with faults_end_it():
-        plan = planned(file, choice, dialect_name)
-        if by is not None and not any(has_groups(component, by) for component in plan.values()):
-            raise click.BadParameter(_no_groups(plan, by), param_hint="--by")
+        plan = planned(file, choice)
+        kinds = [kind for kind in KINDS if any(has_groups(component, kind) for component in plan.values())]
+        if by is not None and by not in kinds:
+            help = f"use {' or '.join(kinds)}" if kinds else "no component states parallel sizes"
+            message = f"no component has {by} groups of two or more slots; {help}"
+            raise click.BadParameter(message, param_hint="--by")
         if output is not None:
             write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name, by))
             return
@@ -62,10 +43,4 @@ def show(file: str, choice: InventoryChoice, dialect_name: str | None, by: str |
         console = text_console()
         for line in lines(picture, console.width, network_of(plan, picture)):
             console.print(line)
-        print_sharing(plan)
-
-
-def _no_groups(plan: Plan, by: str) -> str:
-    kinds = [kind for kind in KINDS if any(has_groups(component, kind) for component in plan.values())]
-    help = f"use {' or '.join(kinds)}" if kinds else "no component states parallel sizes"
-    return f"no component has {by} groups of two or more slots; {help}"
+        print_lines(sharing_lines(plan))

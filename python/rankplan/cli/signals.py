@@ -48,14 +48,12 @@ def raised() -> Iterator[None]:
         if (handler := signal.getsignal(number)) is not signal.SIG_IGN and _in_main_thread()
     }
 
-    ending = False
-
     def end(number: int, frame: FrameType | None) -> None:
         global _received
-        nonlocal ending
-        if not ending:
-            ending, _received = True, number
-            raise KeyboardInterrupt
+        for other in before:
+            signal.signal(other, signal.SIG_IGN)
+        _received = number
+        raise KeyboardInterrupt
 
     for number in before:
         signal.signal(number, end)

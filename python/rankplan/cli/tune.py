@@ -4,46 +4,36 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import yaml
 
 from rankplan.cli.common import (
-    InventoryChoice,
+    Choice,
+    Suffixed,
     colored,
-    dialect_option,
+    config_arguments,
+    config_options,
     faults_end_it,
-    inventory_options,
-    overrides,
     print_lines,
-    print_sharing,
     print_table,
 )
+from rankplan.cli.convert import print_converted
 from rankplan.config.text.files import write_whole
 from rankplan.dialects import WRITERS
 from rankplan.dialects.convert import convert
 from rankplan.front import tune as tuned
 from rankplan.plans.plan import Plan
+from rankplan.render.lines import sharing_lines
 from rankplan.render.tables import plan_table
 from rankplan.render.tuning import placement_text, plot, ranking_table, reason_lines, sensitivity_line, tuning_json
 from rankplan.tuning.search import Tuning, sweep
-
-_SUFFIXES = (".svg", ".yaml", ".json")
-
-
-def _outputs(ctx: click.Context, param: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    for path in paths:
-        if path.suffix.lower() not in _SUFFIXES:
-            raise click.BadParameter(f"{path} must end in .svg, .yaml or .json", ctx, param)
-    return paths
 
 
 @click.command()
 @click.argument("file", metavar="[FILE]", type=click.Path(), required=False)
 @click.option("--costs", "costs_file", metavar="COSTS", type=click.Path(), help="Measured times of the components.")
-@inventory_options
-@dialect_option
+@config_options
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--to", type=click.Choice(list(WRITERS)), help="Print the placement as a config of this dialect.")
 @click.option("--extrapolate", is_flag=True, help="Also use sizes far from every measured one; the result marks them.")
@@ -52,8 +42,7 @@ def _outputs(ctx: click.Context, param: click.Parameter, paths: tuple[Path, ...]
     "-o",
     "--output",
     "outputs",
-    type=click.Path(path_type=Path),
-    callback=_outputs,
+    type=Suffixed(".svg", ".yaml", ".json"),
     multiple=True,
     help="Write the plot (.svg), the config (.yaml) or the plan (.json); may be repeated.",
 )
@@ -61,8 +50,7 @@ def tune(
     *,
     file: str | None,
     costs_file: str | None,
-    choice: InventoryChoice,
-    dialect_name: str | None,
+    choice: Choice,
     form: str,
     to: str | None,
     extrapolate: bool,
@@ -77,12 +65,12 @@ def tune(
     Prints a ranking, the measured time that decides it, and the plan, which is checked like that of any config. The
     answer is exact under the model of the guide "Which placement is fastest?".
     """
-    if file is None and (costs_file is None or choice == InventoryChoice()):
+    if file is None and (costs_file is None or choice.given is None):
         raise click.UsageError("without FILE, use --costs and one of --nodes, --inventory and --ray")
     with faults_end_it():
         before = Plan.load(present) if present is not None else None
-        named: dict[str, Any] = {"dialect": dialect_name, "overrides": overrides(), "without": choice.without}
-        result = tuned(costs_file, choice.given, file, **named, extrapolate=extrapolate, present=before)
+        options = {"extrapolate": extrapolate, "present": before} | config_arguments(choice)
+        result = tuned(costs_file, choice.given, file, **options)
         for warning in (*result.warnings, *result.best.warnings):
             click.echo(warning.render(color=colored(sys.stderr)), err=True)
         for output in outputs:
@@ -94,10 +82,13 @@ def tune(
         click.echo("\n".join(sensitivity_line(result)))
         print_lines(list(reason_lines(result)))
         click.echo()
-        _print_config(result, to)
+        if to is None:
+            click.echo(placement_text(result.best), nl=False)
+        else:
+            print_converted(convert(result.plan, to), to)
         click.echo()
         print_table(plan_table(result.plan))
-        print_sharing(result.plan)
+        print_lines(sharing_lines(result.plan))
 
 
 def _write(path: Path, result: Tuning) -> None:
@@ -108,15 +99,3 @@ def _write(path: Path, result: Tuning) -> None:
         write_whole(path, yaml.safe_dump(dict(result.best.config), sort_keys=False))
     else:
         result.plan.save(path)
-
-
-def _print_config(result: Tuning, to: str | None) -> None:
-    if to is None:
-        click.echo(placement_text(result.best), nl=False)
-        return
-    conversion = convert(result.plan, to)
-    click.echo(yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else "", nl=False)
-    for what in conversion.missing:
-        click.echo(f"omitted in {to}: {what}", err=True)
-    for name in conversion.added:
-        click.echo(f"added in {to}: {name}, which every config of {to} has", err=True)

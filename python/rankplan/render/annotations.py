@@ -18,12 +18,9 @@ def sarif(found: Iterable[Diagnostic]) -> dict[str, Any]:
     found = list(found)
     codes = list(dict.fromkeys(one.code for one in found))
     rules = [{"id": code, "help": {"text": f"rankplan explain {code}"}} for code in codes]
-    driver = {"name": "rankplan", "rules": rules}
-    run = {
-        "tool": {"driver": driver},
-        "columnKind": "unicodeCodePoints",
-        "results": [_result(one, codes.index(one.code)) for one in found],
-    }
+    results = [_result(one, codes.index(one.code)) for one in found]
+    tool = {"driver": {"name": "rankplan", "rules": rules}}
+    run = {"tool": tool, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 

@@ -1,30 +1,28 @@
-"""Rows of a plan for programs: JSON, CSV and NumPy."""
+"""A plan for other programs: JSON, CSV, NumPy, and the hostfiles and rankfiles of Open MPI."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterator
-from typing import Any, TextIO
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from types import SimpleNamespace
+from typing import Any
 
+from rankplan._core import RankSet
 from rankplan.errors import RankplanError
+from rankplan.hardware.machine import Machine
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
-from rankplan.render.groups import coordinates_of
+from rankplan.render.lines import coordinates_of
 from rankplan.render.tables import is_bound
 
 _COLUMNS = (
-    "rank",
-    "cluster_node_rank",
-    "placement_node_rank",
-    "local_rank",
-    "local_world_size",
-    "local_hardware_ranks",
-    "devices",
-    "accelerator_type",
-    "visible_accelerators",
-    "local_accelerator_rank",
-    "isolate_accelerator",
+    *("rank", "cluster_node_rank", "placement_node_rank", "local_rank", "local_world_size", "local_hardware_ranks"),
+    *("devices", "accelerator_type", "visible_accelerators", "local_accelerator_rank", "isolate_accelerator"),
     "node_group_label",
 )
 
@@ -45,26 +43,26 @@ def plain_rows(plan: Plan) -> Iterator[dict[str, Any]]:
             yield plain | {"coordinates": coordinates_of(placements, row.rank)}
 
 
-def write_json(plan: Plan, file: TextIO) -> None:
-    """Write a JSON list, one process per line."""
+def json_list(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a JSON list, one entry per line."""
     separator = "[\n"
-    for row in plain_rows(plan):
-        file.write(separator + json.dumps(row))
+    for entry in entries:
+        yield separator + json.dumps(entry)
         separator = ",\n"
-    file.write("\n]\n" if separator != "[\n" else "[]\n")
+    yield "\n]\n" if separator != "[\n" else "[]\n"
 
 
-def write_csv(plan: Plan, file: TextIO) -> None:
-    """Write CSV with a header; items of a list are separated by blanks, a device is ``node:local index``.
+def csv_rows(plan: Plan) -> Iterator[str]:
+    """Yield CSV with a header; items of a list are separated by blanks, a device is ``node:local index``.
 
     Coordinates are ``kind:number``; those of several slots are separated by semicolons.
     """
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["component", *_COLUMNS, *(["cpus"] if is_bound(plan) else []), "coordinates"])
+    writer = csv.writer(SimpleNamespace(write=str), lineterminator="\n")  # writerow returns the line
+    yield writer.writerow(["component", *_COLUMNS, *(["cpus"] if is_bound(plan) else []), "coordinates"])
     for row in plain_rows(plan):
         slots = row.pop("coordinates") or []
         cells = [" ".join(map(_cell, value)) if isinstance(value, list) else value for value in row.values()]
-        writer.writerow([*cells, ";".join(" ".join(map(_cell, slot.items())) for slot in slots)])
+        yield writer.writerow([*cells, ";".join(" ".join(map(_cell, slot.items())) for slot in slots)])
 
 
 def npz(plan: Plan) -> bytes:
@@ -76,13 +74,77 @@ def npz(plan: Plan) -> bytes:
         import numpy
     except ImportError:
         raise RankplanError("NumPy is not installed; run pip install numpy") from None
-    columns = {
-        f"{name}.{key}": column for name, component in plan.items() for key, column in component.to_numpy().items()
-    }
+    columns = {name: component.to_numpy() for name, component in plan.items()}
     file = io.BytesIO()
-    numpy.savez(file, **columns)
+    numpy.savez(file, **{f"{name}.{key}": values for name, found in columns.items() for key, values in found.items()})
     return file.getvalue()
 
 
 def _cell(item: Any) -> str:
     return ":".join(map(str, item)) if isinstance(item, tuple) else str(item)
+
+
+def hostfile(plan: Plan) -> Iterator[str]:
+    """Yield ``host slots=n`` for each node, in rank order: n processes of the only component run there.
+
+    Raises `RankplanError` for a node without an address, for an address that Open MPI cannot read, and if ranks on a
+    host are not consecutive.
+    """
+    (component,) = plan
+    seen = set()
+    for node, rows in groupby(plan[component], key=lambda row: row.cluster_node_rank):
+        host = _host(plan.inventory, node)
+        if host is None:
+            raise RankplanError(
+                f"node {node} has no address\n"
+                "help: add an `ip` or a `hostname` to each node of the inventory (--inventory), "
+                "or use a rankfile, which numbers the hosts given to mpirun"
+            )
+        if host in seen:
+            raise RankplanError(
+                f"ranks of {component} on host {host} are not consecutive; a hostfile fills one host after another\n"
+                "help: use a rankfile, which has one line per rank"
+            )
+        seen.add(host)
+        yield f"{host} slots={sum(1 for _ in rows)}\n"
+
+
+def rankfile(plan: Plan) -> Iterator[str]:
+    """Yield ``rank n=host slot=m`` for each process of the only component.
+
+    The host is an address, or ``+n`` with the node rank if a node has no address. A slot is a CPU core as Open MPI
+    counts them, socket by socket; without a binding or without facts about the cores, it is the local rank. Raises
+    `RankplanError` for an address that Open MPI cannot read.
+    """
+    (component,) = plan.values()
+    hosts = {node: _host(plan.inventory, node) for node in {row.cluster_node_rank for row in component}}
+    relative = None in hosts.values()
+    for row in component:
+        node = row.cluster_node_rank
+        slot = _cores(component, row.rank, plan.inventory.node(node).machine) or row.local_rank
+        yield f"rank {row.rank}={f'+n{node}' if relative else hosts[node]} slot={slot}\n"
+
+
+def _cores(component: Component, rank: int, machine: Machine | None) -> RankSet | None:
+    """Return the numbers of the cores that a process is bound to, ``None`` if they are unknown."""
+    cpus = component.cpus(rank)
+    if cpus is None or machine is None:
+        return None
+    return RankSet(number for number, core in enumerate(machine.ordered_cores()) if core & cpus) or None
+
+
+def _host(inventory: Inventory, node_rank: int) -> str | None:
+    """Return the address; blanks, line ends, = and # have a meaning in Open MPI's files."""
+    host = address(inventory, node_rank)
+    if host is not None and re.search(r"[\s=#]", host):
+        raise RankplanError(
+            f"Open MPI cannot read the address {host!r} of node {node_rank} as one host\n"
+            "help: change its `ip` or `hostname` in the inventory"
+        )
+    return host
+
+
+def address(inventory: Inventory, node_rank: int) -> str | None:
+    """Return the address of a node for a launcher: its ip, else its hostname, else None."""
+    node = inventory.node(node_rank)
+    return node.ip or node.hostname

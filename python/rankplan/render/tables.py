@@ -1,35 +1,38 @@
-"""Tables of a plan: one row per process if they fit on a screen, else one per fold of equal nodes."""
+"""Tables of a plan and of a weight map: a row per process if they fit on a screen, else one per fold of equal nodes."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain, groupby, repeat
 from operator import itemgetter
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from rankplan._core import WHOLE_NODE, Pattern, Placement, RankSet
 from rankplan.hardware.policies import NO_BINDING
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
-from rankplan.render.groups import coordinates_text
-from rankplan.words import by_nodes
+from rankplan.plans.weights import WeightMap
+from rankplan.render.lines import coordinates_text
+from rankplan.words import counted
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_NEAR = ("same device", "same node", "other node")
 MOST_ROWS = 64
 """A plan with more processes is folded."""
-MOST_CROWDS, MOST_NAMES = 20, 8
-"""How many lines `sharing_lines` gives about sharing, and how many components a line names."""
 COLUMNS = ("rank#", "node#", "local rank#", "uses", "sees", "node group")
 """The columns of a process; `table` explains ``#``."""
 
 
 def table(*columns: str, title: str | None = None) -> Table:
     """Return an empty table in the common style; columns that end in ``#`` hold numbers."""
+    from rich.table import Table  # most commands print plain lines
+
     result = Table(
         title=title, box=None, pad_edge=False, header_style="bold", title_justify="left", padding=(0, 2, 0, 0)
     )
@@ -148,9 +151,8 @@ def _seen(rows: list[Placement]) -> str:
     """Return the devices that the processes of one node see, and whether each sees only its own part."""
     each = [tuple(row.visible_accelerators) for row in rows]
     seen = tuple(dict.fromkeys(chain.from_iterable(each)))
-    apart = ", each rank its own" if any(visible != seen for visible in each) else ""
-    if apart and rows[0].visibility == "own-first":
-        apart += " first"
+    first = " first" if rows[0].visibility == "own-first" else ""
+    apart = f", each rank its own{first}" if any(visible != seen for visible in each) else ""
     return f"{ids(rows[0].accelerator_type, seen)}{apart}"
 
 
@@ -171,26 +173,81 @@ def _span(numbers: set[int]) -> str:
     return str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)}-{max(numbers)}"
 
 
-def sharing_lines(plan: Plan) -> list[str]:
-    """Return lines on which components share accelerators, with how many processes, and on idle ones."""
-    lines = [] if plan.mode is None else [f"mode: {plan.mode.name}"]
-    if sum(bool(component.rows.accelerators()) for component in plan.values()) > 1:
-        lines.append(plan.sharing().kind)
-    crowds = plan.oversubscribed()
-    for crowd in crowds[:MOST_CROWDS]:
-        names, counts = zip(*crowd.processes.items(), strict=True)
-        who = f"processes of {names[0]}" if len(names) == 1 else " and ".join(_shortened(names).rsplit(", ", 1))
-        each = f"{sum(counts)} processes per accelerator"
-        if len(names) > 1 and max(counts) > 1:
-            each += f" ({_shortened([f'{count} {name}' for name, count in crowd.processes.items()])})"
-        lines.append(f"  {who} share {by_nodes(crowd.accelerators)}, {each}")
-    if len(crowds) > MOST_CROWDS:
-        lines.append(f"  and {len(crowds) - MOST_CROWDS} more lines")
-    if idle := plan.idle():
-        lines.append(f"idle: {by_nodes(idle)}")
-    return lines
+def weights_table(weights: WeightMap) -> Table:
+    """Return a row per sender with its receivers; equal consecutive nodes are folded if there are many senders."""
+    if len(weights) > MOST_ROWS:
+        return _folded_weights(weights)
+    result = table(f"{weights.sender.name}#", "node#", "sends to", "nodes", "where")
+    for slot, receivers in enumerate(weights):
+        node, _ = weights.sender.layout.place(slot)
+        nodes = RankSet({weights.receiver.layout.place(one)[0] for one in receivers})
+        where = Counter(_near(weights, slot, one) for one in receivers)
+        result.add_row(str(slot), str(node), _ranks(RankSet(receivers)), str(nodes) or "-", _counts(where))
+    return result
 
 
-def _shortened(names: Sequence[str]) -> str:
-    kept = names if len(names) <= MOST_NAMES else [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
-    return ", ".join(kept)
+def _folded_weights(weights: WeightMap) -> Table:
+    result = table(weights.sender.name, "nodes", "sends to", "nodes", "each", "where")
+    for lines, (key, nodes) in enumerate(groupby(_senders(weights), key=lambda node: node[0])):
+        if lines == MOST_ROWS:
+            result.add_row("and more lines")
+            break
+        _, senders, places, receivers, theirs = (list(part) for part in zip(*nodes, strict=True))
+        each, where = key
+        total = Counter({name: count * len(places) for name, count in where})
+        result.add_row(
+            _ranks(RankSet(slot for slots in senders for slot in slots)),
+            str(RankSet(places)),
+            _ranks(RankSet(slot for slots in receivers for slot in slots)),
+            _ranks(RankSet(node for nodes_ in theirs for node in nodes_)),
+            str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}",
+            _counts(total),
+        )
+    return result
+
+
+def _senders(weights: WeightMap) -> Iterator[tuple[Any, list[int], int, list[int], set[int]]]:
+    """Yield the senders of each node: a key that equal nodes share, slots, node, receivers, nodes of the receivers."""
+    places = weights.sender.layout.place
+    for node, group in groupby(range(len(weights)), key=lambda slot: places(slot)[0]):
+        senders = list(group)
+        sent = [weights[slot] for slot in senders]
+        where = Counter(
+            _near(weights, slot, one) for slot, receivers in zip(senders, sent, strict=True) for one in receivers
+        )
+        receivers = [one for each in sent for one in each]
+        key = tuple(sorted(set(map(len, sent)))), tuple(sorted(where.items()))
+        yield key, senders, node, receivers, {weights.receiver.layout.place(one)[0] for one in receivers}
+
+
+def _near(weights: WeightMap, sender: int, receiver: int) -> str:
+    here, there = weights.sender.layout.place(sender), weights.receiver.layout.place(receiver)
+    return _NEAR[0 if here == there and here[1] is not None else 1 if here[0] == there[0] else 2]
+
+
+def _counts(where: Counter[str]) -> str:
+    named = [name for name in _NEAR if name in where]
+    return ", ".join(f"{where[name]} {name}" if len(named) > 1 and where[name] else name for name in named) or "-"
+
+
+def _ranks(ranks: RankSet) -> str:
+    if len(ranks.ranges) <= 8:
+        return str(ranks) or "-"
+    return f"{ranks[0]}-{ranks[-1]}, not all"
+
+
+def weights_line(weights: WeightMap) -> str:
+    """Return how many receivers have a sender on their device or node."""
+    total = len(weights.receivers)
+    where = Counter(_near(weights, weights.sender_of(slot), slot) for slot in weights.receivers)
+    words = ("on the sender's device", "on the sender's node", "on another node")
+    found = ", ".join(f"{where[name]:,} {word}" for name, word in zip(_NEAR, words, strict=True) if where[name])
+    return f"{counted(total, 'receiver')}: {found}"
+
+
+def plain_weights(weights: WeightMap) -> Iterator[dict[str, Any]]:
+    """Yield every sender with its receivers: slots, and the process ranks of slots."""
+    sender, receiver = weights.sender.layout, weights.receiver.layout
+    for slot, receivers in enumerate(weights):
+        entry = {"slot": slot, "rank": sender.process_of(slot), "receivers": receivers}
+        yield entry | {"receiver_ranks": [receiver.process_of(one) for one in receivers]}

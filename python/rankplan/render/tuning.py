@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from rich.table import Table
 
 from rankplan.render.tables import table
 from rankplan.tuning.schedule import seconds_text
 from rankplan.tuning.search import Ranked, Sweep, Tuning
 from rankplan.words import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _COLORS = {"disaggregated": "#0072b2", "hybrid": "#d55e00", "collocated": "#777777"}
 """Okabe and Ito's colors, distinct for readers with any kind of color vision."""
@@ -63,7 +65,6 @@ def placement_text(one: Ranked) -> str:
 
 def tuning_json(tuning: Tuning) -> str:
     """Return the ranking as JSON, with the measured time that decides it."""
-    found = tuning.sensitivity
     content: dict[str, Any] = {
         "ranking": [_ranked(one) for one in tuning.ranking],
         "rejected": [
@@ -75,7 +76,7 @@ def tuning_json(tuning: Tuning) -> str:
             }
             for one in tuning.rejected
         ],
-        "sensitivity": found and asdict(found),
+        "sensitivity": tuning.sensitivity and asdict(tuning.sensitivity),
         "component_placement": tuning.best.config["cluster"]["component_placement"],
         "warnings": [{"code": one.code, "message": one.message} for one in (*tuning.warnings, *tuning.best.warnings)],
     }
@@ -83,11 +84,10 @@ def tuning_json(tuning: Tuning) -> str:
 
 
 def _ranked(one: Ranked) -> dict[str, Any]:
+    ranks = {name: {"accelerators": len(ranks), "ranks": str(ranks)} for name, ranks in one.accelerators.items()}
     return {
         "seconds": one.seconds,
-        "components": {
-            name: {"accelerators": len(ranks), "ranks": str(ranks)} for name, ranks in one.accelerators.items()
-        },
+        "components": ranks,
         "sharing": one.sharing,
         "idle": one.idle,
         "schedule": str(one.schedule),
@@ -116,50 +116,39 @@ def plot(found: Sweep, tuning: Tuning) -> str:
     def y(seconds: float) -> float:
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (seconds - bottom) / (top - bottom)
 
-    parts = [f'<rect class="page" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>']
     title = f"Period by accelerators of {escape(found.component)}"
+    parts = [f'<rect class="page" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>']
     parts.append(f'<text x="{_LEFT}" y="26" class="strong" font-size="15">{title}</text>')
     for tick in ticks:
         parts.append(f'<path class="grid" d="M{_LEFT} {y(tick):.1f}H{_WIDTH - _RIGHT}"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end" class="soft">{tick:g} s</text>')
-    _, _, across = _scale(0, most)
-    for tick in (tick for tick in across if tick <= most):
+    for tick in (tick for tick in _scale(0, most)[2] if tick <= most):
+        place = f'x="{x(tick):.1f}" y="{_HEIGHT - _BOTTOM + 20}"'
         parts.append(f'<path class="grid" d="M{x(tick):.1f} {_HEIGHT - _BOTTOM}v5"/>')
-        place = f'x="{x(tick):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle"'
-        parts.append(f'<text {place} class="soft">{tick:g}</text>')
+        parts.append(f'<text {place} text-anchor="middle" class="soft">{tick:g}</text>')
     label = f"accelerators of {escape(found.component)}; the other components have the best sizes for it"
     parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 12}" class="soft">{label}</text>')
     legend, below = float(_LEFT), len(parts)
     for sharing, curve in found.curves.items():
-        # The best one is drawn last, above the others.
-        parts[below:below] = _curve(sharing, [(x(size), y(seconds)) for size, seconds in curve if seconds <= top])
-        parts.append(_line(sharing, f"{legend:.0f} 46h24"))
+        style = f'stroke="{_COLORS[sharing]}" stroke-dasharray="{_DASHES.get(sharing, "none")}"'
+        line = [f"{x(size):.1f} {y(seconds):.1f}" for size, seconds in curve if seconds <= top]
+        drawn = [f'<path class="line" d="M{"L".join(line)}" {style}/>'] if line else []
+        if len(line) == 1:
+            cx, cy = line[0].split()
+            drawn = [f'<circle cx="{cx}" cy="{cy}" r="3.5" fill="{_COLORS[sharing]}"/>']
+        parts[below:below] = drawn  # the best one is drawn last, above the others
+        parts.append(f'<path class="line" d="M{legend:.0f} 46h24" {style}/>')
         parts.append(f'<text x="{legend + 30:.0f}" y="50">{sharing}</text>')
         legend += 30 + 7.5 * len(sharing) + 24
     at, height = x(best), y(tuning.best.seconds)
     parts.append(f'<circle cx="{at:.1f}" cy="{height:.1f}" r="5" fill="{_COLORS[tuning.best.sharing]}"/>')
-    anchor, left = ("end", at - 10) if best > most / 2 else ("start", at + 10)
+    anchor, at = ("end", at - 10) if best > most / 2 else ("start", at + 10)
     text = f"{best}: {seconds_text(tuning.best.seconds)}"
-    parts.append(f'<text x="{left:.1f}" y="{height + 18:.1f}" text-anchor="{anchor}" class="strong">{text}</text>')
+    parts.append(f'<text x="{at:.1f}" y="{height + 18:.1f}" text-anchor="{anchor}" class="strong">{text}</text>')
     style = files("rankplan.render").joinpath("tuning.css").read_text("utf-8")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-plot" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'width="{_WIDTH}" height="{_HEIGHT}">\n<title>{title}</title>\n<style>\n{style}</style>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
-    )
-
-
-def _curve(sharing: str, points: Sequence[tuple[float, float]]) -> list[str]:
-    if len(points) == 1:
-        ((x, y),) = points
-        return [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{_COLORS[sharing]}"/>']
-    return [_line(sharing, "L".join(f"{x:.1f} {y:.1f}" for x, y in points))] if points else []
-
-
-def _line(sharing: str, path: str) -> str:
-    dashes = _DASHES.get(sharing, "none")
-    return f'<path class="line" d="M{path}" stroke="{_COLORS[sharing]}" stroke-dasharray="{dashes}"/>'
+    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-plot" {size}>\n<title>{title}</title>'
+    return "\n".join([head, f"<style>\n{style}</style>", *parts, "</svg>\n"])
 
 
 def _scale(low: float, high: float) -> tuple[float, float, list[float]]:

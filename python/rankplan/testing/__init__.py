@@ -20,8 +20,7 @@ except ImportError as error:
 
 from rankplan.testing.checks import check_plan
 from rankplan.testing.faulty import PLACEMENT_CODES, InvalidPlacement, invalid_placements
-from rankplan.testing.sections import cluster_sections, inventories
-from rankplan.testing.texts import placements, rank_sets
+from rankplan.testing.strategies import cluster_sections, inventories, placements, rank_sets
 
 __all__ = [
     "PLACEMENT_CODES",

@@ -10,23 +10,12 @@ from hypothesis import strategies as st
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK
 from rankplan.nodes.inventory import Inventory
-from rankplan.testing.texts import draw_joined, draw_parts, draw_segments, range_text, texts
+from rankplan.testing.strategies import draw_joined, draw_parts, draw_segments, range_text, texts
 
 PLACEMENT_CODES = (
-    "syntax",
-    "reversed-range",
-    "empty-placement",
-    "resource-out-of-range",
-    "duplicate-resource",
-    "resource-order",
-    "process-start",
-    "process-gap",
-    "all-processes",
-    "not-multiple",
-    "spans-nodes",
-    "mixed-hardware",
-    "too-many-processes",
-    "no-resources",
+    *("syntax", "reversed-range", "empty-placement", "resource-out-of-range", "duplicate-resource", "resource-order"),
+    *("process-start", "process-gap", "all-processes", "not-multiple", "spans-nodes", "mixed-hardware"),
+    *("too-many-processes", "no-resources"),
 )
 """Every code that the text of a placement can be rejected with."""
 

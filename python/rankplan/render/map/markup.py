@@ -1,10 +1,10 @@
-"""Shared by SVG and HTML: escaped attributes, data of a band, and text that fits a width."""
+"""Shared by the formats: colors, escaped attributes, the data of a band, and the size of cells."""
 
 from __future__ import annotations
 
 from html import escape
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 
 from rankplan._core import RankSet
 from rankplan.render.map.model import Band, Entry, Map, Strip
@@ -14,8 +14,24 @@ CHARACTER, STRONG = 6.8, 7.6
 """Mean width of a 12-pixel character and of a bold digit, in a wide common font."""
 SOFT = "#5b6470"
 """The color of text that is read second."""
+_FILLS = ("#77aadd", "#ee8866", "#eedd88", "#ffaabb", "#99ddff", "#44bb99", "#bbcc33", "#aaaa00")
+"""Paul Tol's "light" scheme, made for labelled cells, in his order; https://personal.sron.nl/~pault/."""
+_PLAIN = "#dddddd"
+"""The scheme's grey, for bands without a color of their own."""
+_HATCHES = ("", "up", "down", "across")
+"""Patterns that distinguish repeated colors."""
 _LEAST_ACROSS, _MOST_ACROSS = 4, 16
 _LEAST_CELL, _MOST_CELL = 72, 132
+
+
+def fill(index: int | None) -> str:
+    """Return the color with this index; grey without one."""
+    return _PLAIN if index is None else _FILLS[index % len(_FILLS)]
+
+
+def hatch(index: int | None) -> str:
+    """Return the pattern on the color: empty for its first use."""
+    return "" if index is None else _HATCHES[index // len(_FILLS) % len(_HATCHES)]
 
 
 def attributes(**values: object) -> str:
@@ -53,17 +69,3 @@ def counts(entry: Entry, by: str | None) -> str:
     """Return the number of processes of a component and, if the map shows groups of a kind, of these."""
     groups = f", {counted(entry.groups, f'{by} group')}" if entry.groups else ""
     return f"\N{MULTIPLICATION SIGN} {entry.processes:,}{groups}"
-
-
-def label(band: Band, width: float) -> tuple[str, str]:
-    """Return the name and the ranks (or groups) of a band within ``width`` pixels; the name is shortened first."""
-    numbers = band.text(max(int(width / STRONG), 1))
-    return fitted(band.component.name, width - (len(numbers) + 0.5) * STRONG), numbers
-
-
-def fitted(text: str, width: float) -> str:
-    """Return the text within ``width`` pixels, with an ellipsis if cut; empty if not even that fits."""
-    room = int(width / CHARACTER)
-    if cell_len(text) <= room:
-        return text
-    return f"{chop_cells(text, room - 1)[0]}\N{HORIZONTAL ELLIPSIS}" if room > 1 else ""

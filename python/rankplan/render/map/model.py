@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
-from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
+from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
 from rankplan.environment import planned_environment
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.occupancy import NodeKind, node_kinds
 from rankplan.plans.plan import Plan
-from rankplan.render.groups import coordinates_text
+from rankplan.render.lines import coordinates_text
 from rankplan.words import counted
 
 EACH_NODE = 16
@@ -139,9 +139,11 @@ def map_of(plan: Plan, by: str | None = None, most_bands: int = MOST_BANDS) -> M
     Colors stand for components or, with ``by``, for the parallel groups of that kind.
     """
     inventory = plan.inventory
-    names = list(plan)[:MOST_COMPONENTS]
-    drawing = _Drawing(plan, by, {name: _entry(plan[name], index, by) for index, name in enumerate(names)})
-    legend = drawing.legend
+    legend: dict[str, Entry] = {}
+    for name, component in islice(plan.items(), MOST_COMPONENTS):
+        groups = len(component.groups(by)) if by is not None and has_groups(component, by) else 0
+        legend[name] = Entry(clean(name), len(legend), len(component), groups)
+    drawing = _Drawing(plan, by, legend)
     nodes: list[Node] = []
     shown = bands = 0
     few = inventory.num_nodes <= EACH_NODE
@@ -154,85 +156,69 @@ def map_of(plan: Plan, by: str | None = None, most_bands: int = MOST_BANDS) -> M
         shown += len(kind.nodes)
     left = inventory.num_nodes - shown
     more = [f"{counted(left, 'more node')} with other processes"] if left else []
-    more += [counted(len(plan) - len(names), "more component")] if len(plan) > len(names) else []
+    more += [counted(len(plan) - len(legend), "more component")] if len(plan) > len(legend) else []
     rest = f"and {'; '.join(more)}" if more else ""
-    summary = _summary(plan)
+    processes = counted(sum(map(len, plan.values())), "process", "processes")
+    accelerators = counted(len(inventory.core.accelerators()), "accelerator")
+    summary = f"{counted(inventory.num_nodes, 'node')}, {accelerators}, {processes}"
     if by is not None:
         others = all(entry.groups for entry in legend.values())
         summary += f"; numbers are {by} groups{'' if others else ', or ranks (grey) of components without'}"
     return Map(summary, tuple(legend.values()), tuple(nodes), rest, by)
 
 
-def _entry(component: Component, index: int, by: str | None) -> Entry:
-    groups = len(component.groups(by)) if by is not None and has_groups(component, by) else 0
-    return Entry(clean(component.name), index, len(component), groups)
-
-
-def _summary(plan: Plan) -> str:
-    counts = (
-        counted(plan.inventory.num_nodes, "node"),
-        counted(len(plan.inventory.core.accelerators()), "accelerator"),
-        counted(sum(map(len, plan.values())), "process", "processes"),
-    )
-    return ", ".join(counts)
-
-
-def excluded_text(spec: NodeSpec) -> str:
-    """Return the excluded hardware of a node; empty without any."""
-    return "excluded" if not spec.healthy else f"excluded: {spec.unhealthy}" if spec.unhealthy else ""
-
-
-def _same(others: RankSet, kind: NodeKind, legend: dict[str, Entry]) -> str:
-    if not others:
-        return ""
-    held = _held(kind.ranks, legend)
-    nodes = f"{'node' if len(others) == 1 else 'nodes'} {ranks_text(others, 40)}"
-    return f"{nodes}: the same" + (f", with {', '.join(held)}" if held else "")
-
-
-def _held(ranks: Mapping[str, RankSet], legend: dict[str, Entry]) -> list[str]:
-    """Return the ranks of the components in the legend."""
-    return [f"{legend[name].name} {ranks_text(held, 24)}" for name, held in ranks.items() if held and name in legend]
-
-
+@dataclass(frozen=True, slots=True)
 class _Drawing:
     """The parts of a map of one plan."""
 
-    def __init__(self, plan: Plan, by: str | None, legend: dict[str, Entry]) -> None:
-        self._plan = plan
-        self._by = by
-        self.legend = legend
+    plan: Plan
+    by: str | None
+    legend: dict[str, Entry]
 
     def node(self, kind: NodeKind, spec: NodeSpec) -> Node:
         """Return the first node of a kind."""
         by_node = any(stay.pattern.resource_type == WHOLE_NODE for stay in kind.stays)
         counts = {ACCELERATOR: kind.num_accelerators, **kind.hardware, WHOLE_NODE: int(by_node)}
         strips = tuple(self._strip(kind, resource, count) for resource, count in counts.items() if count)
-        what = f"{kind.num_accelerators} x {kind.accelerator_type}" if kind.num_accelerators else "no accelerators"
-        facts = (what, kind.accelerator_model, spec.hostname, spec.ip, excluded_text(spec))
-        same = _same(kind.nodes - RankSet([kind.nodes[0]]), kind, self.legend)
+        devices = f"{kind.num_accelerators} x {kind.accelerator_type}" if kind.num_accelerators else "no accelerators"
+        excluded = "excluded" if not spec.healthy else f"excluded: {spec.unhealthy}" if spec.unhealthy else ""
+        facts = (devices, kind.accelerator_model, spec.hostname, spec.ip, excluded)
+        same = ""
+        if others := kind.nodes - RankSet([kind.nodes[0]]):
+            held = self._held(kind.ranks)
+            same = f"{'node' if len(others) == 1 else 'nodes'} {ranks_text(others, 40)}: the same"
+            same += f", with {', '.join(held)}" if held else ""
         return Node(spec.rank, tuple(clean(fact) for fact in facts if fact), strips, same)
+
+    def _held(self, ranks: Mapping[str, RankSet]) -> list[str]:
+        """Return the ranks of the components in the legend."""
+        held = ((self.legend[name].name, ranks) for name, ranks in ranks.items() if ranks and name in self.legend)
+        return [f"{name} {ranks_text(ranks, 24)}" for name, ranks in held]
 
     def _strip(self, kind: NodeKind, resource: str, count: int) -> Strip:
         """Return the strip of one resource on the first node of a kind."""
         on_cells: dict[str, dict[int, list[int]]] = {}
         for stay, first in zip(kind.stays, kind.first_ranks, strict=True):
             pattern = stay.pattern
-            if pattern.resource_type != resource:
-                continue
-            cells = on_cells.setdefault(stay.component_name, {})
-            for rank, indices in enumerate(pattern.devices or [(0,)] * pattern.processes, first):
-                for index in indices:
-                    cells.setdefault(index, []).append(rank)
+            if pattern.resource_type == resource:
+                cells = on_cells.setdefault(stay.component_name, {})
+                for rank, indices in enumerate(pattern.devices or [(0,)] * pattern.processes, first):
+                    for index in indices:
+                        cells.setdefault(index, []).append(rank)
         used = {index for cells in on_cells.values() for index in cells}
         shown = range(min(count, MOST_CELLS))
-        node = kind.nodes[0]
-        lanes = [
-            tuple(self._bands(name, node, cells, shown)) for name, cells in on_cells.items() if name in self.legend
-        ]
+        found = (self._bands(name, kind.nodes[0], on_cells[name], shown) for name in on_cells if name in self.legend)
         idle = tuple(index for index in shown if index not in used)
-        rest = _rest(on_cells, used, range(len(shown), count), self.legend) if count > len(shown) else ""
-        return Strip(clean(resource), shown, tuple(lane for lane in lanes if lane), idle, rest)
+        rest = ""
+        if hidden := range(len(shown), count):
+            ranks = {
+                name: RankSet(rank for index in hidden for rank in held.get(index, ()))
+                for name, held in on_cells.items()
+            }
+            unused = sum(index not in used for index in hidden)
+            parts = self._held(ranks) + ([f"{unused} idle"] if unused else [])
+            rest = f"and {hidden[0]}-{hidden[-1]}: {', '.join(parts)}"
+        return Strip(clean(resource), shown, tuple(lane for lane in map(tuple, found) if lane), idle, rest)
 
     def _bands(self, name: str, node: int, cells: dict[int, list[int]], shown: range) -> Iterator[Band]:
         entry = self.legend[name]
@@ -242,31 +228,21 @@ class _Drawing:
             enumerate(indices), key=lambda at: (at[1] - at[0], cells[at[1]], groups[at[1]])
         ):
             held = [index for _, index in found]
-            color = entry.index if self._by is None else here[0] if here else None
+            color = entry.index if self.by is None else here[0] if here else None
             yield Band(entry, RankSet(ranks), node, range(held[0], held[-1] + 1), here, color)
 
     def _groups(self, name: str, node: int, index: int, ranks: list[int]) -> RankSet:
         """Return the groups of the slots that these processes have on a cell."""
-        if self._by is None or not self.legend[name].groups:
+        if self.by is None or not self.legend[name].groups:
             return RankSet()
-        layout = self._plan[name].layout
-        groups = layout.groups(self._by)
+        layout = self.plan[name].layout
+        groups = layout.groups(self.by)
         found: set[int] = set()
         for rank in ranks:
             slots = layout.slots_of(rank)
             here = slots if len(slots) == 1 else [slot for slot in slots if layout.place(slot) == (node, index)]
             found.update(map(groups.of, here))
         return RankSet(found)
-
-
-def _rest(on_cells: dict[str, dict[int, list[int]]], used: set[int], cells: range, legend: dict[str, Entry]) -> str:
-    beyond = {
-        name: RankSet(rank for index in held if index in cells for rank in held[index])
-        for name, held in on_cells.items()
-    }
-    parts = _held(beyond, legend)
-    parts += [f"{idle} idle"] if (idle := sum(index not in used for index in cells)) else []
-    return f"and {cells[0]}-{cells[-1]}: {', '.join(parts)}"
 
 
 def tip(plan: Plan, band: Band, strip: Strip) -> str:
@@ -286,34 +262,25 @@ def tip(plan: Plan, band: Band, strip: Strip) -> str:
         lines.append(what)
     home = {row.cluster_node_rank for row in rows if row.cluster_node_rank != band.node}
     lines += [f"its process runs on node {node}" for node in sorted(home)]
-    lines += _cpus(plan, band, rows)
+    others = " | ..." if len(band.ranks) > len(rows) else ""
+
+    def listed(values: Iterable[str]) -> str:
+        different = list(dict.fromkeys(values))
+        return " | ".join(different) + (others if len(different) > 1 else "")
+
+    if texts := [str(cpus) for row in rows if (cpus := component.cpus(row.rank)) is not None]:
+        lines.append(f"CPUs {listed(texts)}")
     lines.append(f"node group {rows[0].node_group_label}")
     if component.parallel.stated:
-        found = [coordinates_text(component, row.rank) for row in rows]
-        lines.append(" | ".join(found) + (" | ..." if len(band.ranks) > len(rows) else ""))
-    lines += _environment(plan, rows, len(band.ranks) - len(rows))
-    return "\n".join(short(line) for line in lines)
-
-
-def _cpus(plan: Plan, band: Band, rows: list[Placement]) -> Iterator[str]:
-    """Yield the CPUs of the processes of a band, if the plan selects any."""
-    component = plan[list(plan)[band.component.index]]
-    texts = dict.fromkeys(str(cpus) for row in rows if (cpus := component.cpus(row.rank)) is not None)
-    if texts:
-        yield f"CPUs {' | '.join(texts)}{' | ...' if len(texts) > 1 and len(band.ranks) > len(rows) else ''}"
-
-
-def _environment(plan: Plan, rows: list[Placement], others: int) -> Iterator[str]:
-    """Yield the variables of the processes of a band and their interpreter; ``others`` counts those not in ``rows``."""
-    environments = []
+        lines.append(" | ".join(coordinates_text(component, row.rank) for row in rows) + others)
+    environments, interpreter = [], None
     for row in rows:
         given, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
         environments.append({**given, **planned_environment(row)})
     for name in environments[0]:
-        values = list(dict.fromkeys(environment.get(name, "") for environment in environments))
-        yield f"{name}={' | '.join(values)}{' | ...' if len(values) > 1 and others else ''}"
-    if interpreter:
-        yield f"python {interpreter}"
+        lines.append(f"{name}={listed(environment.get(name, '') for environment in environments)}")
+    lines += [f"python {interpreter}"] if interpreter else []
+    return "\n".join(short(line) for line in lines)
 
 
 def short(text: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 from rankplan._core import RankSet
 from rankplan.plans.crossings import WORDS
 from rankplan.plans.plan import Plan
-from rankplan.render.map.colors import fill
-from rankplan.render.map.markup import SOFT, attributes
+from rankplan.render.map.markup import SOFT, attributes, fill
 from rankplan.render.map.model import MOST_COMPONENTS, Map, clean, ranks_text
 
 HEAD, FOOT = 18, 6
@@ -80,13 +80,10 @@ def network_of(plan: Plan, picture: Map) -> Network:
         return NOTHING
     frames = []
     for depth, level in enumerate(domains):
-        first = 0
-        for index in range(1, len(shown) + 1):
-            if index == len(shown) or level.ids[index] != level.ids[first]:
-                label = level.names[level.ids[first]][-1]
-                if label is not None:
-                    frames.append(Frame(depth, clean(f"{level.level} {label}"), first, index - 1))
-                first = index
+        for domain, nodes in groupby(range(len(shown)), key=level.ids.__getitem__):
+            held = list(nodes)
+            if (label := level.names[domain][-1]) is not None:
+                frames.append(Frame(depth, clean(f"{level.level} {label}"), held[0], held[-1]))
     lines = list(_lines(plan))
     more = f"and {len(lines) - _MOST_LINES} more crossing groups" if len(lines) > _MOST_LINES else ""
     return Network(len(domains), tuple(frames), tuple(lines[:_MOST_LINES]), more)

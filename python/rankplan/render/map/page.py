@@ -9,10 +9,9 @@ from string import Template
 
 from rankplan._core import WHOLE_NODE
 from rankplan.plans.plan import Plan
-from rankplan.render.map.colors import fill, hatch
-from rankplan.render.map.markup import attributes, band_data, columns, counts
+from rankplan.render.lines import sharing_lines
+from rankplan.render.map.markup import attributes, band_data, columns, counts, fill, hatch
 from rankplan.render.map.model import Band, Entry, Node, Strip, clean, map_of, tip
-from rankplan.render.tables import sharing_lines
 
 _ROOM, _WIDE = 32, 8
 """Most characters of numbers per cell, and the cells of a band as wide as the page; the page cuts longer texts."""
@@ -68,8 +67,7 @@ def _strip(strip: Strip, plan: Plan, across: int) -> Iterator[str]:
             yield '<span class="index wide">by node</span>'
         for column, index in enumerate(part.cells if part.resource != WHOLE_NODE else (), 1):
             yield f'<span class="index" style="grid-column:{column}">{escape(part.name(index))}</span>'
-            idle = index in part.idle
-            kind, text = ("cell idle", "idle") if idle else ("cell", "")
+            kind, text = ("cell idle", "idle") if index in part.idle else ("cell", "")
             yield f'<div class="{kind}" style="grid-column:{column}">{text}</div>'
         for row, bands in enumerate(lanes, 2):
             yield from (_band(band, part, row, plan) for band in bands)
@@ -87,8 +85,5 @@ def _band(band: Band, part: Strip, row: int, plan: Plan) -> str:
     else:
         color["style"] += f";grid-column:{band.cells[0] - part.cells[0] + 1} / span {len(band.cells)}"
     more = attributes(title=tip(plan, band, part), role="img", tabindex=-1, **color)
-    name, ranks = (
-        escape(band.component.name),
-        escape(band.text(_ROOM * (_WIDE if part.resource == WHOLE_NODE else len(band.cells)))),
-    )
-    return f"<div{more}{band_data(band, part)}><b>{name}</b> <i>{ranks}</i></div>"
+    ranks = band.text(_ROOM * (_WIDE if part.resource == WHOLE_NODE else len(band.cells)))
+    return f"<div{more}{band_data(band, part)}><b>{escape(band.component.name)}</b> <i>{escape(ranks)}</i></div>"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from string import Template
 from textwrap import wrap
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 
 from rankplan._core import WHOLE_NODE
 from rankplan.plans.plan import Plan
-from rankplan.render.map.colors import fill, hatch
-from rankplan.render.map.markup import CHARACTER, SOFT, STRONG, attributes, band_data, columns, counts, fitted, label
+from rankplan.render.lines import sharing_lines
+from rankplan.render.map.markup import CHARACTER, SOFT, STRONG, attributes, band_data, columns, counts, fill, hatch
 from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Strip, clean, map_of, tip
 from rankplan.render.map.network import FOOT, HEAD, drawn, network_of
-from rankplan.render.tables import sharing_lines
 
 _EDGE, _LEFT, _GAP = 16, 136, 4
 _INDEX, _LANE, _LINE = 16, 24, 16
@@ -35,12 +35,6 @@ _LOOK: dict[str, dict[str, object]] = {
     "on mark": {"fill": "#000", "font_weight": 600},
 }
 """The attributes of each class. Not every renderer reads style sheets; svg.css only adds the dark mode and hovering."""
-
-_HATCHES = {
-    "up": '<path d="M0 8L8 0M-2 2L2 -2M6 10L10 6"/>',
-    "down": '<path d="M0 0L8 8M-2 6L2 10M6 -2L10 2"/>',
-    "across": '<path d="M0 4H8"/>',
-}
 
 
 def svg(plan: Plan, title: str = "", by: str | None = None, most_bands: int = MOST_BANDS) -> str:
@@ -70,20 +64,13 @@ class _Drawing:
 
     def text(self) -> str:
         width, height = self._right + 2 * _EDGE + self._network.right, self._y + _EDGE
-        size = attributes(viewBox=f"0 0 {width} {height}", width=width, height=height)
-        size += attributes(font_family="system-ui, Segoe UI, Roboto, DejaVu Sans, sans-serif", font_size=12)
-        style = files("rankplan.render.map").joinpath("svg.css").read_text("utf-8")
-        hatches = "".join(
-            f'<pattern id="rankplan-{name}" width="8" height="8" patternUnits="userSpaceOnUse">'
-            f'<g stroke="#000" stroke-opacity=".18" stroke-width="1.5">{lines}</g></pattern>'
-            for name, lines in _HATCHES.items()
-        )
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-map"{size}>\n'
-            f"<title>{escape(self._title)}</title>\n<style>\n{style}</style>\n<defs>{hatches}</defs>\n"
-            f"<rect{attributes(class_='page', width=width, height=height, rx=6, **_LOOK['page'])}/>\n"
-            + "\n".join(self._parts)
-            + "\n</svg>\n"
+        here = files("rankplan.render.map")
+        return Template(here.joinpath("map.svg").read_text("utf-8")).substitute(
+            size=attributes(viewBox=f"0 0 {width} {height}", width=width, height=height),
+            title=escape(self._title),
+            style=here.joinpath("svg.css").read_text("utf-8"),
+            page=attributes(class_="page", width=width, height=height, rx=6, **_LOOK["page"]),
+            parts="\n".join(self._parts),
         )
 
     def _say(self, x: float, text: str, style: str = "", size: int = 12, height: int = _LINE) -> None:
@@ -141,9 +128,9 @@ class _Drawing:
     def _node(self, node: Node) -> None:
         self._y += 10
         top, card = self._y, len(self._parts)
-        self._text(_EDGE + 12, top + 24, fitted(f"node {node.rank}", _LEFT - 20), "strong", 13)
+        self._text(_EDGE + 12, top + 24, _fitted(f"node {node.rank}", _LEFT - 20), "strong", 13)
         for number, fact in enumerate(node.facts, 1):
-            self._text(_EDGE + 12, top + 24 + number * _LINE, fitted(fact, _LEFT - 20), "soft")
+            self._text(_EDGE + 12, top + 24 + number * _LINE, _fitted(fact, _LEFT - 20), "soft")
         least = top + 24 + len(node.facts) * _LINE + 10
         self._y += 6
         for strip in node.strips:
@@ -168,7 +155,7 @@ class _Drawing:
         height = max(len(lanes), 1) * _LANE + _GAP
         for column, index in enumerate(part.cells if part.resource != WHOLE_NODE else ()):
             x, width = _LEFT + column * self._cell, self._cell - _GAP
-            self._text(x + width / 2, top - 4, fitted(part.name(index), width), "soft", 10, "middle")
+            self._text(x + width / 2, top - 4, _fitted(part.name(index), width), "soft", 10, "middle")
             self._rect(x, top, width, height, "idle" if index in part.idle else "cell")
             if index in part.idle:
                 self._text(x + width / 2, top + height / 2 + 4, "idle", "soft", 11, "middle")
@@ -180,17 +167,16 @@ class _Drawing:
         self._y = top + height
 
     def _band(self, band: Band, part: Strip, y: float) -> None:
-        if part.resource == WHOLE_NODE:
-            x, width = _LEFT, self._across * self._cell - _GAP
-        else:
-            x = _LEFT + (band.cells[0] - part.cells[0]) * self._cell + _GAP
+        x, width = _LEFT, self._across * self._cell - _GAP
+        if part.resource != WHOLE_NODE:
+            x += (band.cells[0] - part.cells[0]) * self._cell + _GAP
             width = len(band.cells) * self._cell - 3 * _GAP
         height = _LANE - _GAP
-        self._parts.append(
-            f'<g class="band"{band_data(band, part)}><title>{escape(tip(self._plan, band, part))}</title>'
-        )
+        title = escape(tip(self._plan, band, part))
+        self._parts.append(f'<g class="band"{band_data(band, part)}><title>{title}</title>')
         self._bar(x, y, width, height, band.color)
-        name, numbers = label(band, width - 8)
+        numbers = band.text(max(int((width - 8) / STRONG), 1))
+        name = _fitted(band.component.name, width - 8 - (len(numbers) + 0.5) * STRONG)
         # Two texts: not every renderer centers one text of two weights.
         middle = x + width / 2 + (cell_len(name) * CHARACTER - len(numbers) * STRONG) / 2
         if name:
@@ -199,3 +185,11 @@ class _Drawing:
         anchor = "start" if name else "middle"
         self._text(middle + shift, y + height / 2 + 4, numbers, "on mark", anchor=anchor)
         self._parts.append("</g>")
+
+
+def _fitted(text: str, width: float) -> str:
+    """Return the text within ``width`` pixels, with an ellipsis if cut; empty if not even that fits."""
+    room = int(width / CHARACTER)
+    if cell_len(text) <= room:
+        return text
+    return f"{chop_cells(text, room - 1)[0]}\N{HORIZONTAL ELLIPSIS}" if room > 1 else ""

@@ -8,8 +8,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from rankplan._core import WHOLE_NODE
-from rankplan.render.map.colors import fill
-from rankplan.render.map.model import Band, Entry, Map, Strip
+from rankplan.render.map.markup import fill
+from rankplan.render.map.model import Entry, Map, Strip
 from rankplan.render.map.network import NOTHING, Network
 from rankplan.words import counted
 
@@ -83,7 +83,8 @@ def _part(part: Strip, margin: int, cell: int) -> Iterator[Text]:
         line, end = Text(_name(lane[0].component.name, margin)), part.cells[0]
         for band in lane:
             line.append(" " * (cell * (band.cells.start - end)))
-            line.append(_box(band, cell * len(band.cells) - 1), f"black on {fill(band.color)}")
+            room = cell * len(band.cells) - 3
+            line.append(f"[{band.text(room).center(room)}]", f"black on {fill(band.color)}")
             line.append(" ")
             end = band.cells.stop
         line.rstrip()
@@ -100,10 +101,6 @@ def _by_node(strip: Strip, margin: int, width: int) -> Iterator[Text]:
     for lane in strip.lanes:
         name, ranks = _name(lane[0].component.name, margin), lane[0].text(width - margin - 12)
         yield Text.assemble(name, (f"[ {ranks} ]", f"black on {fill(lane[0].color)}"), (" by node", "dim"))
-
-
-def _box(band: Band, width: int) -> str:
-    return f"[{band.text(width - 2).center(width - 2)}]"
 
 
 def _name(name: str, margin: int) -> str:

@@ -1,15 +1,19 @@
-"""Parallel groups in a few words: sizes, crossings and coordinates of the components that state sizes."""
+"""A plan in a few lines: parallel groups, their coordinates, and which components share accelerators."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rankplan._core import RankSet, Spans
 from rankplan.config.network import GROUP_KINDS
 from rankplan.plans.component import Component, Coordinates
 from rankplan.plans.plan import Plan
-from rankplan.words import counted
+from rankplan.words import by_nodes, counted
 
 _CROSSING = ("tp", "cp", "etp", "ep", "pp")
 """The kinds of groups that `group_lines` names; data groups usually cross nodes."""
+_MOST_CROWDS, _MOST_NAMES = 20, 8
+"""How many lines `sharing_lines` gives about sharing, and how many components a line names."""
 
 
 def size_lines(plan: Plan) -> list[str]:
@@ -63,3 +67,28 @@ def coordinates_text(component: Component, rank: int) -> str:
     if slots is None:
         return ""
     return ", ".join(f"{kind} {RankSet({slot[kind] for slot in slots})}" for kind in slots[0])
+
+
+def sharing_lines(plan: Plan) -> list[str]:
+    """Return lines on which components share accelerators, with how many processes, and on idle ones."""
+    lines = [] if plan.mode is None else [f"mode: {plan.mode.name}"]
+    if sum(bool(component.rows.accelerators()) for component in plan.values()) > 1:
+        lines.append(plan.sharing().kind)
+    crowds = plan.oversubscribed()
+    for crowd in crowds[:_MOST_CROWDS]:
+        names, counts = zip(*crowd.processes.items(), strict=True)
+        who = f"processes of {names[0]}" if len(names) == 1 else " and ".join(_shortened(names).rsplit(", ", 1))
+        each = f"{sum(counts)} processes per accelerator"
+        if len(names) > 1 and max(counts) > 1:
+            each += f" ({_shortened([f'{count} {name}' for name, count in crowd.processes.items()])})"
+        lines.append(f"  {who} share {by_nodes(crowd.accelerators)}, {each}")
+    if len(crowds) > _MOST_CROWDS:
+        lines.append(f"  and {len(crowds) - _MOST_CROWDS} more lines")
+    if idle := plan.idle():
+        lines.append(f"idle: {by_nodes(idle)}")
+    return lines
+
+
+def _shortened(names: Sequence[str]) -> str:
+    kept = names if len(names) <= _MOST_NAMES else [*names[: _MOST_NAMES - 1], f"{len(names) - _MOST_NAMES + 1} more"]
+    return ", ".join(kept)
