@@ -74,12 +74,12 @@ if TYPE_CHECKING:
     from rankplan.tuning.costs import Costs as Costs
     from rankplan.tuning.costs import WeightSync as WeightSync
     from rankplan.tuning.schedule import Schedule as Schedule
+    from rankplan.tuning.schedule import Sensitivity as Sensitivity
     from rankplan.tuning.search import Ranked as Ranked
     from rankplan.tuning.search import Rejected as Rejected
+    from rankplan.tuning.search import Sweep as Sweep
     from rankplan.tuning.search import Tuning as Tuning
-    from rankplan.tuning.sensitivity import Sensitivity as Sensitivity
-    from rankplan.tuning.sweep import Sweep as Sweep
-    from rankplan.tuning.sweep import sweep as sweep
+    from rankplan.tuning.search import sweep as sweep
 
 _NAMES = {
     "_core": ("Chunks", "Groups", "Packed", "Placement", "Placements", "RankMap", "RankSet", "error_codes"),
@@ -116,10 +116,8 @@ _NAMES = {
     "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),
     "tuning.costs": ("ComponentCosts", "Costs", "WeightSync"),
-    "tuning.schedule": ("Schedule",),
-    "tuning.search": ("Ranked", "Rejected", "Tuning"),
-    "tuning.sensitivity": ("Sensitivity",),
-    "tuning.sweep": ("Sweep", "sweep"),
+    "tuning.schedule": ("Schedule", "Sensitivity"),
+    "tuning.search": ("Ranked", "Rejected", "Sweep", "Tuning", "sweep"),
 }
 """The public names by the module that has them."""
 

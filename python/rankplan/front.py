@@ -194,8 +194,7 @@ def tune(
     with every fault, or (``no-schedule``) if no placement fits, and ``ValueError`` without a config if the costs or the
     nodes are missing, too.
     """
-    from rankplan.tuning.inputs import costs_for, read_costs, whole_config  # most programs never tune
-    from rankplan.tuning.search import search
+    from rankplan.tuning.search import costs_for, read_costs, search  # most programs never tune
 
     read = None if costs is None else read_costs(costs)
     if config is None:
@@ -207,8 +206,7 @@ def tune(
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
     read = costs_for(read, job.reader, job.dialect, job.inventory, job.name)
-    whole = whole_config(job.reader, job.dialect)
-    return search(read, job.inventory, whole, extrapolate=extrapolate, present=present)
+    return search(read, job.inventory, job.reader, extrapolate=extrapolate, present=present)
 
 
 def is_saved(file: str | os.PathLike[str]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode
+from rankplan.dialects.rlinf.model_parallel import RolloutSyncMode
 from rankplan.dialects.rlinf.placements import (
     ComponentPlacement,
     HybridComponentPlacement,
@@ -16,6 +16,7 @@ from rankplan.dialects.rlinf.placements import (
     MultiAgentModelParallelComponentPlacement,
     MultiAgentModelParallelEvalComponentPlacement,
 )
+from rankplan.plans.mode import PlacementMode
 
 if TYPE_CHECKING:
     from rankplan.runtime.group.worker import RLinfWorker

@@ -92,3 +92,14 @@ def test_the_command_the_function_and_the_class_agree_on_every_recorded_config(t
             rankplan.ComponentPlacement(loaded, rankplan.Inventory.uniform(4, 8)).plan().save(tmp_path / "class.json")
             assert (tmp_path / "class.json").read_bytes() == printed, name
     assert planned > 500 and classes > 300, (planned, classes)
+
+
+def test_the_function_and_the_class_reject_groups_that_cross_what_the_config_forbids() -> None:
+    actor = {"placement": "0-15", "parallel": {"tp": 16}}
+    cluster = {"num_nodes": 2, "component_placement": {"actor": actor}, "topology": {"keep": {"actor": {"tp": "node"}}}}
+    with pytest.raises(rankplan.PlacementError) as function:
+        rankplan.plan({"cluster": cluster}, "2x8")
+    placement = rankplan.ComponentPlacement({"cluster": cluster}, rankplan.Inventory.uniform(2, 8))
+    with pytest.raises(rankplan.PlacementError) as found:
+        placement.plan()
+    assert function.value.code == "group-spans" and found.value.render() == function.value.render()

@@ -29,27 +29,27 @@ SCRIPTS: list[tuple[str, Any]] = [
     ('A=1; X="${A}2"\n', 12),
     ("X=${NNODES:-3}\n", 3),
     ("X=${NNODES:-${GPUS:-4}}\n", 4),
-    ("X=${NNODES-5}\n", 5),
+    ("X=${NNODES-5}\n", None),
     (": ${X:=6}\n", 6),
     ("X=\nX=${X:-7}\n", 7),
     ("X=${Y:+8}9\n", 9),
     ("Y=1\nX=${Y:+8}9\n", 89),
     ("Y=abc.yaml\nX=${Y%.yaml}\n", "abc"),
     ("Y=a/b/c\nX=${Y##*/}\n", "c"),
-    ("Y=a-b-c\nX=${Y//-/_}\n", "a_b_c"),
-    ("Y=abc\nX=${#Y}\n", 3),
+    ("Y=a-b-c\nX=${Y//-/_}\n", None),
+    ("Y=abc\nX=${#Y}\n", None),
     ('A=(1 a.z=2)\nB="${A[@]}"\nX=${B%% *}\n', 1),
     ("export X=10\n", 10),
-    ("declare -i X=11\n", 11),
+    ("declare -i X=11\n", None),
     ("X=1\nX+=2\n", 12),
     ("X=1 # a comment with ' and $(\n", 1),
     ("X=a\\\nb\n", "ab"),
-    ("X=$'a\\tb'\n", "a"),
+    ("X=$'a\\tb'\n", None),
     ("unset X\n", None),
     # arithmetic
     ("X=$((2 * 8))\n", 16),
-    ("A=2\nX=$((A ** 3 % 5 + (A > 1 ? 10 : 20)))\n", 13),
-    ("A=2\nX=$(( ${A} << 2 ))\n", 8),
+    ("A=2\nX=$((A ** 3 % 5 + (A > 1 ? 10 : 20)))\n", None),
+    ("A=2\nX=$(( ${A} << 2 ))\n", None),
     ("X=$((NNODES * 8))\n", None),
     ("X=$(( $(nproc) * `nproc` ))\n", None),
     ("if (( $(nproc) > 1 )); then X=1; else X=1; fi\n", 1),
@@ -73,7 +73,7 @@ SCRIPTS: list[tuple[str, Any]] = [
     ('A=4\n[ "$A" -gt 1 ] && X=yes || X=no\n', "yes"),
     ("! [ 1 = 1 ] && X=1 || X=2\n", 2),
     ("X=1\ntrue && { X=2; }\nfalse && X=3\n", 2),
-    ("X=1\ntest 1 -lt 2 -a ! a = b && X=9\n", 9),
+    ("X=1\ntest 1 -lt 2 -a ! a = b && X=9\n", None),
     # loops and functions
     ("X=1\nfor i in 1 2; do X=$i; done\n", None),
     ("X=1\nwhile read -r line; do echo $line; done < file\n", 1),
@@ -92,7 +92,7 @@ SCRIPTS: list[tuple[str, Any]] = [
     # variables of a function, a command, or a part of a pipeline
     ("X=1\nf() { local X=2; }\nf\n", 1),
     ("X=1\nf() { local X; X=2; g; }\ng() { X=3; }\nf\n", 1),
-    ("X=1\nf() { declare -g X=2; }\nf\n", 2),
+    ("X=1\nf() { declare -g X=2; }\nf\n", None),
     ("N=1\nf() { X=$N; }\nN=2 f\n", 2),
     ("N=1\nN=2 set -- $N\nX=$1\n", 1),
     ("N=7\nexport N=1 X=$N\n", 7),
@@ -108,25 +108,34 @@ SCRIPTS: list[tuple[str, Any]] = [
     ("X=1\nprintf -v X 4\n", None),
     ("X=$((9223372036854775807 % 10 * 10 + -9007199254740993 % 10))\n", 67),
     # arrays and arguments
-    ('A=(1 2)\nA[1]=3\nA[2]=4\nX="${A[*]}"\nX=${X// /_}\n', "1_3_4"),
-    ("A=(1 2)\nA+=3\nX=$A\n", 13),
-    ('A=(1 2 3)\nB=("${A[@]:1}")\nX=$B\n', 2),
-    ('A=(1a 2a)\nB=("${A[@]%a}b")\nX=$B\n', 1),
+    ('A=(1 2)\nA[1]=3\nA[2]=4\nX="${A[*]}"\nX=${X// /_}\n', None),
+    ("A=(1 2)\nA+=3\nX=$A\n", None),
+    ('A=(1 2 3)\nB=("${A[@]:1}")\nX=$B\n', None),
+    ('A=(1a 2a)\nB=("${A[@]%a}b")\nX=$B\n', None),
     ('A=(1 2)\nX="${!A[*]}"\n', None),
-    ('IFS=,\nA=(1 2)\nX="${A[*]}"\nX=${X/,/_}\n', "1_2"),
+    ('IFS=,\nA=(1 2)\nX="${A[*]}"\nX=${X/,/_}\n', None),
     ('declare -A A=([a]=1)\nX="${A[*]}"\n', None),
     ("set -- 1 2 3\nshift 2\nX=$1\n", 3),
     ("set -eo pipefail 4\nX=$1\n", 4),
     # quotes, patterns and braces
     ('X=${N:-"a"}\nX="${M:-"$X"}"\n', "a"),
-    ("X=$'\\x41\\102'\n", "AB"),
+    ("X=$'\\x41\\102'\n", None),
     ('X=1\nif [[ abc == "*" || abc == \\* ]]; then X=2; fi\n', 1),
     ('case abc in "*") X=1 ;; *) X=2 ;; esac\n', 2),
     ('set -- ${N:-"1 2"} 3\nX=$2\n', 3),
-    ('X="${A[*]:-7}"\n', 7),
+    ('X="${A[*]:-7}"\n', None),
     ("N='a*c'\nX=${N%\"*c\"}\n", "a"),
-    ("case a in a) X=1 ;& b) X=2 ;; esac\n", 2),
+    ("case a in a) X=1 ;& b) X=2 ;; esac\n", None),
     ("set -- {1,2}\nX=$1\n", None),
+    # what no launch script uses
+    ("X=$((0x10 + 010))\n", None),
+    ("A=2\nX=$((--A))\n", None),
+    ("A='1 + 1'\nX=$((A))\n", None),
+    ("X=1\n[ a = b -o a = a ] && X=2\n", None),
+    ("X=1\n[[ ( a == a ) ]] && X=2\n", None),
+    ('A=(1 2)\nset -- 0"${A[@]}"\nX=$1\n', None),
+    ("A=()\n[ -f /etc/x ] && A+=(1)\nX=$A\n", None),
+    ('f() { while [ -n "$1" ]; do shift; done; X=$1; }\nf 1 2\n', None),
 ]
 
 
@@ -292,7 +301,7 @@ def test_no_script_takes_long(tmp_path: Path) -> None:
     path.write_text("X=ab\n" + "X=$X$X\n" * 100 + "A=(1 2)\n" + 'A+=("${A[@]}")\n' * 20 + RUN)
     config = load_config(path)
     assert config["a"] == {"y": 1} and "a very long text" in config.document.warnings[0].message
-    doubled = "".join(f"V{one}='V{one - 1} + V{one - 1} + V{one - 1}'\n" for one in range(1, 20))
+    doubled = "".join(f"V{one}=$((V{one - 1} + V{one - 1} + V{one - 1}))\n" for one in range(1, 20))
     path.write_text("V0=1\n" + doubled + "X=$((V19))\n" + RUN)
     assert load_config(path)["a"]["x"] == 3**19
     path.write_text("X=" + "a" * 200_000 + "\nX=${X%b*}\n" + RUN)

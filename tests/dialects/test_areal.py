@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rankplan import Inventory, PlacementError
 from rankplan.dialects import areal
-from rankplan.dialects.areal_text import Allocation
+from rankplan.dialects.areal import Allocation
 from support.goldens import lines, named
 
 LINES = lines("areal_alloc")

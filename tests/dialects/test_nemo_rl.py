@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from rankplan import Component, Inventory, PlacementError, arrange, load_config
-from rankplan.config.text.inherit import inherited
+from rankplan.config.text.load import inherited
 from rankplan.dialects import nemo_rl
 from support.configs import from_overrides
 from support.goldens import lines, named

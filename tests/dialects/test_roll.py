@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, diff
 from rankplan.dialects import roll, slime
+from rankplan.dialects.keys import ROLL
 from support.goldens import lines, named
 
 EXAMPLE = """
@@ -301,7 +302,7 @@ rewards: {d: {worldsize: 2, world_size: 1}}
         "3:31 unknown-key: unknown key `num_gpu_per_worker`",
         "6:58 unknown-key: unknown key `tensor_parallel_sizes`",
     ]
-    assert roll.recognised({"a": {"device_maping": [0]}})
+    assert ROLL.recognises({"a": {"device_maping": [0]}})
 
 
 def test_an_interpolation_is_no_value_where_it_decides(tmp_path: Path) -> None:
@@ -399,7 +400,7 @@ def test_the_shipped_configs_plan_on_a_fitting_cluster() -> None:
             for section in sections:
                 inner = inner.setdefault(section, {})
             inner[last] = role
-        assert roll.recognised(config)
+        assert ROLL.recognises(config)
         plan = roll.plan(config, roll.assumed_inventory(config))
         assert set(plan) == set(line["roles"])
 
@@ -468,7 +469,7 @@ def test_what_is_too_much_or_of_another_kind(role: str, found: str, tmp_path: Pa
 
 def test_a_config_for_cpus() -> None:
     config = {"num_gpus_per_node": 0, "box": {"world_size": 3}}
-    assert roll.recognised({"box": {"world_size": 3}})
+    assert ROLL.recognises({"box": {"world_size": 3}})
     inventory = roll.assumed_inventory(config)
     plan = roll.plan(config, inventory)
     assert [row.cluster_node_rank for row in plan["box"]] == [0, 0, 0]

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
-from rankplan.dialects import roll, slime
+from rankplan.dialects import slime
+from rankplan.dialects.keys import ROLL, SLIME
 from support.goldens import lines, named
 
 # Flags, and the number of GPUs and the rollout's offset.
@@ -232,11 +233,11 @@ def test_a_flag_that_cannot_be_read_is_one_fault() -> None:
 
 
 def test_slimes_flags_are_recognised() -> None:
-    assert slime.recognised({"actor_num_nodes": 1, "num_gpus_per_node": 8})
-    assert slime.recognised({"--rollout-num-gpus": 8})
-    assert not slime.recognised({"cluster": {"num_nodes": 1}, "actor_num_nodes": 1})
-    assert not slime.recognised({"num_gpus_per_node": 8, "actor_train": {"device_mapping": "range(8)"}})
-    assert not roll.recognised({"actor_num_nodes": 1, "rollout_num_gpus": 8})
+    assert SLIME.recognises({"actor_num_nodes": 1, "num_gpus_per_node": 8})
+    assert SLIME.recognises({"--rollout-num-gpus": 8})
+    assert not SLIME.recognises({"cluster": {"num_nodes": 1}, "actor_num_nodes": 1})
+    assert not SLIME.recognises({"num_gpus_per_node": 8, "actor_train": {"device_mapping": "range(8)"}})
+    assert not ROLL.recognises({"actor_num_nodes": 1, "rollout_num_gpus": 8})
 
 
 def placed(plan: Plan, component: str) -> list[tuple[int, list[str]]]:
@@ -385,7 +386,7 @@ def test_a_plan_is_written_as_flags_again(flags: dict[str, Any]) -> None:
         plan = slime.plan(flags, Inventory.uniform(num_nodes=4, num_accelerators=accelerators))
         config, unsaid = slime.written(plan)
         assert not unsaid
-        assert slime.recognised(config)
+        assert SLIME.recognises(config)
         assert slime.plan(config, plan.inventory) == plan
 
 

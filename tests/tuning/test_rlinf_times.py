@@ -14,8 +14,7 @@ from rankplan import ComponentCosts, Costs, Inventory, PlacementError, tune
 from rankplan.cli import main
 from rankplan.tuning import profile
 from rankplan.tuning.layout import Cluster
-from rankplan.tuning.shapes import best_of_shape
-from rankplan.tuning.sizes import possible
+from rankplan.tuning.shapes import best_of_shape, possible
 from rankplan.tuning.times import Computed
 from support import oracle_tune
 from support.goldens import lines, named

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Costs, Inventory, PlacementError, Plan, tune
 from rankplan.cli import main
-from rankplan.tuning.layout import Cluster
+from rankplan.tuning.layout import Cluster, Network
 from rankplan.tuning.schedule import Schedule
-from rankplan.tuning.sweep import sweep
+from rankplan.tuning.search import sweep
 from rankplan.tuning.times import ByEnvironments, Measured
 from support.paths import DOCS
 from support.rejected.tune import CODES, REFUSED
@@ -330,11 +330,11 @@ def leaf(name: str, size: int) -> Schedule:
 
 def test_the_order_of_a_pipeline_crosses_few_nodes_then_moves_little_then_follows_the_schedule() -> None:
     pipe = Schedule("pipe", 14, children=(leaf("a", 2), leaf("b", 8), leaf("c", 4)))
-    ends = [8, 16]
-    assert Cluster(ends, {}).place(pipe)[1] == {"a": 0, "b": 2, "c": 10}
-    assert Cluster(ends, {"b": 8}).place(pipe)[1] == {"b": 0, "a": 8, "c": 10}
-    assert Cluster(ends, {}, {"c": [0, 1, 2, 3]}).place(pipe) == ((0.0, 0, 0, 2), {"c": 0, "a": 4, "b": 6})
-    assert Cluster(ends, {"b": 8}, {"c": [0, 1, 2, 3]}).place(pipe)[1]["b"] == 0
+    nodes = Network([8, 16], (), {})
+    assert Cluster(nodes, {}).place(pipe)[1] == {"a": 0, "b": 2, "c": 10}
+    assert Cluster(nodes, {"b": 8}).place(pipe)[1] == {"b": 0, "a": 8, "c": 10}
+    assert Cluster(nodes, {}, {"c": [0, 1, 2, 3]}).place(pipe) == ((0.0, 0, 0, 2), {"c": 0, "a": 4, "b": 6})
+    assert Cluster(nodes, {"b": 8}, {"c": [0, 1, 2, 3]}).place(pipe)[1]["b"] == 0
 
 
 def test_few_moves_from_the_present_plan() -> None:

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from rankplan.cli import signals
 from rankplan.cli.commands import OVERRIDES
 from rankplan.dialects import DIALECTS
-from rankplan.dialects.pools import by_address_text
+from rankplan.dialects.orders import by_address_text
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.front import Job, faults_line, inventory_from, is_saved, notes, plan, read_job, saved_plan
 from rankplan.front import Nodes as Given

@@ -36,8 +36,7 @@ from rankplan.errors import PlacementError, RankplanError
 from rankplan.front import inventory_from, is_saved, read_job
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.tuning.costs import Costs
-from rankplan.tuning.measure import Measurement, add_measurements
+from rankplan.tuning.costs import Costs, Measurement, add_measurements
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -31,11 +31,8 @@ def config_schema() -> dict[str, Any]:
     definitions["Hardware"]["allOf"] = [_of_type(name) for name in hardware_types()]
     keys = properties()
     others = [{"required": [key]} for key in ("gpus_per_node", "n_nodes", "n_gpus_per_node")]
-    cluster = {
-        "if": {"type": "object", "anyOf": others},
-        "then": keys.pop("cluster"),
-        "else": {"$ref": "#/$defs/ClusterSection"},
-    }
+    is_other = {"type": "object", "anyOf": others}
+    cluster = {"if": is_other, "then": keys.pop("cluster"), "else": {"$ref": "#/$defs/ClusterSection"}}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",  # supported by every language server
         "title": "rankplan",
@@ -51,7 +48,5 @@ def _of_type(name: str) -> dict[str, Any]:
     fields = hardware_model(name).model_fields
     required = [key for key, field in fields.items() if field.is_required()]
     items = {"properties": dict.fromkeys(fields, True), "required": required}
-    return {
-        "if": {"properties": {"type": {"const": name}}},
-        "then": {"properties": {"configs": {"items": items}}},
-    }
+    configs = {"properties": {"configs": {"items": items}}}
+    return {"if": {"properties": {"type": {"const": name}}}, "then": configs}

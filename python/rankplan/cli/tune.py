@@ -27,22 +27,16 @@ from rankplan.front import tune as tuned
 from rankplan.plans.plan import Plan
 from rankplan.render.tables import plan_table
 from rankplan.render.tuning import placement_text, plot, ranking_table, reason_lines, sensitivity_line, tuning_json
-from rankplan.tuning.search import Tuning
-from rankplan.tuning.sweep import sweep
+from rankplan.tuning.search import Tuning, sweep
 
 _SUFFIXES = (".svg", ".yaml", ".json")
 
 
-class _Output(click.ParamType):  # type: ignore[type-arg]
-    """A file whose suffix selects what is written."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path."""
-        if Path(value).suffix.lower() not in _SUFFIXES:
-            self.fail(f"{value} must end in .svg, .yaml or .json", param, ctx)
-        return Path(value)
+def _outputs(ctx: click.Context, param: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    for path in paths:
+        if path.suffix.lower() not in _SUFFIXES:
+            raise click.BadParameter(f"{path} must end in .svg, .yaml or .json", ctx, param)
+    return paths
 
 
 @click.command()
@@ -58,7 +52,8 @@ class _Output(click.ParamType):  # type: ignore[type-arg]
     "-o",
     "--output",
     "outputs",
-    type=_Output(),
+    type=click.Path(path_type=Path),
+    callback=_outputs,
     multiple=True,
     help="Write the plot (.svg), the config (.yaml) or the plan (.json); may be repeated.",
 )

@@ -29,14 +29,12 @@ from pydantic_core import CoreSchema
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, MAX_RANK, NODE, WHOLE_NODE, RankSet
 from rankplan.accelerators import TYPES
-from rankplan.config.base import Model
+from rankplan.config.base import DESCRIPTIONS, BindingWord, MemoryWord, Model, NicsWord, VisibilityWord
 from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
-from rankplan.config.process import DESCRIPTIONS, BindingWord, MemoryWord, NicsWord, VisibilityWord
 from rankplan.config.text.faults import RANKS, as_pydantic, diagnostics, fault, number
-from rankplan.config.variables import variable_text
-from rankplan.environment import PATH_MODE
+from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, reserved_variables
 from rankplan.errors import PlacementError, refusal
 from rankplan.words import as_int, must_be, shown, unknown
 
@@ -220,8 +218,30 @@ class EnvConfig(Model):
             if name in variables:
                 message = f"variable `{name}` is set twice for the same nodes"
                 raise fault("duplicate-env-var", message, "remove one of the two", [*path, name])
-            variables[name] = variable_text(name, content, [*path, name])
+            variables[name] = _variable_text(name, content, [*path, name])
         return variables
+
+
+def _variable_text(name: str, content: Any, path: list[str | int]) -> str:
+    """Return the text of a variable, or reject one that a node group cannot set."""
+    if name in reserved_variables():
+        help = "remove it: placements decide ranks and devices"
+        raise fault("reserved-env-var", f"variable `{name}` is set by the plan", help, path)
+    if name in NODE_RANK_VARIABLES:
+        message = f"variable `{name}` orders the nodes and is read before any process starts"
+        raise fault("reserved-env-var", message, "set it on the node before `ray start`", path)
+    if isinstance(content, bool) or not isinstance(content, (str, int, float)):
+        raise as_pydantic(must_be(f"variable `{name}`", content, "text", 'write its text in quotes, e.g. "1"'), path)
+    text = str(content)
+    if name == PATH_MODE and text.lower() not in PATH_MODES:
+        help = "write override to replace PATH and other lists of folders"
+        raise as_pydantic(must_be(f"variable `{name}`", text, " or ".join(PATH_MODES), help), path)
+    if "\0" in text or text.encode("utf-8", "ignore").decode() != text:
+        message = (
+            f"variable `{name}` is {shown(text)}; environment variables cannot contain NUL bytes or lone surrogates"
+        )
+        raise fault("invalid-value", message, "write plain text", path)
+    return text
 
 
 def _text(value: Any) -> str | list[str] | None:

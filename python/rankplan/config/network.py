@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from rankplan._core import MAX_NODES
 from rankplan.config.base import Model
-from rankplan.config.text.faults import RESOLVE, as_pydantic, diagnostics, fault, unresolved
-from rankplan.errors import PlacementError
+from rankplan.config.text.faults import RESOLVE, as_pydantic, fault, unresolved
 from rankplan.words import did_you_mean, must_be, shown, unknown, whole_number
 
 NODE_LEVEL = "node"
@@ -56,14 +55,6 @@ def _segment_sizes(value: Any) -> Any:
     return _segment_size(value, ())
 
 
-def read_segments(value: Any) -> Segments:
-    """Return a number of nodes, or numbers by component. Raises `PlacementError` for anything else."""
-    try:
-        return _SEGMENTS.validate_python(value)
-    except ValidationError as error:
-        raise PlacementError([found for _, found in diagnostics(error, {})]) from None
-
-
 def _segment_size(value: Any, path: tuple[str, ...]) -> int:
     size = whole_number(value)
     if size is None or not 1 <= size <= MAX_NODES:
@@ -80,7 +71,6 @@ Segment = Annotated[
     BeforeValidator(_segment_sizes),
     WithJsonSchema({"anyOf": [_SIZE, {"type": "object", "additionalProperties": _SIZE}]}),
 ]
-_SEGMENTS = TypeAdapter[Segments](Segment)
 
 
 class Topology(Model):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -21,7 +22,7 @@ from rankplan.config.models import (
     NodeGroup,
     with_all,
 )
-from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
+from rankplan.config.network import Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import CUT, RANKS, KeyPath, diagnostics, missing, wrong_type
 from rankplan.config.text.load import load_config
@@ -47,12 +48,11 @@ _MODELS: dict[str, type[BaseModel]] = {
 _KNOWN = {key for model in (NodeGroup, EnvConfig, Hardware, HardwareConfig) for key in model.model_fields}
 _OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "path_env", "hardware", "ignore_hardware"}
 _LABEL = TypeAdapter[str](Label)
-_EXCLUDED = TypeAdapter[tuple[str, ...]](Excluded)
 
-# The consequence of a missing key, and how similar another key must be to be taken for it.
 _RENAMED = {"memory": "memory_binding"}
 """Keys of the section that have another name now."""
 
+# The consequence of a missing key, and how similar another key must be to be taken for it.
 _LACKS = {
     "component_placement": ("no component is placed", 0.6),
     "node_groups": ("no node group is defined", 0.85),
@@ -89,7 +89,7 @@ class Reading(Reader):
 
     def is_number(self, key: str) -> bool:
         """Return whether a placement came as an int from a loader that may have misread it."""
-        return key in self._numbers and not self.from_file
+        return key in self._numbers and self._document is None
 
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the section."""
@@ -117,34 +117,31 @@ class Reading(Reader):
         if others and "component_placement" in own and "component_placement" not in raw and not self.faults:
             nothing = not_a_mapping("`component_placement`", None, f"{_INDENTED} {', '.join(others[:3])}")
             self.add(("component_placement",), nothing)
-        num_nodes = self._num_nodes(raw, others)
-        groups = self._groups(raw.get("node_groups", []), num_nodes)
+        section = self._settings(raw, others)
+        groups = self._groups(raw.get("node_groups", []), section.num_nodes)
         components = self._components(raw.get("component_placement", {}))
-        self.section = ClusterSection.model_construct(
-            num_nodes=num_nodes,
-            component_placement=components,
-            node_groups=list(groups.values()),
-            topology=self._topology(raw.get("topology", {})),
-            exclude=self._excluded(raw.get("exclude", ())),
-            binding=self._default("binding", raw),
-            memory_binding=self._default("memory_binding", raw),
-            nics=self._default("nics", raw),
+        self.section = section.model_copy(
+            update={"component_placement": components, "node_groups": list(groups.values())}
         )
-        for (index, *path), found in group_faults(groups, num_nodes if self.num_nodes_known else None):
+        for (index, *path), found in group_faults(groups, section.num_nodes if self.num_nodes_known else None):
             self.add(("node_groups", index, *path), found)
             if path[0] != "env_configs":
                 self._lost_groups.add(groups[int(index)].label)
 
-    def _num_nodes(self, raw: Mapping[str, Any], others: Sequence[str]) -> int:
-        if "num_nodes" not in raw:
+    def _settings(self, raw: Mapping[str, Any], others: Sequence[str]) -> ClusterSection:
+        """Return the section without groups and components; a faulty setting has its default."""
+        settings = {"num_nodes": 1} | {key: value for key, value in raw.items() if key not in _LACKS}
+        self.num_nodes_known = "num_nodes" in raw
+        if not self.num_nodes_known:
             self.add((), missing("num_nodes", nearest("num_nodes", others)))
-        else:
-            try:
-                return ClusterSection.model_validate({"num_nodes": raw["num_nodes"]}).num_nodes
-            except ValidationError as error:
-                self._add_invalid(error, ())
-        self.num_nodes_known = False
-        return 1
+        try:
+            return ClusterSection.model_validate(settings)
+        except ValidationError as error:
+            self._add_invalid(error, ())
+            faulty = {found["loc"][0] for found in error.errors(include_url=False)}
+        self.num_nodes_known = self.num_nodes_known and "num_nodes" not in faulty
+        rest = {key: value for key, value in settings.items() if key not in faulty}
+        return ClusterSection.model_validate({"num_nodes": 1} | rest)
 
     def _groups(self, raw: Any, num_nodes: int) -> dict[int, NodeGroup]:
         """Return the valid node groups by index; a faulty one stays without its faulty optional parts, if it can."""
@@ -184,33 +181,6 @@ class Reading(Reader):
                 cut = value is None and RANKS.fullmatch(key) is not None
                 self._add_invalid(error, ("component_placement", key), CUT if cut else None)
         return entries
-
-    def _topology(self, raw: Any) -> Topology:
-        if raw == {}:
-            return USUAL_TOPOLOGY
-        try:
-            return Topology.model_validate(raw)
-        except ValidationError as error:
-            self._add_invalid(error, ("topology",))
-            return USUAL_TOPOLOGY
-
-    def _excluded(self, raw: Any) -> tuple[str, ...]:
-        try:
-            return _EXCLUDED.validate_python(raw)
-        except ValidationError as error:
-            self._add_invalid(error, ("exclude",))
-            return ()
-
-    def _default(self, key: str, raw: Mapping[str, Any]) -> str | None:
-        """Return the value of a key that holds for all components."""
-        if raw.get(key) is None:
-            return None
-        try:
-            section = ClusterSection.model_validate({"num_nodes": 1, key: raw.get(key)})
-        except ValidationError as error:
-            self._add_invalid(error, ())
-            return None
-        return cast("str | None", getattr(section, key))
 
     def _add_invalid(self, error: ValidationError, path: KeyPath, help: str | None = None) -> None:
         for where, diagnostic in diagnostics(error, _MODELS, path):
@@ -261,20 +231,15 @@ def _without(group: Any, faulty: Sequence[KeyPath]) -> NodeGroup | None:
 
 
 def _remove(group: dict[str, Any], path: KeyPath) -> None:
-    """Remove the smallest optional part that contains the fault."""
-    holders: list[tuple[Any, str | int]] = []
-    value: Any = group
-    for key in path:
-        if isinstance(value, dict) and key not in value and (key in _OPTIONAL or key not in _KNOWN):
-            return  # an earlier fault removed it
-        if not isinstance(value, (dict, list)) or (isinstance(value, dict) and key not in value):
-            break
-        holders.append((value, key))
-        value = value[key]  # type: ignore[index]  # the path of a fault in a list has an index there
-    for holder, last in reversed(holders):
-        if isinstance(holder, dict) and (last in _OPTIONAL or last not in _KNOWN):
-            del holder[last]
-            return
+    """Remove the smallest optional part that contains the fault, unless an earlier fault removed it."""
+    for length in range(len(path) - 1, -1, -1):
+        holder: Any = group
+        with suppress(KeyError, IndexError, TypeError):
+            for key in path[:length]:
+                holder = holder[key]
+            if isinstance(holder, dict) and (path[length] in _OPTIONAL or path[length] not in _KNOWN):
+                holder.pop(str(path[length]), None)
+                return
 
 
 def read_config(config: Config | Reading) -> Reading:

@@ -1,15 +1,14 @@
-"""The config dialects. Each plans into an ordinary `Plan`."""
+"""The config dialects. Each plans into an ordinary `Plan`; its module is imported when it is used."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects import areal, nemo_rl, openrlhf, roll, skyrl, slime, verl
 from rankplan.dialects.keys import TABLES
-from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -18,9 +17,6 @@ from rankplan.words import path_text
 
 class Dialect(Protocol):
     """The functions of a dialect's module. A config that was read can be passed in place of the config."""
-
-    def recognised(self, config: Mapping[Any, Any]) -> bool:
-        """Return whether a config is written in this dialect, as far as its keys tell."""
 
     def read(self, config: Any) -> Reader:
         """Read and validate a config, once. Raises `PlacementError` if it is not a mapping."""
@@ -39,40 +35,67 @@ class Writing(Dialect, Protocol):
         """Return a config for the components that the dialect can express, and why it cannot express the others."""
 
 
-WRITERS: dict[str, Writing] = {"rlinf": rlinf, "verl": verl, "slime": slime, "roll": roll}
+_Module = TypeVar("_Module", bound=Dialect)
+
+
+class _Modules(Mapping[str, _Module]):
+    """Modules of dialects by name. Only ``modules[name]`` imports one."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> _Module:
+        if name not in self._names:
+            raise KeyError(name)
+        module: Any = import_module(f"rankplan.dialects.{'rlinf.dialect' if name == 'rlinf' else name}")
+        found: _Module = module
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+WRITERS: Mapping[str, Writing] = _Modules[Writing]("rlinf", "verl", "slime", "roll")
 """Dialects that `convert` writes."""
 
-DIALECTS: dict[str, Dialect] = {
-    "nemo_rl": nemo_rl,
-    "areal": areal,
-    "skyrl": skyrl,
-    **WRITERS,
-    "openrlhf": openrlhf,
-}
-"""By name. The first one that recognises a config is used; the default is RLinf's."""
+DIALECTS: Mapping[str, Dialect] = _Modules[Dialect]("nemo_rl", "areal", "skyrl", *WRITERS, "openrlhf")
+"""By name."""
+
+if TYPE_CHECKING:  # mypy compares each module with its protocol
+    from rankplan.dialects import areal, nemo_rl, openrlhf, roll, skyrl, slime, verl
+    from rankplan.dialects.rlinf import dialect as rlinf
+
+    _readers: list[Dialect] = [nemo_rl, areal, skyrl, openrlhf]
+    _writers: list[Writing] = [rlinf, verl, slime, roll]
 
 
-_TELLING = {"rlinf": [("cluster", "component_placement")]} | {name: table.alone for name, table in TABLES.items()}
-"""Keys that only configs of one dialect have."""
-
-
-def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
-    """Return the faults of a config whose keys are of several dialects: each key of another one, with its path."""
-    chosen = dialect_of(config)
-    name = next(name for name, dialect in DIALECTS.items() if dialect is chosen)
-    found: list[tuple[KeyPath, Diagnostic]] = []
-    for other, paths in _TELLING.items():
-        for path in paths if other != name else ():
-            here: Any = config
-            for key in path:
-                here = here.get(key) if isinstance(here, Mapping) else None
-            if here is not None:
-                message = f"`{path_text(path)}` is a key of {other}, but the config has keys of {name}"
-                help = f"remove it, or choose with --dialect {other} or --dialect {name}"
-                found.append((path, Diagnostic("unknown-key", message, help)))
-    return found
+def name_of(config: Mapping[Any, Any]) -> str:
+    """Return the name of the first dialect whose keys a config has, else RLinf's."""
+    return next((name for name, table in TABLES.items() if table.recognises(config)), "rlinf")
 
 
 def dialect_of(config: Mapping[Any, Any]) -> Dialect:
     """Return the dialect of a config, detected from its keys."""
-    return next((dialect for dialect in DIALECTS.values() if dialect.recognised(config)), rlinf)
+    return DIALECTS[name_of(config)]
+
+
+def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
+    """Return the faults of a config whose keys are of several dialects: each key of another one, with its path."""
+    name = name_of(config)
+    found: list[tuple[KeyPath, Diagnostic]] = []
+    telling = {"rlinf": [("cluster", "component_placement")]} | {name: table.alone for name, table in TABLES.items()}
+    for other, path in ((other, path) for other, paths in telling.items() if other != name for path in paths):
+        here: Any = config
+        for key in path:
+            here = here.get(key) if isinstance(here, Mapping) else None
+        if here is not None:
+            message = f"`{path_text(path)}` is a key of {other}, but the config has keys of {name}"
+            help = f"remove it, or choose with --dialect {other} or --dialect {name}"
+            found.append((path, Diagnostic("unknown-key", message, help)))
+    return found

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import eq
 from typing import Any
 
-from rankplan._core import WHOLE_NODE, Groups, Placement
+from rankplan._core import WHOLE_NODE
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -50,7 +50,8 @@ def convert(planned: Plan, to: str) -> Conversion:
         if again is not None and 1 != component.engines != again[component.name].engines:
             missing.append(f"{component.name}: its engines of {component.engines} processes each")
         if again is not None and _other_groups(component, again[component.name]):
-            missing.append(f"{component.name}: its parallel sizes, {_sizes(component)}")
+            sizes = component.parallel if component.parallel.stated else "tp 1"
+            missing.append(f"{component.name}: its parallel sizes, {sizes}")
     added = [name for name in again if name not in [one.name for one in wanted]] if again is not None else []
     return Conversion(config if wanted else {}, tuple(_lost(planned) + missing), tuple(added))
 
@@ -72,15 +73,12 @@ def _compared(
             alone, _ = WRITERS[to].written(Plan(component.inventory, [component]))
             found |= _compared([component], to, alone, inventory)[1]
         return None, found or dict.fromkeys((component.name for component in wanted), error.message)
-    different = [one.name for one in wanted if one.name not in again or not _same(one, again[one.name])]
+    kept = {one.name for one in wanted if one.name in again and all(map(eq, _places(one), _places(again[one.name])))}
+    different = [one.name for one in wanted if one.name not in kept or len(one) != len(again[one.name])]
     return again, dict.fromkeys(different, f"{to} would place it elsewhere")
 
 
-def _same(rows: Component, others: Component) -> bool:
-    return len(rows) == len(others) and all(map(eq, _places(rows), _places(others)))
-
-
-def _places(rows: Iterable[Placement]) -> Iterable[tuple[Any, ...]]:
+def _places(rows: Component) -> Iterator[tuple[Any, ...]]:
     """Yield each row without its node group."""
     for row in rows:
         by_node = row.resource_type == WHOLE_NODE
@@ -90,15 +88,8 @@ def _places(rows: Iterable[Placement]) -> Iterable[tuple[Any, ...]]:
 def _other_groups(component: Component, other: Component) -> bool:
     """Whether the groups of a component that states its sizes, or of an engine, which has them, differ."""
     engine = component.parallel.order == ENGINE_ORDER and other.parallel.stated
-    return (component.parallel.stated or engine) and _groups(component) != _groups(other)
-
-
-def _sizes(component: Component) -> str:
-    return str(component.parallel) if component.parallel.stated else "tp 1"
-
-
-def _groups(component: Component) -> list[Groups]:
-    return [component.groups(kind) for kind in ("tp", "cp", "fsdp", "pp", "etp", "ep")]
+    kinds = ("tp", "cp", "fsdp", "pp", "etp", "ep")
+    return (component.parallel.stated or engine) and any(component.groups(one) != other.groups(one) for one in kinds)
 
 
 def _lost(planned: Plan) -> list[str]:

@@ -48,9 +48,8 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
     devices = []
     for written in mapping:
         if (device := as_int(written)) is None:
-            raise PlacementError(
-                [Diagnostic("syntax", f"{shown(written)} is not an accelerator", "write whole numbers")]
-            )
+            fault = Diagnostic("syntax", f"{shown(written)} is not an accelerator", "write whole numbers")
+            raise PlacementError([fault])
         if not 0 <= device <= MAX_RANK:
             raise refusal([_not_there(device)])
         devices.append(device)
@@ -143,18 +142,15 @@ class _Expression:
     def _items(self, items: Sequence[ast.expr]) -> list[int]:
         numbers: list[int] = []
         for item in items:
-            if isinstance(item, ast.Starred):
-                numbers += self._sequence(item.value)
-            else:
-                numbers.append(self._number(item))
+            numbers += self._sequence(item.value) if isinstance(item, ast.Starred) else [self._number(item)]
             self._check_size(item, len(numbers))
         return numbers
 
     def _comprehension(self, element: ast.expr, name: str, each: ast.expr) -> list[int]:
-        values, outer = self._sequence(each), dict(self._variables)
+        values, outer = self._sequence(each), self._variables
         numbers = []
         for value in values:
-            self._variables[name] = value
+            self._variables = {**outer, name: value}
             numbers.append(self._number(element))
         self._variables = outer
         return numbers
@@ -189,8 +185,7 @@ class _Expression:
         return PlacementError([self._at(node, Diagnostic("syntax", message, help))])
 
     def _fault_at(self, start: int, end: int, message: str, help: str = _HELP) -> PlacementError:
-        label = Label(start, end)
-        return PlacementError([Diagnostic("syntax", message, help, (label,), self._text)])
+        return PlacementError([Diagnostic("syntax", message, help, (Label(start, end),), self._text)])
 
     def _at(self, node: ast.expr, diagnostic: Diagnostic) -> Diagnostic:
         start = self._bytes_offset(node.lineno, node.col_offset)

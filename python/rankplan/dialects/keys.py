@@ -6,7 +6,7 @@ any other key: it belongs to the trainer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,13 +14,15 @@ from typing import Any
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.parallel import MEGATRON
+from rankplan.words import misspelt
 
-TELLS, ALONE = "tells", "alone"
-"""A key that a config of the dialect is recognised by; and one that no config of another dialect may have, too."""
+TELLS, ALONE, OTHERS = "tells", "alone", "others"
+"""A key by which the dialect is recognised; one that also no config of another dialect may have; only the latter."""
 
 _MEGATRON = " ".join(key for keys in MEGATRON.values() for key in keys)
 _INFERENCE = "tensor_model_parallel_size data_parallel_size pipeline_model_parallel_size expert_parallel_size"
-_ENGINE = "tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size"
+_WORKER = "tensor_parallel_size pipeline_parallel_size"
+_ENGINE = f"{_WORKER} data_parallel_size expert_parallel_size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +48,30 @@ class Row:
 
 @dataclass(frozen=True)
 class Keys:
-    """The table of a dialect. ``never`` is the path of a key that its configs do not have."""
+    """The table of a dialect.
+
+    ``never`` is the path of a key that its configs do not have, ``tells`` recognises a config without a telling key.
+    """
 
     rows: tuple[Row, ...]
-    never: KeyPath = ()
+    never: KeyPath = ("cluster",)
+    tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False
+
+    @cached_property
+    def telling(self) -> list[KeyPath]:
+        """The paths of the keys by which the dialect is recognised."""
+        return [path for row in self.rows if row.tells in (TELLS, ALONE) for path in row.paths]
 
     @property
     def alone(self) -> list[KeyPath]:
         """The paths of the keys that no config of another dialect may have."""
-        return [path for row in self.rows if row.tells == ALONE for path in row.paths]
+        return [path for row in self.rows if row.tells in (ALONE, OTHERS) for path in row.paths]
 
     def recognises(self, config: Mapping[Any, Any]) -> bool:
-        """Return whether a config has a key that tells the dialect."""
-        if self.never and has(config, self.never):
+        """Return whether a config is written in the dialect."""
+        if self.never and _has(config, self.never):
             return False
-        return any(has(config, path) for row in self.rows if row.tells for path in row.paths)
+        return any(_has(config, path) for path in self.telling) or self.tells(config)
 
     @cached_property
     def known(self) -> dict[KeyPath, dict[str, None]]:
@@ -84,8 +95,7 @@ class Keys:
         return Reader.of(config, checked)
 
 
-def has(config: Any, path: KeyPath) -> bool:
-    """Return whether a config has a key at a path."""
+def _has(config: Any, path: KeyPath) -> bool:
     for key in path:
         if not isinstance(config, Mapping) or key not in config:
             return False
@@ -93,8 +103,15 @@ def has(config: Any, path: KeyPath) -> bool:
     return True
 
 
+def _inside(sections: str, inner: str) -> str:
+    return " ".join(f"{section}.{inner}" for section in sections.split())
+
+
 _POOL = "nnodes n_gpus_per_node"
-_FSDP = "actor_rollout_ref.actor actor_rollout_ref.ref"
+_ROLLOUTS = "actor_rollout_ref.rollout reward.reward_model.rollout"
+_MODELS = "actor_rollout_ref.actor actor_rollout_ref.ref critic"
+_HYBRID = "use_trainer_do_validate use_dynamic_resource_scheduling"
+_ULYSSES = "ulysses_sequence_parallel_size"
 VERL = Keys(
     (
         Row("", "any", "actor_rollout_ref", "actor, rollout and reference model", ALONE),
@@ -102,32 +119,16 @@ VERL = Keys(
         Row("", "any", "model_engine", "the engine of the training"),
         Row("trainer", "size", _POOL, "the pool of the training", TELLS),
         Row("rollout", "size", _POOL, "the pool of an asynchronous rollout"),
-        Row("async_training", "switch", "use_trainer_do_validate", "whether the trainer generates, too"),
-        Row("async_training", "switch", "use_dynamic_resource_scheduling", "whether the trainer generates, too"),
+        Row("async_training", "switch", _HYBRID, "whether the trainer generates, too"),
         Row("actor_rollout_ref.model", "size", "lora_rank", "an adapter, which needs no reference model"),
         Row("actor_rollout_ref.model.lora", "size", "rank", "an adapter, which needs no reference model"),
         Row("actor_rollout_ref.rollout", "size", _POOL, "the pool of a separate rollout"),
-        Row("actor_rollout_ref.rollout reward.reward_model.rollout", "size", _INFERENCE, "the size of an engine"),
-        Row(
-            "actor_rollout_ref.rollout.disaggregation reward.reward_model.rollout.disaggregation",
-            "switch",
-            "enabled",
-            "whether other engines prefill",
-        ),
+        Row(_ROLLOUTS, "size", _INFERENCE, "the size of an engine"),
+        Row(_inside(_ROLLOUTS, "disaggregation"), "switch", "enabled", "whether other engines prefill"),
         Row("actor_rollout_ref.actor", "switch", "use_kl_loss", "whether there is a reference model"),
-        Row(f"{_FSDP} critic", "size", "ulysses_sequence_parallel_size", "sizes of training with FSDP"),
-        Row(
-            " ".join(f"{section}.fsdp_config" for section in (*_FSDP.split(), "critic")),
-            "size",
-            "fsdp_size ulysses_sequence_parallel_size",
-            "sizes of training with FSDP",
-        ),
-        Row(
-            "actor_rollout_ref.actor.megatron actor_rollout_ref.ref.megatron critic.megatron",
-            "size",
-            _MEGATRON,
-            "sizes of training with Megatron",
-        ),
+        Row(_MODELS, "size", _ULYSSES, "sizes of training with FSDP"),
+        Row(_inside(_MODELS, "fsdp_config"), "size", f"fsdp_size {_ULYSSES}", "sizes of training with FSDP"),
+        Row(_inside(_MODELS, "megatron"), "size", _MEGATRON, "sizes of training with Megatron"),
         Row("critic", "switch", "enable", "whether there is a critic"),
         Row("reward.reward_model", "size", _POOL, "the pool of the reward model"),
         Row("reward.reward_model", "switch", "enable", "whether there is a reward model"),
@@ -146,12 +147,7 @@ NEMO_RL = Keys(
         Row("policy", "any", "megatron_cfg dtensor_cfg generation", "training; inference", TELLS),
         Row("policy.generation.colocated", "switch", "enabled", "whether inference shares the nodes of the training"),
         Row("policy.generation.colocated.resources", "size", _NODES, "the nodes or the GPUs of inference"),
-        Row(
-            "policy.generation.vllm_cfg",
-            "size",
-            "tensor_parallel_size pipeline_parallel_size expert_parallel_size",
-            "the size of an engine",
-        ),
+        Row("policy.generation.vllm_cfg", "size", f"{_WORKER} expert_parallel_size", "the size of an engine"),
         Row("policy.megatron_cfg", "size", _MEGATRON, "sizes of training with Megatron"),
         Row("policy.megatron_cfg", "switch", "enabled", "whether Megatron trains"),
         Row("policy.dtensor_cfg", "size", "tensor_parallel_size context_parallel_size", "sizes of training"),
@@ -165,19 +161,24 @@ NEMO_RL = Keys(
 )
 
 AREAL_ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")
+_ENGINES = " ".join(AREAL_ENGINES)
+
+
+def _has_backend(config: Mapping[Any, Any]) -> bool:
+    engines = [config.get(name) for name in AREAL_ENGINES]
+    return any(isinstance(engine, Mapping) and ":" in str(engine.get("backend")) for engine in engines)
+
+
 AREAL = Keys(
     (
         Row("", "text", "allocation_mode", "the backends of all engines, in older versions", ALONE),
         Row("cluster", "size", "n_nodes", "the nodes of the job"),
         Row("cluster", "size", "n_gpus_per_node", "GPUs of each node", ALONE),
-        Row(" ".join(AREAL_ENGINES), "text", "backend", "the backend of an engine, its sizes and its GPUs"),
-        Row(
-            " ".join(f"{name}.scheduling_strategy" for name in AREAL_ENGINES),
-            "any",
-            "type target",
-            "the engine whose GPUs it shares",
-        ),
-    )
+        Row(_ENGINES, "text", "backend", "the backend of an engine, its sizes and its GPUs"),
+        Row(_inside(_ENGINES, "scheduling_strategy"), "any", "type target", "the engine whose GPUs it shares"),
+    ),
+    never=(),
+    tells=_has_backend,
 )
 
 OPENRLHF_MODELS = ("actor", "ref", "critic", "reward")
@@ -190,8 +191,7 @@ OPENRLHF = Keys(
         Row("train", "switch", "colocate_all", "whether everything is on the actor's GPUs"),
         Row("train", "switch", "colocate_actor_ref colocate_critic_reward", "whether two models share GPUs"),
         Row("train", "switch", "async_enable", "whether the engines have GPUs of their own despite `colocate_all`"),
-    ),
-    never=("cluster",),
+    )
 )
 
 SKYRL_MODELS = ("policy", "ref", "critic")
@@ -208,16 +208,18 @@ SKYRL = Keys(
         Row("generator.inference_engine", "switch", "run_engines_locally", "whether the job starts the engines"),
         Row("trainer.algorithm", "switch", "use_kl_loss use_kl_in_reward", "whether there is a reference model"),
         Row(_TRAINED, "size", "sequence_parallel_size", "sizes of training with FSDP"),
-        Row(
-            " ".join(f"trainer.{name}.megatron_config" for name in SKYRL_MODELS),
-            "size",
-            _MEGATRON,
-            "sizes of training with Megatron",
-        ),
-    )
+        Row(_inside(_TRAINED, "megatron_config"), "size", _MEGATRON, "sizes of training with Megatron"),
+    ),
+    never=(),
 )
 
-SLIME = Keys(
+
+def flag_name(key: Any) -> str:
+    """Return the name of a flag of slime, which may be written as on a command line."""
+    return str(key).removeprefix("--").replace("-", "_")
+
+
+SLIME: Keys = Keys(
     (
         Row("", "size", "actor_num_nodes actor_num_gpus_per_node", "the GPUs of the actor", ALONE),
         Row("", "size", "critic_num_nodes critic_num_gpus_per_node", "the GPUs of the critic, in older versions"),
@@ -229,40 +231,72 @@ SLIME = Keys(
         Row("", "switch", "debug_train_only debug_rollout_only rollout_external", "sides that do not run here"),
         Row("", "switch", "use_critic", "whether there is a critic"),
     ),
-    never=("cluster",),
+    tells=lambda config: any((flag_name(key),) in SLIME.telling for key in config),
 )
 
 ROLE = "*"
 """The section of a role in ROLL, which may have any name."""
+_DEEPEST = 50
+
+
+def roles(
+    mapping: Mapping[Any, Any], path: KeyPath = (), *, inside: bool = False
+) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
+    """Yield the mappings of a ROLL config that may be roles, with their paths.
+
+    Such a mapping has a ``device_mapping`` or, outside another role, a ``world_size``. In a list its name is an index,
+    which ROLL does not accept.
+    """
+    for key in mapping:
+        try:
+            value = mapping[key]
+            items = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else []
+        except Exception:  # a key of the trainer, which need not be readable here
+            continue
+        for index, item in enumerate(items):
+            if isinstance(item, Mapping) and "device_mapping" in item:
+                yield (*path, str(key), index), item
+        if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
+            continue
+        if any(misspelt(str(key), ("device_mapping",)) for key in value) or ("world_size" in value and not inside):
+            yield (*path, str(key)), value
+        yield from roles(value, (*path, str(key)), inside=inside or is_role(value))
+
+
+def is_role(mapping: Mapping[Any, Any]) -> bool:
+    """Return whether a mapping is a role of ROLL."""
+    try:
+        return any(mapping.get(key) is not None for key in ("device_mapping", "world_size"))
+    except Exception:  # the key exists, but cannot be read
+        return True
+
+
 ROLL = Keys(
     (
         Row("", "size", "num_nodes", "the nodes of the job"),
-        Row("", "size", "num_gpus_per_node", "GPUs of each node"),
-        Row("", "any", "actor_train actor_infer", "usual roles; a role may have any name", ALONE),
+        Row("", "size", "num_gpus_per_node", "GPUs of each node", TELLS),
+        Row("", "any", "actor_train actor_infer", "usual roles; a role may have any name", OTHERS),
         Row("", "any", "reference critic", "usual roles, too"),
         Row(ROLE, "devices", "device_mapping", "the accelerators of a role"),
         Row(ROLE, "size", "num_gpus_per_worker world_size", "accelerators of a worker; workers without accelerators"),
         Row(ROLE, "any", "strategy_args", "the engine of a role, and its sizes"),
         Row(f"{ROLE}.strategy_args", "text", "strategy_name", "the engine of a role"),
-        Row(
-            f"{ROLE}.strategy_args.strategy_config",
-            "any",
-            "tensor_parallel_size pipeline_parallel_size",
-            "the size of an engine of vLLM",
-        ),
+        Row(f"{ROLE}.strategy_args.strategy_config", "any", _WORKER, "the size of an engine of vLLM"),
     ),
+    tells=lambda config: next(roles(config), None) is not None,
 )
 
 TABLES: dict[str, Keys] = {
+    "nemo_rl": NEMO_RL,
+    "areal": AREAL,
+    "skyrl": SKYRL,
     "verl": VERL,
     "slime": SLIME,
     "roll": ROLL,
-    "nemo_rl": NEMO_RL,
-    "areal": AREAL,
     "openrlhf": OPENRLHF,
-    "skyrl": SKYRL,
 }
-"""The table of each dialect but RLinf, whose keys are the models of `rankplan.config`."""
+"""The table of each dialect but RLinf, whose keys are the models of `rankplan.config`; the first that recognises a
+config is used."""
 
 _UNRESOLVED = {"type": "string", "pattern": r"\$\{"}
 _KINDS: dict[str, Any] = {

@@ -9,46 +9,42 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py``, ``RayActorGroup`` and ``cr
 
 from __future__ import annotations
 
-from functools import partial
-
 from rankplan.config.text.faults import KeyPath
-from rankplan.config.text.reader import Config, Reader
+from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import OPENRLHF, OPENRLHF_MODELS
-from rankplan.dialects.pools import Pools, engine_sizes
+from rankplan.dialects.pools import Job, Pools, engine_sizes
 from rankplan.errors import Diagnostic
-from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import Parallel
-from rankplan.plans.configured import ASSUMED, assumed, for_inventory
-from rankplan.plans.plan import Plan
+from rankplan.plans.configured import ASSUMED
 
-__all__ = ["assumed_inventory", "plan", "read", "recognised"]
+__all__ = ["assumed_inventory", "plan", "read"]
 
 _SIZE = ("num_nodes", "num_gpus_per_node")
 _SHARED = 5
 """Users of a shared GPU: four models and an engine."""
 
 
-class _Job:
+class _Job(Job):
     """The models that OpenRLHF's flags train with, their sizes, and which of them share GPUs."""
 
+    keys = OPENRLHF
+
     def __init__(self, reader: Reader) -> None:
-        estimator = reader.at(("algo", "advantage", "estimator"))
-        rewarded = (
-            reader.at(("reward", "model_name_or_path")) is not None and reader.at(("reward", "remote_url")) is None
-        )
+        elsewhere = [reader.at(path) for path in (("reward", "remote_url"), ("train", "agent_func_path"))]
         present = {
             "actor": True,
             "ref": reader.at(("algo", "kl", "init_coef")) not in (0, 0.0),
-            "critic": estimator in (None, "gae"),
-            "reward": rewarded and reader.at(("train", "agent_func_path")) is None,
+            "critic": reader.at(("algo", "advantage", "estimator")) in (None, "gae"),
+            "reward": reader.at(("reward", "model_name_or_path")) is not None and elsewhere == [None, None],
         }
         self.models = {
             name: (reader.size((name, "num_nodes"), 1), reader.size((name, "num_gpus_per_node"), ASSUMED))
             for name in OPENRLHF_MODELS
             if present[name]
         }
-        self.everything, self.apart = reader.switch(("train", "colocate_all")), reader.switch(("train", "async_enable"))
-        self.all = self.everything and not self.apart  # asynchronous engines generate while the models train
+        self.everything = reader.switch(("train", "colocate_all"))
+        # Asynchronous engines generate while the models train.
+        self.all = not reader.switch(("train", "async_enable")) and self.everything
         self.engines = reader.size(("vllm", "num_engines"), 0, 0)
         self.tensor = reader.size(("vllm", "tensor_parallel_size"), 1)
         self.together: list[tuple[str, str]] = []
@@ -75,61 +71,44 @@ class _Job:
             key = next((key for key in _SIZE if reader.at((second, key)) is not None), None)
             reader.add((second, key) if key else (second,), Diagnostic("invalid-value", message, help))
 
+    def size(self) -> tuple[int, int]:
+        """Return as many nodes of 8 GPUs, or of the largest model's GPUs per node, as the flags need."""
+        each = max(ASSUMED, *(per_node for _, per_node in self.models.values()))
+        shared = {later for _, later in self.together} | (set(self.models) - {"actor"} if self.everything else set())
+        apart = [size for name, size in self.models.items() if name not in shared]
+        nodes = sum(-(-count * per_node // each) for count, per_node in apart)
+        return nodes + (0 if self.all else -(-self.engines * self.tensor // each)), each
 
-recognised = OPENRLHF.recognises
-read = partial(OPENRLHF.read, state=_Job)
+    def place(self, pools: Pools) -> None:
+        """Place the models, and ``vllm``, whose processes are engines."""
+        reader = pools.reader
+        sizes = Parallel(tp=reader.size(("ds", "tensor_parallel_size"), 1), cp=reader.size(("ds", "ring_attn_size"), 1))
+        second = {later: earlier for earlier, later in self.together}
+        if self.everything:
+            apart = {"critic", "reward"} if not self.all and ("critic", "reward") in self.together else set()
+            second |= {name: "actor" for name in self.models if name != "actor" and name not in apart}
+        taken: dict[str, list[int]] = {}
 
+        def take(name: str) -> None:
+            nodes, each = self.models[name]
+            taken[name] = taken[second[name]] if name in second else pools.packed(nodes * each, name, (name,))
 
-def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
-    """Return the plan of OpenRLHF's flags on an inventory: the models, and ``vllm``, whose processes are engines.
-
-    Raises `PlacementError` with every fault.
-    """
-    reader = for_inventory(read(config), inventory)
-    job: _Job = reader.state
-    pools = Pools(reader, inventory, isolate=isolate_accelerator)
-    sizes = Parallel(tp=reader.size(("ds", "tensor_parallel_size"), 1), cp=reader.size(("ds", "ring_attn_size"), 1))
-    second = {later: earlier for earlier, later in job.together}
-    if job.everything:
-        apart = {"critic", "reward"} if not job.all and ("critic", "reward") in job.together else set()
-        second |= {name: "actor" for name in job.models if name != "actor" and name not in apart}
-    taken: dict[str, list[int]] = {}
-
-    def take(name: str) -> None:
-        nodes, each = job.models[name]
-        taken[name] = taken[second[name]] if name in second else pools.packed(nodes * each, name, (name,))
-
-    if "actor" in job.shared:
-        take("actor")
-    engines = job.engines * job.tensor
-    generating = (pools.packed(engines, "vllm", ("vllm",)) if not job.all else taken["actor"]) if engines else []
-    for name in job.models:
-        if name not in taken:
-            take(name)
-        count = job.models[name][0] * job.models[name][1]
-        if count > len(taken[name]) > 0:
-            reader.add((name,), pools.too_many(name, count, len(taken[name]), "the actor's GPUs"))
-            continue
-        share = pools.share(_SHARED) if job.everything or name in job.shared else 1.0
-        path: KeyPath = ("ds", "tensor_parallel_size" if sizes.tp > 1 else "ring_attn_size")
-        pools.place(name, taken[name][:count], path, parallel=sizes, share=share)
-    if generating:
+        if "actor" in self.shared:
+            take("actor")
+        engines = self.engines * self.tensor
+        generating = (taken["actor"] if self.all else pools.packed(engines, "vllm", ("vllm",))) if engines else []
+        for name, (nodes, each) in self.models.items():
+            if name not in taken:
+                take(name)
+            if nodes * each > len(taken[name]) > 0:
+                pools.too_many((name,), name, nodes * each, len(taken[name]), "the actor's GPUs")
+                continue
+            share = pools.share(_SHARED) if self.everything or name in self.shared else 1.0
+            path: KeyPath = ("ds", "tensor_parallel_size" if sizes.tp > 1 else "ring_attn_size")
+            pools.place(name, taken[name][: nodes * each], path, parallel=sizes, share=share)
+        engine, share = engine_sizes(self.tensor, 1, 1), pools.share(_SHARED) if self.all else 1.0
         path = ("vllm", "tensor_parallel_size")
-        engine = engine_sizes(job.tensor, 1, 1)
-        share = pools.share(_SHARED) if job.all else 1.0
-        pools.place("vllm", generating, path, job.tensor, parallel=engine, share=share)
-    reader.finish()
-    return Plan(inventory, pools.components)
+        pools.place("vllm", generating, path, self.tensor, parallel=engine, share=share)
 
 
-def assumed_inventory(config: Config | Reader) -> Inventory:
-    """Return as many nodes of 8 GPUs, or of the largest model's GPUs per node, as the flags need."""
-    reader = read(config)
-    reader.finish()
-    job: _Job = reader.state
-    each = max(ASSUMED, *(per_node for _, per_node in job.models.values()))
-    shared = {later for _, later in job.together} | (set(job.models) - {"actor"} if job.everything else set())
-    nodes = sum(-(-count * per_node // each) for name, (count, per_node) in job.models.items() if name not in shared)
-    if not job.all:
-        nodes += -(-job.engines * job.tensor // each)
-    return assumed(reader, nodes, each)
+read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
-from rankplan._core import CLUSTER, Chunks, RankSet
+from rankplan._core import CLUSTER, Chunks
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
+from rankplan.dialects.keys import Keys
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component
-from rankplan.plans.configured import with_sizes
-from rankplan.plans.plan import SHARE_UNIT
+from rankplan.plans.configured import assumed, lacks_accelerators, with_sizes
+from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.words import counted
 
 
@@ -46,24 +49,11 @@ class Free:
 
     def packed(self, count: int) -> list[int] | None:
         """Take accelerators of one node if one has enough of them, else node by node; ``None`` if there are too few."""
-        if (found := self.together(count)) is not None:
-            return found
-        taken: list[int] = []
-        if self.left < count:
-            return None
-        for node in range(len(self._taken)):
-            taken += self._take(node, min(self._left(node), count - len(taken)))
-        return taken
-
-    def nodes(self, nodes: int, each: int) -> list[int] | None:
-        """Take ``each`` accelerators together, ``nodes`` times; ``None`` if the nodes have too few."""
-        taken: list[int] = []
-        if nodes * each > self.left:
-            return None
-        for _ in range(nodes):
-            if (found := self.together(each)) is None:
-                return None
-            taken += found
+        taken = self.together(count)
+        if taken is None and count <= self.left:
+            taken = []
+            for node in range(len(self._taken)):
+                taken += self._take(node, min(self._left(node), count - len(taken)))
         return taken
 
     @property
@@ -76,25 +66,26 @@ class Free:
         return [bisect_right(self._firsts, rank) - 1 for rank in resources]
 
 
-def by_address_text(inventory: Inventory) -> Inventory:
-    """Return the nodes in the order of their addresses as text, 10.0.0.10 before 10.0.0.9.
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An inference engine: its number of accelerators, the keys that give it, and its sizes.
 
-    Follows verl's ``sort_placement_group_by_node_ip``.
-    Raises `PlacementError` (``missing-key``) for a node without an address.
+    ``path`` is the path of the largest size, ``where`` that of the section.
     """
-    nodes = [(spec.ip, spec) for ranks, spec in inventory.stretches() for _ in ranks]
-    if (rank := next((rank for rank, (address, _) in enumerate(nodes) if address is None), None)) is not None:
-        help = "add `ip` to every node of the inventory"
-        raise PlacementError([Diagnostic("missing-key", f"node {rank} has no address to order it by", help)])
-    nodes.sort(key=lambda node: node[0] or "")
-    return Inventory([spec.at(RankSet(str(rank))) for rank, (_, spec) in enumerate(nodes)], inventory.section)
+
+    size: int
+    keys: str
+    parallel: Parallel
+    path: KeyPath
+    where: KeyPath
 
 
 class Pools:
     """The pools that a config takes of an inventory, and the components on them."""
 
     def __init__(self, reader: Reader, inventory: Inventory, *, isolate: bool) -> None:
-        self.reader, self.inventory, self.isolate = reader, inventory, isolate
+        self.reader, self.inventory = reader, inventory
+        self.visibility = "own" if isolate else "node"
         self.free = Free(inventory)
         self.components: list[Component] = []
 
@@ -102,30 +93,61 @@ class Pools:
         """Take accelerators of one node if one has enough, else node by node; too few are a fault."""
         taken = self.free.packed(count)
         if taken is None:
-            self.reader.add_in_config(path, self.too_many(name, count, self.free.left, "what is left of the cluster"))
+            self.too_many(path, name, count, self.free.left, "what is left of the cluster")
         return taken or []
 
     def nodes(self, nodes: int, each: int, name: str, path: KeyPath) -> list[int]:
         """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault."""
-        taken = self.free.nodes(nodes, each)
-        if taken is None:
+        enough = nodes * each <= self.free.left
+        chunks = [self.free.together(each) for _ in range(nodes if enough else 0)]
+        if not enough or None in chunks:
             counts = {spec.num_accelerators for _, spec in self.inventory.stretches()}
             message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
             message += counted(self.inventory.num_nodes, "node") + (f" with {max(counts)}" if len(counts) == 1 else "")
             help = "use a larger cluster, or fewer nodes or accelerators per node"
-            self.reader.add_in_config(path, Diagnostic("resource-out-of-range", message, help))
-        return taken or []
+            self.reader.add(path, Diagnostic("resource-out-of-range", message, help))
+            return []
+        return [rank for chunk in chunks for rank in chunk or ()]
 
-    def too_many(self, name: str, count: int, present: int, where: str) -> Diagnostic:
-        """Return the fault of a component that needs more accelerators than there are."""
+    def too_many(self, path: KeyPath, name: str, count: int, present: int, where: str) -> None:
+        """Record the fault of a component that needs more accelerators than there are."""
         message = f"{name} needs {counted(count, 'accelerator')}, more than {where}: {present}"
-        return Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer accelerators")
+        fault = Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer accelerators")
+        self.reader.add(path, fault)
 
-    def place(self, name: str, resources: Sequence[int], path: KeyPath, each: int = 1, **more: Any) -> None:
-        """Place a component whose processes take ``each`` of these accelerators in turn, if there are any."""
-        more["isolate"] = self.isolate
-        placed = resources and place(self.reader, name, self.inventory, resources, path, each, **more)
-        self.components += [placed] if placed else []
+    def place(
+        self,
+        name: str,
+        resources: Sequence[int],
+        path: KeyPath,
+        each: int = 1,
+        *,
+        parallel: Parallel = NO_SIZES,
+        **settings: Any,
+    ) -> None:
+        """Place a component whose processes take ``each`` of these accelerators in turn, if there are any.
+
+        Faults are recorded at the path of the sizes.
+        """
+        if not resources:
+            return
+        try:
+            rule, settings["visibility"] = Chunks(list(resources), each), self.visibility
+            placed = Component.place(name, self.inventory, (CLUSTER,), rule, **settings)
+        except PlacementError as error:
+            self.reader.add_all(path, error)
+        else:
+            self.components.append(with_sizes(self.reader, placed, parallel, path))
+
+    def engines(self, name: str, pool: list[int], per_node: int, engine: Engine, share: float | None) -> None:
+        """Place engines one after the other on a pool with ``per_node`` accelerators per node."""
+        each = min(per_node, engine.size)
+        faults = engine_faults(name, engine.size, each, self.free.node_of(pool), engine.keys)
+        for fault in faults:
+            self.reader.add(engine.path, fault)
+        if not faults:
+            engines = engine.size // each
+            self.place(name, pool, engine.where, each, parallel=engine.parallel, share=share, engines=engines)
 
     @staticmethod
     def share(users: int) -> float:
@@ -133,36 +155,61 @@ class Pools:
         return SHARE_UNIT // users / SHARE_UNIT
 
 
+class Job(ABC):
+    """The values of a config whose components take their accelerators by number.
+
+    The functions of the dialect's module are ``read``, ``plan`` and ``assumed_inventory`` of its class.
+    """
+
+    keys: ClassVar[Keys]
+
+    @abstractmethod
+    def __init__(self, reader: Reader) -> None:
+        """Read the values, and record their faults."""
+
+    @abstractmethod
+    def place(self, pools: Pools) -> None:
+        """Take pools, and place the components on them."""
+
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """Return the nodes that the config needs, and the accelerators of each."""
+
+    def inventory(self, reader: Reader, inventory: Inventory) -> Inventory:
+        """Return the nodes that the config uses."""
+        return inventory
+
+    @classmethod
+    def read(cls, config: Any) -> Reader:
+        """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
+        return cls.keys.read(config, cls)
+
+    @classmethod
+    def plan(cls, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
+        """Return the plan of a config on an inventory. Raises `PlacementError` with every fault."""
+        reader = cls.read(config).fork()
+        reader.finish()
+        lacks_accelerators(reader, inventory, ())
+        reader.finish()
+        job: Job = reader.state
+        pools = Pools(reader, job.inventory(reader, inventory), isolate=isolate_accelerator)
+        job.place(pools)
+        reader.finish()
+        return Plan(pools.inventory, pools.components)
+
+    @classmethod
+    def assumed_inventory(cls, config: Any) -> Inventory:
+        """Return as many equal nodes as the config needs. Raises `PlacementError` with every fault of the config."""
+        reader = cls.read(config)
+        reader.finish()
+        job: Job = reader.state
+        return assumed(reader, *job.size())
+
+
 def torn(nodes: Sequence[int], each: int) -> int | None:
     """Return the first chunk of ``each`` accelerators that spans two nodes; ``nodes`` has the node of each."""
     lasts = range(each - 1, len(nodes), each)
     return next((last // each for last in lasts if nodes[last - each + 1] != nodes[last]), None) if each > 1 else None
-
-
-def place(
-    reader: Reader,
-    name: str,
-    inventory: Inventory,
-    resources: Sequence[int],
-    path: KeyPath,
-    each: int = 1,
-    *,
-    isolate: bool = True,
-    parallel: Parallel = NO_SIZES,
-    **more: Any,
-) -> Component | None:
-    """Return a component whose processes take ``each`` of these accelerators in turn.
-
-    Faults are recorded at the path of the sizes; ``None`` if it cannot be placed.
-    """
-    try:
-        rule, visibility = Chunks(list(resources), each), "own" if isolate else "node"
-        placed = Component.place(name, inventory, (CLUSTER,), rule, visibility=visibility, **more)
-    except PlacementError as error:
-        for one in error.diagnostics:
-            reader.add_in_config(path, one)
-        return None
-    return with_sizes(reader, placed, parallel, path)
 
 
 def engine_sizes(tp: int, pp: int, ep: int) -> Parallel:
@@ -187,9 +234,8 @@ def engine_faults(name: str, engine: int, each: int, nodes: Sequence[int], sizes
     used = nodes[: total // engine * engine]
     if (found := torn(used, each)) is not None:
         pair = f"{used[found * each]} and {used[found * each + each - 1]}"
-        message = (
-            f"engine {found * each // engine} of the {name} would need {each} accelerators ({sizes}) on nodes {pair}"
-        )
+        number = found * each // engine
+        message = f"engine {number} of the {name} would need {each} accelerators ({sizes}) on nodes {pair}"
         fitting = [size for size in range(each - 1, 0, -1) if total % size == 0 and torn(nodes, size) is None]
         help = f"use {fitting[0]} per engine" if fitting else "use nodes with more accelerators"
         faults.append(Diagnostic("spans-nodes", message, help))

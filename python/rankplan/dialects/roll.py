@@ -10,29 +10,28 @@ Follows ROLL's ``WorkerConfig.__post_init__`` and ``ResourceManager.allocate_pla
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
-from rankplan._core import ACCELERATOR, CLUSTER, MAX_PROCESSES, NODE, WHOLE_NODE, Chunks
+from rankplan._core import CLUSTER, MAX_PROCESSES, NODE, WHOLE_NODE, Chunks
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import parse_device_mapping
-from rankplan.dialects.keys import ROLE, ROLL
+from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists, with_sizes
-from rankplan.plans.occupancy import node_kinds
 from rankplan.plans.plan import SHARE_UNIT, Plan
-from rankplan.words import counted, misspelt, must_be, shown
+from rankplan.words import counted, must_be, shown
 
-__all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "recognised", "written"]
+__all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "written"]
 
-_DEEPEST = 50
 _AS_WRITTEN = frozenset({"hf_infer", "sglang"})
 """Strategies that use ``num_gpus_per_worker`` as written."""
 
@@ -47,13 +46,13 @@ _ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """A role; ``devices`` is ``None`` if it only has a ``world_size``."""
+    """A role; ``devices`` is ``None`` if it only has a ``world_size``, which is 0 otherwise."""
 
     name: str
     path: KeyPath
-    devices: list[int] | None
-    per_worker: int
-    world_size: int
+    devices: list[int] | None = None
+    world_size: int = 0
+    per_worker: int = 1
     parallel: Parallel = NO_SIZES
 
 
@@ -66,13 +65,6 @@ class _Job:
         self.per_node = _optional(reader, "num_gpus_per_node", 0)
 
 
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config is written for ROLL: it has a ``device_mapping`` in a role, or ``num_gpus_per_node``."""
-    if "cluster" in config:
-        return False
-    return "num_gpus_per_node" in config or next(_candidates(config, ()), None) is not None
-
-
 read = partial(Reader.of, state=_Job)
 
 
@@ -80,31 +72,32 @@ def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: 
     """Return the plan of a ROLL config on an inventory.
 
     Accelerators are counted node by node over the inventory. ``num_nodes`` takes its first nodes, and
-    ``num_gpus_per_node`` must match the nodes. Roles on one accelerator have equal shares of it.
+    ``num_gpus_per_node`` must match the nodes. The roles on the most crowded accelerator of a role have equal shares.
 
     Raises `PlacementError` with every fault.
     """
     reader = read(config).fork()
     job: _Job = reader.state
     inventory = _fitting(reader, job, inventory)
-    components: dict[str, Component] = {}
+    users = Counter(chain.from_iterable(set(role.devices or ()) for role in job.roles))
+    components: list[Component] = []
     for role in job.roles:
         by_node = role.devices is None
-        if not by_node and lacks_accelerators(reader, inventory, (*role.path, "device_mapping")):
+        path = (*role.path, "world_size" if by_node else "device_mapping")
+        if not by_node and lacks_accelerators(reader, inventory, path):
             continue
-        nodes = [rank % inventory.num_nodes for rank in range(role.world_size)] if by_node else []
+        resources = role.devices or [rank % inventory.num_nodes for rank in range(role.world_size)]
+        share = None if by_node else SHARE_UNIT // max(map(users.__getitem__, resources)) / SHARE_UNIT
+        visibility = "own" if isolate_accelerator else "node"
         try:
-            rule = Chunks(role.devices or nodes, role.per_worker)
-            groups = (NODE if by_node else CLUSTER,)
-            visibility = "own" if isolate_accelerator else "node"
-            placed = Component.place(role.name, inventory, groups, rule, visibility=visibility)
+            rule, groups = Chunks(resources, role.per_worker), (NODE if by_node else CLUSTER,)
+            placed = Component.place(role.name, inventory, groups, rule, visibility=visibility, share=share)
         except PlacementError as error:
-            reader.add_all((*role.path, "world_size" if by_node else "device_mapping"), error)
+            reader.add_all(path, error)
         else:
-            components[role.name] = with_sizes(reader, placed, role.parallel, (*role.path, *_CONFIG))
+            components.append(with_sizes(reader, placed, role.parallel, (*role.path, *_CONFIG)))
     reader.finish()
-    shares = _shares(inventory, components)
-    return Plan(inventory, [one.with_settings(share=shares.get(name)) for name, one in components.items()])
+    return Plan(inventory, components)
 
 
 def assumed_inventory(config: Config | Reader) -> Inventory:
@@ -121,20 +114,6 @@ def assumed_inventory(config: Config | Reader) -> Inventory:
     if reader.faults:
         plan(reader, inventory)  # raises these faults, and those that depend on an inventory
     return inventory
-
-
-def _shares(inventory: Inventory, components: Mapping[str, Component]) -> dict[str, float]:
-    """Return the share of each role with accelerators: the roles on its most crowded one have equal shares."""
-    most: dict[str, int] = {}
-    for kind in node_kinds(inventory, components):
-        users: dict[int, set[str]] = {}
-        for stay in kind.stays:
-            if stay.pattern.resource_type == ACCELERATOR:
-                for index in chain.from_iterable(stay.pattern.devices):
-                    users.setdefault(index, set()).add(stay.component_name)
-        for names in users.values():
-            most |= {name: max(most.get(name, 0), len(names)) for name in names}
-    return {name: SHARE_UNIT // count / SHARE_UNIT for name, count in most.items()}
 
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
@@ -163,9 +142,9 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
         inner = config
         for section in sections:
             inner = inner.setdefault(section, {})
-            if not isinstance(inner, dict) or _is_role(inner):
+            if not isinstance(inner, dict) or is_role(inner):
                 break
-        if not isinstance(inner, dict) or _is_role(inner) or last in inner:
+        if not isinstance(inner, dict) or is_role(inner) or last in inner:
             inexpressible[name] = "its name is already a key of the config"
         else:
             inner[last] = role
@@ -174,121 +153,86 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _mapping_text(devices: list[int]) -> str:
     """Return a ``device_mapping``: runs of at least three as ranges, other ranks one by one."""
+    runs = [[rank for _, rank in run] for _, run in groupby(enumerate(devices), lambda pair: pair[1] - pair[0])]
     parts: list[str] = []
-    single: list[int] = []
-    start = 0
-    while start < len(devices):
-        end = start + 1
-        while end < len(devices) and devices[end] == devices[end - 1] + 1:
-            end += 1
-        if end - start > 2:
-            parts += [str(single)] if single else []
-            parts.append(f"list(range({devices[start]},{devices[end - 1] + 1}))")
-            single = []
-        else:
-            single += devices[start:end]
-        start = end
-    return " + ".join([*parts, *([str(single)] if single else [])])
-
-
-def _candidates(
-    mapping: Mapping[Any, Any], path: KeyPath, *, inside: bool = False
-) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
-    """Yield the mappings that may be roles, with their paths.
-
-    Such a mapping has a ``device_mapping`` or, outside another role, a ``world_size``. In a list its name is an index,
-    which ROLL does not accept.
-    """
-    for key in mapping:
-        try:
-            value = mapping[key]
-            items = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else []
-        except Exception:  # a key of the trainer, which need not be readable here
-            continue
-        for index, item in enumerate(items):
-            if isinstance(item, Mapping) and "device_mapping" in item:
-                yield (*path, str(key), index), item
-        if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
-            continue
-        if any(misspelt(str(key), ("device_mapping",)) for key in value) or ("world_size" in value and not inside):
-            yield (*path, str(key)), value
-        yield from _candidates(value, (*path, str(key)), inside=inside or _is_role(value))
-
-
-def _is_role(mapping: Mapping[Any, Any]) -> bool:
-    try:
-        return any(mapping.get(key) is not None for key in ("device_mapping", "world_size"))
-    except Exception:  # the key exists, but cannot be read
-        return True
+    for long, several in groupby(runs, lambda run: len(run) > 2):
+        found = list(several)
+        ranges = [f"list(range({run[0]},{run[-1] + 1}))" for run in found]
+        parts += ranges if long else [str(list(chain.from_iterable(found)))]
+    return " + ".join(parts)
 
 
 def _roles(reader: Reader) -> Iterator[_Role]:
     names: set[str] = set()
     _reject_misspelt(reader, reader.content, (), ())
-    for path, values in _candidates(reader.content, ()):
+    for path, values in roles(reader.content):
         name = ".".join(map(str, path))
         mapping = reader.value(values, "device_mapping", path)
         world_size = reader.value(values, "world_size", path)
         _reject_misspelt(reader, values, (ROLE,), path)
         if mapping is None and world_size is None:
             continue  # a disabled role
-        if isinstance(path[-1], int):
-            message = f"`{path[-2]}` is a list; roles must be keys of a mapping"
-            reader.add(path, Diagnostic("invalid-value", message, "write `name: {device_mapping: ...}` for each role"))
-            continue
-        if not all(path):
-            reader.add(
-                path, Diagnostic("empty-name", f"the role name {shown(name)} has an empty part", "name the role")
-            )
-            continue
-        if not name.isprintable():
-            reader.add(path, Diagnostic("invalid-value", f"{shown(name)} is not a valid role name", "rename the role"))
-            continue
-        if name in names:
-            fault = Diagnostic("duplicate-component", f"two roles are named `{name}`", "rename one of them")
+        if (fault := _name_fault(name, path, names)) is not None:
             reader.add(path, fault)
             continue
         names.add(name)
         if mapping is None:
-            workers = reader.number(world_size, (*path, "world_size"), 1)
-            if workers is not None and workers > MAX_PROCESSES:
-                message = f"{workers:,} workers; a component has at most {MAX_PROCESSES:,}"
-                reader.add((*path, "world_size"), Diagnostic("too-many-processes", message, "split the role"))
-            elif workers is not None:
-                yield _Role(name, path, None, 1, workers)
-            continue
-        devices, strategy = _devices(reader, mapping, path), _strategy(reader, values, path)
-        if not devices or strategy is None:
-            continue
-        per_worker, parallel = strategy
-        if len(devices) % per_worker:
-            below = len(devices) // per_worker * per_worker
-            fitting = " or ".join(str(count) for count in (below, below + per_worker) if count)
-            message = f"{len(devices)} accelerators cannot be divided into workers of {per_worker}"
-            fault = Diagnostic("not-multiple", message, f"list {fitting} accelerators, or change num_gpus_per_worker")
-            reader.add((*path, "device_mapping"), fault)
-            continue
-        yield _Role(name, path, devices, per_worker, len(devices) // per_worker, parallel)
+            role = _on_nodes(reader, name, path, world_size)
+        else:
+            role = _on_accelerators(reader, name, path, values, mapping)
+        if role is not None:
+            yield role
     if not names and not reader.faults:
         message = "no role has a `device_mapping` or a `world_size`"
         reader.add((), Diagnostic("missing-key", message, "add roles such as actor_train: {device_mapping: ...}"))
 
 
-def _devices(reader: Reader, mapping: Any, path: KeyPath) -> list[int] | None:
-    path = (*path, "device_mapping")
-    if unresolved(mapping):
-        message = f"{shown(mapping)} contains an unresolved interpolation"
-        reader.add(path, Diagnostic("syntax", message, RESOLVE))
+def _name_fault(name: str, path: KeyPath, names: set[str]) -> Diagnostic | None:
+    if isinstance(path[-1], int):
+        message = f"`{path[-2]}` is a list; roles must be keys of a mapping"
+        return Diagnostic("invalid-value", message, "write `name: {device_mapping: ...}` for each role")
+    if not all(path):
+        return Diagnostic("empty-name", f"the role name {shown(name)} has an empty part", "name the role")
+    if not name.isprintable():
+        return Diagnostic("invalid-value", f"{shown(name)} is not a valid role name", "rename the role")
+    if name in names:
+        return Diagnostic("duplicate-component", f"two roles are named `{name}`", "rename one of them")
+    return None
+
+
+def _on_nodes(reader: Reader, name: str, path: KeyPath, world_size: Any) -> _Role | None:
+    workers = reader.number(world_size, (*path, "world_size"), 1)
+    if workers is not None and workers > MAX_PROCESSES:
+        message = f"{workers:,} workers; a component has at most {MAX_PROCESSES:,}"
+        reader.add((*path, "world_size"), Diagnostic("too-many-processes", message, "split the role"))
         return None
+    return None if workers is None else _Role(name, path, world_size=workers)
+
+
+def _on_accelerators(reader: Reader, name: str, path: KeyPath, values: Mapping[Any, Any], mapping: Any) -> _Role | None:
+    devices, where = list[int](), (*path, "device_mapping")
     try:
+        if unresolved(mapping):
+            message = f"{shown(mapping)} contains an unresolved interpolation"
+            raise PlacementError([Diagnostic("syntax", message, RESOLVE)])
         devices = parse_device_mapping(mapping)
+        if not devices:
+            message = "the role has no accelerators"
+            reader.add(where, Diagnostic("empty-placement", message, "list some, or remove the role"))
     except PlacementError as error:
-        reader.add_all(path, error)
+        reader.add_all(where, error)
+    strategy = _strategy(reader, values, path)
+    if not devices or strategy is None:
         return None
-    if not devices:
-        fault = Diagnostic("empty-placement", "the role has no accelerators", "list some, or remove the role")
-        reader.add(path, fault)
-    return devices
+    per_worker, parallel = strategy
+    if len(devices) % per_worker:
+        below = len(devices) // per_worker * per_worker
+        fitting = " or ".join(str(count) for count in (below, below + per_worker) if count)
+        message = f"{len(devices)} accelerators cannot be divided into workers of {per_worker}"
+        help = f"list {fitting} accelerators, or change num_gpus_per_worker"
+        reader.add(where, Diagnostic("not-multiple", message, help))
+        return None
+    return _Role(name, path, devices, 0, per_worker, parallel)
 
 
 def _strategy(reader: Reader, values: Mapping[Any, Any], path: KeyPath) -> tuple[int, Parallel] | None:

@@ -10,19 +10,16 @@ Follows SkyRL's ``RayPPOTrainer.build_models`` and ``create_ray_wrapped_inferenc
 
 from __future__ import annotations
 
-from functools import partial
-
 from rankplan.config.text.faults import KeyPath
-from rankplan.config.text.reader import Config, Reader
+from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import SKYRL, SKYRL_MODELS, SKYRL_SIZES
-from rankplan.dialects.pools import Pools, engine_sizes
+from rankplan.dialects.pools import Job, Pools, engine_sizes
 from rankplan.errors import Diagnostic
-from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import MEGATRON, Parallel
-from rankplan.plans.configured import ASSUMED, assumed, for_inventory
-from rankplan.plans.plan import Plan
+from rankplan.plans.configured import ASSUMED
+from rankplan.words import path_text
 
-__all__ = ["assumed_inventory", "plan", "read", "recognised"]
+__all__ = ["assumed_inventory", "plan", "read"]
 
 _PLACEMENT: KeyPath = ("trainer", "placement")
 _ENGINE: KeyPath = ("generator", "inference_engine")
@@ -30,37 +27,29 @@ _SIZES = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "d
 _SHARED = 5
 
 
-class _Job:
+class _Job(Job):
     """The models of a SkyRL config, its engines and their sizes."""
 
+    keys = SKYRL
+
     def __init__(self, reader: Reader) -> None:
+        known, typos = SKYRL.known[_PLACEMENT], {fault.path for fault in reader.faults}
         for key in reader.section_at(_PLACEMENT):
-            if key not in SKYRL.known[_PLACEMENT] and not any(
-                fault.path == f"trainer.placement.{key}" for fault in reader.faults
-            ):
-                help = f"the keys are {', '.join(SKYRL.known[_PLACEMENT])}"
-                reader.add((*_PLACEMENT, str(key)), Diagnostic("unknown-key", f"unknown key `{key}`", help))
-        losses = (
-            reader.switch(("trainer", "algorithm", "use_kl_loss"), default=True),
-            reader.switch(("trainer", "algorithm", "use_kl_in_reward")),
-        )
-        present = {
-            "policy": True,
-            "ref": any(losses),
-            "critic": reader.at(("trainer", "critic", "model", "path")) is not None,
-        }
-        self.models = {
-            name: (
-                reader.size((*_PLACEMENT, f"{name}_num_nodes"), 1),
-                reader.size((*_PLACEMENT, f"{name}_num_gpus_per_node"), 1),
-            )
-            for name in SKYRL_MODELS
-            if present[name]
-        }
+            if key not in known and f"{path_text(_PLACEMENT)}.{key}" not in typos:
+                fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"the keys are {', '.join(known)}")
+                reader.add((*_PLACEMENT, str(key)), fault)
+        loss = reader.switch(("trainer", "algorithm", "use_kl_loss"), default=True)
+        reward = reader.switch(("trainer", "algorithm", "use_kl_in_reward"))
+        absent = set() if loss or reward else {"ref"}
+        absent |= {"critic"} if reader.at(("trainer", "critic", "model", "path")) is None else set()
+        self.models: dict[str, tuple[int, int]] = {}
+        for name in SKYRL_MODELS:
+            if name not in absent:
+                nodes = reader.size((*_PLACEMENT, f"{name}_num_nodes"), 1)
+                self.models[name] = nodes, reader.size((*_PLACEMENT, f"{name}_num_gpus_per_node"), 1)
         self.all = reader.switch((*_PLACEMENT, "colocate_all"), default=True)
-        self.pair = (
-            not self.all and "ref" in self.models and reader.switch((*_PLACEMENT, "colocate_policy_ref"), default=True)
-        )
+        pair = not self.all and "ref" in self.models
+        self.pair = pair and reader.switch((*_PLACEMENT, "colocate_policy_ref"), default=True)
         local = reader.switch((*_ENGINE, "run_engines_locally"), default=True)
         self.tp, self.pp, self.dp = (reader.size((*_ENGINE, key), 1) for key in _SIZES.values())
         self.engines = reader.size((*_ENGINE, "num_engines"), 1) * self.dp if local else 0
@@ -73,64 +62,54 @@ class _Job:
             message = f"colocate_all: the policy has {total} GPUs, but the engines have {generating}"
             message += f" ({self.engines // self.dp} engines x {self.tp * self.pp * self.dp})"
             help = "make policy_num_nodes x policy_num_gpus_per_node equal to it, or set colocate_all: false"
-            reader.add_in_config((*_ENGINE, "num_engines"), Diagnostic("invalid-value", message, help))
+            reader.add((*_ENGINE, "num_engines"), Diagnostic("invalid-value", message, help))
         for name, size in self.models.items():
             if (self.all or (self.pair and name == "ref")) and size != policy:
                 sizes = f"{size[0]} x {size[1]} instead of {policy[0]} x {policy[1]}"
                 message = f"{name} shares the GPUs of the policy, but has {sizes}"
                 help = f"give it the policy's {name}_num_nodes and {name}_num_gpus_per_node, or do not colocate it"
-                key = next(
-                    (key for key in SKYRL_SIZES if key.startswith(name) and reader.at((*_PLACEMENT, key)) is not None),
-                    None,
-                )
-                path = (*_PLACEMENT, key) if key else _PLACEMENT
-                reader.add_in_config(path, Diagnostic("invalid-value", message, help))
-        experts = reader.size((*_ENGINE, "expert_parallel_size"), 1)
-        if experts not in (1, self.tp * self.dp):
-            whole = self.tp * self.dp
-            message = (
-                f"`expert_parallel_size` is {experts}; SkyRL accepts 1, or tensor size x data size, which is {whole}"
-            )
-            fault = Diagnostic("invalid-value", message, f"use 1 or {whole}")
-            reader.add_in_config((*_ENGINE, "expert_parallel_size"), fault)
-        self.experts = experts if experts == self.tp * self.dp else 1
+                keys = [key for key in SKYRL_SIZES if key.startswith(name)]
+                given = [key for key in keys if reader.at((*_PLACEMENT, key)) is not None]
+                reader.add((*_PLACEMENT, *given[:1]), Diagnostic("invalid-value", message, help))
+        experts, whole = reader.size((*_ENGINE, "expert_parallel_size"), 1), self.tp * self.dp
+        if experts not in (1, whole):
+            message = f"`expert_parallel_size` is {experts}; SkyRL accepts 1, or tensor size x data size, which is "
+            fault = Diagnostic("invalid-value", f"{message}{whole}", f"use 1 or {whole}")
+            reader.add((*_ENGINE, "expert_parallel_size"), fault)
+        self.experts = experts if experts == whole else 1
+
+    def size(self) -> tuple[int, int]:
+        """Return as many nodes of 8 GPUs, or of the largest model's GPUs per node, as the config needs."""
+        each = max(ASSUMED, *(per_node for _, per_node in self.models.values()))
+        apart = [size for name, size in self.models.items() if not self.all and not (self.pair and name == "ref")]
+        return max(1, sum(count for count, _ in apart) - (-self.engines * self.tp * self.pp // each)), each
+
+    def place(self, pools: Pools) -> None:
+        """Place ``policy``, ``ref``, ``critic``, and the servers of the ``generator``."""
+        each = self.tp * self.pp
+        policy = self.models["policy"]
+        count = self.engines * each or (policy[0] * policy[1] if self.all else 0)
+        engines = pools.packed(count, "generator", (*_ENGINE, "num_engines")) if count else []
+        shared: dict[str, list[int]] = {}
+        for name, (nodes, per_node) in self.models.items():
+            if self.all:
+                taken, share = engines, pools.share(_SHARED)
+            elif self.pair and name == "ref":
+                taken, share = shared["policy"], 0.25
+            else:
+                taken = pools.nodes(nodes, per_node, name, (*_PLACEMENT, f"{name}_num_nodes"))
+                share = 0.75 if self.pair and name == "policy" else 1.0
+            shared[name] = taken
+            sizes, where = _training(pools.reader, name)
+            pools.place(name, taken, where, parallel=sizes, share=share)
+        if self.engines:
+            sizes = engine_sizes(self.tp, self.pp, self.experts)
+            share = pools.share(_SHARED) if self.all else 1.0
+            where = (*_ENGINE, _SIZES["tp"])
+            pools.place("generator", engines, where, each, parallel=sizes, share=share, engines=self.dp)
 
 
-recognised = SKYRL.recognises
-read = partial(SKYRL.read, state=_Job)
-
-
-def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
-    """Return the plan of a SkyRL config: ``policy``, ``ref``, ``critic``, and the servers of the ``generator``.
-
-    Raises `PlacementError` with every fault.
-    """
-    reader = for_inventory(read(config), inventory)
-    job: _Job = reader.state
-    pools = Pools(reader, inventory, isolate=isolate_accelerator)
-    each = job.tp * job.pp
-    policy = job.models["policy"]
-    count = job.engines * each or (policy[0] * policy[1] if job.all else 0)
-    engines = pools.packed(count, "generator", (*_ENGINE, "num_engines")) if count else []
-    shared: dict[str, list[int]] = {}
-    for name, (nodes, per_node) in job.models.items():
-        path: KeyPath = (*_PLACEMENT, f"{name}_num_nodes")
-        if job.all:
-            taken, share = engines, pools.share(_SHARED)
-        elif job.pair and name == "ref":
-            taken, share = shared["policy"], 0.25
-        else:
-            taken, share = pools.nodes(nodes, per_node, name, path), 0.75 if job.pair and name == "policy" else 1.0
-        shared[name] = taken
-        sizes, where = _training(reader, name)
-        pools.place(name, taken, where, parallel=sizes, share=share)
-    if job.engines:
-        sizes = engine_sizes(job.tp, job.pp, job.experts)
-        share = pools.share(_SHARED) if job.all else 1.0
-        where = (*_ENGINE, _SIZES["tp"])
-        pools.place("generator", engines, where, each, parallel=sizes, share=share, engines=job.dp)
-    reader.finish()
-    return Plan(inventory, pools.components)
+read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
 
 
 def _training(reader: Reader, name: str) -> tuple[Parallel, KeyPath]:
@@ -139,16 +118,3 @@ def _training(reader: Reader, name: str) -> tuple[Parallel, KeyPath]:
     if reader.at(("trainer", "strategy")) == "megatron":
         return reader.sizes((*path, "megatron_config"), MEGATRON), (*path, "megatron_config")
     return Parallel(cp=reader.size((*path, "sequence_parallel_size"), 1)), (*path, "sequence_parallel_size")
-
-
-def assumed_inventory(config: Config | Reader) -> Inventory:
-    """Return as many nodes of 8 GPUs, or of the largest model's GPUs per node, as the config needs."""
-    reader = read(config)
-    reader.finish()
-    job: _Job = reader.state
-    each = max(ASSUMED, *(per_node for _, per_node in job.models.values()))
-    nodes = -(-job.engines * job.tp * job.pp // each)
-    if not job.all:
-        apart = [size for name, size in job.models.items() if not (job.pair and name == "ref")]
-        nodes += sum(count for count, _ in apart)
-    return assumed(reader, max(nodes, 1), each)

@@ -5,6 +5,11 @@ The actor has the first GPUs, one per process. A critic shares them; with ``crit
 start at the rollout's offset: after the training, or at the first GPU if colocated. An engine larger than a node has
 one process per node.
 
+The pool is the first GPUs of the inventory in the order of `bundle_order`, node by node; nodes are in rank order unless
+every node has an address. Colocated, the training has a share of 0.8 and the rollout of 0.2; an actor and a critic on
+the same GPUs have half of the training's share each. Faults are ``resource-out-of-range`` for too few GPUs and
+``spans-nodes`` for a rollout process that would need two nodes, among others.
+
 Follows slime's ``create_placement_groups`` and ``init_rollout_engines``.
 """
 
@@ -17,17 +22,18 @@ from itertools import combinations
 from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import Placement
+from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
-from rankplan.dialects.bundles import bundle_order, pool_order
-from rankplan.dialects.keys import SLIME
-from rankplan.dialects.pools import place, torn
-from rankplan.dialects.slime_flags import ENGINE, Job, Sides, flag_name
+from rankplan.dialects.keys import SLIME, flag_name
+from rankplan.dialects.orders import bundle_order, pool_order
+from rankplan.dialects.pools import Job, Pools, torn
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import MEGATRON, Parallel
+from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
-from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators
+from rankplan.plans.configured import ASSUMED
 from rankplan.plans.plan import Plan
+from rankplan.words import must_be
 
 __all__ = [
     "EngineProcess",
@@ -38,9 +44,20 @@ __all__ = [
     "layout",
     "plan",
     "read",
-    "recognised",
     "written",
 ]
+
+_IMPLYING = {"advantage_estimator", "load_debug_rollout_data", "megatron_config_path", "rollout_external_engine_addrs"}
+"""Other flags, from which slime derives some of the placing ones."""
+
+_ENGINE = {
+    "pp": ("sglang_pipeline_parallel_size", "sglang_pp_size"),
+    "ep": ("sglang_expert_parallel_size", "sglang_ep_size"),
+}
+"""Flags of the sizes of an engine."""
+
+_SIZES = {flag for flags in (*MEGATRON.values(), *_ENGINE.values()) for flag in flags}
+_PLACING = SLIME.known[()].keys() - _SIZES
 
 
 class _Namespace(Protocol):
@@ -49,6 +66,215 @@ class _Namespace(Protocol):
 
 Flags: TypeAlias = Config | _Namespace | Reader
 """Flags by name, written with ``_`` or ``-``: a mapping, the path of a YAML file, or an ``argparse.Namespace``."""
+
+
+class _Job(Job):
+    """The sides that slime's flags describe, and the parallel sizes of the training and of an engine.
+
+    Sides are numbers of GPUs: 0 for a side that does not run here.
+    """
+
+    keys = SLIME
+
+    def __init__(self, reader: Reader) -> None:
+        self._keys: dict[str, str] = {}  # flags as they are written
+        self._values: dict[str, Any] = {}
+        others: list[str] = []
+        for key in map(str, reader.content):
+            flag = flag_name(key)
+            if flag not in _PLACING | _IMPLYING | _SIZES:
+                others.append(key)
+            elif flag in self._keys:
+                message = f"`{key}` and `{self._keys[flag]}` are the same flag"
+                reader.add((key,), Diagnostic("duplicate-key", message, "remove one of them"))
+            else:
+                self._keys[flag] = key
+                before = len(reader.faults)
+                value = reader.value(reader.content, key, ())
+                self._values |= {flag: value} if len(reader.faults) == before else {}
+        missing = sorted(_PLACING - self._keys.keys())
+        for key in others:  # slime ignores a typo silently
+            reader.reject_misspelt(flag_name(key), missing, (key,))
+        self._read_sides(reader)
+        self.parallel = self._sizes(reader, MEGATRON, ORDER) or NO_SIZES
+        self.engine = self._engine_sizes(reader)
+
+    @classmethod
+    def read(cls, config: Flags) -> Reader:
+        """Read flags; flags that are already read are returned. Raises `PlacementError` if they are not a mapping."""
+        plain = isinstance(config, str | os.PathLike | Mapping | Reader)
+        return Reader.of(config if plain else getattr(config, "__dict__", config), cls)
+
+    def _read_sides(self, reader: Reader) -> None:
+        """Read the number of GPUs of each side (slime: ``create_placement_groups``)."""
+        train_only = self._switch(reader, "debug_train_only", implied=self._has("load_debug_rollout_data"))
+        rollout_only = self._switch(reader, "debug_rollout_only")
+        colocate = self._switch(reader, "colocate")
+        external = self._switch(reader, "rollout_external", implied=self._has("rollout_external_engine_addrs"))
+        with_critic = self._switch(reader, "use_critic", implied=self._values.get("advantage_estimator") == "ppo")
+        doubtful = any(fault.code != "duplicate-key" for fault in reader.faults)
+        self._contradicts = rollout_only and self._values.get("debug_train_only") is True
+        nodes = self._number(reader, "actor_num_nodes", 1, 0)
+        each = self._number(reader, "actor_num_gpus_per_node", 8, 0)
+        self.actor, self.critic = nodes * each, 0
+        # A slime whose critic shares the actor's GPUs sets these flags too, to the actor's sizes; it also has
+        # `megatron_config_path`.
+        separate = self._has("critic_num_nodes") or self._has("critic_num_gpus_per_node")
+        self.critic_shares = not separate or "megatron_config_path" in self._keys
+        if with_critic:
+            if not self.critic_shares:
+                nodes = self._number(reader, "critic_num_nodes", nodes, 0)
+                each = self._number(reader, "critic_num_gpus_per_node", each, 0)
+            self.critic = nodes * each
+        training = self.actor if self.critic_shares else self.actor + self.critic
+        self.rollout = 0
+        if not train_only and not external:
+            self.rollout = self._number(reader, "rollout_num_gpus", training, 0)
+            if not (self._has("rollout_num_gpus") or colocate or doubtful):
+                message = "`rollout_num_gpus` is missing; only a colocated rollout defaults to the training's GPUs"
+                help = "add it, or set colocate, debug_train_only or rollout_external"
+                reader.add((), Diagnostic("missing-key", message, help))
+        self.rollout_offset = 0
+        if rollout_only and not train_only:
+            self.num_gpus = training if external else self.rollout
+            self.actor = self.critic = 0
+        elif train_only or (colocate and not external):
+            self.num_gpus = max(training, self.rollout)
+        else:
+            self.num_gpus, self.rollout_offset = training + self.rollout, training
+        self.per_engine = self._number(reader, "rollout_num_gpus_per_engine", 1, 1)
+        self.per_node = self._number(reader, "num_gpus_per_node", 0, 1)
+
+    def _has(self, flag: str) -> bool:
+        return self._values.get(flag) is not None
+
+    def _path(self, flag: str) -> KeyPath:
+        """Return the path of a flag, under the name that it is written with."""
+        return (self._keys.get(flag, flag),)
+
+    def _switch(self, reader: Reader, flag: str, *, implied: bool = False) -> bool:
+        """Return whether a flag is on; ``implied`` if it is missing or invalid, which is recorded."""
+        value = self._values.get(flag, implied)
+        if isinstance(value, bool):
+            return value
+        reader.add(self._path(flag), must_be(self._path(flag), value, "true or false", "write true or false"))
+        return implied
+
+    def _number(self, reader: Reader, flag: str, default: int, least: int) -> int:
+        """Return a whole number; the default if it is missing or invalid, which is recorded."""
+        number = reader.number(self._values[flag], self._path(flag), least) if self._has(flag) else None
+        return default if number is None else number
+
+    def _sizes(self, reader: Reader, flags: Mapping[str, Sequence[str]], order: str) -> Parallel | None:
+        """Return the sizes that flags state, ``None`` if any is invalid, which is recorded."""
+        given = {name: [self._keys[flag] for flag in each if self._has(flag)] for name, each in flags.items()}
+        return reader.sizes_in({self._keys[flag]: value for flag, value in self._values.items()}, given, (), order)
+
+    def _engine_sizes(self, reader: Reader) -> Parallel:
+        """Return the sizes of an engine; its tensor size follows from its GPUs (slime: ``_compute_server_args``)."""
+        stated, gpus = self._sizes(reader, _ENGINE, ENGINE_ORDER), self.per_engine
+        if stated is None:
+            return NO_SIZES
+        tensor, stages, experts = gpus // stated.pp, stated.pp, stated.ep
+        for name, size, whole in (("pp", stages, gpus), ("ep", experts, tensor)):
+            if whole % size or not whole:
+                near = [str(n) for n in range(1, whole + 1) if whole % n == 0][-4:]
+                word = "pipeline stages" if name == "pp" else "expert groups"
+                message = f"an engine of {whole} GPUs cannot be divided into {size} {word}"
+                help = f"use {' or '.join([', '.join(near[:-1]), near[-1]] if near[1:] else near)}"
+                flag = next(flag for flag in _ENGINE[name] if self._has(flag))
+                reader.add(self._path(flag), Diagnostic("parallel-not-divisible", message, help))
+                return NO_SIZES
+        etp = tensor // experts if experts > 1 else 1
+        return Parallel(tp=tensor, pp=stages, ep=experts, etp=etp, order=ENGINE_ORDER)
+
+    def size(self) -> tuple[int, int]:
+        """Return the nodes with enough GPUs: ``num_gpus_per_node`` per node (default 8)."""
+        each = self.per_node or ASSUMED
+        return max(1, -(-self.num_gpus // each)), each
+
+    def place(self, pools: Pools) -> None:
+        """Place ``actor``, ``critic`` and ``rollout``."""
+        reader, (gpus, nodes) = pools.reader, pool_order(pools.inventory)
+        if self._contradicts:
+            message = "`debug_train_only` and `debug_rollout_only` are both set"
+            reader.add(self._path("debug_rollout_only"), Diagnostic("invalid-value", message, "remove one of them"))
+        elif not (self.actor or self.critic or self.rollout):
+            message = "these flags give GPUs neither to the training nor to the rollout"
+            reader.add((), Diagnostic("empty-placement", message, "give one of them some"))
+        reader.finish()
+        colocated = bool((self.actor or self.critic) and self.rollout) and self.rollout_offset == 0
+        if self.num_gpus > len(gpus):
+            critic = 0 if self.critic_shares else self.critic
+            parts = [("actor", self.actor), ("critic", critic), ("rollout", self.rollout)]
+            needed = ", ".join(f"{name} {count}" for name, count in parts if count)
+            needed += ", colocated" if colocated else ""
+            message = f"the flags need {self.num_gpus} GPUs ({needed}), but the cluster has {len(gpus)}"
+            help = "use a larger cluster, or fewer GPUs"
+            reader.add((), Diagnostic("resource-out-of-range", message, help))
+        each = self._per_process(reader, pools.inventory, nodes)
+        reader.finish()
+        share = 0.8 if colocated else 1.0
+        share /= 2 if self.critic and self.critic_shares else 1
+        training: dict[str, Any] = {"parallel": self.parallel, "share": share}
+        generating = {"parallel": self.engine, "share": 0.2 if colocated else 1.0, "engines": self.per_engine // each}
+        for name, start, count, size, settings in (
+            ("actor", 0, self.actor, 1, training),
+            ("critic", 0 if self.critic_shares else self.actor, self.critic, 1, training),
+            ("rollout", self.rollout_offset, self.rollout, each, generating),
+        ):
+            flags = {"tp": ("rollout_num_gpus_per_engine",), **_ENGINE} if name == "rollout" else MEGATRON
+            pools.place(name, gpus[start : start + count], self._largest(flags, settings["parallel"]), size, **settings)
+
+    def _largest(self, flags: Mapping[str, Sequence[str]], parallel: Any) -> KeyPath:
+        """Return the path of the flag of the largest size."""
+        given = {name: flag for name, each in flags.items() for flag in each if self._has(flag)}
+        largest = max(given, key=lambda name: getattr(parallel, name), default=None)
+        return () if largest is None else self._path(given[largest])
+
+    def _per_process(self, reader: Reader, inventory: Inventory, nodes: Sequence[int]) -> int:
+        """Return the number of GPUs per rollout process, and record why engines cannot be divided so."""
+        engine, offset = self.per_engine, self.rollout_offset
+        here = nodes[offset : offset + self.rollout]
+        if not here:
+            return 1
+        largest = max(inventory.node(rank).num_accelerators for rank in set(here))
+        each = min(engine, self.per_node or largest)
+        if engine % each:
+            message = f"an engine of {engine} GPUs cannot be divided into processes of {each}, the GPUs of a node"
+            fault = Diagnostic("not-multiple", message, f"use a multiple of {each}, or fewer than {each}")
+            reader.add(self._path("rollout_num_gpus_per_engine"), fault)
+            return each
+        if self.rollout % engine:
+            below = self.rollout // engine * engine
+            counts = " or ".join(str(count) for count in (below, below + engine) if count)
+            message = f"{self.rollout} GPUs cannot be divided into engines of {engine}"
+            help = f"use {counts} GPUs, or change rollout_num_gpus_per_engine"
+            reader.add(self._path("rollout_num_gpus"), Diagnostic("not-multiple", message, help))
+        if (found := torn(here, each)) is not None:
+            fitting = next(size for size in range(each - 1, 0, -1) if each % size == 0 and torn(here, size) is None)
+            flag = "num_gpus_per_node" if engine > each or each > largest else "rollout_num_gpus_per_engine"
+            pair = f"{here[found * each]} and {here[found * each + each - 1]}"
+            message = f"process {found} of the rollout would need {each} GPUs on nodes {pair}"
+            help = f"set {flag} to {fitting}"
+            if offset and nodes[offset - 1] == here[0]:
+                help += f", or let the {offset} GPUs before the rollout fill whole nodes"
+            reader.add(self._path(flag), Diagnostic("spans-nodes", message, help))
+        return each
+
+
+read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
+
+
+def layout(flags: Flags) -> tuple[int, int]:
+    """Return the number of GPUs of all sides together, and the position of the rollout's first GPU among them.
+
+    Raises `PlacementError` with every fault.
+    """
+    reader = read(flags)
+    reader.finish()
+    job: _Job = reader.state
+    return job.num_gpus, job.rollout_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,74 +288,6 @@ class EngineProcess:
     engine: int
     node_rank: int
     first_node: int
-
-
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config is written for slime: its flags include the size of a side."""
-    return SLIME.recognises({flag_name(key): None for key in config})
-
-
-def read(flags: Flags) -> Reader:
-    """Read flags; flags that are already read are returned. Raises `PlacementError` if they are not a mapping."""
-    plain = isinstance(flags, (str, os.PathLike, Mapping, Reader))
-    return Reader.of(flags if plain else getattr(flags, "__dict__", flags), Job)
-
-
-def layout(flags: Flags) -> tuple[int, int]:
-    """Return the number of GPUs of all sides together, and the position of the rollout's first GPU among them.
-
-    Raises `PlacementError` with every fault.
-    """
-    reader = read(flags)
-    reader.finish()
-    job: Job = reader.state
-    return job.sides.num_gpus, job.sides.rollout_offset
-
-
-def plan(config: Flags, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
-    """Return the plan of slime's flags on an inventory: the components ``actor``, ``critic`` and ``rollout``.
-
-    The pool is the first GPUs of the inventory in the order of `bundle_order`, node by node; nodes are in rank order
-    unless every node has an address. Colocated, the training has a share of 0.8 and the rollout of 0.2; an actor and a
-    critic on the same GPUs have half of the training's share each. Raises `PlacementError` with every fault, among them
-    ``resource-out-of-range`` for too few GPUs and ``spans-nodes`` for a rollout process that would need two nodes.
-    """
-    reader = read(config).fork()
-    job: Job = reader.state
-    sides = job.sides
-    if job.contradicts:
-        message = "`debug_train_only` and `debug_rollout_only` are both set"
-        reader.add(job.path("debug_rollout_only"), Diagnostic("invalid-value", message, "remove one of them"))
-    elif not reader.faults and not (sides.actor or sides.critic or sides.rollout):
-        message = "these flags give GPUs neither to the training nor to the rollout"
-        reader.add((), Diagnostic("empty-placement", message, "give one of them some"))
-    reader.finish()
-    if lacks_accelerators(reader, inventory, ()):
-        raise reader.refusal()
-    gpus, nodes = pool_order(inventory)
-    if sides.num_gpus > len(gpus):
-        reader.add((), _too_few(sides, len(gpus)))
-    per_process = _per_process(reader, job, inventory, nodes)
-    reader.finish()
-    training, rollout = (0.8, 0.2) if sides.colocated else (1.0, 1.0)
-    if sides.critic and sides.critic_shares:
-        training /= 2
-    components = []
-    for name, start, count, each, share in (
-        ("actor", 0, sides.actor, 1, training),
-        ("critic", 0 if sides.critic_shares else sides.actor, sides.critic, 1, training),
-        ("rollout", sides.rollout_offset, sides.rollout, per_process, rollout),
-    ):
-        if count:
-            engines = sides.per_engine // each if name == "rollout" else 1
-            more: dict[str, Any] = {"share": share, "engines": engines, "isolate": isolate_accelerator}
-            parallel = job.engine if name == "rollout" else job.training
-            path = job.path_of_sizes(parallel)
-            taken = gpus[start : start + count]
-            placed = place(reader, name, inventory, taken, path, each, parallel=parallel, **more)
-            components += [placed] if placed is not None else []
-    reader.finish()
-    return Plan(inventory, components)
 
 
 def engine_processes(rollout: Component) -> list[EngineProcess]:
@@ -162,15 +320,6 @@ def dist_init_addrs(processes: Sequence[EngineProcess], inventory: Inventory, po
         else:
             addresses.append(addresses[-1])
     return addresses
-
-
-def assumed_inventory(config: Flags) -> Inventory:
-    """Return the smallest inventory with enough GPUs: ``num_gpus_per_node`` per node (default 8)."""
-    reader = read(config)
-    reader.finish()
-    sides: Sides = reader.state.sides
-    each = sides.per_node or ASSUMED
-    return assumed(reader, max(1, -(-sides.num_gpus // each)), each)
 
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
@@ -215,9 +364,11 @@ def _written(components: Mapping[str, Component], inventory: Inventory) -> dict[
     for name, rows in training:
         nodes = max(1, len(rows) // per_node) if per_node and len(rows) % per_node == 0 else 1
         config |= {f"{name}_num_nodes": nodes, f"{name}_num_gpus_per_node": len(rows) // nodes}
-    sizes = {rows.parallel for rows in (actor, critic) if isinstance(rows, Component)}
-    if len(sizes) == 1:
-        config |= _written_sizes(sizes.pop())
+    parallels = {rows.parallel for rows in (actor, critic) if isinstance(rows, Component)}
+    if len(parallels) == 1:
+        sizes = {kind: getattr(parallel, kind) for parallel in parallels for kind in MEGATRON}
+        stated = {kind for kind, size in sizes.items() if size > 1 or (kind == "etp" and sizes["ep"] > 1)}
+        config |= {MEGATRON[kind][0]: size for kind, size in sizes.items() if kind in stated}
     if not isinstance(rollout, Component):
         return config | {"debug_train_only": True}
     each = rollout[0].num_accelerators
@@ -225,7 +376,7 @@ def _written(components: Mapping[str, Component], inventory: Inventory) -> dict[
     if rollout.engines == 1 and each == per_node:  # an engine of several processes has one per node
         engine = max(each, sizes_of_engine.tp * sizes_of_engine.pp)
     config |= {"rollout_num_gpus": len(rollout) * each, "rollout_num_gpus_per_engine": engine}
-    config |= {ENGINE[kind][0]: size for kind in ENGINE if (size := getattr(sizes_of_engine, kind)) > 1}
+    config |= {_ENGINE[kind][0]: size for kind in _ENGINE if (size := getattr(sizes_of_engine, kind)) > 1}
     if rollout.engines > 1 and each != per_node:
         config["num_gpus_per_node"] = each
     if not training:
@@ -234,52 +385,5 @@ def _written(components: Mapping[str, Component], inventory: Inventory) -> dict[
     return config | ({"colocate": True} if together else {})
 
 
-def _written_sizes(parallel: Parallel) -> dict[str, int]:
-    """Return the flags of the training's parallel sizes."""
-    sizes = {name: getattr(parallel, name) for name in MEGATRON}
-    return {MEGATRON[name][0]: size for name, size in sizes.items() if size > 1 or (name == "etp" and sizes["ep"] > 1)}
-
-
 def _devices(rows: Sequence[Placement]) -> list[list[tuple[int, int]]]:
     return [row.devices for row in rows]
-
-
-def _too_few(sides: Sides, present: int) -> Diagnostic:
-    critic = 0 if sides.critic_shares else sides.critic
-    parts = [("actor", sides.actor), ("critic", critic), ("rollout", sides.rollout)]
-    needed = ", ".join(f"{name} {count}" for name, count in parts if count) + (", colocated" if sides.colocated else "")
-    message = f"the flags need {sides.num_gpus} GPUs ({needed}), but the cluster has {present}"
-    return Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer GPUs")
-
-
-def _per_process(reader: Reader, job: Job, inventory: Inventory, nodes: Sequence[int]) -> int:
-    """Return the number of GPUs per rollout process, and record why engines cannot be divided so."""
-    sides = job.sides
-    engine, offset = sides.per_engine, sides.rollout_offset
-    here = nodes[offset : offset + sides.rollout]
-    if not here:
-        return 1
-    largest = max(inventory.node(rank).num_accelerators for rank in set(here))
-    per_node = sides.per_node or largest
-    each = min(engine, per_node)
-    if engine % each:
-        message = f"an engine of {engine} GPUs cannot be divided into processes of {each}, the GPUs of a node"
-        help = f"use a multiple of {each}, or fewer than {each}"
-        reader.add(job.path("rollout_num_gpus_per_engine"), Diagnostic("not-multiple", message, help))
-        return each
-    if sides.rollout % engine:
-        below = sides.rollout // engine * engine
-        counts = " or ".join(str(count) for count in (below, below + engine) if count)
-        message = f"{sides.rollout} GPUs cannot be divided into engines of {engine}"
-        help = f"use {counts} GPUs, or change rollout_num_gpus_per_engine"
-        reader.add(job.path("rollout_num_gpus"), Diagnostic("not-multiple", message, help))
-    if (found := torn(here, each)) is not None:
-        fitting = next(size for size in range(each - 1, 0, -1) if each % size == 0 and torn(here, size) is None)
-        flag = "num_gpus_per_node" if engine > each or each > largest else "rollout_num_gpus_per_engine"
-        pair = f"{here[found * each]} and {here[found * each + each - 1]}"
-        message = f"process {found} of the rollout would need {each} GPUs on nodes {pair}"
-        help = f"set {flag} to {fitting}"
-        if offset and nodes[offset - 1] == here[0]:
-            help += f", or let the {offset} GPUs before the rollout fill whole nodes"
-        reader.add(job.path(flag), Diagnostic("spans-nodes", message, help))
-    return each

@@ -14,14 +14,6 @@ ASSUMED = 8
 """Accelerators per node if neither the config nor an inventory says how many."""
 
 
-def for_inventory(reader: Reader, inventory: Inventory) -> Reader:
-    """Return a reader for one plan. Raises `PlacementError` for a faulty config, or nodes without accelerators."""
-    fork = reader.fork()
-    if fork.faults or lacks_accelerators(fork, inventory, ()):
-        raise fork.refusal()
-    return fork
-
-
 def lacks_accelerators(reader: Reader, inventory: Inventory, path: KeyPath) -> bool:
     """Record a fault if no node has an accelerator, and return whether that is so."""
     if inventory.core.accelerators():

@@ -15,10 +15,9 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from rankplan._core import Chunks, Packed, RankMap
-from rankplan.config.base import Model
+from rankplan.config.base import BindingWord, MemoryWord, Model, NicsWord, VisibilityWord
 from rankplan.config.models import Count
 from rankplan.config.parallel import ParallelEntry
-from rankplan.config.process import BindingWord, MemoryWord, NicsWord, VisibilityWord
 from rankplan.config.text.faults import KeyPath, diagnostics, fault
 from rankplan.config.text.files import write_whole
 from rankplan.config.text.reader import Reader

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -13,18 +14,13 @@ import yaml
 from rich.table import Table
 
 from rankplan.render.tables import table
-from rankplan.tuning.search import Ranked, Tuning
-from rankplan.tuning.sweep import Sweep
+from rankplan.tuning.schedule import seconds_text
+from rankplan.tuning.search import Ranked, Sweep, Tuning
 from rankplan.words import counted
 
 _COLORS = {"disaggregated": "#0072b2", "hybrid": "#d55e00", "collocated": "#777777"}
 """Okabe and Ito's colors, distinct for readers with any kind of color vision."""
 _DASHES = {"collocated": "6 4", "hybrid": "2 3"}
-
-
-def seconds_text(seconds: float) -> str:
-    """Return seconds as tables show them: ``289 s``, ``28.9 s``, ``0.289 s``."""
-    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
 
 
 def ranking_table(tuning: Tuning) -> Table:
@@ -79,14 +75,7 @@ def tuning_json(tuning: Tuning) -> str:
             }
             for one in tuning.rejected
         ],
-        "sensitivity": None
-        if found is None
-        else {
-            "component": found.component,
-            "accelerators": found.accelerators,
-            "seconds": found.seconds,
-            "limit": found.limit,
-        },
+        "sensitivity": found and asdict(found),
         "component_placement": tuning.best.config["cluster"]["component_placement"],
         "warnings": [{"code": one.code, "message": one.message} for one in (*tuning.warnings, *tuning.best.warnings)],
     }
@@ -136,26 +125,22 @@ def plot(found: Sweep, tuning: Tuning) -> str:
     _, _, across = _scale(0, most)
     for tick in (tick for tick in across if tick <= most):
         parts.append(f'<path class="grid" d="M{x(tick):.1f} {_HEIGHT - _BOTTOM}v5"/>')
-        parts.append(
-            f'<text x="{x(tick):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle" class="soft">{tick:g}</text>'
-        )
+        place = f'x="{x(tick):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle"'
+        parts.append(f'<text {place} class="soft">{tick:g}</text>')
     label = f"accelerators of {escape(found.component)}; the other components have the best sizes for it"
     parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 12}" class="soft">{label}</text>')
     legend, below = float(_LEFT), len(parts)
     for sharing, curve in found.curves.items():
         # The best one is drawn last, above the others.
         parts[below:below] = _curve(sharing, [(x(size), y(seconds)) for size, seconds in curve if seconds <= top])
-        style = f'stroke="{_COLORS[sharing]}" stroke-dasharray="{_DASHES.get(sharing, "none")}"'
-        parts.append(f'<path class="line" d="M{legend:.0f} 46h24" {style}/>')
+        parts.append(_line(sharing, f"{legend:.0f} 46h24"))
         parts.append(f'<text x="{legend + 30:.0f}" y="50">{sharing}</text>')
         legend += 30 + 7.5 * len(sharing) + 24
     at, height = x(best), y(tuning.best.seconds)
     parts.append(f'<circle cx="{at:.1f}" cy="{height:.1f}" r="5" fill="{_COLORS[tuning.best.sharing]}"/>')
-    side = ("end", at - 10) if best > most / 2 else ("start", at + 10)
-    best_text = f"{best}: {seconds_text(tuning.best.seconds)}"
-    parts.append(
-        f'<text x="{side[1]:.1f}" y="{height + 18:.1f}" text-anchor="{side[0]}" class="strong">{best_text}</text>'
-    )
+    anchor, left = ("end", at - 10) if best > most / 2 else ("start", at + 10)
+    text = f"{best}: {seconds_text(tuning.best.seconds)}"
+    parts.append(f'<text x="{left:.1f}" y="{height + 18:.1f}" text-anchor="{anchor}" class="strong">{text}</text>')
     style = files("rankplan.render").joinpath("tuning.css").read_text("utf-8")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="rankplan-plot" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
@@ -166,12 +151,15 @@ def plot(found: Sweep, tuning: Tuning) -> str:
 
 
 def _curve(sharing: str, points: Sequence[tuple[float, float]]) -> list[str]:
-    style = f'stroke="{_COLORS[sharing]}" stroke-dasharray="{_DASHES.get(sharing, "none")}"'
     if len(points) == 1:
         ((x, y),) = points
         return [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{_COLORS[sharing]}"/>']
-    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-    return [f'<path class="line" d="M{line}" {style}/>'] if points else []
+    return [_line(sharing, "L".join(f"{x:.1f} {y:.1f}" for x, y in points))] if points else []
+
+
+def _line(sharing: str, path: str) -> str:
+    dashes = _DASHES.get(sharing, "none")
+    return f'<path class="line" d="M{path}" stroke="{_COLORS[sharing]}" stroke-dasharray="{dashes}"/>'
 
 
 def _scale(low: float, high: float) -> tuple[float, float, list[float]]:

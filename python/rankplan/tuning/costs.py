@@ -1,9 +1,10 @@
-"""Costs: the times, sizes and limits of each component, and their order."""
+"""Costs: the times, sizes and limits of each component, and their order; and costs files."""
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
@@ -17,12 +18,13 @@ import yaml
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.files import write_whole
+from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.tuning.models import SHAPES, TIMES, ComponentModel, CostsModel, SyncModel, plain, validated
 from rankplan.tuning.times import ByEnvironments, Computed, Measured, Times
-from rankplan.words import did_you_mean, shown
+from rankplan.words import did_you_mean, must_be, shown, unknown
 
 MOST_COMPONENTS = 8
 """Components with times: the search visits all subsets of them."""
@@ -47,8 +49,11 @@ class ComponentCosts:
     measured_only: bool = False
     memory: Mapping[int, float] = field(default_factory=dict)
     switch: float = 0.0
-    written: tuple[int, ...] = ()
-    """The numbers of accelerators that were measured, if they are known."""
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The numbers of accelerators that were measured, if they are known."""
+        return tuple(self.times.points) if isinstance(self.times, Measured) else ()
 
     def divides(self, accelerators: int) -> bool:
         """Whether the parallel sizes and the data sizes allow this number of accelerators."""
@@ -160,16 +165,19 @@ class _Reading:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         content = plain(reader, reader.content, ())
-        self._file = validated(CostsModel, content, (), reader.add) or CostsModel.model_validate(self._sound(content))
+        file = validated(CostsModel, content, (), reader.add)
+        # The values without a fault are still checked together.
+        faulty = {re.split(r"[.\[]", str(found.path))[0] for found in reader.faults}
+        sound = {key: value for key, value in content.items() if key not in faulty}
+        self._file = file or CostsModel.model_validate(sound)
         self._entries = reader.mapping(content, "components", ())
-
-    def _sound(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keys of a file whose values have no fault, so that the others are still checked together."""
-        faulty = {str(found.path).split(".")[0].split("[")[0] for found in self._reader.faults}
-        return {key: value for key, value in content.items() if key not in faulty}
 
     def _add(self, code: str, path: KeyPath, message: str, help: str) -> None:
         self._reader.add(path, Diagnostic(code, message, help))
+
+    def _check_known(self, name: str, known: Mapping[str, Any], path: KeyPath) -> None:
+        if name not in known:
+            self._reader.add(path, unknown("component", name, known, "the components are"))
 
     def costs(self) -> Costs:
         """Return the costs. Raises `PlacementError` with every fault."""
@@ -238,15 +246,8 @@ class _Reading:
 
     def _component(self, name: str, model: ComponentModel, times: Times) -> ComponentCosts:
         parallel = _sizes(model)
-        written = tuple(times.points) if isinstance(times, Measured) else ()
-        for size in written:
-            if size % parallel.dense:
-                message = f"`{name}` was measured on {size} accelerators, which is not a multiple of {parallel.dense}"
-                help = f"measure a multiple of {parallel.dense}"
-                path = ("components", name, "seconds", str(size))
-                self._add("size-does-not-fit", path, f"{message} ({parallel})", help)
         sizes: Any = model.sizes or self._file.sizes
-        return ComponentCosts(
+        component = ComponentCosts(
             times,
             parallel,
             None if model.dp is None else frozenset(model.dp),
@@ -254,16 +255,19 @@ class _Reading:
             sizes == "measured",
             dict(sorted(model.memory.items())),
             model.switch or 0.0,
-            written,
         )
+        for size in [size for size in component.written if size % parallel.dense]:
+            message = f"`{name}` was measured on {size} accelerators, which is not a multiple of {parallel.dense}"
+            path = ("components", name, "seconds", str(size))
+            self._add("size-does-not-fit", path, f"{message} ({parallel})", f"measure a multiple of {parallel.dense}")
+        return component
 
     def _after(self, like: Mapping[str, str]) -> dict[str, list[str]]:
         """Return what each component with times waits for: a component that runs with another waits as that one."""
         after: dict[str, list[str]] = {}
         for name, before in (self._file.after or {}).items():
-            for unknown in [one for one in (name, *before) if one not in self._entries]:
-                help = did_you_mean(unknown, self._entries, "the components are")
-                self._add("unknown-component", ("after", name), f"unknown component `{unknown}`", help)
+            for one in (name, *before):
+                self._check_known(one, self._entries, ("after", name))
             own = like.get(name, name)
             others = [like.get(one, one) for one in before if one in self._entries]
             together = name in like or any(one in like for one in before)
@@ -285,7 +289,7 @@ class _Reading:
         entries = [value] if isinstance(value, Mapping) else value or []
         if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
             help = "write - {from: actor, to: rollout, bytes: 14e9}"
-            self._add("invalid-value", ("sync",), f"`sync` is {shown(value)}; it must be a list of mappings", help)
+            self._reader.add(("sync",), must_be("`sync`", value, "a list of mappings", help))
             return
         if entries and not self._file.bandwidth:
             help = "add `bandwidth: {node: 400e9, network: 50e9}`, in bytes per second"
@@ -297,9 +301,7 @@ class _Reading:
                 continue
             ends = [end if isinstance(end, str) else shown(end) for end in (model.sender, model.to)]
             for key, end in zip(("from", "to"), ends, strict=True):
-                if end not in components:
-                    help = did_you_mean(end, components, "the components are")
-                    self._add("unknown-component", (*path, key), f"unknown component `{end}`", help)
+                self._check_known(end, components, (*path, key))
             if ends[0] == ends[1] and ends[0] in components:
                 self._add("invalid-value", (*path, "to"), f"`{ends[0]}` sends weights to itself", "name two components")
             if model.bytes is None:
@@ -338,3 +340,33 @@ def _checked(name: str, function: Callable[[int], Any]) -> Callable[[int], float
         return float(found)
 
     return seconds
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Seconds of one iteration of a component on a number of accelerators."""
+
+    accelerators: int
+    seconds: float
+    parallel: Parallel
+
+
+def add_measurements(path: Path, found: Mapping[str, Measurement]) -> None:
+    """Add measured times to a costs file, which is created if it does not exist; comments in it are lost.
+
+    A number that was measured before is replaced. Raises `PlacementError` if the file has faults, ``OSError``.
+    """
+    content: dict[str, Any] = {"components": {}}
+    if path.exists():
+        Costs.load(path)
+        content = load_config(path).to_dict()
+    components = content.setdefault("components", {})
+    for name, one in found.items():
+        entry = components.setdefault(name, {})
+        points = {int(size): seconds for size, seconds in entry.get("seconds", {}).items()}
+        points[one.accelerators] = float(f"{one.seconds:.4g}")
+        entry["seconds"] = dict(sorted(points.items()))
+        if one.parallel.stated:
+            sizes = ParallelEntry.plain(one.parallel)
+            entry.setdefault("parallel", {key: size for key, size in sizes.items() if key != "dp"})
+    write_whole(path, yaml.safe_dump(content, sort_keys=False, default_flow_style=None))

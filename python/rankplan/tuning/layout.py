@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import accumulate
 
+from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.tuning.costs import Costs, WeightSync
+from rankplan.tuning.costs import LEVELS, Costs, WeightSync
 from rankplan.tuning.schedule import Schedule
-from rankplan.tuning.weights import Network
+from rankplan.words import unknown
 
 Starts = dict[str, int]
 Score = tuple[float, int, int, int]
@@ -19,27 +20,95 @@ Score = tuple[float, int, int, int]
 order; less is better, the first counts most."""
 
 
+@dataclass(frozen=True)
+class Level:
+    """A level whose bandwidth is stated, by name.
+
+    ``ids`` is the domain of each node; weights within a domain cross no slower level. ``most`` are the accelerators of
+    the largest domain.
+    """
+
+    name: str
+    ids: Sequence[int]
+    most: int
+
+
+@dataclass(frozen=True)
+class Network:
+    """The levels between accelerators, the fastest first, and the bytes per second of each level.
+
+    ``ends`` are the numbers of accelerators up to the end of each node. The last level has one domain, the cluster.
+    """
+
+    ends: Sequence[int]
+    levels: Sequence[Level]
+    bandwidth: Mapping[str, float]
+
+    @classmethod
+    def of(cls, costs: Costs, inventory: Inventory) -> Network:
+        """Return the levels of an inventory. Raises `PlacementError` for the bandwidth of an ``unknown-level``."""
+        known = [*LEVELS[:2], *reversed(inventory.levels), *LEVELS[2:]]
+        if faults := [name for name in costs.bandwidth if name not in known]:
+            raise PlacementError(
+                costs.located(("bandwidth", name), unknown("level", name, known, "the levels are")) for name in faults
+            )
+        counts = [spec.num_accelerators for nodes, spec in inventory.stretches() for _ in nodes]
+        ids: dict[str, Sequence[int]] = {"node": range(len(counts))}
+        ids |= {level.level: level.ids for level in reversed(inventory.domains)}
+        levels = []
+        for name in [name for name in ids if name in costs.bandwidth]:
+            sizes: dict[int, int] = {}
+            for domain, count in zip(ids[name], counts, strict=True):
+                sizes[domain] = sizes.get(domain, 0) + count
+            levels.append(Level(name, ids[name], max(sizes.values())))
+            if len(sizes) == 1:
+                break
+        else:
+            levels.append(Level("network", [0] * len(counts), sum(counts)))
+        return cls(list(accumulate(counts)), levels, costs.bandwidth)
+
+    def level(self, ranges: Sequence[range]) -> int:
+        """Return the first level that has accelerators in these ranges, counted over the cluster, in one domain."""
+        nodes = [
+            node
+            for one in ranges
+            for node in range(bisect_right(self.ends, one.start), bisect_right(self.ends, one.stop - 1) + 1)
+        ]
+        return next(i for i, level in enumerate(self.levels) if len({level.ids[node] for node in nodes}) == 1)
+
+    def seconds(self, sync: WeightSync, level: int) -> float:
+        """Return the seconds of a transfer between accelerators whose slowest level is this one.
+
+        If the bandwidth of the whole network is not stated, that of the slowest level counts.
+        """
+        named = self.levels[level].name
+        rate = self.bandwidth.get(named) or min(self.bandwidth.values(), default=0.0)
+        return sync.bytes / rate if rate else 0.0
+
+    def seconds_together(self, sync: WeightSync) -> float:
+        """Return the seconds on shared accelerators: none, unless the bandwidth of a device is stated."""
+        return sync.bytes / self.bandwidth["device"] if "device" in self.bandwidth else 0.0
+
+
 @dataclass
 class Cluster:
     """The accelerators of a cluster, and what decides between orders.
 
-    ``ends`` are the numbers of accelerators up to the end of each node, ``groups`` the sizes of replicas by component,
-    ``present`` the accelerator of each slot of a present plan. ``syncs`` are sent over the ``network``.
+    ``groups`` are the sizes of replicas by component, ``present`` the accelerator of each slot of a present plan.
+    ``syncs`` are sent over the ``network``.
     """
 
-    ends: Sequence[int]
+    network: Network
     groups: Mapping[str, int]
     present: Mapping[str, Sequence[int]] = field(default_factory=dict)
     syncs: Sequence[WeightSync] = ()
-    network: Network | None = None
     _seen: dict[tuple[Schedule, int], tuple[Score, Starts]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, costs: Costs, inventory: Inventory, present: Plan | None = None) -> Cluster:
         """Return the cluster of an inventory. Raises `PlacementError` (``unknown-level``)."""
-        network = Network.of(costs, inventory)
         groups = {name: component.parallel.dense for name, component in costs.components.items()}
-        return cls(network.ends, groups, _slots(present), costs.syncs, network)
+        return cls(Network.of(costs, inventory), groups, _slots(present), costs.syncs)
 
     def lay_out(self, node: Schedule) -> tuple[float, Starts]:
         """Return the starts of the components of a schedule, and the seconds of weights between components apart.
@@ -90,8 +159,6 @@ class Cluster:
 
     def _weights(self, pipe: Schedule, starts: Starts) -> float:
         """Return the seconds of weights between the children of a pipeline."""
-        if self.network is None or not self.syncs:
-            return 0.0
         sizes, seconds = pipe.sizes, 0.0
         for sync in apart(pipe, self.syncs):
             ranges = [range(starts[name], starts[name] + sizes[name]) for name in (sync.sender, sync.receiver)]
@@ -103,8 +170,8 @@ class Cluster:
         each = self.groups.get(node.component, 1)
         if each == 1:
             return 0
-        firsts = range(start, start + node.accelerators, each)
-        return sum(bisect_right(self.ends, first) != bisect_right(self.ends, first + each - 1) for first in firsts)
+        firsts, ends = range(start, start + node.accelerators, each), self.network.ends
+        return sum(bisect_right(ends, first) != bisect_right(ends, first + each - 1) for first in firsts)
 
     def _moved(self, node: Schedule, start: int) -> int:
         """Return how many slots of a component are on another accelerator than now."""
@@ -117,11 +184,10 @@ class Cluster:
 
 def apart(node: Schedule, syncs: Sequence[WeightSync]) -> list[WeightSync]:
     """Return the transfers between the children of a pipeline."""
-    if node.kind != "pipe":
-        return []
-    names = [set(child.sizes) for child in node.children]
-    pairs = [({sync.sender, sync.receiver}, sync) for sync in syncs]
-    return [sync for pair, sync in pairs if any(pair & one and pair & two for one, two in combinations(names, 2))]
+    children = node.children if node.kind == "pipe" else ()
+    child_of = {name: child for child in children for name in child.sizes}
+    both = [sync for sync in syncs if {sync.sender, sync.receiver} <= child_of.keys()]
+    return [sync for sync in both if child_of[sync.sender] is not child_of[sync.receiver]]
 
 
 def _next_to_each_other(node: Schedule, pair: set[str]) -> Schedule:

@@ -19,8 +19,8 @@ from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic
 from rankplan.words import as_int, shown, whole_number
 
-_ITSELF = "{itself}"
-"""Stands in a message for the key of the value."""
+_ITSELF, _VALUE = "{itself}", "{value}"
+"""Stand in a message for the key of the value, and for the value."""
 
 SHAPES = ("disaggregated", "collocated", "hybrid")
 """Which components share accelerators: none, all, or some."""
@@ -28,103 +28,105 @@ SHAPES = ("disaggregated", "collocated", "hybrid")
 TIMES = "write seconds by number of accelerators, e.g. {8: 120, 16: 64}"
 _LIST = "write a list such as [1, 2, 4, 8]"
 _NUMBER = "write a number such as 12.5"
-
+_AT_LEAST_0 = "be a number of 0 or more"
+_LEAVE_OUT = "write sharing: [disaggregated, collocated] to leave out hybrid placements"
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _must(value: Any, rule: str, help: str) -> PydanticCustomError:
-    return fault("invalid-value", f"`{_ITSELF}` is {shown(value)}; it must {rule}", help)
+def _error(message: str, value: Any, help: str) -> PydanticCustomError:
+    return fault("invalid-value", message.replace(_VALUE, shown(value)), help)
+
+
+def _valid(read: Callable[[Any], Any], message: str, help: str) -> BeforeValidator:
+    """Return the validator that gives the result of ``read``; values for which that is ``None`` are invalid."""
+
+    def check(value: Any) -> Any:
+        if (found := read(value)) is None:
+            raise _error(message, value, help)
+        return found
+
+    return BeforeValidator(check)
+
+
+def _rule(rule: str) -> str:
+    return f"`{_ITSELF}` is {_VALUE}; it must {rule}"
+
+
+def _must(read: Callable[[Any], Any], rule: str, help: str) -> BeforeValidator:
+    return _valid(read, _rule(rule), help)
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number of 0 or more as a float, ``None`` for anything else."""
+    try:
+        number = -1.0 if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    except OverflowError:
+        return None
+    return number if 0 <= number < math.inf else None
+
+
+def _above_0(value: Any) -> float | None:
+    return _number(value) or None
 
 
 def _whole(value: Any) -> int:
     number = as_int(value)
     if number is None or number < 1:
         help = "remove the quotes" if isinstance(value, str) and value.isdecimal() else "write a number such as 1"
-        raise _must(value, "be a whole number of 1 or more", RESOLVE if unresolved(value) else help)
+        raise _error(_rule("be a whole number of 1 or more"), value, RESOLVE if unresolved(value) else help)
     if number > MAX_PROCESSES:
-        raise _must(number, f"be {MAX_PROCESSES} or less", f"use {MAX_PROCESSES} or less")
+        raise _error(_rule(f"be {MAX_PROCESSES} or less"), number, f"use {MAX_PROCESSES} or less")
     return number
 
 
-def _item(value: Any) -> int:
+def _item(value: Any) -> int | None:
     number = as_int(value)
-    if number is None or number < 1:
-        raise fault("invalid-value", f"{shown(value)} is not a whole number of 1 or more", _LIST)
-    return number
+    return number if number is not None and number >= 1 else None
 
 
-def _items(value: Any) -> Any:
-    if not isinstance(value, list) or not value:
-        raise _must(value, "be a list of whole numbers", _LIST)
-    return value
+def _key(most: float) -> Callable[[Any], int | None]:
+    """Return the reader of whole numbers from 1, which may be texts."""
+    return lambda value: number if (number := whole_number(value)) is not None and 1 <= number <= most else None
 
 
-def _finite(value: Any) -> float:
-    """Return a number as a float; -1 for one that is not finite, and for anything else."""
-    try:
-        number = -1.0 if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    except OverflowError:
-        return -1.0
-    return number if math.isfinite(number) else -1.0
+def _mapping(value: Any) -> Mapping[Any, Any] | None:
+    return value if isinstance(value, Mapping) else None
 
 
-def _number(value: Any) -> float:
-    if (number := _finite(value)) < 0:
-        raise _must(value, "be a number of 0 or more", _NUMBER)
-    return number
+def _listed(value: Any) -> list[Any] | None:
+    return value if isinstance(value, list) and value else None
 
 
-def _above_0(value: Any) -> float:
-    if (number := _finite(value)) <= 0:
-        raise _must(value, "be a number above 0", _NUMBER)
-    return number
+def _mode(value: Any) -> Any:
+    return value if value in ("sync", "async") else None
 
 
-def _size(value: Any) -> int:
-    number = whole_number(value)
-    if number is None or not 1 <= number <= MAX_PROCESSES:
-        raise fault("invalid-value", f"{shown(value)} is not a number of accelerators", TIMES)
-    return number
+def _texts(value: Any) -> list[str] | None:
+    """Return a text or a list of texts as a list, ``None`` for anything else."""
+    texts = [value] if isinstance(value, str) else value
+    return texts if isinstance(texts, list) and all(isinstance(text, str) for text in texts) else None
 
 
-def _points(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        raise _must(value, "map numbers to seconds", TIMES)
-    return value
-
-
-def _memory(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    return handler(value) if isinstance(value, Mapping) else {0: _number(value)}
+def _shapes(value: Any) -> list[str] | None:
+    shapes = _texts(value) or []
+    return shapes if shapes and set(shapes) <= {*SHAPES} else None
 
 
 def _sizes(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     if value in ("any", "measured"):
         return None if value == "any" else value
     if isinstance(value, str):
-        raise _must(value, "be measured, any, or a list of numbers", "write sizes: measured")
+        raise _error(_rule("be measured, any, or a list of numbers"), value, "write sizes: measured")
     return handler(value)
 
 
-def _mode(value: Any) -> Any:
-    if value not in (None, "sync", "async"):
-        raise _must(value, "be sync or async", "write mode: async if iterations overlap")
-    return value
-
-
-def _sharing(value: Any) -> Any:
-    chosen = [value] if isinstance(value, str) else value
-    if not isinstance(chosen, list) or not chosen or not all(one in SHAPES for one in chosen):
-        help = "write sharing: [disaggregated, collocated] to leave out hybrid placements"
-        raise _must(value, f"be some of {', '.join(SHAPES)}", help)
-    return chosen
-
-
-def _before(value: Any) -> Any:
-    before = [value] if isinstance(value, str) else value
-    if not isinstance(before, list) or not all(isinstance(one, str) for one in before):
-        raise _must(value, f"be the components before `{_ITSELF}`", "write a list such as [rollout]")
-    return before
+def _memory(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    if isinstance(value, Mapping):
+        return handler(value)
+    if (number := _number(value)) is None:
+        raise _error(_rule(_AT_LEAST_0), value, _NUMBER)
+    return {0: number}
 
 
 def validated(
@@ -149,13 +151,19 @@ def plain(reader: Reader, value: Any, path: KeyPath) -> Any:
 
 
 _Whole = Annotated[int, BeforeValidator(_whole)]
-_Items = Annotated[list[Annotated[int, BeforeValidator(_item)]], BeforeValidator(_items)]
-_Number = Annotated[float | None, BeforeValidator(_number)]  # null is no number; a missing key has none
-_Above0 = Annotated[float, BeforeValidator(_above_0)]
-_Points = dict[Annotated[int, BeforeValidator(_size)], _Above0]
-_Times = Annotated[_Points, BeforeValidator(_points)]
+_Item = Annotated[int, _valid(_item, f"{_VALUE} is not a whole number of 1 or more", _LIST)]
+_Items = Annotated[list[_Item], _must(_listed, "be a list of whole numbers", _LIST)]
+_Number = Annotated[float | None, _must(_number, _AT_LEAST_0, _NUMBER)]  # null is no number; a missing key has none
+_Above0 = Annotated[float, _must(_above_0, "be a number above 0", _NUMBER)]
+_Size = Annotated[int, _valid(_key(MAX_PROCESSES), f"{_VALUE} is not a number of accelerators", TIMES)]
+_Times = Annotated[dict[_Size, _Above0], _must(_mapping, "map numbers to seconds", TIMES)]
 _Sizes = Annotated[_Items | None, WrapValidator(_sizes)]
 _Text = Annotated[str, BeforeValidator(str)]
+_Mode = Annotated[str, _must(_mode, "be sync or async", "write mode: async if iterations overlap")]
+_Before = Annotated[list[str], _must(_texts, f"be the components before `{_ITSELF}`", "write a list such as [rollout]")]
+_Sharing = Annotated[list[str], _must(_shapes, f"be some of {', '.join(SHAPES)}", _LEAVE_OUT)]
+_Load = Annotated[int, _valid(_key(math.inf), f"{_VALUE} is not a number of environments", "write 1 or more")]
+_Cost = Annotated[float, _must(_above_0, "be a number of seconds above 0", _NUMBER)]
 
 
 class ComponentModel(Model):
@@ -166,7 +174,7 @@ class ComponentModel(Model):
     parallel: ParallelEntry | None = None
     dp: _Items | None = None
     sizes: _Sizes = None
-    memory: Annotated[_Points, WrapValidator(_memory)] = Field(default_factory=dict)
+    memory: Annotated[dict[_Size, _Above0], WrapValidator(_memory)] = Field(default_factory=dict)
     switch: _Number = None
     runs_with: _Text | None = Field(default=None, alias="with")
 
@@ -179,41 +187,24 @@ class SyncModel(Model):
     bytes: _Number = None
 
 
-def _load(value: Any) -> int:
-    number = whole_number(value)
-    if number is None or number < 1:
-        raise fault("invalid-value", f"{shown(value)} is not a number of environments", "write 1 or more")
-    return number
-
-
-def _cost(value: Any) -> float:
-    if (number := _finite(value)) <= 0:
-        raise _must(value, "be a number of seconds above 0", _NUMBER)
-    return number
-
-
-_Cost = Annotated[float, BeforeValidator(_cost)]
-_ByLoad = dict[Annotated[int, BeforeValidator(_load)], _Cost]
-
-
 class ProfileModel(BaseModel):
     """RLinf's ``profile_data``: seconds on all accelerators of a component, or by environments of an instance."""
 
     rollout_cost: _Cost | None = None
     inference_cost: _Cost | None = None
     actor_cost: _Cost | None = None
-    env_profile_data: _ByLoad | None = None
-    rollout_profile_data: _ByLoad | None = None
+    env_profile_data: dict[_Load, _Cost] | None = None
+    rollout_profile_data: dict[_Load, _Cost] | None = None
 
 
 class CostsModel(Model):
     """A costs file; see `rankplan.Costs`. Its components and transfers have models of their own."""
 
     batches: _Whole | None = None
-    mode: Annotated[str | None, BeforeValidator(_mode)] = None
-    after: dict[_Text, Annotated[list[str], BeforeValidator(_before)]] | None = None
+    mode: _Mode | None = None
+    after: dict[_Text, _Before] | None = None
     components: Any = None
-    sharing: Annotated[list[str], BeforeValidator(_sharing)] | None = None
+    sharing: _Sharing | None = None
     memory: _Number = None
     unit: _Whole | None = None
     environments: _Whole | None = None

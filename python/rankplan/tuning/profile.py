@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rankplan.config.section import Reading
-from rankplan.dialects.rlinf.sizes import section
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
 from rankplan.plans.plan import Plan
@@ -97,11 +95,6 @@ def environments(points: Mapping[int, float], count: int, each: int, *, even: bo
     return times
 
 
-def has_profile(config: Any) -> bool:
-    """Return whether a config has RLinf's measured times."""
-    return isinstance(config, Mapping) and PROFILE in config
-
-
 def costs_of(reading: Reading, planned: Plan, accelerators: int) -> Costs:
     """Return the costs in the ``profile_data`` of a config whose plan has the sizes of its components.
 
@@ -113,13 +106,12 @@ def costs_of(reading: Reading, planned: Plan, accelerators: int) -> Costs:
 class _Profile:
     def __init__(self, reading: Reading, planned: Plan, accelerators: int) -> None:
         self._reading, self._planned, self._accelerators = reading, planned, accelerators
-        content = plain(reading, section(reading, (PROFILE,)) or {}, (PROFILE,))
+        content = plain(reading, reading.section_at((PROFILE,)), (PROFILE,))
         self._content = {key: value for key, value in content.items() if value is not None}
         self._profile = validated(ProfileModel, self._content, (PROFILE,), reading.add_in_config)
 
     def costs(self) -> Costs:
-        runner = section(self._reading, ("runner",)) or {}
-        task = self._reading.value(runner, "task_type", ("runner",))
+        task = self._reading.value(self._reading.section_at(("runner",)), "task_type", ("runner",))
         found = self._embodied() if task == "embodied" or "env" in self._planned else self._reasoning()
         self._reading.finish()
         return found
@@ -134,22 +126,20 @@ class _Profile:
             message = f"a batch of {groups * size} samples cannot be divided into {minibatches} minibatches"
             help = "change algorithm.n_minibatches, or data.rollout_batch_size"
             self._reading.add_in_config(("algorithm", "n_minibatches"), Diagnostic("size-does-not-fit", message, help))
-        algorithm = section(self._reading, ("algorithm",)) or {}
+        algorithm = self._reading.section_at(("algorithm",))
         recompute = bool(self._reading.value(algorithm, "recompute_logprobs", ("algorithm",)))
         names = ["rollout", *(["inference"] if recompute else []), "actor"]
         components = {}
         for name in names:
             seconds = self._seconds(f"{name}_cost")
-            placed = name if name in self._planned else "actor"
-            if seconds is None or self._reading.faults or not self._known(placed):
+            if seconds is None or self._reading.faults:
                 continue
-            world, dp, parallel = self._sizes(placed)
-            times = (
-                rollout(seconds, world, dp, batch)
-                if name == "rollout"
-                else training(seconds, world, dp, batch, self._accelerators)
-            )
-            components[name] = ComponentCosts(Computed(times), parallel)
+            if (component := self._component(name if name in self._planned else "actor")) is not None:
+                world, dp, parallel = component
+                times = rollout(seconds, world, dp, batch)
+                if name != "rollout":
+                    times = training(seconds, world, dp, batch, self._accelerators)
+                components[name] = ComponentCosts(Computed(times), parallel)
         after = {"inference": ["rollout"], "actor": ["inference"]} if recompute else {"actor": ["rollout"]}
         like = {"reward": "rollout"} if "reward" in self._planned else {}
         return Costs(
@@ -161,34 +151,28 @@ class _Profile:
         components = {}
         for name, key, even in (("env", "env_profile_data", True), ("rollout", "rollout_profile_data", False)):
             points = self._points(key)
-            if points and self._known(name):
-                world, dp, parallel = self._sizes(name)
+            if points and (component := self._component(name)) is not None:
+                world, dp, parallel = component
                 times = environments(points, count, world // dp, even=even)
                 components[name] = ComponentCosts(Computed(times), parallel)
         seconds = self._seconds("actor_cost")
-        if seconds is not None and self._known("actor"):
-            world, dp, parallel = self._sizes("actor")
+        if seconds is not None and (component := self._component("actor")) is not None:
+            world, dp, parallel = component
             times = training(seconds, world, dp, Batch(1, 1, 1, 1), self._accelerators)
             components["actor"] = ComponentCosts(Computed(times), parallel)
         return Costs(components, count, after={"rollout": ["env"], "actor": ["rollout"]}, reader=self._reading)
 
-    def _known(self, name: str) -> bool:
-        if name in self._planned:
-            return True
-        message = f"`{name}` has no placement, so its largest size is unknown"
-        self._reading.add((), Diagnostic("unknown-component", message, f"place `{name}` on all accelerators"))
-        return False
-
-    def _sizes(self, name: str) -> tuple[int, int, Parallel]:
-        """Return the accelerators, the data size and the parallel sizes of a component."""
-        component = self._planned[name]
-        world = len(component.rows.accelerators())
-        parallel = component.parallel
-        return world, max(world // (parallel.dense), 1), parallel
+    def _component(self, name: str) -> tuple[int, int, Parallel] | None:
+        """Return the accelerators, the data size and the parallel sizes of a component, or record that it has none."""
+        if name not in self._planned:
+            message = f"`{name}` has no placement, so its largest size is unknown"
+            self._reading.add((), Diagnostic("unknown-component", message, f"place `{name}` on all accelerators"))
+            return None
+        world, parallel = len(self._planned[name].rows.accelerators()), self._planned[name].parallel
+        return world, max(world // parallel.dense, 1), parallel
 
     def _whole(self, outer: str, key: str) -> int:
-        mapping = section(self._reading, (outer,)) or {}
-        value = self._reading.value(mapping, key, (outer,))
+        value = self._reading.value(self._reading.section_at((outer,)), key, (outer,))
         if value is None:
             message, help = f"`{outer}.{key}` is missing: the times of `{PROFILE}` depend on it", f"add `{key}:`"
             self._reading.add_in_config((outer, key), Diagnostic("missing-key", message, help))

@@ -1,13 +1,25 @@
-"""Schedules: components as leaves, in turn on the same accelerators or beside each other in a pipeline."""
+"""Schedules: components in turn or beside each other, the seconds that they take, why, and what that depends on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rankplan.tuning.costs import Costs
-from rankplan.tuning.sizes import Size
+from rankplan.tuning.times import Measured
+
+_MOST = 1000.0
+"""A measured time that has to change by more than this factor counts as one that changes nothing."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number of accelerators with the seconds of an iteration on them, and their resident memory."""
+
+    accelerators: int
+    seconds: float
+    memory: float
 
 
 @dataclass(frozen=True)
@@ -55,17 +67,12 @@ class Schedule:
                 return replace(self, accelerators=accelerators)
         return self
 
-    def leaves(self) -> Iterator[Schedule]:
-        """Yield the leaves in order."""
-        if self.kind == "leaf":
-            yield self
-        for child in self.children:
-            yield from child.leaves()
-
     @property
     def sizes(self) -> dict[str, int]:
         """The number of accelerators of each component."""
-        return {leaf.component: leaf.accelerators for leaf in self.leaves()}
+        if self.kind == "leaf":
+            return {self.component: self.accelerators}
+        return {name: size for child in self.children for name, size in child.sizes.items()}
 
     def __str__(self) -> str:
         if self.kind == "leaf":
@@ -105,10 +112,9 @@ def _longest_path(node: Schedule, parts: Sequence[Pace], costs: Costs) -> float:
     """Return when the first micro-batch has passed all children of a pipeline."""
     done: dict[str, float] = {}
     for child, part in zip(node.children, parts, strict=True):
-        names = [leaf.component for leaf in child.leaves()]
-        start = max((done[one] for name in names for one in costs.after.get(name, ()) if one in done), default=0.0)
-        for name in names:
-            done[name] = start + part.warmup
+        before = {one for name in child.sizes for one in costs.after.get(name, ())}
+        start = max((done[one] for one in before & done.keys()), default=0.0)
+        done |= dict.fromkeys(child.sizes, start + part.warmup)
     return max(done.values())
 
 
@@ -120,3 +126,101 @@ def _switch(node: Schedule, costs: Costs) -> float:
     if node.kind == "pipe":
         return max(each)
     return 0.0 if node.switching else sum(each)
+
+
+def reason(costs: Costs, node: Schedule, seconds: float) -> str:
+    """Return what the seconds of a schedule consist of."""
+    transfers = transfers_of(costs, node, seconds)
+    text = _part(node, times_of(costs, node), costs)
+    return text + (f"; weights take {transfers:.3g} s" if transfers > 1e-6 * seconds else "")
+
+
+def transfers_of(costs: Costs, node: Schedule, seconds: float) -> float:
+    """Return the seconds that weights take, out of those of an iteration."""
+    return seconds - pace(node, times_of(costs, node), costs).iteration
+
+
+def times_of(costs: Costs, node: Schedule) -> dict[str, float]:
+    """Return the seconds of an iteration of each component in a schedule."""
+    return {name: costs.components[name].times.seconds(size) or 0.0 for name, size in node.sizes.items()}
+
+
+def _part(node: Schedule, times: dict[str, float], costs: Costs) -> str:
+    if node.kind == "leaf":
+        return f"{node.component} {seconds_text(times[node.component])}"
+    if node.kind == "then":
+        parts = [
+            f"({_part(child, times, costs)})" if child.kind == "pipe" else _part(child, times, costs)
+            for child in node.children
+        ]
+        return "in turn: " + " + ".join(parts) + (", each loaded for its turn" if node.switching else "")
+    periods = {child: pace(child, times, costs, root=False).period for child in node.children}
+    slowest = max(node.children, key=lambda child: periods[child])
+    most = periods[slowest]
+    waits = [
+        f"{_doing(child, 'wait')} {1 - periods[child] / most if most else 0.0:.0%} of the time"
+        for child in node.children
+        if child is not slowest
+    ]
+    return f"{_doing(slowest, 'set')} the pace with {seconds_text(most * costs.batches)}; " + ", ".join(waits)
+
+
+def _doing(node: Schedule, verb: str) -> str:
+    return f"{' and '.join(node.sizes)} {verb}{'s' if len(node.sizes) == 1 else ''}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return seconds as people read them: ``289 s``, ``28.9 s``, ``0.289 s``."""
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """The first placement beats the second until ``component`` on ``accelerators`` takes more than ``limit`` seconds.
+
+    Both keep their sizes; with other sizes, a third one may be the best earlier.
+    ``seconds`` is the time now. Of all measured times in the first placement, it has to change the least.
+    """
+
+    component: str
+    accelerators: int
+    seconds: float
+    limit: float
+
+
+def sensitivity(costs: Costs, first: Schedule, second: Schedule, more: float) -> Sensitivity | None:
+    """Return the measured time of the first schedule that has to grow the least until the second is as fast.
+
+    The transfers of the first take ``more`` seconds than those of the second. ``None`` if no time makes the second as
+    fast; both schedules keep their sizes.
+    """
+    found = []
+    for name, size in first.sizes.items():
+        seconds = costs.components[name].times.seconds(size) or 0.0
+        if costs.components[name].times.measured(size) and seconds > 0:
+            limit = _limit(costs, (first, second), more, name, seconds)
+            found += [] if limit is None else [Sensitivity(name, size, seconds, limit)]
+    return min(found, key=lambda one: one.limit / one.seconds, default=None)
+
+
+def _limit(costs: Costs, nodes: tuple[Schedule, Schedule], more: float, name: str, seconds: float) -> float | None:
+    """Return the seconds of a component from which the first schedule, which takes ``more`` besides, is slower."""
+    times, size = costs.components[name].times, nodes[0].sizes[name]
+
+    def changed(other: int, value: float) -> float:
+        if isinstance(times, Measured):
+            return Measured({**times.points, size: value}).seconds(other) or 0.0
+        return value if other == size else times.seconds(other) or 0.0
+
+    def wins(value: float) -> bool:
+        known = [{**times_of(costs, node), name: changed(node.sizes[name], value)} for node in nodes]
+        one, other = (pace(node, each, costs).iteration for node, each in zip(nodes, known, strict=True))
+        return one + more <= other
+
+    low, high = seconds, seconds * _MOST
+    if not wins(low) or wins(high):
+        return None
+    while high - low > 1e-6 * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if wins(middle) else (low, middle)
+    return low

@@ -1,25 +1,36 @@
-"""The ranking: the best schedule of each way to share accelerators, planned and checked."""
+"""The ranking: the best schedule of each way to share accelerators, planned and checked like any other config."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rankplan._core import RankSet
+from rankplan.config.models import component_names
+from rankplan.config.parallel import ParallelEntry
+from rankplan.config.section import Reading
+from rankplan.config.text.document import Section
+from rankplan.config.text.reader import Reader
+from rankplan.dialects import Dialect
+from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import NO_SIZES
 from rankplan.plans.diff import PlanDiff, diff
 from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
-from rankplan.tuning.placing import Placed, placed, plain
-from rankplan.tuning.reasons import reason, transfers_of
-from rankplan.tuning.schedule import Schedule
-from rankplan.tuning.sensitivity import Sensitivity, sensitivity
-from rankplan.tuning.shapes import best_of_shape
-from rankplan.tuning.sizes import Size, possible
+from rankplan.tuning.profile import PROFILE, costs_of
+from rankplan.tuning.schedule import Schedule, Sensitivity, Size, reason, sensitivity, transfers_of
+from rankplan.tuning.shapes import best_of_shape, possible
 from rankplan.words import counted
+
+_IN_THE_ACTOR = "inference"
+"""The component that RLinf runs in the processes of a collocated actor."""
+_MOST_POINTS = 64
+"""Points of a sweep."""
 
 
 @dataclass(frozen=True)
@@ -82,21 +93,57 @@ class Tuning:
         return self.best.plan
 
 
+def read_costs(costs: Costs | Mapping[str, Any] | str | os.PathLike[str]) -> Costs:
+    """Return the costs in a mapping or a file. Raises `PlacementError` with every fault, ``OSError``."""
+    if isinstance(costs, Costs):
+        return costs
+    return Costs.from_dict(costs) if isinstance(costs, Mapping) else Costs.load(costs)
+
+
+def costs_for(costs: Costs | None, reader: Reader, dialect: Dialect, inventory: Inventory, file: str) -> Costs:
+    """Return the costs of a config: with its parallel sizes where they state none, or else those of its profile.
+
+    Raises `PlacementError` (``missing-times``) if neither has the times of a component on accelerators.
+    """
+    if costs is None:
+        if not isinstance(reader, Reading) or PROFILE not in (reader.config or {}):
+            message, help = "the config has no measured times", "pass them with --costs, or add `profile_data:`"
+            raise PlacementError([Diagnostic("missing-times", message, help, file=file)])
+        return costs_of(reader, dialect.plan(reader, inventory), len(inventory.core.accelerators()))
+    try:
+        planned: Mapping[str, Any] = dialect.plan(reader, inventory)
+    except PlacementError:
+        planned = {}  # the placement is about to be replaced
+    components = {
+        name: replace(one, parallel=planned[name].parallel) if name in planned and not one.parallel.stated else one
+        for name, one in costs.components.items()
+    }
+    entries = reader.section.component_placement if isinstance(reader, Reading) else {}
+    keys = [key for key, entry in entries.items() if entry.node_group == ("cluster",)]
+    timed = costs.components.keys() | costs.like.keys()
+    if untimed := [name for key in keys for name in component_names(key) if name not in timed]:
+        help = "add its seconds to the costs, or `with: NAME` if it runs with another component"
+        messages = [f"component `{name}` of the config has no times" for name in untimed]
+        faults = [Diagnostic("missing-times", message, help) for message in messages]
+        raise PlacementError(costs.located(("components",), fault) for fault in faults)
+    return replace(costs, components=components)
+
+
 def search(
     costs: Costs,
     inventory: Inventory,
-    config: Mapping[str, Any] | None = None,
+    reader: Reader | None = None,
     *,
     extrapolate: bool = False,
     present: Plan | None = None,
 ) -> Tuning:
     """Rank the placements of components with these costs on an inventory; see `rankplan.tune`.
 
-    ``config`` is RLinf's or rankplan's own; its sections decide which placements are valid.
+    If ``reader`` has a config of RLinf's or rankplan's own, its sections decide which placements are valid.
     """
     total = len(inventory.core.accelerators())
     sizes = possible(costs, total, extrapolate=extrapolate)
-    whole = plain(config) if config is not None else None
+    config = _plain(reader.config) if isinstance(reader, Reading) else None
     cluster = Cluster.of(costs, inventory, present)
     ranking: list[Ranked] = []
     rejected: list[Rejected] = []
@@ -107,57 +154,81 @@ def search(
         ranks = {name: RankSet(f"{starts[name]}-{starts[name] + size - 1}") for name, size in node.sizes.items()}
         sharing = "collocated" if shape == "equal" else shape
         try:
-            made = placed(ranks, costs, inventory, whole)
+            plan, whole = _placed(ranks, costs, inventory, config)
         except PlacementError as error:
             rejected.append(Rejected(seconds, node, sharing, error.diagnostics))
             continue
-        ranking.append(_ranked(costs, seconds, node, ranks, made, sharing, total, present))
+        far = [name for name, size in node.sizes.items() if not costs.components[name].times.within(size)]
+        one = Ranked(
+            seconds,
+            node,
+            ranks,
+            sharing,
+            idle=total - len(RankSet().union(*ranks.values())),
+            why=reason(costs, node, seconds),
+            extrapolated=tuple(far),
+            plan=plan,
+            config=whole,
+            warnings=tuple(found for component in plan.values() for found in component.parallel_warnings()),
+            moves=None if present is None else diff(present, plan),
+        )
+        ranking.append(one)
     ranking.sort(key=lambda one: (one.seconds, total - one.idle))
     rejected.sort(key=lambda one: one.seconds)
     if not ranking:
         raise _nothing(costs, total, rejected)
-    return Tuning(
-        tuple(ranking),
-        tuple(rejected),
-        _decides(costs, *ranking[:2]) if len(ranking) > 1 else None,
-        costs.warnings,
-        costs,
-        inventory,
-        sizes,
-        total,
-    )
+    decides: Sensitivity | None = None
+    if len(ranking) > 1:
+        weights, others = (transfers_of(costs, one.schedule, one.seconds) for one in ranking[:2])
+        decides = sensitivity(costs, ranking[0].schedule, ranking[1].schedule, weights - others)
+    return Tuning(tuple(ranking), tuple(rejected), decides, costs.warnings, costs, inventory, sizes, total)
 
 
-def _ranked(
-    costs: Costs,
-    seconds: float,
-    node: Schedule,
-    ranks: Mapping[str, RankSet],
-    made: Placed,
-    sharing: str,
-    total: int,
-    present: Plan | None,
-) -> Ranked:
-    far = [name for name, size in node.sizes.items() if not costs.components[name].times.within(size)]
-    used = RankSet().union(*ranks.values())
-    return Ranked(
-        seconds,
-        node,
-        dict(ranks),
-        sharing,
-        total - len(used),
-        reason(costs, node, seconds),
-        tuple(far),
-        made.plan,
-        made.config,
-        made.warnings,
-        None if present is None else diff(present, made.plan),
-    )
+def _plain(value: Any) -> Any:
+    """Return nested mappings and lists of any kind as dicts and lists."""
+    if isinstance(value, Section):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(value[key]) for key in value}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _decides(costs: Costs, first: Ranked, second: Ranked) -> Sensitivity | None:
-    weights = [transfers_of(costs, one.schedule, one.seconds) for one in (first, second)]
-    return sensitivity(costs, first.schedule, second.schedule, (weights[0], weights[1]))
+def _placed(
+    ranks: Mapping[str, RankSet], costs: Costs, inventory: Inventory, config: Mapping[str, Any] | None
+) -> tuple[Plan, dict[str, Any]]:
+    """Return the plan of components on these accelerators, and its config.
+
+    Other entries of the config, and its sections, stay. Raises `PlacementError` if the plan is rejected.
+    """
+    whole = _config(ranks, costs, inventory, config)
+    try:
+        return rlinf.plan(whole, inventory), whole
+    except PlacementError:
+        # Collocated, RLinf's actor computes the log probabilities itself.
+        alike = len({str(one) for one in ranks.values()}) == 1
+        if config is None or not alike or _IN_THE_ACTOR not in ranks or "actor" not in ranks:
+            raise
+        return _placed({name: one for name, one in ranks.items() if name != _IN_THE_ACTOR}, costs, inventory, config)
+
+
+def _config(
+    ranks: Mapping[str, RankSet], costs: Costs, inventory: Inventory, config: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return a config that places components on these accelerators."""
+    section = dict(config["cluster"]) if config is not None else {}
+    entries: dict[str, Any] = {}
+    alike = {name: ranks[other] for name, other in costs.like.items() if other in ranks}
+    for name, where in {**ranks, **alike}.items():
+        sizes = costs.components[name].parallel if name in costs.components else NO_SIZES
+        has_section = config is not None and name in config
+        entry = {"placement": str(where), "parallel": ParallelEntry.plain(sizes)}
+        entries[name] = entry if sizes.stated and not has_section else str(where)
+    known = {*costs.components, *costs.like}
+    for key, value in section.get("component_placement", {}).items():
+        if known.isdisjoint(component_names(str(key))):
+            entries[key] = value
+    section |= {"num_nodes": inventory.num_nodes, "component_placement": entries}
+    return {**(config or {}), "cluster": section}
 
 
 def _nothing(costs: Costs, total: int, rejected: list[Rejected]) -> PlacementError:
@@ -166,7 +237,33 @@ def _nothing(costs: Costs, total: int, rejected: list[Rejected]) -> PlacementErr
     names = ", ".join(costs.components)
     ways = " or ".join("collocated" if shape == "equal" else shape for shape in costs.shapes)
     message = f"no {ways} schedule of {names} fits on {counted(total, 'accelerator')}"
-    fault = Diagnostic(
-        "no-schedule", message, "allow more in `sharing`, measure smaller sizes, or use more accelerators"
-    )
-    return PlacementError([costs.located((), fault)])
+    help = "allow more in `sharing`, measure smaller sizes, or use more accelerators"
+    return PlacementError([costs.located((), Diagnostic("no-schedule", message, help))])
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Seconds of the best schedule of each way to share, by number of accelerators of a component."""
+
+    component: str
+    curves: dict[str, list[tuple[int, float]]]
+
+
+def sweep(tuning: Tuning, component: str | None = None) -> Sweep:
+    """Return the period by accelerators of a component, by default the one with the most in the best placement.
+
+    All other components have the sizes that are best then. Raises ``KeyError`` for an unknown component.
+    """
+    best = tuning.best.schedule.sizes
+    name = component or max(best, key=lambda one: best[one])
+    sizes = tuning.sizes[name]
+    step = -(-len(sizes) // _MOST_POINTS)
+    chosen = [size for index, size in enumerate(sizes) if index % step == 0 or size.accelerators == best[name]]
+    cluster = Cluster.of(tuning.costs, tuning.inventory)
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for one in tuning.ranking:
+        shape = "equal" if one.sharing == "collocated" and "equal" in tuning.costs.shapes else one.sharing
+        found = [best_of_shape(tuning.costs, {**tuning.sizes, name: [size]}, cluster, shape) for size in chosen]
+        pairs = zip(chosen, found, strict=True)
+        curves[one.sharing] = [(size.accelerators, at[0]) for size, at in pairs if at is not None]
+    return Sweep(name, curves)

@@ -3,20 +3,79 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 
 from rankplan._core import best_schedule
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.tuning.costs import Costs
-from rankplan.tuning.layout import Cluster, Starts, apart
-from rankplan.tuning.schedule import Schedule
-from rankplan.tuning.sizes import MOST_UNITS, Size
-from rankplan.tuning.weights import Network
+from rankplan.tuning.costs import ComponentCosts, Costs
+from rankplan.tuning.layout import Cluster, Network, Starts, apart
+from rankplan.tuning.schedule import Schedule, Size
 from rankplan.words import counted
+
+MOST_UNITS = 16_384
+"""Units of a search; more take minutes."""
 
 Sizes = Mapping[str, Sequence[Size]]
 Found = tuple[float, Schedule, Starts]
+
+
+def possible(costs: Costs, accelerators: int, *, extrapolate: bool) -> dict[str, list[Size]]:
+    """Return the sizes of each component, ascending.
+
+    Raises `PlacementError` (``size-does-not-fit``) for each component that has none.
+    """
+    found = {
+        name: [
+            Size(size, seconds, component.resident(size))
+            for size in range(costs.unit, accelerators + 1, costs.unit)
+            if _allowed(component, size, costs, extrapolate=extrapolate)
+            and (seconds := component.times.seconds(size)) is not None
+        ]
+        for name, component in costs.components.items()
+    }
+    if nowhere := [name for name, sizes in found.items() if not sizes]:
+        raise PlacementError(
+            costs.located(("components", name), _fits_nowhere(name, costs, accelerators)) for name in nowhere
+        )
+    return found
+
+
+def _allowed(component: ComponentCosts, size: int, costs: Costs, *, extrapolate: bool) -> bool:
+    return (
+        component.divides(size)
+        and (component.sizes is None or size in component.sizes)
+        and (not component.measured_only or component.times.measured(size))
+        and (costs.capacity is None or component.resident(size) <= costs.capacity)
+        and (extrapolate or component.times.within(size))
+    )
+
+
+def _fits_nowhere(name: str, costs: Costs, accelerators: int) -> Diagnostic:
+    component, have = costs.components[name], counted(accelerators, "accelerator")
+    divided = [size for size in range(costs.unit, accelerators + 1, costs.unit) if component.divides(size)]
+    listed = [size for size in divided if component.sizes is None or size in component.sizes]
+    least = min((component.resident(size) for size in listed), default=0.0)
+    if not divided:
+        sizes = f"{component.parallel}" + (f" and dp {_numbers(component.dp)}" if component.dp is not None else "")
+        unit = f" in units of {costs.unit}" if costs.unit > 1 else ""
+        message = f"`{name}` with {sizes} fits on no number of accelerators up to {accelerators}{unit}"
+        help = "change its parallel sizes or `dp`, or use more accelerators"
+    elif not listed:
+        message = f"`{name}` fits on none of its `sizes` ({_numbers(component.sizes or ())}) up to {have}"
+        help = "list a size that its parallel sizes divide"
+    elif costs.capacity is not None and least > costs.capacity:
+        message = f"`{name}` needs {least:g} of the {costs.capacity:g} memory of an accelerator"
+        help = "lower its memory, or measure it on more accelerators"
+    else:
+        written = _numbers(component.written) or "none of these"
+        message = f"`{name}` was measured on {written} accelerators, too far from any size on {have}"
+        help = "measure it on the accelerators that you have, or use --extrapolate"
+    return Diagnostic("size-does-not-fit", message, help)
+
+
+def _numbers(numbers: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
 
 
 def best_of_shape(costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> Found | None:
@@ -25,7 +84,7 @@ def best_of_shape(costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> F
     The search knows sizes, not places. It takes a level that weights cross at most, and the layout tells whether the
     schedule keeps to it. If its sizes exceed a domain of the level, the search goes on with smaller ones.
     """
-    network = cluster.network or Network(cluster.ends, (), {})
+    network = cluster.network
     last = len(network.levels) - 1
     # The slowest level first: it limits no size, and what it finds limits the others.
     levels = range(last, -1, -1) if shape in ("disaggregated", "hybrid") else [last]

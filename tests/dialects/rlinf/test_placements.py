@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from rankplan import Inventory, Packed, PackedPlacementStrategy, Parallel, PlacementError, Plan, RankMap
 from rankplan.cli import main
 from rankplan.dialects.rlinf import dialect as rlinf
-from rankplan.dialects.rlinf.choice import roles_class
+from rankplan.dialects.rlinf.dialect import roles_class
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.rlinf import (
     HybridComponentPlacement,

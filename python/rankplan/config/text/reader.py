@@ -85,11 +85,6 @@ class Reader:
         """Values of a launch script that are known only when it runs."""
         return self._document.warnings if self._document is not None else []
 
-    @property
-    def from_file(self) -> bool:
-        """Whether the content comes from a file, so that faults have a line and a column."""
-        return self._document is not None
-
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the content."""
         self._add(self._prefix + path, diagnostic)

@@ -18,25 +18,19 @@ from rankplan.words import path_text
 
 _UNKNOWN = "\0"
 _FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-_ITS_OWN = ("hydra.", "hydra/")
+_NO_KEY = re.compile(rf"[{_UNKNOWN}/@]|^hydra\.")
+"""An unknown key, a config group, or a key of Hydra itself."""
 _FILES = ("--config", "--config-file", "--config_path")
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
-    """A key with its value, ``None`` if it is known only when the script runs."""
+class _Token(Override):
+    """An override in a script; with ``causes``, its value is known only when the script runs."""
 
-    sign: str
-    key: str
-    value: str | None
-    key_place: Place
-    value_place: Place
     causes: tuple[Cause, ...] = ()
 
 
-def parse_script(
-    file: str, text: str, load: Callable[[str], Section], environment: dict[str, str] | None = None
-) -> Section:
+def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Section:
     """Return the config that a script passes to the command with the most ``key=value`` words or flags.
 
     ``load`` reads the file that such a command names after ``--config``. A value that only a run would reveal is left
@@ -45,32 +39,29 @@ def parse_script(
     text = text.replace("\r\n", "\n")
     lines = Text(file, text)
     try:
-        followed = follow(text, environment)
+        commands, skipped = follow(text)
     except ShellSyntaxError as error:
         raise PlacementError(
             [lines.place(error.start, error.start + 1).of(Diagnostic("syntax", error.message, error.help))]
         ) from None
     except RecursionError:
         raise PlacementError([Diagnostic("syntax", "the script is nested too deeply", "split it", file=file)]) from None
-    found = [(command, _tokens(command, lines)) for command in followed.commands]
+    found = [(command, _tokens(command, lines)) for command in commands]
     command, tokens = max(found, key=lambda one: len(one[1]), default=(None, []))
     if command is None or not tokens:
         message = "the script has no command with key=value words or flags of a job"
         raise PlacementError([Diagnostic("missing-key", message, "pass the script that starts the job", file=file)])
-    tokens = [*_config_name(command, lines), *tokens]
+    names = [  # the key under which Hydra keeps the name
+        _Token("", "hydra.job.config_name", name, place, place, causes)
+        for name, place, causes in _options(command, lines, ("--config-name", "-cn"))
+    ]
+    tokens = [*names, *tokens]
     source = Places(file)
-    warnings = [_skipped(cause, lines) for cause in followed.skipped]
+    warnings = [_skipped(cause, lines) for cause in skipped]
     base = _base(command, lines, load, warnings)
     config: Section = relocated(base if base is not None else {}, source if base is None else base.document)
-    known = [
-        Override(one.sign, one.key, one.value or None if one.sign == "~" else one.value, one.key_place, one.value_place)
-        for one in tokens
-        if one.value is not None
-    ]
-    config = overridden(config, known, strict=base is not None)
-    for one in tokens:
-        if one.value is None:
-            warnings.append(_unknown(one, lines, file))
+    config = overridden(config, [one for one in tokens if not one.causes], strict=base is not None)
+    warnings += [_unknown(one, lines, file) for one in tokens if one.causes]
     for other, others in found:
         if other is not command and _differs(tokens, others):
             message = f"this command is not read; line {lines.place(command.start, command.start).line} has more keys"
@@ -99,24 +90,17 @@ def _text(field: Field) -> str:
 
 def _override(field: Field, lines: Text) -> Iterator[_Token]:
     found = OVERRIDE.fullmatch(_text(field))
-    if (
-        found is None
-        or _UNKNOWN in found["key"]
-        or found["key"].startswith(_ITS_OWN)
-        or "/" in found["key"]
-        or "@" in found["key"]
-    ):
+    if found is None or _NO_KEY.search(found["key"]) or (found["value"] is None and found["sign"] != "~"):
         return
-    if found["value"] is None and found["sign"] != "~":
-        return
-    first = field.pieces[0] if field.pieces else None
-    start = first.start if first is not None and first.end > first.start else field.start
-    key = lines.place(start + len(found["sign"] or ""), start + found.end("key"))
+    sign, start = found["sign"] or "", _start(field)
+    key = lines.place(start + len(sign), start + found.end("key"))
     place = _value_place(field, found.end("key") + 1, lines)
-    value = None if field.causes else found["value"]
-    if found["sign"] == "~" and not field.causes:
-        value = found["value"] or ""
-    yield _Token(found["sign"] or "", found["key"], value, key, place, tuple(field.causes))
+    yield _Token(sign, found["key"], found["value"], key, place, tuple(field.causes))
+
+
+def _start(field: Field) -> int:
+    """Return where the text of a field starts: the place of its first characters, if they are in the script."""
+    return next((piece.start for piece in field.pieces[:1] if piece.end > piece.start), field.start)
 
 
 def _value_place(field: Field, length: int, lines: Text) -> Place:
@@ -135,65 +119,56 @@ def _value_place(field: Field, length: int, lines: Text) -> Place:
 
 def _flags(fields: Sequence[Field], lines: Text) -> Iterator[_Token]:
     """Yield the flags of a command: ``--key value``, ``--key=value``, ``--key``."""
-    position = 0
-    while position < len(fields):
-        field = fields[position]
+    flags: list[tuple[Field, list[Field]]] = []
+    for field in fields:
+        if re.match(r"-{1,2}[A-Za-z]", _text(field)):
+            flags.append((field, []))
+        elif flags:
+            flags[-1][1].append(field)
+    for field, values in flags:
         found = _FLAG.fullmatch(_text(field))
-        position += 1
         if found is None or _UNKNOWN in found[1]:
             continue
-        start = field.pieces[0].start if field.pieces[0].end > field.pieces[0].start else field.start
-        key = lines.place(start, start + len(found[1]) + 2)
+        causes, start = field.causes, _start(field)
+        key = place = lines.place(start, start + len(found[1]) + 2)
+        value = "true" if found[2] is None else found[2]
         if found[2] is not None:
-            value = None if field.causes else found[2]
-            yield _Token("", found[1], value, key, _value_place(field, len(found[1]) + 3, lines), tuple(field.causes))
-            continue
-        values: list[Field] = []
-        while position < len(fields) and not re.match(r"-{1,2}[A-Za-z]", _text(fields[position])):
-            values.append(fields[position])
-            position += 1
-        causes = (*field.causes, *(cause for value in values[:1] for cause in value.causes))
-        if not values:
-            yield _Token("", found[1], None if causes else "true", key, key, causes)
-        else:
-            text = values[0].text if len(values) == 1 else None
-            listed = "[" + ",".join("'" + (value.text or "").replace("'", "''") + "'" for value in values) + "]"
+            place = _value_place(field, len(found[1]) + 3, lines)
+        elif values:
+            texts = [one.text or "" for one in values]
+            value = texts[0] if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
             place = _value_place(values[0], 0, lines)
-            yield _Token("", found[1], None if causes else (listed if text is None else text), key, place, causes)
+            causes = [*causes, *values[0].causes]
+        yield _Token("", found[1], value, key, place, tuple(causes))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _options(command: Command, lines: Text, flags: Sequence[str]) -> Iterator[tuple[str, Place, tuple[Cause, ...]]]:
+    """Yield the value of each of these flags, its place, and why it is unknown."""
+    fields = command.fields
+    for index, field in enumerate(fields):
+        flag, equals, value = _text(field).partition("=")
+        if flag in flags and (equals or index + 1 < len(fields)):
+            named = field if equals else fields[index + 1]
+            place = _value_place(named, len(flag) + 1 if equals else 0, lines)
+            yield value if equals else _text(named), place, tuple(named.causes)
 
 
 def _base(command: Command, lines: Text, load: Callable[[str], Section], warnings: list[Diagnostic]) -> Section | None:
     """Return the config file that a command names; without it, its values are unknown."""
-    fields = command.fields
-    for index, field in enumerate(fields):
-        flag, equals, name = _text(field).partition("=")
-        if flag not in _FILES or (not equals and index + 1 == len(fields)):
-            continue
-        named = field if equals else fields[index + 1]
-        name = name if equals else _text(named)
+    for name, place, _ in _options(command, lines, _FILES):
         if not name.endswith((".yaml", ".yml")):
             continue
-        folder = FilePath(lines.file).parent
-        for candidate in (FilePath(name), folder / name):
+        for candidate in (FilePath(name), FilePath(lines.file).parent / name):
             if _UNKNOWN not in name and candidate.is_file():
                 return load(str(candidate))
         message = f"the values of {name.replace(_UNKNOWN, '...')} are not read: no such file here"
         fault = Diagnostic("not-run", message, "run the check in the folder that the script runs in", warning=True)
-        warnings.append(_value_place(named, len(flag) + 1 if equals else 0, lines).of(fault))
+        warnings.append(place.of(fault))
     return None
-
-
-def _config_name(command: Command, lines: Text) -> Iterator[_Token]:
-    """Yield Hydra's ``--config-name`` as the key under which Hydra keeps it."""
-    fields = command.fields
-    for index, field in enumerate(fields):
-        flag, equals, name = _text(field).partition("=")
-        if flag not in ("--config-name", "-cn") or (not equals and index + 1 == len(fields)):
-            continue
-        named = field if equals else fields[index + 1]
-        place = _value_place(named, len(flag) + 1 if equals else 0, lines)
-        value = None if named.causes else (name if equals else _text(named))
-        yield _Token("", "hydra.job.config_name", value, place, place, tuple(named.causes))
 
 
 def _differs(tokens: Sequence[_Token], others: Sequence[_Token]) -> bool:

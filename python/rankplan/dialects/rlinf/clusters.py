@@ -10,8 +10,6 @@ from rankplan.nodes import clusters
 from rankplan.nodes.clusters import SupportsInventory
 from rankplan.nodes.inventory import Inventory
 
-_ACCELERATOR = "Accelerator"
-
 
 class RlinfCluster(Protocol):
     """The methods of RLinf's ``Cluster`` that its placement code uses, besides the node groups."""
@@ -49,28 +47,20 @@ def _rlinf_inventory(cluster: Any) -> Inventory:
 
 def _node(node: Any) -> dict[str, Any]:
     entry = {"ranks": node.node_rank, "accelerators": node.num_accelerators, "ip": node.node_ip}
-    if node.num_accelerators:
-        kind = node.accelerator_type
-        entry["accelerator_type"] = getattr(kind, "value", kind)
-    return entry
+    kind = {"accelerator_type": getattr(node.accelerator_type, "value", node.accelerator_type)}
+    return entry | kind if node.num_accelerators else entry
 
 
 def _group(group: Any) -> dict[str, Any]:
     entry: dict[str, Any] = {"label": str(group.label), "node_ranks": list(group.node_ranks)}
     if group.ignore_hardware:
-        entry["ignore_hardware"] = True
-    elif group.hardware_type not in (None, _ACCELERATOR):
-        configs = [
-            _hardware(info, node.node_rank) for node in group.nodes for info in _infos(node, group.hardware_type)
-        ]
-        entry["hardware"] = {"type": group.hardware_type, "configs": configs}
-    return entry
-
-
-def _infos(node: Any, kind: str) -> list[Any]:
-    return [info for resource in node.hardware_resources if resource.type == kind for info in resource.infos]
-
-
-def _hardware(info: Any, node_rank: int) -> dict[str, Any]:
-    stated = vars(info.config) if hasattr(info, "config") else {}
-    return {name: value for name, value in stated.items() if value is not None} | {"node_rank": node_rank}
+        return entry | {"ignore_hardware": True}
+    kind, configs = group.hardware_type, []
+    if kind in (None, "Accelerator"):
+        return entry
+    for node in group.nodes:
+        for info in (info for found in node.hardware_resources if found.type == kind for info in found.infos):
+            stated = vars(info.config) if hasattr(info, "config") else {}
+            known = {name: value for name, value in stated.items() if value is not None}
+            configs.append(known | {"node_rank": node.node_rank})
+    return entry | {"hardware": {"type": kind, "configs": configs}}

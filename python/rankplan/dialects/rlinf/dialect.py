@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
+from rankplan.config.models import component_names
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.section import Config, Reading, read_config
-from rankplan.dialects.rlinf.choice import roles_of
+from rankplan.dialects.rlinf.model_parallel import (
+    ModelParallelRoles,
+    MultiAgentModelParallelEvalRoles,
+    MultiAgentModelParallelRoles,
+)
+from rankplan.dialects.rlinf.roles import HybridRoles, Roles, plan_of
+from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles
+from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import merged
 from rankplan.plans.configured import ASSUMED, resource_lists
@@ -16,10 +23,10 @@ from rankplan.plans.plan import Plan
 
 read = read_config
 
-
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config has a ``cluster`` section."""
-    return "cluster" in config
+_ENGINE_KEYS = {*ENGINE.values(), "rollout_backend"}
+_MODEL_KEYS = {*TRAINING.values()}
+_FURTHER = "rollout_"
+"""How the names of further rollouts, and of their sections, start."""
 
 
 def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
@@ -28,7 +35,45 @@ def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator:
     Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
     Raises `PlacementError` with every fault.
     """
-    return roles_of(read(config), inventory).plan(isolate=isolate_accelerator)
+    roles = roles_of(read(config), inventory)
+    return plan_of(roles.strategies(), roles.inventory, roles.mode, isolate=isolate_accelerator)
+
+
+def roles_class(reading: Reading) -> type[Roles]:
+    """Return the class for a config: by ``runner.task_type``, else by its sections.
+
+    A rollout with parallel sizes is model-parallel, for evaluation if there is no ``actor`` section; an ``env`` is
+    hybrid. Further rollouts, or the choice to have two, are for several agents. Other configs have no mode.
+    """
+    config = reading.config
+    if config is None:
+        return Roles
+    probe = reading.fork()  # faults are recorded by the class
+    task = probe.value(probe.section_at(("runner",)), "task_type", ("runner",))
+    rollout = probe.section_at(("rollout",))
+    if isinstance(task, str):
+        engines, evaluates = task.startswith("reasoning") or task == "coding_online_rl", task.endswith("_eval")
+    else:
+        model = probe.section_at(("actor", "model"))
+        sized = not _ENGINE_KEYS.isdisjoint(rollout) or ("rollout" in config and not _MODEL_KEYS.isdisjoint(model))
+        engines, evaluates = sized and "env" not in config, "actor" not in config
+    if not engines:
+        return HybridRoles if isinstance(task, str) or "env" in config else Roles
+    names: list[Any] = [*config, *(name for key in reading.keys for name in component_names(key))]
+    several = "use_fixed_worker" in rollout or any(str(name).startswith(_FURTHER) for name in names)
+    if evaluates:
+        return MultiAgentModelParallelEvalRoles if several else ModelParallelEvalRoles
+    return MultiAgentModelParallelRoles if several else ModelParallelRoles
+
+
+def roles_of(reading: Reading, inventory: Inventory) -> Roles:
+    """Return the roles of a config on an inventory, with the parallel sizes that its sections state.
+
+    Raises `PlacementError` with every fault.
+    """
+    roles = roles_class(reading)(reading, inventory)
+    roles.take_sizes(reading)
+    return roles
 
 
 def assumed_inventory(config: Config | Reading) -> Inventory:

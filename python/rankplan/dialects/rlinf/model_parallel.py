@@ -1,20 +1,24 @@
-"""The roles of a job with one rollout: training, and evaluation."""
+"""The roles of RLinf's jobs with engines: training or evaluation, with one rollout or several."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from enum import Enum, auto
+from itertools import combinations
 from math import lcm
 from typing import Any
 
 from rankplan._core import CLUSTER, Packed, RankSet
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
-from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode, out_of_order, overlaps
-from rankplan.dialects.rlinf.rules import engines
-from rankplan.dialects.rlinf.sized import SizedRoles
-from rankplan.dialects.rlinf.sizes import FORWARD, TRAINING, Sizes, section
-from rankplan.errors import Diagnostic
-from rankplan.words import misspelt, shown
+from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles, engines, uneven
+from rankplan.dialects.rlinf.sizes import ENGINE, FORWARD, TRAINING, Sizes, missing_section, sizes_at, states
+from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.plans.component import Component
+from rankplan.plans.mode import PlacementMode
+from rankplan.words import misspelt, must_be
 
 _AUTO = ("cluster", "auto_scheduler")
 _BATCH: tuple[KeyPath, ...] = (
@@ -22,13 +26,28 @@ _BATCH: tuple[KeyPath, ...] = (
     ("algorithm", "group_size"),
     ("algorithm", "n_minibatches"),
 )
+_SHARED = ("actor", "rollout", "reward", "inference")
+
+_APART = (
+    ("actor", "rollout"),
+    ("actor", "inference"),
+    ("rollout", "inference"),
+    ("critic", "actor"),
+    ("critic", "rollout"),
+    ("critic", "critic_inference"),
+    ("rollout", "critic_inference"),
+)
+"""The roles that share no accelerator in disaggregated mode."""
 
 
-class ModelParallelEvalRoles(SizedRoles):
-    """A rollout and, optionally, a reward for evaluation: collocated, without an actor."""
+class RolloutSyncMode(Enum):
+    """How the rollout gets the actor's weights: within each accelerator, or from other accelerators."""
+
+    COLLOCATED = auto()
+    DISAGGREGATED = auto()
 
 
-class ModelParallelRoles(SizedRoles):
+class ModelParallelRoles(ModelParallelEvalRoles):
     """An actor and a rollout, with optional inference, critic and reward.
 
     In collocated mode, the rollout's engines take accelerators whose distance lets the actor hand over its weights in
@@ -43,15 +62,15 @@ class ModelParallelRoles(SizedRoles):
         actor = self._role_sizes(reading, "actor", ("actor", "model"), TRAINING)
         critic = self._role_sizes(reading, "critic", ("critic", "model"), TRAINING)
         yield from (("actor", actor), ("critic", critic))
-        named = [name for name in ("inference", "actor_inference") if section(reading.fork(), (name,)) is not None]
+        named = [name for name in ("inference", "actor_inference") if states(reading.fork(), (name,))]
         if named:
             pp = actor.parallel.pp if actor is not None else 1
             yield "inference", self._role_sizes(reading, "inference", (named[0], "model"), FORWARD, pp=pp)
         elif actor is not None:
-            yield "inference", actor.without("cp", "ep", "etp")
+            yield "inference", Sizes(replace(actor.parallel, cp=1, ep=1, etp=1), actor.paths)
         if critic is not None:
             own, size = ("critic_inference", "model"), critic.parallel
-            path = ("critic", "model") if section(reading.fork(), own) is None else own
+            path = own if states(reading.fork(), own) else ("critic", "model")
             sizes = self._role_sizes(reading, "critic_inference", path, FORWARD, tp=size.tp, pp=size.pp)
             yield "critic_inference", sizes
 
@@ -59,7 +78,7 @@ class ModelParallelRoles(SizedRoles):
         mode = self._decided(reading)
         if mode is None:
             return
-        self.mode, self.sync_mode = mode, self._sync_mode(mode)
+        self.mode = mode
         actor = len(self.parts["actor"].rule.resources)
         if mode is PlacementMode.AUTO:
             self._arrange_auto(reading, actor)
@@ -75,9 +94,11 @@ class ModelParallelRoles(SizedRoles):
         if stride is not None:
             self._place_engines(reading, stride)
 
-    def _sync_mode(self, mode: PlacementMode) -> RolloutSyncMode:
-        collocated = mode is PlacementMode.COLLOCATED
-        return RolloutSyncMode.COLLOCATED if collocated else RolloutSyncMode.DISAGGREGATED
+    @property
+    def sync_mode(self) -> RolloutSyncMode:
+        """How the rollout gets the actor's weights."""
+        together = self._used["actor"] == self._used["rollout"]
+        return RolloutSyncMode.COLLOCATED if together else RolloutSyncMode.DISAGGREGATED
 
     def _decided(self, reading: Reading) -> PlacementMode | None:
         """Return the mode, or record why none fits."""
@@ -86,16 +107,31 @@ class ModelParallelRoles(SizedRoles):
             return self._auto(reading) if automatic else None
         if self._used["actor"] == self._used["rollout"]:
             return self._collocated(reading)
-        found = list(overlaps(self._used, self.names))
-        for role, fault in found:
-            reading.add(self._path(role), fault)
+        before = len(reading.faults)
+        self._check_apart(reading)
         recompute = ("algorithm", "recompute_logprobs")
-        if "inference" in self.parts and not found and self._switch(reading, recompute) is False:
+        unchanged = len(reading.faults) == before
+        if "inference" in self.parts and unchanged and self._switch(reading, recompute) is False:
             message = f"`{self.names['inference']}` is placed, but `algorithm.recompute_logprobs` is not true"
             help = f"set it to true, or remove `{self.names['inference']}`: it would have nothing to compute"
             reading.add_in_config(recompute, Diagnostic("mode-unclear", message, help))
             return None
-        return None if found else PlacementMode.DISAGGREGATED
+        return PlacementMode.DISAGGREGATED if unchanged else None
+
+    def _check_apart(self, reading: Reading) -> None:
+        """Record each role that shares accelerators with another although neither mode lets it."""
+        for first, second in _APART:
+            used, others = (self._used.get(role, RankSet()) for role in (first, second))
+            if shared := used & others:
+                one, other = self.names[first], self.names[second]
+                message = f"`{one}` and `{other}` share {accelerators(shared)} of the cluster"
+                if (first, second) == ("actor", "rollout"):
+                    message += f", but `{one}` uses {used} and `{other}` uses {others}"
+                    help = "give both the same accelerators (collocated) or no common ones (disaggregated)"
+                else:
+                    message += ", which disaggregated mode does not allow"
+                    help = "give each accelerators of its own"
+                reading.add(self._path(second), Diagnostic("mode-unclear", message, help))
 
     def _collocated(self, reading: Reading) -> PlacementMode | None:
         found = [role for role in ("inference", "critic_inference") if role in self.parts]
@@ -106,19 +142,32 @@ class ModelParallelRoles(SizedRoles):
         return None if found else PlacementMode.COLLOCATED
 
     def _auto(self, reading: Reading) -> PlacementMode | None:
+        """Return the mode if actor, rollout and inference follow each other from accelerator 0 to the last one."""
         if "critic" in self.parts:
             message = "auto_scheduler is set, but it cannot schedule `critic`"
             help = "remove `critic`, or set auto_scheduler to false"
             reading.add_in_config(_AUTO, Diagnostic("mode-unclear", message, help))
             return None
-        found = out_of_order(self._used, self.names, len(self.inventory.core.accelerators()))
-        if found is not None:
-            reading.add(self._path(found[0]), found[1])
-        return PlacementMode.AUTO if found is None else None
+        total, end, role = len(self.inventory.core.accelerators()), 0, "actor"
+        roles = [role for role in ("actor", "rollout", "inference") if role in self._used]
+        for role in roles:
+            used = self._used[role]
+            if len(used.ranges) > 1 or used[0] != end:
+                message = f"uses {used}, but auto_scheduler needs it on consecutive accelerators from {end}"
+                break
+            end = used[-1] + 1
+        else:
+            if end == total:
+                return PlacementMode.AUTO
+            message = f"ends at accelerator {end - 1}, but auto_scheduler needs all {total} of the cluster"
+        names = ", then ".join(f"`{self.names[role]}`" for role in roles)
+        help = f"place {names}, without gaps, on accelerators 0-{total - 1}"
+        reading.add(self._path(role), Diagnostic("auto-order", f"`{self.names[role]}` {message}", help))
+        return None
 
     def _switch(self, reading: Reading, path: tuple[str, str]) -> bool | None:
         """Return a boolean of the config: false if it is missing or null, ``None`` if it is invalid."""
-        mapping: Mapping[Any, Any] = reading.content if path[0] == "cluster" else section(reading, path[:1]) or {}
+        mapping: Mapping[Any, Any] = reading.content if path[0] == "cluster" else reading.section_at(path[:1])
         value = reading.value(mapping, path[1], path[:1])
         for key in mapping if value is None else ():
             if misspelt(str(key), path[1:]) is not None:
@@ -126,8 +175,7 @@ class ModelParallelRoles(SizedRoles):
                 reading.add_in_config((path[0], str(key)), fault)
         if value is None or isinstance(value, bool):
             return bool(value)
-        message = f"`{path[1]}` is {shown(value)}; it must be true or false"
-        reading.add_in_config(path, Diagnostic("invalid-value", message, "write true or false"))
+        reading.add_in_config(path, must_be(path, value, "true or false", "write true or false"))
         return None
 
     def _stride(self, reading: Reading) -> int | None:
@@ -191,6 +239,85 @@ class ModelParallelRoles(SizedRoles):
 
     def _whole_number(self, reading: Reading, path: KeyPath) -> int | None:
         """Return a number of the config, ``None`` if it is missing or invalid, which is recorded."""
-        holder = section(reading, path[:-1]) or {}
-        value = reading.value(holder, path[-1], path[:-1])
+        value = reading.value(reading.section_at(path[:-1]), path[-1], path[:-1])
         return None if value is None else reading.number(value, path, 1)
+
+
+class MultiAgentModelParallelEvalRoles(ModelParallelEvalRoles):
+    """Several rollouts for evaluation: with ``engines``, the strategies of further rollouts, or why they have none."""
+
+    def _arrange(self, reading: Reading) -> None:
+        super()._arrange(reading)
+        self.engines: dict[str, PlacementStrategy | PlacementError] = {}
+        if reading.faults:
+            return
+        for name, stated in self.stated.items():
+            if name not in _SHARED:
+                reader = reading.fork()
+                try:
+                    self.engines[name] = strategy_of(self._with_engines(reader, stated))
+                except PlacementError as error:
+                    self.engines[name] = error
+
+    def _with_engines(self, reading: Reading, stated: Component) -> Component:
+        """Return a component with a process per engine. Raises `PlacementError` with every fault."""
+        name, resources = stated.name, stated.rule.resources
+        rollout = self.sizes["rollout"].parallel
+        sizes = sizes_at(reading, (name,), ENGINE, tp=rollout.tp, pp=rollout.pp)
+        if sizes is None:
+            reading.add_in_config((name,), missing_section((name,), name, reading.config))
+            raise reading.refusal()
+        if (found := sizes.undivided(f"`{name}`", len(resources))) is not None:
+            reading.add_in_config(found[0] or (name,), found[1])
+        if (value := reading.value(reading.section_at((name,)), "dp_size", (name,))) is not None:
+            dp = reading.number(value, (name, "dp_size"), 1)
+            if dp is not None and len(resources) % dp:
+                message = f"`{name}` has {len(resources)} accelerators, which is not a multiple of dp_size {dp}"
+                help = "set dp_size to a divisor of the number of accelerators, or remove it"
+                reading.add_in_config((name, "dp_size"), Diagnostic("parallel-not-divisible", message, help))
+        stride = self.rollout_stride if sizes.dense == self.sizes["rollout"].dense else 1
+        if not reading.faults and len(resources) % (sizes.dense * stride):
+            fault = uneven(name, len(resources), sizes.dense, stride)
+            reading.add(("component_placement", self._keys[name], "placement"), fault)
+        reading.finish()
+        rule = engines(resources, sizes.dense, stride)
+        place = name, self.inventory, stated.node_groups, rule
+        return Component.place(*place, stated.settings, parallel=sizes.parallel)
+
+
+class MultiAgentModelParallelRoles(MultiAgentModelParallelEvalRoles, ModelParallelRoles):
+    """An actor and several rollouts on its accelerators: always collocated.
+
+    The names of further rollouts start with ``rollout``. Other components share no accelerator with each other.
+    """
+
+    def _decided(self, reading: Reading) -> PlacementMode | None:
+        if self._switch(reading, ("cluster", "auto_scheduler")):
+            message, help = "auto_scheduler is set, but it cannot schedule several rollouts", "set it to false"
+            reading.add(("auto_scheduler",), Diagnostic("mode-unclear", message, help))
+        faults = list(self._misplaced())
+        for name, message, help in faults:
+            reading.add(("component_placement", self._keys[name]), Diagnostic("mode-unclear", message, help))
+        return None if faults else self._collocated(reading)
+
+    def _misplaced(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the components that are not where several rollouts need them, with a message and a help."""
+        actor = self._used["actor"]
+        used = {name: stated.rows.accelerators() for name, stated in self.stated.items()}
+        if (reward := used.get("reward")) is not None and reward != actor:
+            message = f"`reward` uses {accelerators(reward)}, but `actor` uses {actor}"
+            yield "reward", message, "give both the same accelerators"
+        for name, ranks in used.items():
+            if name.startswith("rollout") and (beyond := ranks - actor):
+                message = f"`{name}` uses {accelerators(beyond)}, which `actor` does not use"
+                yield name, message, "place every rollout on accelerators of the actor"
+        own = {name: ranks for name, ranks in used.items() if name not in _SHARED}
+        for first, second in combinations(own, 2):
+            if both := own[first] & own[second]:
+                message = f"`{first}` and `{second}` share {accelerators(both)} of the cluster"
+                yield second, message, "give each accelerators of its own"
+
+
+def accelerators(ranks: RankSet) -> str:
+    """Return accelerators as messages name them."""
+    return f"accelerator{'s' if len(ranks) > 1 else ''} {ranks}"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import ClassVar, Self
 
 from rankplan.config.section import Config, Reading, read_config
-from rankplan.dialects.rlinf.choice import roles_of
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.dialects.rlinf.errors import as_assertion
+from rankplan.dialects.rlinf.dialect import roles_of
 from rankplan.dialects.rlinf.roles import Roles, plan_of
-from rankplan.dialects.rlinf.strategies import PlacementStrategy
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.dialects.rlinf.strategies import PlacementStrategy, as_assertion
+from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.words import did_you_mean
+from rankplan.words import unknown
 
 
 class ComponentPlacement:
@@ -55,9 +55,8 @@ class ComponentPlacement:
         Raises `PlacementError` (``unknown-component``) for an unknown component.
         """
         if component not in self._placements:
-            help = did_you_mean(str(component), self.components, "the components are")
-            message = f"unknown component `{component}`"
-            raise PlacementError([Diagnostic("unknown-component", message, help or "the config places no component")])
+            found = unknown("component", component, self.components, "the components are")
+            raise PlacementError([replace(found, help=found.help or "the config places no component")])
         return self._placements[component]
 
     def with_strategy(self, component: str, strategy: PlacementStrategy) -> Self:
@@ -76,8 +75,14 @@ class ComponentPlacement:
 
     @as_assertion
     def plan(self, *, isolate_accelerator: bool = True) -> Plan:
-        """Return the plan of all components; see `PlacementStrategy.get_placement` for the argument."""
-        return plan_of(self._placements, self._inventory, self._placement_mode, isolate=isolate_accelerator)
+        """Return the plan of all components; see `PlacementStrategy.get_placement` for the argument.
+
+        Raises `PlacementError` (``group-spans``) for groups that cross what ``cluster.topology.keep`` forbids.
+        """
+        plan = plan_of(self._placements, self._inventory, self._placement_mode, isolate=isolate_accelerator)
+        plan.check_keep()
+        return plan
 
     def __repr__(self) -> str:
-        return f"<ComponentPlacement of {self.plan()!r}>"
+        plan = plan_of(self._placements, self._inventory, self._placement_mode, isolate=True)
+        return f"<ComponentPlacement of {plan!r}>"

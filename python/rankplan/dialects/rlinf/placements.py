@@ -7,19 +7,18 @@ from typing import ClassVar
 from rankplan.config.section import Config, Reading
 from rankplan.dialects.rlinf import placement
 from rankplan.dialects.rlinf.clusters import AnyCluster
-from rankplan.dialects.rlinf.errors import as_assertion
-from rankplan.dialects.rlinf.model_parallel import ModelParallelEvalRoles, ModelParallelRoles
-from rankplan.dialects.rlinf.modes import PlacementMode, RolloutSyncMode
-from rankplan.dialects.rlinf.multi_agent import (
+from rankplan.dialects.rlinf.model_parallel import (
+    ModelParallelRoles,
     MultiAgentModelParallelEvalRoles,
     MultiAgentModelParallelRoles,
-    SeveralRollouts,
+    RolloutSyncMode,
 )
 from rankplan.dialects.rlinf.roles import HybridRoles, Roles
-from rankplan.dialects.rlinf.sized import SizedRoles
-from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy, PlacementStrategy
-from rankplan.errors import Diagnostic, PlacementError
-from rankplan.words import shown
+from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles
+from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy, PlacementStrategy, as_assertion
+from rankplan.errors import PlacementError
+from rankplan.plans.mode import PlacementMode
+from rankplan.words import must_be
 
 
 def _size(role: str, size: str) -> property:
@@ -35,6 +34,11 @@ def _size(role: str, size: str) -> property:
         return count // sizes.dense if size == "dp" else int(getattr(sizes.parallel, size))
 
     return property(read, doc=f"The {'number of accelerators' if size == 'world' else f'{size} size'} of the {role}.")
+
+
+def _sizes(role: str) -> tuple[property, ...]:
+    """Return the properties of a role's sizes: world, data, tensor and pipeline."""
+    return tuple(_size(role, size) for size in ("world", "dp", "tp", "pp"))
 
 
 def _ranks(role: str) -> property:
@@ -77,12 +81,9 @@ class RolePlacement(HybridComponentPlacement):
     The names that start with ``_`` are those that RLinf's workers and scripts use.
     """
 
-    _roles: SizedRoles
+    _roles: ModelParallelEvalRoles
 
-    rollout_world_size = _size("rollout", "world")
-    rollout_dp_size = _size("rollout", "dp")
-    rollout_tp_size = _size("rollout", "tp")
-    rollout_pp_size = _size("rollout", "pp")
+    rollout_world_size, rollout_dp_size, rollout_tp_size, rollout_pp_size = _sizes("rollout")
     reward_world_size = _size("reward", "world")
 
     _rollout_gpus = _ranks("rollout")
@@ -158,18 +159,9 @@ class ModelParallelComponentPlacement(RolePlacement):
     _kind = ModelParallelRoles
     _roles: ModelParallelRoles
 
-    actor_world_size = _size("actor", "world")
-    actor_dp_size = _size("actor", "dp")
-    actor_tp_size = _size("actor", "tp")
-    actor_pp_size = _size("actor", "pp")
-    critic_world_size = _size("critic", "world")
-    critic_dp_size = _size("critic", "dp")
-    critic_tp_size = _size("critic", "tp")
-    critic_pp_size = _size("critic", "pp")
-    inference_world_size = _size("inference", "world")
-    inference_dp_size = _size("inference", "dp")
-    inference_tp_size = _size("inference", "tp")
-    inference_pp_size = _size("inference", "pp")
+    actor_world_size, actor_dp_size, actor_tp_size, actor_pp_size = _sizes("actor")
+    critic_world_size, critic_dp_size, critic_tp_size, critic_pp_size = _sizes("critic")
+    inference_world_size, inference_dp_size, inference_tp_size, inference_pp_size = _sizes("inference")
     critic_inference_world_size = _size("critic_inference", "world")
     critic_inference_dp_size = _size("critic_inference", "dp")
     critic_inference_tp_size = _size("critic_inference", "tp")
@@ -201,8 +193,7 @@ class ModelParallelComponentPlacement(RolePlacement):
         Raises `PlacementError` (``invalid-value``) for another role.
         """
         if role not in ("actor", "critic"):
-            message = f"the role is {shown(role)}; it must be actor or critic"
-            raise PlacementError([Diagnostic("invalid-value", message, "pass actor or critic")])
+            raise PlacementError([must_be("the role", role, "actor or critic", "pass actor or critic")])
         found: bool = self.has_dedicated_actor_inference if role == "actor" else self.has_dedicated_critic_inference
         return found
 
@@ -210,7 +201,7 @@ class ModelParallelComponentPlacement(RolePlacement):
 class _SeveralRollouts(RolePlacement):
     """A placement whose further rollouts have strategies for their engines."""
 
-    _roles: SeveralRollouts
+    _roles: MultiAgentModelParallelEvalRoles
 
     @as_assertion
     def get_strategy(
@@ -228,8 +219,8 @@ class _SeveralRollouts(RolePlacement):
         if placement_strategy is None or component not in self._roles.engines:
             return strategy
         if placement_strategy is not PackedPlacementStrategy:
-            message = f"placement_strategy is {shown(placement_strategy)}; it must be PackedPlacementStrategy"
-            raise PlacementError([Diagnostic("invalid-value", message, "pass PackedPlacementStrategy")])
+            only = "PackedPlacementStrategy"
+            raise PlacementError([must_be("placement_strategy", placement_strategy, only, f"pass {only}")])
         found = self._roles.engines[component]
         if isinstance(found, PlacementError):
             raise PlacementError(found.diagnostics)

@@ -10,7 +10,6 @@ from rankplan._core import RankMap
 from rankplan.config.models import ClusterSection, ComponentEntry, component_names
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
-from rankplan.dialects.rlinf.modes import PlacementMode
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
@@ -18,6 +17,7 @@ from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import Component, Settings, Visibility
 from rankplan.plans.configured import with_sizes
+from rankplan.plans.mode import PlacementMode
 from rankplan.plans.plan import Plan
 
 
@@ -39,7 +39,13 @@ class Roles:
         seen: set[str] = set()
         for key in reading.keys:
             for name in component_names(key):
-                if fault := _bad_name(name, key, seen):
+                if not name:
+                    message = f"`{key}` contains an empty component name"
+                    help = "write a name between the commas, e.g. actor"
+                    reading.add(("component_placement", key), Diagnostic("empty-name", message, help))
+                elif name in seen:
+                    message = f"component `{name}` is placed twice"
+                    fault = Diagnostic("duplicate-component", message, "give each component one rule")
                     reading.add(("component_placement", key), fault)
                 seen.add(name)
         known = reading.num_nodes_known and not unfit
@@ -56,34 +62,23 @@ class Roles:
         """Change the components by the rules of their mode. Those with faults are missing."""
 
     def _place(self, key: str, entry: ComponentEntry, reading: Reading) -> None:
-        path = ("component_placement", key)
+        path, at, names = ("component_placement", key), "node_group", component_names(key)
         try:
             pool = self.inventory.pool(entry.node_group)
-        except PlacementError as error:
-            reading.add_all((*path, "node_group"), error)
-            _check_text(key, entry, reading)
-            return
-        try:
+            at = "placement"
             rule, rows = pool.place(entry.placement)
-        except PlacementError as error:
-            _add(reading, (*path, "placement"), error)
-            return
-        names = component_names(key)
-        component = Component(names[0], self.inventory, entry.node_group, rule, rows)
-        try:
-            component = replace(component, settings=_settings(entry, reading.section))
+            at = "visibility"
+            settings = _settings(entry, reading.section)
+            component = Component(names[0], self.inventory, entry.node_group, rule, rows, settings)
             for found in component.binding_faults():
                 reading.add((*path, "binding"), found)
+            at = "parallel"
+            reading.size_paths |= dict.fromkeys(names, reading.in_config((*path, at)))
+            self.components |= dict.fromkeys(names, component.with_settings(parallel=entry.parallel.value()))
         except PlacementError as error:
-            reading.add_all((*path, "visibility"), error)
-            return
-        reading.size_paths |= dict.fromkeys(names, reading.in_config((*path, "parallel")))
-        try:
-            component = component.with_settings(parallel=entry.parallel.value())
-        except PlacementError as error:
-            reading.add_all((*path, "parallel"), error)
-            return
-        self.components |= dict.fromkeys(names, component)
+            _add(reading, (*path, at), error)
+            if at == "node_group":
+                _check_text(key, entry, reading)
 
     def take_sizes(self, reading: Reading) -> None:
         """Give components without parallel sizes those of their sections: ``actor.model``, ``rollout``.
@@ -103,10 +98,6 @@ class Roles:
         """Return the strategy of each component; components of one key share the object."""
         made = {id(component): strategy_of(component) for component in self.components.values()}
         return {name: made[id(component)] for name, component in self.components.items()}
-
-    def plan(self, *, isolate: bool = True) -> Plan:
-        """Return the plan of all components, whose processes see their own accelerators or all of their node."""
-        return plan_of(self.strategies(), self.inventory, self.mode, isolate=isolate)
 
 
 class HybridRoles(Roles):
@@ -132,15 +123,6 @@ def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:
         egl=entry.egl,
         nics=entry.nics or section.nics or "check",
     )
-
-
-def _bad_name(name: str, key: str, seen: set[str]) -> Diagnostic | None:
-    if not name:
-        message = f"`{key}` contains an empty component name"
-        return Diagnostic("empty-name", message, "write a name between the commas, e.g. actor")
-    if name in seen:
-        return Diagnostic("duplicate-component", f"component `{name}` is placed twice", "give each component one rule")
-    return None
 
 
 def _check_text(key: str, entry: ComponentEntry, reading: Reading) -> None:

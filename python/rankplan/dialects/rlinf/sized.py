@@ -1,26 +1,27 @@
-"""Roles with parallel sizes, such as an actor and a rollout: their sizes decide how each is placed."""
+"""The roles of an evaluation, whose parallel sizes decide how each is placed, and RLinf's rules for engines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rankplan._core import RankMap
+from rankplan._core import Packed, RankMap, RankSet
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath, missing
-from rankplan.dialects.rlinf.modes import PlacementMode
 from rankplan.dialects.rlinf.roles import Roles
-from rankplan.dialects.rlinf.rules import engines, is_plain, one_each, per_process
 from rankplan.dialects.rlinf.sizes import ENGINE, Sizes, missing_section, sizes_at
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component, Rule
+from rankplan.plans.mode import PlacementMode
 from rankplan.words import counted, nearest
 
 
-class SizedRoles(Roles):
-    """Roles that are the names of components and of the sections with their sizes.
+class ModelParallelEvalRoles(Roles):
+    """A rollout and, optionally, a reward for evaluation: collocated, without an actor.
+
+    The roles are the names of components and of the sections with their parallel sizes, which decide the placement.
 
     ``names`` are the components of the roles that are placed, ``stated`` the components as the config states them,
     ``parts`` those of the roles, ``ranks`` their resource ranks, and ``sizes`` the sizes of the roles with a section.
@@ -35,10 +36,7 @@ class SizedRoles(Roles):
         self.names = {role: name for role in self.known if (name := self._name(role)) in self._keys}
         self.parts = {role: self.stated[name] for role, name in self.names.items() if name in self.stated}
         self.sizes = {role: sizes for role, sizes in self._read_sizes(reading) if sizes is not None}
-        # Components of one key have the same rows.
-        rows = {(part.node_groups, part.rule): part.rows for part in self.parts.values()}
-        used = {key: each.accelerators() for key, each in rows.items()}
-        self._used = {role: used[part.node_groups, part.rule] for role, part in self.parts.items()}
+        self._used = {role: part.rows.accelerators() for role, part in self.parts.items()}
         self.ranks = {role: part.rule.resources for role, part in self.parts.items()}
         if self._complete(reading):
             self._arrange_roles(reading)
@@ -97,7 +95,7 @@ class SizedRoles(Roles):
             if part is not None and self._used[role] and self._divides(reading, role, len(part.rule.resources)):
                 try:  # the rows are those that the config gives
                     each = replace(part, rule=one_each(part.rule))
-                    self._keep(role, each.with_settings(parallel=self._parallel(role)))
+                    self.components[part.name] = each.with_settings(parallel=self._parallel(role))
                 except PlacementError as error:
                     for one in error.diagnostics:
                         reading.add_in_config(reading.size_paths.get(self.names[role], ()), one)
@@ -137,29 +135,28 @@ class SizedRoles(Roles):
     def _divides(self, reading: Reading, role: str, count: int, what: str = "") -> bool:
         """Record which sizes of a role do not divide its accelerators, and return whether all do."""
         sizes = self.sizes.get(role)
-        faults = list(sizes.undivided(what or f"`{self.names[role]}`", count)) if sizes is not None else []
-        for path, fault in faults:
-            if sizes is not None and role == "rollout" and not what and count // sizes.dense == 1:
-                each, rest = f"an engine of `rollout` has {count} accelerators", count - sizes.dense
-                message = f"{each}, but {sizes.text('tp', 'pp')} needs {sizes.dense}: {rest} would be idle"
-                fault = replace(fault, code="parallel-idle", message=message)
-            if path is None:
-                reading.add(self._path(role), fault)
-            else:
-                reading.add_in_config(path, fault)
-        return not faults
+        found = None if sizes is None else sizes.undivided(what or f"`{self.names[role]}`", count)
+        if sizes is None or found is None:
+            return True
+        path, fault = found
+        if role == "rollout" and not what and count // sizes.dense == 1:
+            each, rest = f"an engine of `rollout` has {count} accelerators", count - sizes.dense
+            message = f"{each}, but {sizes.text('tp', 'pp')} needs {sizes.dense}: {rest} would be idle"
+            fault = replace(fault, code="parallel-idle", message=message)
+        if path is None:
+            reading.add(self._path(role), fault)
+        else:
+            reading.add_in_config(path, fault)
+        return False
 
     def _put(self, reading: Reading, role: str, rule: Rule, groups: tuple[str, ...] | None = None) -> None:
         """Give a role another rule."""
         part, sizes = self.parts[role], self._parallel(role)
-        place = self.names[role], self.inventory, groups or part.node_groups, rule
+        place = part.name, self.inventory, groups or part.node_groups, rule
         try:
-            self._keep(role, Component.place(*place, part.settings, parallel=sizes))
+            self.components[part.name] = Component.place(*place, part.settings, parallel=sizes)
         except PlacementError as error:
             reading.add_all(self._path(role), error)
-
-    def _keep(self, role: str, component: Component) -> None:
-        self.components[self.names[role]] = component
 
     def _parallel(self, role: str) -> Parallel:
         return self.sizes.get(role, Sizes()).parallel
@@ -173,3 +170,35 @@ def uneven(name: str, count: int, size: int, stride: int) -> Diagnostic:
     )
     help = f"use a multiple of {size * stride} accelerators, or the same tensor size for both"
     return Diagnostic("parallel-not-divisible", message, help)
+
+
+def one_each(rule: Rule) -> Rule:
+    """Return a rule for the same rows: RLinf's, if a range of resources has a process each, else the rule itself."""
+    resources = rule.resources
+    if not is_plain(rule) or len(resources.ranges) > 1:
+        return rule
+    return Packed(resources[0], resources[-1], 1, 1)
+
+
+def is_plain(rule: Rule) -> bool:
+    """Return whether each process has a resource of its own."""
+    return not isinstance(rule, RankMap) or all(len(there) == len(processes) for there, processes in rule.segments)
+
+
+def per_process(rule: RankMap) -> set[int]:
+    """Return the numbers of resources that processes have; 0 stands for a part of one."""
+    return {len(there) // len(processes) for there, processes in rule.segments}
+
+
+def engines(resources: RankSet, size: int, stride: int) -> Rule:
+    """Return a rule with engines of ``size`` resources, ``stride`` apart; gaps are kept.
+
+    The resources must be a multiple of ``size * stride``.
+    """
+    if len(resources.ranges) == 1:
+        return Packed(resources[0], resources[-1], size, stride)
+    if stride == 1:
+        return RankMap.parse(f"{resources}:0-{len(resources) // size - 1}")
+    window = size * stride
+    starts = (base + first for base in range(0, len(resources), window) for first in range(stride))
+    return RankMap.from_lists([[resources[start + stride * index] for index in range(size)] for start in starts])

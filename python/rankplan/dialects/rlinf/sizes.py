@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from rankplan.config.models import component_names
@@ -11,16 +11,10 @@ from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic
-from rankplan.parallel import ENGINE_ORDER, ORDER, Parallel
+from rankplan.parallel import ENGINE_ORDER, MEGATRON, ORDER, Parallel
 from rankplan.words import counted, misspelt, path_text
 
-TRAINING = {
-    "tp": "tensor_model_parallel_size",
-    "cp": "context_parallel_size",
-    "pp": "pipeline_model_parallel_size",
-    "ep": "expert_model_parallel_size",
-    "etp": "expert_tensor_parallel_size",
-}
+TRAINING = {name: keys[0] for name, keys in MEGATRON.items()}
 """Keys of a model that is trained."""
 
 FORWARD = {"tp": TRAINING["tp"], "pp": TRAINING["pp"]}
@@ -46,36 +40,21 @@ class Sizes:
         """Accelerators of a replica of the model without its experts."""
         return self.parallel.dense
 
-    @property
-    def expert(self) -> int:
-        """Accelerators of a replica of the experts."""
-        return self.parallel.expert
-
-    def without(self, *names: str) -> Sizes:
-        """Return the sizes with these as 1."""
-        ones: dict[str, Any] = dict.fromkeys(set(names) & set(TRAINING), 1)
-        return Sizes(replace(self.parallel, **ones), self.paths)
-
-    def undivided(self, what: str, count: int) -> Iterator[tuple[KeyPath | None, Diagnostic]]:
-        """Yield a fault, with its path, for each kind of replica whose size does not divide ``count`` accelerators."""
-        names = ("tp", "cp", "pp")
-        if count % self.dense:
-            yield self._fault(what, count, names)
-        elif count % self.expert:
-            yield self._fault(what, count, ("etp", "ep", "pp"))
-
-    def _fault(self, what: str, count: int, names: tuple[str, ...]) -> tuple[KeyPath | None, Diagnostic]:
+    def undivided(self, what: str, count: int) -> tuple[KeyPath | None, Diagnostic] | None:
+        """Return the fault, with its path, of a kind of replica whose size does not divide ``count`` accelerators."""
+        names, product = ("tp", "cp", "pp"), self.dense
+        if count % product == 0:
+            names, product = ("etp", "ep", "pp"), self.parallel.expert
+        if count % product == 0:
+            return None
         values = {name: getattr(self.parallel, name) for name in names}
-        product = 1
-        for value in values.values():
-            product *= value
         name = max(values, key=lambda each: values[each])
         fitting = _nearest(count, values[name], product // values[name])
         help = f"set the {_WORDS[name]} size to {fitting}, or " if fitting else ""
-        help += f"use {_multiples(count, product)} accelerators"
-        message = (
-            f"{what} has {counted(count, 'accelerator')}, which is not a multiple of {product} ({self.text(*names)})"
-        )
+        below = count // product * product
+        help += f"use {' or '.join(f'{value:,}' for value in (below, below + product) if value)} accelerators"
+        has, sizes = counted(count, "accelerator"), self.text(*names)
+        message = f"{what} has {has}, which is not a multiple of {product} ({sizes})"
         return self.paths.get(name), Diagnostic("parallel-not-divisible", message, help)
 
     def text(self, *names: str) -> str:
@@ -94,19 +73,9 @@ def _nearest(count: int, size: int, others: int) -> str:
     return " or ".join(str(value) for value in (below, above) if value)
 
 
-def _multiples(count: int, product: int) -> str:
-    below = count // product * product
-    return " or ".join(f"{value:,}" for value in (below, below + product) if value)
-
-
-def section(reader: Reader, path: KeyPath) -> Mapping[Any, Any] | None:
-    """Return the mapping at a path of the config, ``None`` if it is missing. Another value is a fault."""
-    here: Mapping[Any, Any] = reader.config or {}
-    for depth, key in enumerate(path):
-        if reader.value(here, key, path[:depth]) is None:
-            return None
-        here = reader.mapping(here, key, path[:depth])
-    return here
+def states(reader: Reader, path: KeyPath) -> bool:
+    """Return whether the config has a value at a path."""
+    return reader.value(reader.section_at(path[:-1]), path[-1], path[:-1]) is not None
 
 
 def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults: int) -> Sizes | None:
@@ -114,9 +83,9 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
 
     An expert-tensor size defaults to the tensor size, as in Megatron, if there is an expert size.
     """
-    mapping = section(reader, path)
-    if mapping is None:
+    if not states(reader, path):
         return None
+    mapping = reader.section_at(path)
     found: dict[str, Any] = dict(defaults)
     paths: dict[str, KeyPath] = {}
     for name, key in keys.items():
@@ -128,8 +97,7 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
     for key in map(str, mapping):
         if key not in _KEYS and (near := misspelt(key, keys.values())) is not None:
             fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"did you mean `{near}`?")
-            if reader.located((*path, key), fault) not in reader.faults:  # two roles may have one section
-                reader.add_in_config((*path, key), fault)
+            reader.add_once((*path, key), fault)  # two roles may have one section
     if "ep" in paths:
         found.setdefault("etp", found.get("tp", 1))
     return Sizes(Parallel(**found, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
@@ -138,9 +106,7 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
 def stated_sizes(reading: Reading, path: KeyPath, keys: Mapping[str, str]) -> Parallel | None:
     """Return the sizes at a path of the config, ``None`` if none is stated there."""
     probe = reading.fork()  # sections belong to the trainer: only sizes can have faults
-    mapping = section(probe, path) or {}
-    stated = {name: key for name, key in keys.items() if probe.value(mapping, key, path) is not None}
-    if not stated:
+    if all(probe.value(probe.section_at(path), key, path) is None for key in keys.values()):
         return None
     before = len(reading.faults)
     sizes = sizes_at(reading, path, keys)

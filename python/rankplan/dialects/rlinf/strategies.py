@@ -1,28 +1,45 @@
-"""RLinf's names for rules: the strategies."""
+"""RLinf's names for rules, the strategies, and its errors, whose users catch ``AssertionError``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placement, Placements, RankMap
+from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placements, RankMap
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.dialects.rlinf.errors import as_assertion
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, PlacementError, ResourceOutOfRangeError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import USUAL_SETTINGS, Component, Rule, Visibility
-from rankplan.words import as_int, counted, shown
+from rankplan.words import as_int, counted, must_be
 
-__all__ = [
-    "FlexiblePlacementStrategy",
-    "NodePlacementStrategy",
-    "PackedPlacementStrategy",
-    "Placement",
-    "PlacementStrategy",
-    "Placements",
-    "parse_placement",
-]
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+class RlinfPlacementError(PlacementError, AssertionError):
+    """A ``PlacementError`` of RLinf's classes: RLinf checks placements with ``assert``."""
+
+
+class RlinfOutOfRangeError(ResourceOutOfRangeError, RlinfPlacementError):
+    """A ``ResourceOutOfRangeError`` of RLinf's classes."""
+
+
+def as_assertion(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Return a function that raises its `PlacementError` as one that is an ``AssertionError``, too."""
+
+    @wraps(function)
+    def converted(*arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> _Result:
+        try:
+            return function(*arguments, **keywords)
+        except RlinfPlacementError:
+            raise
+        except PlacementError as error:
+            kind = RlinfOutOfRangeError if isinstance(error, ResourceOutOfRangeError) else RlinfPlacementError
+            raise kind(error.diagnostics).with_traceback(error.__traceback__) from error.__cause__
+
+    return converted
 
 
 class PlacementStrategy:
@@ -105,20 +122,9 @@ class PlacementStrategy:
     def __hash__(self) -> int:
         return hash((type(self), self._labels, self.world_size))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self._rule, self._labels, self._component)
-
     def __repr__(self) -> str:
         size = counted(self.world_size, "process", "processes")
         return f"<{type(self).__name__} of {size} in '{self.node_group_label}'>"
-
-
-def _restored(
-    kind: type[PlacementStrategy], rule: Rule, labels: tuple[str, ...], component: Component | None
-) -> PlacementStrategy:
-    strategy = kind.__new__(kind)
-    PlacementStrategy.__init__(strategy, rule, labels, component)
-    return strategy
 
 
 class FlexiblePlacementStrategy(PlacementStrategy):
@@ -138,13 +144,9 @@ class FlexiblePlacementStrategy(PlacementStrategy):
 
         Raises `PlacementError` for an empty list, a rank twice in one process, or a value that is not a rank.
         """
-        try:
-            given = iter(hardware_ranks_list)
-        except TypeError:
-            message = f"hardware_ranks_list is {shown(hardware_ranks_list)}; it must be a list of lists of ranks"
-            help = "pass one list of ints per process"
-            raise PlacementError([Diagnostic("invalid-value", message, help)]) from None
-        lists = [_ranks(ranks, f"hardware_ranks_list[{index}]") for index, ranks in enumerate(given)]
+        name = "hardware_ranks_list"
+        given = _items(hardware_ranks_list, name, "a list of lists of ranks", "pass one list of ints per process")
+        lists = [_ranks(ranks, f"{name}[{index}]") for index, ranks in enumerate(given)]
         super().__init__(RankMap.from_lists(lists), _labels(node_group_label, CLUSTER))
 
 
@@ -242,7 +244,9 @@ def strategy_of(component: Component) -> PlacementStrategy:
         kind = PackedPlacementStrategy
     elif component.inventory.pool(component.node_groups).by_node:
         kind = NodePlacementStrategy
-    return _restored(kind, component.rule, component.node_groups, component)
+    strategy = kind.__new__(kind)
+    PlacementStrategy.__init__(strategy, component.rule, component.node_groups, component)
+    return strategy
 
 
 def _labels(labels: str | Sequence[str] | None, default: str) -> tuple[str, ...]:
@@ -257,17 +261,20 @@ def _labels(labels: str | Sequence[str] | None, default: str) -> tuple[str, ...]
 def _rank(value: Any, name: str, least: int = 0) -> int:
     rank = as_int(value)
     if rank is None or not least <= rank <= MAX_RANK:
-        message = f"{name} is {shown(value)}; it must be a whole number of {least} or more"
-        raise PlacementError([Diagnostic("invalid-value", message, f"use {least} to {MAX_RANK}")])
+        allowed = f"a whole number of {least} or more"
+        raise PlacementError([must_be(name, value, allowed, f"use {least} to {MAX_RANK}")])
     return rank
 
 
-def _ranks(values: Iterable[int], name: str) -> list[int]:
+def _items(values: Any, name: str, allowed: str, help: str) -> list[Any]:
     try:
-        found = iter(values)
+        return list(values)
     except TypeError:
-        message = f"{name} is {shown(values)}; it must be a list of ranks"
-        raise PlacementError([Diagnostic("invalid-value", message, "pass a list of ints")]) from None
+        raise PlacementError([must_be(name, values, allowed, help)]) from None
+
+
+def _ranks(values: Iterable[int], name: str) -> list[int]:
+    found = _items(values, name, "a list of ranks", "pass a list of ints")
     return [_rank(value, f"{name}[{index}]") for index, value in enumerate(found)]
 
 
@@ -279,6 +286,5 @@ def parse_placement(text: str | int, num_resources: int | None = None) -> RankMa
     """
     bound = None if num_resources is None else _rank(num_resources, "num_resources")
     if not isinstance(text, str) and as_int(text) is None:
-        message, help = f"the placement is {shown(text)}; it must be text", "write text such as 0-7, 0-1:0-3 or all"
-        raise PlacementError([Diagnostic("invalid-value", message, help)])
+        raise PlacementError([must_be("the placement", text, "text", "write text such as 0-7, 0-1:0-3 or all")])
     return RankMap.parse(text if isinstance(text, str) else str(_rank(text, "the placement")), bound)

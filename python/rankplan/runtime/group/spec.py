@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from rankplan._core import RankSet
-from rankplan.config.process import VISIBILITIES
+from rankplan.config.base import VISIBILITIES
 from rankplan.dialects.rlinf.strategies import (
     FlexiblePlacementStrategy,
     NodePlacementStrategy,

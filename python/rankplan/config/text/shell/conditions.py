@@ -3,88 +3,55 @@
 from __future__ import annotations
 
 import fnmatch
+import operator
 from collections.abc import Callable, Sequence
-
-from rankplan.config.text.shell.expand import Value, text_of
-
-
-class Test:
-    """The words between brackets: the text of each if it may be an operator, its value, and it as a pattern, if any."""
-
-    def __init__(self, items: Sequence[tuple[str | None, Value, str | None]]) -> None:
-        self.items = list(items)[::-1]
-
-    def whole(self) -> bool | None:
-        """Return whether the test holds, ``None`` if that is unknown."""
-        status = self._or()
-        return None if self.items else status
-
-    def _take(self, *texts: str) -> bool:
-        if self.items and self.items[-1][0] in texts:
-            self.items.pop()
-            return True
-        return False
-
-    def _or(self) -> bool | None:
-        status = self._and()
-        while self._take("||", "-o"):
-            other = self._and()
-            status = True if status or other else (None if None in (status, other) else False)
-        return status
-
-    def _and(self) -> bool | None:
-        status = self._one()
-        while self._take("&&", "-a"):
-            other = self._one()
-            status = False if False in (status, other) else (None if None in (status, other) else True)
-        return status
-
-    def _one(self) -> bool | None:
-        if self._take("!"):
-            status = self._one()
-            return None if status is None else not status
-        if self._take("("):
-            status = self._or()
-            self._take(")")
-            return status
-        if not self.items:
-            return False
-        operator, first, _ = self.items.pop()
-        following = self.items[-1][0] if self.items else None
-        if len(self.items) > 1 and following is not None and following in _COMPARED:
-            self.items.pop()
-            return self._compared(text_of(first), following, *self.items.pop()[1:])
-        if operator in ("-n", "-z") and self.items:
-            second = text_of(self.items.pop()[1])
-            return None if second is None else bool(second) == (operator == "-n")
-        if operator is not None and len(operator) == 2 and operator[0] == "-" and self.items:
-            self.items.pop()  # a test of a file
-            return None
-        text = text_of(first)
-        return None if text is None else bool(text)
-
-    def _compared(self, first: str | None, operator: str, value: Value, pattern: str | None) -> bool | None:
-        second = text_of(value)
-        if first is None or second is None:
-            return None
-        if operator in ("=", "==", "!="):
-            same = first == second if pattern is None else fnmatch.fnmatchcase(first, pattern)
-            return same == (operator != "!=")
-        compare = _NUMBERS.get(operator)
-        if compare is None:
-            return None
-        try:
-            return compare(int(first), int(second))
-        except ValueError:
-            return None
-
+from typing import NamedTuple
 
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
-    "-eq": int.__eq__,
-    "-ne": int.__ne__,
-    "-lt": int.__lt__,
-    "-le": int.__le__,
-    "-gt": int.__gt__,
-    "-ge": int.__ge__,
+    "-eq": operator.eq,
+    "-ne": operator.ne,
+    "-lt": operator.lt,
+    "-le": operator.le,
+    "-gt": operator.gt,
+    "-ge": operator.ge,
 }
-_COMPARED = frozenset({"=", "==", "!=", "<", ">", "=~", *_NUMBERS})
+_TEXTS = ("=", "==", "!=")
+
+
+class Tested(NamedTuple):
+    """A word between brackets: its text if that may be an operator, its value if known, and it as a pattern, if any."""
+
+    operator: str | None
+    text: str | None
+    pattern: str | None = None
+
+
+def holds(words: Sequence[Tested]) -> bool | None:
+    """Return whether a test holds, ``None`` if that is unknown."""
+    signs = [word.operator for word in words]
+    for sign, decides in (("||", True), ("&&", False)):
+        if sign in signs:
+            place = signs.index(sign)
+            both = holds(words[:place]), holds(words[place + 1 :])
+            return decides if decides in both else None if None in both else not decides
+    match signs:
+        case [_, str() as sign, _] if sign in _TEXTS or sign in _NUMBERS:
+            return _compared(words[0].text, sign, words[2])
+        case ["!", *_]:
+            status = holds(words[1:])
+            return None if status is None else not status
+        case ["-n" | "-z" as sign, _] if words[1].text is not None:
+            return bool(words[1].text) == (sign == "-n")
+    return None
+
+
+def _compared(first: str | None, sign: str, second: Tested) -> bool | None:
+    if first is None or second.text is None:
+        return None
+    if sign in _TEXTS:
+        same = first == second.text if second.pattern is None else fnmatch.fnmatchcase(first, second.pattern)
+        return same == (sign != "!=")
+    try:
+        return _NUMBERS[sign](int(first), int(second.text))
+    except ValueError:
+        return None

@@ -1,43 +1,117 @@
-"""The commands of a shell script: lists, branches, loops, functions and here-documents."""
+"""The commands of a shell script: lists, branches, loops, functions and here-documents.
+
+Offsets count characters of the script, from 0.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
 
 from rankplan.config.text.shell.arithmetic import assigned_names
-from rankplan.config.text.shell.tree import (
-    Assignment,
-    Block,
-    Calculation,
-    Case,
-    Chain,
-    Function,
-    Group,
-    If,
-    Literal,
-    Loop,
-    Not,
-    Simple,
-    Statement,
-    Word,
-)
-from rankplan.config.text.shell.words import ShellSyntaxError, Words
+from rankplan.config.text.shell.words import Literal, ShellSyntaxError, Unread, Word, Words
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\n]*\])?(\+?)=", re.ASCII)
+_INDEXED = re.compile(r"\[[^\]]*\]\+?=")
 _FUNCTION = re.compile(
     r"(?:function[ \t]+([^\s()]+)[ \t]*(?:\([ \t]*\))?|([A-Za-z_][\w.:-]*)[ \t]*\([ \t]*\))\s*(?=[{(])"
 )
 _REDIRECTION = re.compile(r"[0-9]*(?:<<<|<<-?|<&|<>|>>|>&|>\||<(?!\()|>(?!\())|&>>?")
+_AND_OR, _PIPE = re.compile(r"&&|\|\|"), re.compile(r"\|&?(?!\|)")
+_IN_TESTS = re.compile(r"&&|\|\||[()<>]")
+_ENDS = (";;&", ";&", ";;", "")
+_BLANKS = re.compile(r"(?:[ \t\r]|\\\n|#[^\n]*)+")
+_ENDS_OF_COMMANDS = re.compile(rf"{_BLANKS.pattern}|\n|;(?![;&])")
 _RESERVED = re.compile(r"[A-Za-z]+(?=[\s;&|()<>]|$)|\{(?=\s)|\}|!(?=\s)|\[\[(?=\s)")
 _DECLARING = frozenset({"export", "local", "declare", "readonly", "typeset"})
-_CLOSING = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
+_CLOSING = re.compile(r"\)|;[;&]|\}|(?:then|elif|else|fi|do|done|esac)(?=[\s;&|()<>]|$)")
+
+
+class Assignment(NamedTuple):
+    """``name=word``, ``name=(words)``, or either with ``+=``; ``element`` is the index in ``name[index]=word``."""
+
+    name: str
+    value: Word | tuple[Word, ...]
+    append: bool
+    start: int
+    element: str | None
+
+
+class Simple(NamedTuple):
+    """A command with its words, after assignments; or a test between ``[[`` and ``]]``."""
+
+    assignments: tuple[Assignment, ...]
+    words: tuple[Word, ...]
+    start: int
+
+
+class Calculation(NamedTuple):
+    """``((...))``."""
+
+    expression: Word
+
+
+class Not(NamedTuple):
+    """A command after ``!``."""
+
+    body: Statement
+
+
+class Chain(NamedTuple):
+    """Commands joined by ``&&`` and ``||``, each with the operator before it (the first one: ``&&``)."""
+
+    commands: tuple[tuple[str, Statement], ...]
+    start: int
+
+
+class If(NamedTuple):
+    """``if`` with its condition and commands, and those of ``else``; ``elif`` is an `If` in ``otherwise``."""
+
+    condition: Block
+    body: Block
+    otherwise: Block
+    start: int
+
+
+class Case(NamedTuple):
+    """``case``: a word, and the patterns and commands of each branch."""
+
+    word: Word
+    branches: tuple[tuple[tuple[Word, ...], Block], ...]
+    start: int
+
+
+class Loop(NamedTuple):
+    """``for``, ``while``, ``until`` or ``select``; ``variable`` is ``None`` without one."""
+
+    kind: str
+    variable: str | None
+    body: Block
+    start: int
+
+
+class Function(NamedTuple):
+    """The definition of a function."""
+
+    name: str
+    body: Block
+
+
+class Group(NamedTuple):
+    """Commands between braces; ``apart`` for those that change nothing outside: between parentheses, in a pipeline."""
+
+    body: Block
+    apart: bool
+
+
+Statement: TypeAlias = Simple | Calculation | Not | Chain | If | Case | Loop | Function | Group
+Block: TypeAlias = tuple[Statement, ...]
 
 
 def parse(text: str) -> Block:
     """Return the commands of a script. Raises `ShellSyntaxError`."""
     parser = _Parser(text)
-    block = parser.block(())
+    block = parser.block()
     if parser.position < len(text):
         rest = re.match(r"\S+", text[parser.position :])
         found = rest[0] if rest else text[parser.position]
@@ -46,38 +120,23 @@ def parse(text: str) -> Block:
 
 
 class _Parser(Words):
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, position: int = 0) -> None:
+        super().__init__(text, position)
         self._documents: list[tuple[str, bool]] = []
 
     def _skip_blanks(self, *, lines: bool = False) -> None:
         """Move past blanks, comments and continuations, and past ends of lines if ``lines``."""
-        while self.position < len(self.text):
-            if self._at("\\\n"):
-                self.position += 2
-            elif self.text[self.position] in " \t\r" or (
-                lines and self._at(";") and not self._at(";;") and not self._at(";&")
-            ):
-                self.position += 1
-            elif self._at("#"):
-                end = self.text.find("\n", self.position)
-                self.position = len(self.text) if end < 0 else end
-            elif lines and self._at("\n"):
-                self._end_line()
-            else:
-                return
+        while (found := (_ENDS_OF_COMMANDS if lines else _BLANKS).match(self.text, self.position)) is not None:
+            self.position = found.end()
+            if found[0] == "\n":
+                self._skip_documents()
 
-    def _end_line(self) -> None:
-        """Move past the end of a line, and past the here-documents that follow it."""
-        self.position += 1
+    def _skip_documents(self) -> None:
+        """Move past the here-documents that follow a line."""
         for delimiter, indented in self._documents:
-            while self.position < len(self.text):
-                end = self.text.find("\n", self.position)
-                end = len(self.text) if end < 0 else end
-                line = self.text[self.position : end].rstrip("\r")
-                self.position = min(end + 1, len(self.text))
-                if (line.lstrip("\t") if indented else line) == delimiter:
-                    break
+            tabs = r"\t*" if indented else ""
+            end = re.compile(rf"^{tabs}{re.escape(delimiter)}(?:\n|\Z)", re.MULTILINE).search(self.text, self.position)
+            self.position = len(self.text) if end is None else end.end()
         self._documents = []
 
     def _reserved(self) -> str | None:
@@ -93,27 +152,23 @@ class _Parser(Words):
 
     def _skip_commands(self, start: int) -> None:
         pending, self._documents = self._documents, []
-        self.block((")",))
+        self.block()
         self._documents = pending
         if not self._at(")"):
             raise ShellSyntaxError("this `$(` is not closed", start, "add the closing parenthesis")
         self.position += 1
 
-    def block(self, ends: Iterable[str]) -> Block:
-        """Return the commands up to one of these words or characters, which is not consumed."""
-        ends = frozenset(ends)
+    def block(self) -> Block:
+        """Return the commands up to a word or a character that closes them, which is not consumed."""
         statements: list[Statement] = []
         while True:
             self._skip_blanks(lines=True)
-            if self.position >= len(self.text) or self.text[self.position] in ")" or self._at(";;") or self._at(";&"):
-                return tuple(statements)
-            word = self._reserved()
-            if word in ends or word in _CLOSING:
+            if self.position >= len(self.text) or _CLOSING.match(self.text, self.position):
                 return tuple(statements)
             before = self.position
             statements.append(self._chain())
             self._skip_blanks()
-            if self._at("&") and not self._at("&&"):
+            if self._at("&"):
                 statements[-1] = Group((statements[-1],), apart=True)
                 self.position += 1
             if self.position == before:
@@ -121,15 +176,26 @@ class _Parser(Words):
 
     def _chain(self) -> Statement:
         start = self.position
-        first, rest = self._command(), list[tuple[str, Statement]]()
-        while True:
-            self._skip_blanks()
-            operator = next((one for one in ("&&", "||", "|&", "|") if self._at(one)), None)
-            if operator is None:
-                return Chain(first, tuple(rest), start) if rest else first
-            self.position += len(operator)
-            self._skip_blanks(lines=True)
-            rest.append((operator, self._command()))
+        commands = [("&&", self._pipeline())]
+        while operator := self._operator(_AND_OR):
+            commands.append((operator, self._pipeline()))
+        return Chain(tuple(commands), start) if len(commands) > 1 else commands[0][1]
+
+    def _pipeline(self) -> Statement:
+        commands = [self._command()]
+        while self._operator(_PIPE):
+            commands.append(self._command())
+        return Group(tuple(Group((one,), apart=True) for one in commands), apart=False) if commands[1:] else commands[0]
+
+    def _operator(self, pattern: re.Pattern[str]) -> str | None:
+        """Move past an operator and the ends of lines after it, and return it; ``None`` if there is none."""
+        self._skip_blanks()
+        found = pattern.match(self.text, self.position)
+        if found is None:
+            return None
+        self.position = found.end()
+        self._skip_blanks(lines=True)
+        return found[0]
 
     def _command(self) -> Statement:
         self._skip_blanks()
@@ -138,18 +204,12 @@ class _Parser(Words):
         if word == "!":
             self.position += 1
             return Not(self._command())
-        if word == "time":
-            self.position += 4
-            return self._command()
-        if self._at("((") and (end := self._end_of_arithmetic(start + 2)) is not None:
-            inner = type(self)(self.text[:end])
-            inner.position = start + 2
-            found = Calculation(Word(tuple(inner._quoted_parts("\0")), start + 2, end))
-            self.position = end + 2
+        if self._at("((") and (expression := self._arithmetic(start + 2)) is not None:
+            found = Calculation(expression)
         elif word == "[[":
             return self._test()
         elif word == "if":
-            found = self._if()
+            found = self._if(start)
         elif word == "case":
             found = self._case()
         elif word in ("for", "select", "while", "until"):
@@ -157,7 +217,7 @@ class _Parser(Words):
         elif self._at("(") or word == "{":
             closing = ")" if self._at("(") else "}"
             self.position += 1
-            found = Group(self.block((closing,)), apart=closing == ")")
+            found = Group(self.block(), apart=closing == ")")
             self._take(closing, self.text[start], start)
         elif function := _FUNCTION.match(self.text, start):
             self.position = function.end()
@@ -192,8 +252,6 @@ class _Parser(Words):
                 continue
             if self.position >= len(self.text) or self.text[self.position] in "\n;|&)":
                 return Simple(tuple(assignments), tuple(words), start)
-            if self._at("(") and not words:
-                raise ShellSyntaxError("unexpected `(`", self.position, "quote it")
             if (not words or declaring) and (assigned := _ASSIGNMENT.match(self.text, self.position)):
                 assignments.append(self._assignment(assigned))
                 continue
@@ -222,6 +280,8 @@ class _Parser(Words):
                 if self._at(")"):
                     break
                 item = self.word()
+                if _INDEXED.match(self.text, item.start):
+                    item = item._replace(parts=(Unread(item.start, item.end, quoted=True),))
                 if item.end == item.start:
                     raise ShellSyntaxError(f"unexpected `{self.text[item.start]}`", item.start, "quote it")
                 items.append(item)
@@ -234,11 +294,9 @@ class _Parser(Words):
         words: list[Word] = []
         while True:
             self._skip_blanks(lines=True)
-            operator = next((one for one in ("&&", "||", "(", ")", "<", ">") if self._at(one)), None)
-            if operator is not None:
-                here = self.position
-                self.position += len(operator)
-                words.append(Word((Literal(operator, here),), here, self.position))
+            if operator := _IN_TESTS.match(self.text, self.position):
+                self.position = operator.end()
+                words.append(Word((Literal(operator[0], operator.start()),), *operator.span()))
                 continue
             before = self.position
             regex = bool(words) and words[-1].literal == "=~"
@@ -249,23 +307,20 @@ class _Parser(Words):
             if self.position >= len(self.text) or self.position == before:
                 raise ShellSyntaxError("`[[` without `]]`", start, "add `]]`")
 
-    def _if(self) -> If:
-        start = self.position
-        branches: list[tuple[Block, Block]] = []
+    def _if(self, start: int) -> If:
+        """Read from ``if`` or ``elif`` to ``fi``; ``start`` is that of ``if``."""
+        self.position += len(self._reserved() or "")
+        condition = self.block()
+        self._take("then", "if", start)
+        body = self.block()
+        if self._reserved() == "elif":
+            return If(condition, body, (self._if(start),), start)
         otherwise: Block = ()
-        self.position += 2
-        while True:
-            condition = self.block(("then",))
-            self._take("then", "if", start)
-            branches.append((condition, self.block(("elif", "else", "fi"))))
-            if self._reserved() == "elif":
-                self.position += 4
-                continue
-            if self._reserved() == "else":
-                self.position += 4
-                otherwise = self.block(("fi",))
-            self._take("fi", "if", start)
-            return If(tuple(branches), otherwise, start)
+        if self._reserved() == "else":
+            self.position += 4
+            otherwise = self.block()
+        self._take("fi", "if", start)
+        return If(condition, body, otherwise, start)
 
     def _case(self) -> Case:
         start = self.position
@@ -274,14 +329,10 @@ class _Parser(Words):
         word = self.word()
         self._take("in", "case", start)
         branches: list[tuple[tuple[Word, ...], Block]] = []
-        continued: list[bool] = []
         while True:
             self._skip_blanks(lines=True)
             if self._reserved() == "esac" or self.position >= len(self.text):
                 self._take("esac", "case", start)
-                for index in reversed(range(len(branches) - 1)):
-                    if continued[index]:  # the commands of the next branch follow
-                        branches[index] = branches[index][0], branches[index][1] + branches[index + 1][1]
                 return Case(word, tuple(branches), start)
             if self._at("("):
                 self.position += 1
@@ -295,10 +346,11 @@ class _Parser(Words):
                 elif not self._at(")"):
                     raise ShellSyntaxError("a pattern of `case` ends with `)`", patterns[-1].start, "add `)`")
             self.position += 1
-            branches.append((tuple(patterns), self.block(("esac",))))
-            end = next((one for one in (";;&", ";;", ";&") if self._at(one)), "")
+            branches.append((tuple(patterns), self.block()))
+            end = next(one for one in _ENDS if self._at(one))
+            if end in (";;&", ";&"):  # several branches may run
+                word = Word((Unread(self.position, self.position + len(end), quoted=True),), word.start, word.end)
             self.position += len(end)
-            continued.append(end == ";&")
 
     def _loop(self, kind: str) -> Loop:
         start = self.position
@@ -307,11 +359,8 @@ class _Parser(Words):
         variable: str | None = None
         condition: Block = ()
         if kind in ("for", "select"):
-            if self._at("(("):
-                end = self._end_of_arithmetic(self.position + 2)
-                end = len(self.text) if end is None else end
-                variable = next(iter(assigned_names(self.text[self.position : end])), None)
-                self.position = end + 2
+            if self._at("((") and (header := self._arithmetic(self.position + 2)) is not None:
+                variable = next(iter(assigned_names(self.text[header.start : header.end])), None)
             else:
                 variable = self.word().literal
                 self._skip_blanks(lines=True)
@@ -319,8 +368,8 @@ class _Parser(Words):
                     self.position += 2
                     self._simple()
         else:
-            condition = self.block(("do",))
+            condition = self.block()
         self._take("do", kind, start)
-        body = condition + self.block(("done",))
+        body = condition + self.block()
         self._take("done", kind, start)
         return Loop(kind, variable, body, start)

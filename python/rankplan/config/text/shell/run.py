@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rankplan.config.text.shell.conditions import Test
+from rankplan.config.text.shell.arithmetic import assigned_names
+from rankplan.config.text.shell.conditions import Tested, holds
 from rankplan.config.text.shell.expand import (
     Cause,
     Field,
     Piece,
     Scope,
-    Value,
     Variable,
+    as_field,
     cause_of,
     scalar,
     short,
     text_of,
+    unknown,
 )
-from rankplan.config.text.shell.parse import parse
-from rankplan.config.text.shell.tree import (
+from rankplan.config.text.shell.parse import (
     Assignment,
     Block,
     Calculation,
@@ -37,18 +38,20 @@ from rankplan.config.text.shell.tree import (
     Not,
     Simple,
     Statement,
-    Word,
-    assigned,
+    parse,
 )
-from rankplan.config.text.shell.words import ShellSyntaxError
+from rankplan.config.text.shell.words import Arithmetic, Literal, ShellSyntaxError, Word
 
 _DEEPEST = 20
 _LONGEST = 10_000
 """Pieces of a value: a few lines that double a variable would exceed any memory."""
 _MOST_STEPS = 50_000
-_DECLARING = frozenset({"export", "local", "declare", "readonly", "typeset"})
+_DECLARING = frozenset({"export", "local", "readonly"})
+_SETTING = frozenset({"read", "mapfile", "readarray", "getopts", "let", "declare", "typeset"})
+"""Commands that set the variables they name, to values that are not read."""
 _SILENT = _DECLARING | {":", "true", "cd", "echo", "printf", "mkdir", "trap", "sleep", "wait", "rm", "cp", "break"}
 """Commands that decide nothing here, and succeed."""
+_NAMED = re.compile(r"(?:\+\+|--)?([A-Za-z_]\w*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,38 +62,24 @@ class Command:
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """The commands of a script, and its parts that are not followed."""
-
-    commands: tuple[Command, ...]
-    skipped: tuple[Cause, ...]
-
-
-def follow(text: str, environment: dict[str, str] | None = None, arguments: Sequence[str] | None = None) -> Followed:
-    """Return the commands of a script; ``environment`` and ``arguments`` are those of its run, if known.
-
-    Raises `ShellSyntaxError`.
-    """
-    scope = Scope(text, {name: (Piece(value, 0, 0),) for name, value in (environment or {}).items()})
-    if arguments is not None:
-        scope.arguments = tuple(Field((Piece(value, 0, 0),), 0, 0) for value in arguments)
-    run = _Run(scope)
+def follow(text: str) -> tuple[list[Command], list[Cause]]:
+    """Return the commands of a script, and its parts that are not followed. Raises `ShellSyntaxError`."""
+    run = _Run(text)
     run.block(parse(text))
-    return Followed(tuple(run.commands), tuple(dict.fromkeys(run.skipped)))
+    return run.commands, list(dict.fromkeys(run.skipped))
 
 
 class _Run:
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
+    def __init__(self, text: str) -> None:
+        self.scope = Scope(text, {})
         self.commands: list[Command] = []
         self.skipped: list[Cause] = []
         self.functions: dict[str, Block] = {}
-        self.depth = 0
         self.ended = False
         self.left = False
-        self.steps = [0]
+        self.steps = 0
         self.locals: list[dict[str, Variable | None]] = []
+        """The variables that the functions on the way here have made their own, and the values before."""
 
     def block(self, block: Block) -> bool | None:
         """Follow commands, and return whether the last one succeeds; ``None`` if that is unknown."""
@@ -103,142 +92,118 @@ class _Run:
 
     def statement(self, statement: Statement) -> bool | None:
         """Follow a command, and return whether it succeeds; ``None`` if that is unknown."""
-        self.steps[0] += 1
-        if self.steps[0] > _MOST_STEPS:
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
             message = f"the script has more than {_MOST_STEPS:,} steps"
             raise ShellSyntaxError(message, 0, "write the values without recursion")
-        if isinstance(statement, Simple):
-            return self._simple(statement)
-        if isinstance(statement, Calculation):
-            number = self.scope.number(statement.expression)
-            return None if number is None else number != 0
-        if isinstance(statement, Not):
-            status = self.statement(statement.body)
-            return None if status is None else not status
-        if isinstance(statement, Chain):
-            return self._chain(statement)
-        if isinstance(statement, If):
-            return self._if(statement, 0)
-        if isinstance(statement, Case):
-            return self._case(statement)
-        if isinstance(statement, Loop):
-            return self._loop(statement)
-        if isinstance(statement, Function):
-            self.functions[statement.name] = statement.body
-            return True
-        return self._apart(statement.body) if statement.apart else self.block(statement.body)
+        match statement:
+            case Simple():
+                return self._simple(statement)
+            case Calculation():
+                number = self.scope.number(statement.expression)
+                return None if number is None else number != 0
+            case Not():
+                status = self.statement(statement.body)
+                return None if status is None else not status
+            case Chain():
+                return self._chain(statement)
+            case If():
+                return self._if(statement)
+            case Case():
+                return self._case(statement)
+            case Loop():
+                return self._loop(statement)
+            case Function():
+                self.functions[statement.name] = statement.body
+                return True
+        return self._apart(statement.body)[0] if statement.apart else self.block(statement.body)
 
-    def _apart(self, block: Block) -> bool | None:
-        """Follow commands that change nothing outside."""
+    def _apart(self, block: Block) -> tuple[bool | None, Scope]:
+        """Follow commands that change nothing outside; return whether they succeed, and the variables after them."""
         before, self.scope = self.scope, self.scope.copy()
         status = self.block(block)
-        self.scope, self.ended, self.left = before, False, False
-        return status
+        after, self.scope = self.scope, before
+        self.ended = self.left = False
+        return status, after
 
     def _chain(self, chain: Chain) -> bool | None:
-        pipelines: list[tuple[str, list[Statement]]] = [("&&", [chain.first])]
-        for operator, statement in chain.rest:
-            if operator in ("|", "|&"):
-                pipelines[-1][1].append(statement)
-            else:
-                pipelines.append((operator, [statement]))
         status: bool | None = True
-        for operator, pipeline in pipelines:
+        for operator, statement in chain.commands:
             if self.ended or self.left:
                 break
             if status is None:
-                cause = Cause(f"`{operator}`", chain.start)
-                results = self._either(cause, [lambda one=pipeline: self._pipeline(one), lambda: None])  # type: ignore[misc]
-                status = results[0] if operator == "&&" and results[0] is False else None
+                self._either(Cause(f"`{operator}`", chain.start), [(statement,), ()])
             elif status == (operator == "&&"):
-                status = self._pipeline(pipeline)
+                status = self.statement(statement)
         return status
 
-    def _pipeline(self, pipeline: Sequence[Statement]) -> bool | None:
-        if len(pipeline) == 1:
-            return self.statement(pipeline[0])
-        return [self._apart((statement,)) for statement in pipeline][-1]
-
-    def _if(self, found: If, index: int) -> bool | None:
-        if index == len(found.branches):
-            return self.block(found.otherwise)
-        condition, body = found.branches[index]
-        status = self.block(condition)
+    def _if(self, found: If) -> bool | None:
+        status = self.block(found.condition)
         if self.ended or self.left:
             return None
         if status is not None:
-            return self.block(body) if status else self._if(found, index + 1)
-        self._either(Cause("`if`", found.start), [lambda: self.block(body), lambda: self._if(found, index + 1)])
+            return self.block(found.body if status else found.otherwise)
+        self._either(Cause("`if`", found.start), [found.body, found.otherwise])
         return None
 
     def _case(self, case: Case) -> bool | None:
         value = self.scope.value(case.word)
         text = text_of(value)
-        possible: list[Callable[[], bool | None]] = []
-        for patterns, body in case.branches:
-            texts = [self.scope.pattern(pattern) for pattern in patterns]
-            if text is not None and None not in texts:
-                if any(fnmatch.fnmatchcase(text, pattern or "") for pattern in texts):
-                    if not possible:
-                        return self.block(body)
-                    possible.append(lambda body=body: self.block(body))  # type: ignore[misc]
-                    break
-                continue
-            possible.append(lambda body=body: self.block(body))  # type: ignore[misc]
+        possible: list[Block] = []
+        for words, body in case.branches:
+            patterns = [self.scope.pattern(word) for word in words]
+            fits = [None if None in (text, one) else fnmatch.fnmatchcase(text or "", one or "") for one in patterns]
+            sure = True in fits or any(word.literal == "*" and not word.quoted for word in words)
+            if sure or None in fits:
+                possible.append(body)
+            if sure:
+                break
         else:
-            if not possible:
-                return True
-            if not any(pattern.literal == "*" for patterns, _ in case.branches for pattern in patterns):
-                possible.append(lambda: True)
+            possible.append(())
+        if len(possible) == 1:
+            return self.block(possible[0])
         self._either(cause_of(value) or Cause("`case`", case.start), possible)
         return None
 
-    def _either(self, cause: Cause, ways: Sequence[Callable[[], bool | None]]) -> list[bool | None]:
+    def _either(self, cause: Cause, ways: Sequence[Block]) -> None:
         """Follow each of several ways from here; afterwards, variables that differ between them are unknown."""
-        before, ended, left = self.scope, self.ended, self.left
-        self.steps[0] += len(before.variables) // 100
-        scopes, results = list[Scope](), list[bool | None]()
+        before = self.scope
+        self.steps += len(before.variables) // 100
+        scopes: list[Scope] = []
         for way in ways:
-            self.scope, self.ended, self.left = before.copy(), ended, left
-            results.append(way())
+            self.scope, self.ended, self.left = before.copy(), False, False
+            self.block(way)
             if not (self.ended or self.left):
                 scopes.append(self.scope)
-        self.scope, self.ended, self.left = before, ended, left
+        self.scope, self.ended, self.left = before, False, False
         if scopes:
             names = dict.fromkeys(name for scope in scopes for name in scope.variables)
             merged = {name: _merged([scope.variables.get(name) for scope in scopes], cause) for name in names}
             self.scope.variables = {name: value for name, value in merged.items() if value is not None}
-            self.scope.arguments = scopes[0].arguments
-        return results
+            self.scope.arguments = _same([scope.arguments for scope in scopes])
 
     def _loop(self, loop: Loop) -> bool | None:
         cause = Cause(f"the `{loop.kind}` loop", loop.start)
         self.skipped.append(cause)
-        names = [*([loop.variable] if loop.variable else []), *dict.fromkeys(assigned(loop.body))]
-        unknown = (Piece("", loop.start, loop.start, cause),)
         before = dict(self.scope.variables)
-        for name in names:
-            self.scope.variables[name] = unknown
-        inside = _Run(self.scope.copy())
-        inside.functions, inside.depth, inside.steps = self.functions, self.depth, self.steps
-        inside.locals = self.locals
-        inside.block(loop.body)
-        self.commands += inside.commands
-        self.skipped += inside.skipped
-        after = inside.scope.variables
-        names += [name for name in {**before, **after} if name not in names and after.get(name) != before.get(name)]
-        for name in names:
-            arrays = [before.get(name), inside.scope.variables.get(name)]
-            if any(value and isinstance(value[0], Field) for value in arrays):
-                self.scope.variables[name] = _merged(arrays, cause) or ()
-            else:
-                self.scope.variables[name] = unknown
+        for name in [*([loop.variable] if loop.variable else []), *_assigned(loop.body)]:
+            self.scope.forget(name, cause)
+        _, after = self._apart(loop.body)
+        for name in {**before, **after.variables}:
+            self._restore(name, _merged([before.get(name), after.variables.get(name)], cause))
+        self.scope.arguments = _same([self.scope.arguments, after.arguments])
         return None
+
+    def _restore(self, name: str, value: Variable | None) -> None:
+        if value is None:
+            self.scope.variables.pop(name, None)
+        else:
+            self.scope.variables[name] = value
 
     def _simple(self, simple: Simple) -> bool | None:
         if not simple.words:
             for assignment in simple.assignments:
-                self._assign(assignment)
+                self._set(assignment, self._value(assignment))
             return True
         found = tuple(field for word in simple.words for field in self.scope.fields(word))
         name = found[0].text if found and not found[0].doubt else None
@@ -246,7 +211,7 @@ class _Run:
         before = {one.name: self.scope.variables.get(one.name) for one in own}
         new = [(one, self._value(one)) for one in simple.assignments if one not in own]
         for assignment in own:
-            self._assign(assignment)
+            self._set(assignment, self._value(assignment))
         if name in _DECLARING:
             self._declare(name, found, [one.name for one, _ in new])
         for assignment, value in new:
@@ -257,70 +222,51 @@ class _Run:
         return status
 
     def _declare(self, name: str, found: tuple[Field, ...], assigned: list[str]) -> None:
-        """Follow ``local``, ``export`` and the like, whose ``name=value`` words may come from expansions."""
+        """Follow ``local``, ``export`` and ``readonly``, whose ``name=value`` words may come from expansions."""
         pairs = [(field.text or "").partition("=") for field in found[1:]]
-        names = [text for text, _, _ in pairs if text.isidentifier()] + assigned
-        if (
-            self.locals
-            and name in ("local", "declare", "typeset")
-            and not any("g" in text for text, _, _ in pairs if text[:1] == "-")
-        ):
-            for text in names:
+        if name == "local" and self.locals:
+            for text in [*(text for text, _, _ in pairs if text.isidentifier()), *assigned]:
                 if text not in self.locals[-1]:
                     self.locals[-1][text] = self.scope.variables.pop(text, None)
         for field, (text, equals, value) in zip(found[1:], pairs, strict=True):
             if equals and text.isidentifier():
                 self.scope.variables[text] = (Piece(value, field.start, field.end),)
 
-    def _restore(self, name: str, value: Variable | None) -> None:
-        if value is None:
-            self.scope.variables.pop(name, None)
-        else:
-            self.scope.variables[name] = value
-
     def _command(self, name: str | None, found: tuple[Field, ...], simple: Simple) -> bool | None:
-        if name in ("[", "[[", "test"):
+        texts = [field.text or "" for field in found[1:]]
+        cause = Cause(f"`{name}`", simple.start)
+        if name in ("[", "[["):
             return self._test(name, simple.words, found)
-        if name in ("exit", "exec") and (name == "exit" or len(found) > 1):
-            if name == "exec":
-                self.commands.append(Command(found[1:], simple.start))
+        if name == "exit":
             self.ended = True
-            return _status(found) if name == "exit" else None
+            return _status(texts)
         if name == "return":
             self.left = True
-            return _status(found)
-        if name == "false":
-            return False
+            return _status(texts)
         if name in ("eval", "source", "."):
-            self.skipped.append(Cause(f"`{name}`", simple.start))
-        elif name in ("read", "mapfile", "readarray", "getopts") or (
-            name == "printf" and [field.text for field in found[1:2]] == ["-v"]
-        ):
-            for field in found[1:3] if name == "printf" else found[1:]:
-                if (text := field.text) and text.isidentifier():
-                    self.scope.variables[text] = (Piece("", 0, 0, Cause(f"`{name}`", simple.start)),)
-        elif name == "let":
-            self.scope.changed_by(" , ".join(field.text or "" for field in found[1:]), simple.start)
+            self.skipped.append(cause)
             return None
-        elif name == "unset":
-            for field in found[1:]:
-                array, index, _ = (field.text or "").partition("[")
-                if index and array in self.scope.variables:
-                    self.scope.variables[array] = (Piece("", 0, 0, Cause("`unset`", simple.start)),)
-                self.scope.variables.pop(field.text or "", None)
+        if name in _SETTING or (name == "printf" and texts[:1] == ["-v"]):
+            for text in [*texts, *(one.name for one in simple.assignments)]:
+                if named := _NAMED.match(text):
+                    self.scope.forget(named[1], cause)
+            return None
+        if name == "unset":
+            for text in texts:
+                array, index, _ = text.partition("[")
+                self._restore(array, (unknown(cause),) if index else None)
         elif name == "shift":
-            count = found[1].text if len(found) > 1 else "1"
-            known = self.scope.arguments if count is not None and count.isdecimal() and len(count) < 10 else None
-            self.scope.arguments = None if known is None else known[int(count or 1) :]
+            count = texts[0] if texts else "1"
+            known = self.scope.arguments if count.isdecimal() and len(count) < 10 else None
+            self.scope.arguments = None if known is None else known[int(count) :]
         elif name == "set":
             self._set_arguments(found[1:])
-        elif name in _SILENT:
-            return True
-        elif name in self.functions and self.depth < _DEEPEST:
+        elif name in self.functions and len(self.locals) < _DEEPEST:
             return self._call(self.functions[name], found[1:])
-        else:
+        elif name not in _SILENT:
             self.commands.append(Command(found, simple.start))
-        return True if name in ("unset", "shift", "set") else None
+            return False if name == "false" else None
+        return True
 
     def _set_arguments(self, found: tuple[Field, ...]) -> None:
         """Follow ``set``: the words after the options become the arguments."""
@@ -334,85 +280,56 @@ class _Run:
             self.scope.arguments = found[position:]
 
     def _call(self, body: Block, arguments: tuple[Field, ...]) -> bool | None:
-        outer = self.scope.arguments
-        self.scope.arguments = arguments
-        self.depth += 1
+        outer, self.scope.arguments = self.scope.arguments, arguments
         self.locals.append({})
         status = self.block(body)
         for name, value in self.locals.pop().items():
             self._restore(name, value)
-        self.depth -= 1
         self.left = False
         self.scope.arguments = outer
         return status
-
-    def _assign(self, assignment: Assignment) -> None:
-        self._set(assignment, self._value(assignment))
 
     def _value(self, assignment: Assignment) -> Variable:
         """Return the value that an assignment writes."""
         if isinstance(assignment.value, Word):
             return self.scope.value(assignment.value)
-        return tuple(self._element(field) for word in assignment.value for field in self.scope.fields(word))
-
-    def _element(self, field: Field) -> Field:
-        """Return an element of an array; one with an index, ``[x]=1``, is unknown."""
-        if not re.match(r"\[[^\]]*\]=", field.text or ""):
-            return field
-        return replace(field, doubt=Cause(short(self.scope.source[field.start : field.end]), field.start))
+        return tuple(field for word in assignment.value for field in self.scope.fields(word))
 
     def _set(self, assignment: Assignment, value: Variable) -> None:
         name, variables = assignment.name, self.scope.variables
         before = variables.get(name, ())
         if not isinstance(assignment.value, Word):
-            items = tuple(_as_field(item) for item in (*(before if assignment.append else ()), *value))
+            items = tuple(as_field(item) for item in (*(before if assignment.append else ()), *value))
             variables[name] = items[:_LONGEST]
-            return
-        text = scalar(value)
-        if assignment.index is not None or any(isinstance(item, Field) for item in before):
-            variables[name] = self._with_element(assignment, [_as_field(item) for item in before], text)
-            return
-        text = scalar(before) + text if assignment.append else text
-        too_long = len(text) > _LONGEST or sum(len(piece.text) for piece in text) > 100 * _LONGEST
-        cause = Cause("a very long text", assignment.start)
-        variables[name] = (Piece("", assignment.start, assignment.start, cause),) if too_long else text
-
-    def _with_element(self, assignment: Assignment, items: list[Field], value: Value) -> tuple[Field, ...]:
-        """Return an array after ``name[index]=value``, without an index the first element."""
-        index, start = assignment.index or "0", assignment.start
-        place = int(index) if index.isdecimal() and len(index) < 10 else len(items) + 1
-        new = Field(value, value[0].start if value else start, value[-1].end if value else start)
-        if place > len(items):
-            return (*items, replace(new, doubt=Cause(f"`{assignment.name}[{index}]`", start)))
-        if place < len(items) and assignment.append:
-            new = replace(new, pieces=items[place].pieces + value)
-        return (*items[:place], new, *items[place + 1 :])
+        elif assignment.element is not None or any(isinstance(item, Field) for item in before):
+            written = self.scope.source[assignment.start : assignment.value.end]
+            self.scope.forget(name, Cause(short(written), assignment.start))  # an element of an array
+        else:
+            text = scalar(before) + scalar(value) if assignment.append else scalar(value)
+            variables[name] = text
+            if len(text) > _LONGEST or sum(len(piece.text) for piece in text) > 100 * _LONGEST:
+                self.scope.forget(name, Cause("a very long text", assignment.start))
 
     def _test(self, name: str, words: Sequence[Word], found: tuple[Field, ...]) -> bool | None:
-        if name == "[[":
-            # Words are not split between `[[` and `]]`, and an empty one counts.
-            items = [
-                (word.literal if not _is_quoted(word) else None, self.scope.value(word), self.scope.pattern(word))
+        if name == "[":
+            return holds([Tested(field.text, text_of(field.value)) for field in found[1:-1]])
+        # Words are not split between `[[` and `]]`, and an empty one counts.
+        return holds(
+            [
+                Tested(None if word.quoted else word.literal, text_of(self.scope.value(word)), self.scope.pattern(word))
                 for word in words[1:-1]
             ]
-        else:
-            last = len(found) - (name == "[")
-            items = [(field.text, field.pieces, None) for field in found[1:last]]
-        return Test(items).whole()
+        )
 
 
-def _status(found: tuple[Field, ...]) -> bool | None:
+def _status(texts: list[str]) -> bool | None:
     """Return whether ``exit`` or ``return`` means success; without a number, the last command decides."""
-    text = found[1].text if len(found) > 1 else None
-    return text == "0" if text is not None and text.isdecimal() else None
+    return texts[0] == "0" if texts and texts[0].isdecimal() else None
 
 
-def _is_quoted(word: Word) -> bool:
-    return any(getattr(part, "quoted", False) for part in word.parts)
-
-
-def _as_field(item: Piece | Field) -> Field:
-    return item if isinstance(item, Field) else Field((item,), item.start, item.end)
+def _same(arguments: Sequence[tuple[Field, ...] | None]) -> tuple[Field, ...] | None:
+    """Return the arguments if they are the same in every way that a script may take."""
+    return arguments[0] if all(one == arguments[0] for one in arguments) else None
 
 
 def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
@@ -421,7 +338,7 @@ def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
     if all(value == first for value in values):
         return first
     if any(value and isinstance(value[0], Field) for value in values):
-        lists = [tuple(_as_field(item) for item in value or ()) for value in values]
+        lists = [tuple(as_field(item) for item in value or ()) for value in values]
         common = 0
         while all(len(items) > common and items[common] == lists[0][common] for items in lists):
             common += 1
@@ -432,4 +349,17 @@ def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
         return first
     places = [piece for value in values if value for piece in value]
     start, end = (places[0].start, places[0].end) if places else (cause.start, cause.start)
-    return (Piece("", start, end, cause),)
+    return (unknown(cause, start, end),)
+
+
+def _assigned(node: object) -> Iterator[str]:
+    """Yield the names that commands assign."""
+    if isinstance(node, Assignment):
+        yield node.name
+    if isinstance(node, Simple) and node.words and node.words[0].literal in ("read", "mapfile", "readarray"):
+        yield from (word.literal for word in node.words[1:] if word.literal and word.literal.isidentifier())
+    if isinstance(node, Calculation | Arithmetic):
+        yield from assigned_names("".join(part.text for part in node.expression.parts if isinstance(part, Literal)))
+    if isinstance(node, tuple):
+        for item in node:
+            yield from _assigned(item)

@@ -1,20 +1,16 @@
-"""The words of a shell script: quotes, escapes and expansions."""
+"""The words of a shell script: quotes, escapes and expansions. Offsets count characters of the script, from 0."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-
-from rankplan.config.text.shell.tree import Arithmetic, Expansion, Literal, Part, Substitution, Word
+from typing import NamedTuple, TypeAlias
 
 _META = frozenset(" \t\n;|&()<>")
-_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]", re.ASCII)
-_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]", re.ASCII)
-_OPERATOR = re.compile(r":[-=?+]|[-=?+]|##?|%%?|//?|\^\^?|,,?|@|:")
-_INDEX = re.compile(r"\[([^\]]*)\]")
-_CODE = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|([0-7]{1,3})")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b"}
+_NAME = re.compile(r"\$([A-Za-z_]\w*|[1-9@*])", re.ASCII)
+_BRACED = re.compile(r"\$\{([A-Za-z_]\w*|[1-9][0-9]*|[@*])(?:\[([@*])\])?(:[-=?+]|##?|%%?|(?=\}))", re.ASCII)
+_UNREAD = re.compile(r"`(?:\\.|[^`\\])*`|\$'(?:\\.|[^'\\])*'|\$[0?!#$-]", re.DOTALL)
 
 
 class ShellSyntaxError(Exception):
@@ -25,12 +21,79 @@ class ShellSyntaxError(Exception):
         self.message, self.start, self.help = message, start, help
 
 
+class Literal(NamedTuple):
+    """Text as written; ``quoted`` text is never split into words."""
+
+    text: str
+    start: int
+    quoted: bool = False
+
+    @property
+    def end(self) -> int:
+        """The offset after it."""
+        return self.start + len(self.text)
+
+
+class Expansion(NamedTuple):
+    """``$name``, or ``${name}`` with an operator such as ``:-`` and its argument.
+
+    ``elements`` for the elements of an array, ``[@]``; the operator ``*`` joins them: ``"${name[*]}"``.
+    """
+
+    name: str
+    start: int
+    end: int
+    operator: str
+    argument: Word
+    elements: bool
+    quoted: bool
+
+
+class Unread(NamedTuple):
+    """A part that only a run can tell, such as ``$(...)``, and any expansion that launch scripts do not use."""
+
+    start: int
+    end: int
+    quoted: bool
+
+
+class Arithmetic(NamedTuple):
+    """``$((...))``."""
+
+    expression: Word
+    start: int
+    end: int
+    quoted: bool
+
+
+Part: TypeAlias = Literal | Expansion | Unread | Arithmetic
+
+
+class Word(NamedTuple):
+    """A word, from ``start`` to ``end`` (exclusive)."""
+
+    parts: tuple[Part, ...]
+    start: int
+    end: int
+
+    @property
+    def literal(self) -> str | None:
+        """The text of a word without expansions, else ``None``."""
+        texts = [part.text for part in self.parts if isinstance(part, Literal)]
+        return "".join(texts) if len(texts) == len(self.parts) else None
+
+    @property
+    def quoted(self) -> bool:
+        """Whether any part of it is between quotes."""
+        return any(part.quoted for part in self.parts)
+
+
 class Words(ABC):
     """A position in a script, and the words from there on. The parser of commands continues this class."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, position: int = 0) -> None:
         self.text = text
-        self.position = 0
+        self.position = position
 
     def _at(self, text: str) -> bool:
         return self.text.startswith(text, self.position)
@@ -46,26 +109,21 @@ class Words(ABC):
                 parts.append(self._single_quoted())
             elif self._at('"') or self._at('$"'):
                 parts += self._double_quoted()
-            elif self._at("$'"):
-                parts.append(self._escaped())
             elif self._at("\\"):
                 parts.append(Literal(self.text[self.position + 1 : self.position + 2], self.position + 1, quoted=True))
                 self.position += 2
             elif (expansion := self._expansion(quoted=False)) is not None:
                 parts.append(expansion)
             else:
-                parts.append(self._plain(stop))
+                parts.append(self._plain(lambda letter: letter in "\\'\"$`" or stop(letter), quoted=False))
         return Word(tuple(parts), start, self.position)
 
-    def _plain(self, stop: Callable[[str], bool]) -> Literal:
+    def _plain(self, stop: Callable[[str], bool], *, quoted: bool) -> Literal:
         start = self.position
         self.position += 1  # a `$` that expands nothing is text
-        while self.position < len(self.text):
-            character = self.text[self.position]
-            if character in "\\'\"$`" or stop(character):
-                break
+        while self.position < len(self.text) and not stop(self.text[self.position]):
             self.position += 1
-        return Literal(self.text[start : self.position], start)
+        return Literal(self.text[start : self.position], start, quoted)
 
     def _single_quoted(self) -> Literal:
         start = self.position + 1
@@ -74,26 +132,6 @@ class Words(ABC):
             raise ShellSyntaxError("this quote is not closed", self.position, "add the closing quote")
         self.position = end + 1
         return Literal(self.text[start:end], start, quoted=True)
-
-    def _escaped(self) -> Literal:
-        start = self.position + 2
-        self.position = start
-        text = ""
-        while not self._at("'"):
-            if self.position >= len(self.text):
-                raise ShellSyntaxError("this quote is not closed", start - 2, "add the closing quote")
-            step = 1
-            if self._at("\\") and (code := _CODE.match(self.text, self.position + 1)):
-                step = len(code[0]) + 1
-                text += chr(int(code[1] or code[2], 16) if code[3] is None else int(code[3], 8))
-            elif self._at("\\"):
-                step, escaped = 2, self.text[self.position + 1 : self.position + 2]
-                text += _ESCAPES.get(escaped, "\\" + escaped)
-            else:
-                text += self.text[self.position]
-            self.position += step
-        self.position += 1
-        return Literal(text, start, quoted=True)
 
     def _double_quoted(self) -> list[Part]:
         start = self.position
@@ -107,92 +145,79 @@ class Words(ABC):
     def _quoted_parts(self, end: str) -> list[Part]:
         """Return the parts up to a character, read as between double quotes."""
         parts: list[Part] = []
+        stops = "\\$`" + end + ('"' if end == "}" else "")
         while self.position < len(self.text) and not self._at(end):
             if self._at("\\\n"):
                 self.position += 2
             elif self._at("\\") and self.text[self.position + 1 : self.position + 2] in ("$", "`", '"', "\\", end):
                 parts.append(Literal(self.text[self.position + 1], self.position + 1, quoted=True))
                 self.position += 2
-            elif (expansion := self._expansion(quoted=True)) is not None:
+            elif not self._at("$'") and (expansion := self._expansion(quoted=True)) is not None:
                 parts.append(expansion)
             elif end == "}" and self._at('"'):
                 parts += self._double_quoted()
             else:
-                start = self.position
-                self.position += 1
-                stop = "\\$`" + end + ('"' if end == "}" else "")
-                while self.position < len(self.text) and self.text[self.position] not in stop:
-                    self.position += 1
-                parts.append(Literal(self.text[start : self.position], start, quoted=True))
+                parts.append(self._plain(stops.__contains__, quoted=True))
         return parts
 
     def _expansion(self, *, quoted: bool) -> Part | None:
         """Return the expansion at the position, ``None`` if there is none."""
         start = self.position
-        if self._at("`"):
-            end = re.compile(r"(?:\\.|[^`\\])*", re.DOTALL).match(self.text, start + 1)
-            self.position = (end.end() if end else start) + 1
-            if self.position > len(self.text):
-                raise ShellSyntaxError("this backquote is not closed", start, "add the closing backquote")
-            return Substitution(self.text[start : self.position], start, self.position, quoted)
-        if self._at("$((") and (end_of := self._end_of_arithmetic(start + 3)) is not None:
-            inner = type(self)(self.text[:end_of])
-            inner.position = start + 3
-            expression = Word(tuple(inner._quoted_parts("\0")), start + 3, end_of)
-            self.position = end_of + 2
-            return Arithmetic(expression, start, self.position, quoted)
+        if self._at("$(("):
+            expression = self._arithmetic(start + 3)
+            if expression is not None:
+                return Arithmetic(expression, start, self.position, quoted)
         if self._at("$("):
             self.position += 2
             self._skip_commands(start)
-            return Substitution(self.text[start : self.position], start, self.position, quoted)
+            return Unread(start, self.position, quoted)
         if self._at("${"):
             return self._braced(quoted=quoted)
-        if self._at("$") and (name := _PLAIN_NAME.match(self.text, start + 1)):
+        if (unread := _UNREAD.match(self.text, start)) is not None:
+            self.position = unread.end()
+            return Unread(start, self.position, quoted)
+        if self._at("`"):
+            raise ShellSyntaxError("this backquote is not closed", start, "add the closing backquote")
+        if (name := _NAME.match(self.text, start)) is not None:
             self.position = name.end()
-            joined = quoted and name[0] == "*"
-            return Expansion(name[0], start, self.position, elements=name[0] in "@*", quoted=quoted, joined=joined)
+            return self._named(start, name[1], None, "", Word((), name.end(), name.end()), quoted=quoted)
         return None
+
+    def _braced(self, *, quoted: bool) -> Part:
+        start = self.position
+        found = _BRACED.match(self.text, start)
+        begin = self.position = start + 2 if found is None else found.end()
+        parts = self._quoted_parts("}") if quoted else self.word("}".__eq__).parts
+        argument = Word(tuple(parts), begin, self.position)
+        if not self._at("}"):
+            raise ShellSyntaxError("this `${` is not closed", start, "add the closing brace")
+        self.position += 1
+        if found is None:
+            return Unread(start, self.position, quoted)
+        return self._named(start, found[1], found[2], found[3], argument, quoted=quoted)
+
+    def _named(self, start: int, name: str, index: str | None, operator: str, argument: Word, *, quoted: bool) -> Part:
+        """Return the expansion of a name that ends here; an operator on all elements of an array is not read."""
+        if (index or name) not in ("@", "*"):
+            return Expansion(name, start, self.position, operator, argument, elements=False, quoted=quoted)
+        if operator:
+            return Unread(start, self.position, quoted)
+        joined = quoted and (index or name) == "*"
+        return Expansion(name, start, self.position, "*" if joined else "", argument, not joined, quoted)
 
     @abstractmethod
     def _skip_commands(self, start: int) -> None:
         """Move past the commands of a substitution that starts at ``start``, and past its closing parenthesis."""
 
-    def _end_of_arithmetic(self, position: int) -> int | None:
+    def _arithmetic(self, start: int) -> Word | None:
+        """Move past an expression and its ``))``, and return it; ``None`` if it does not end so."""
         depth = 0
-        while position < len(self.text):
-            if self.text[position] == "(":
-                depth += 1
-            elif self.text[position] == ")":
-                if not depth:
-                    return position if self.text.startswith("))", position) else None
-                depth -= 1
-            position += 1
+        for end in range(start, len(self.text)):
+            depth += (self.text[end] == "(") - (self.text[end] == ")")
+            if depth < 0:
+                if not self.text.startswith("))", end):
+                    return None
+                parts = type(self)(self.text[:end], start)._quoted_parts("\0")
+                self.position = end + 2
+                return Word(tuple(parts), start, end)
         return None
-
-    def _braced(self, *, quoted: bool) -> Expansion:
-        start = self.position
-        self.position += 2
-        operator, argument, elements, joined = "", None, False, False
-        if self.text[self.position : self.position + 1] in ("#", "!") and not self._at("#}") and not self._at("#:"):
-            operator = self.text[self.position]
-            self.position += 1
-        name = _NAME.match(self.text, self.position)
-        if name is None:
-            raise ShellSyntaxError("`${` without a name", start, "write ${NAME}")
-        self.position = name.end()
-        if index := _INDEX.match(self.text, self.position):
-            elements, joined = index[1] in ("@", "*"), quoted and index[1] == "*"
-            operator = operator or ("" if elements else "[]")
-            self.position = index.end()
-        if found := _OPERATOR.match(self.text, self.position):
-            operator = found[0]
-            self.position = found.end()
-            begin = self.position
-            parts = self._quoted_parts("}") if quoted else list(self.word("}".__eq__).parts)
-            argument = Word(tuple(parts), begin, self.position)
-        if not self._at("}"):
-            raise ShellSyntaxError("this `${` is not closed", start, "add the closing brace")
-        self.position += 1
-        whole = elements or name[0] in ("@", "*")
-        joined = joined or (quoted and name[0] == "*")
-        return Expansion(name[0], start, self.position, operator, argument, whole, quoted, joined)

@@ -1,4 +1,4 @@
-"""slime's pool of GPUs in a stable order: by node address as numbers, then by GPU id (slime: ``sort_key``)."""
+"""The orders that systems give to the nodes and the GPUs of a cluster."""
 
 from __future__ import annotations
 
@@ -6,26 +6,42 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, TypeVar
 
+from rankplan._core import RankSet
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology.addresses import address_key
 
 _Value = TypeVar("_Value", str, int | str)
 
 
+def by_address_text(inventory: Inventory) -> Inventory:
+    """Return the nodes in the order of their addresses as text, 10.0.0.10 before 10.0.0.9.
+
+    Follows verl's ``sort_placement_group_by_node_ip``.
+    Raises `PlacementError` (``missing-key``) for a node without an address.
+    """
+    nodes = [spec for ranks, spec in inventory.stretches() for _ in ranks]
+    if (rank := next((rank for rank, spec in enumerate(nodes) if spec.ip is None), None)) is not None:
+        help = "add `ip` to every node of the inventory"
+        raise PlacementError([Diagnostic("missing-key", f"node {rank} has no address to order it by", help)])
+    nodes.sort(key=lambda spec: spec.ip or "")
+    return Inventory([spec.at(RankSet(str(rank))) for rank, spec in enumerate(nodes)], inventory.section)
+
+
 def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:
-    """Return the indices of bundles in a stable order; each bundle is (index, node address, GPU id).
+    """Return the indices of bundles in slime's order (``sort_key``); each bundle is (index, node address, GPU id).
 
     Nodes are ordered by address: IPv4, then IPv6, both as numbers, then hostnames in natural order. On a node, numeric
     GPU ids come first, as numbers, then UUIDs as text. Equal bundles keep their order. No name is looked up.
     """
     bundles = list(bundles)
+    nodes = _places({address for _, address, _ in bundles}, address_key)
     gpus = _places({gpu_id for _, _, gpu_id in bundles}, _gpu_key)
-    nodes = _places({address for _, address, _ in bundles}, address_key, len(gpus))
-    return [index for index, _, _ in sorted(bundles, key=lambda bundle: nodes[bundle[1]] + gpus[bundle[2]])]
+    return [index for index, _, _ in sorted(bundles, key=lambda bundle: (nodes[bundle[1]], gpus[bundle[2]]))]
 
 
 def pool_order(inventory: Inventory) -> tuple[list[int], list[int]]:
-    """Return the accelerators of an inventory, counted node by node, in stable order; and the node rank of each."""
+    """Return the accelerators of an inventory, counted node by node, in slime's order; and the node rank of each."""
     nodes = [(rank, spec) for stretch, spec in inventory.stretches() for rank in stretch]
     firsts = list(accumulate((spec.num_accelerators for _, spec in nodes), initial=0))
     if all(spec.ip is not None for _, spec in nodes):
@@ -42,10 +58,10 @@ def pool_order(inventory: Inventory) -> tuple[list[int], list[int]]:
     return gpus, owners
 
 
-def _places(values: set[_Value], key: Callable[[_Value], Any], apart: int = 1) -> dict[_Value, int]:
-    """Return a position for each value in the order of their keys, ``apart`` apart; equal keys share a position."""
+def _places(values: set[_Value], key: Callable[[_Value], Any]) -> dict[_Value, int]:
+    """Return a number for each value in the order of their keys; equal keys share a number."""
     keys = {value: key(value) for value in values}
-    places = {found: apart * place for place, found in enumerate(sorted(set(keys.values())))}
+    places = {found: place for place, found in enumerate(sorted(set(keys.values())))}
     return {value: places[found] for value, found in keys.items()}
 
 
