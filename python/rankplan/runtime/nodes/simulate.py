@@ -40,11 +40,7 @@ class Raylets:
         self._cluster = cluster_utils.Cluster()
         self._closed = False
         try:
-            # The private folder keeps this cluster from being recorded as the machine's running one, and identifies its
-            # processes. The driver's own mask and node rank do not apply to the declared nodes.
-            hidden = dict.fromkeys([*NODE_RANK_VARIABLES, *VARIABLES])
-            variables = {**hidden, "RAY_TMPDIR": self._folder, **internals.SIMULATED_SETTINGS}
-            with _environment(variables), internals.quiet_detection(), internals.sigterm_handler_kept():
+            with _environment(self._start_environment()), internals.quiet_detection(), internals.sigterm_handler_kept():
                 for rank in range(inventory.num_nodes):
                     report(f"starting node {rank + 1} of {inventory.num_nodes}")
                     self._cluster.add_node(**_node_options(inventory.node(rank), rank))
@@ -55,6 +51,12 @@ class Raylets:
             if isinstance(error, Exception):
                 raise ClusterError(f"the simulated cluster did not start: {error}") from error
             raise
+
+    def _start_environment(self) -> dict[str, str | None]:
+        # The private folder keeps this cluster from being recorded as the machine's running one, and identifies its
+        # processes. The driver's own mask and node rank do not apply to the declared nodes.
+        hidden = dict.fromkeys([*NODE_RANK_VARIABLES, *VARIABLES])
+        return {**hidden, "RAY_TMPDIR": self._folder, **internals.SIMULATED_SETTINGS}
 
     def close(self, patience: float = timeouts.RAYLETS) -> None:
         """End every process of the cluster, by force after ``patience`` seconds, and remove its folder."""
