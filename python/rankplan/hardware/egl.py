@@ -54,15 +54,9 @@ def egl_devices(environment: Mapping[str, str], masks: set[str], timeout: float 
 
 def device_of(devices: list[EglDevice], ordinal: int | None, pci: str | None) -> int | None:
     """Return the number of the EGL device with this CUDA ordinal, or else at this PCI address."""
-    if ordinal is not None:
-        for number, device in enumerate(devices):
-            if device.cuda == ordinal:
-                return number
-    if pci is not None:
-        for number, device in enumerate(devices):
-            if pci in map(_address, device.files):
-                return number
-    return None
+    found = [number for number, device in enumerate(devices) if ordinal is not None and device.cuda == ordinal]
+    found += [number for number, device in enumerate(devices) if pci in map(_address, device.files)]
+    return found[0] if found else None
 
 
 def _address(file: str) -> str:
@@ -98,13 +92,8 @@ def _function(find: Any, name: bytes, result: Any, *arguments: Any) -> Any:
     return ctypes.CFUNCTYPE(result, *arguments)(address)
 
 
-def _main() -> None:
-    try:
-        found = _ask()
-    except (OSError, AttributeError):
-        found = []
-    print(json.dumps(found))
-
-
 if __name__ == "__main__":
-    _main()
+    try:
+        print(json.dumps(_ask()))
+    except (OSError, AttributeError):
+        print([])
