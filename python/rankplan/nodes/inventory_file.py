@@ -17,8 +17,7 @@ from rankplan.config.text.files import write_whole
 from rankplan.config.text.reader import Reader, not_a_mapping
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled
-from rankplan.nodes.node import NodeSpec
-from rankplan.nodes.node_facts import NicFacts
+from rankplan.nodes.node import NicFacts, NodeSpec
 from rankplan.words import nearest
 
 Found = TypeVar("Found")

@@ -132,5 +132,5 @@ class Cores:
 
 
 def _numa(spec: NodeSpec) -> list[int | None]:
-    known = spec.accelerator_numa or (None,) * spec.num_accelerators
+    known = [device.numa for device in spec.devices] or [None] * spec.num_accelerators
     return [home(spec.machine, node) if spec.machine else node for node in known]

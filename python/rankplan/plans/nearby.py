@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rankplan._core import Placement
 from rankplan.hardware.pci import card_variables
-from rankplan.nodes.node import NodeSpec
-from rankplan.nodes.node_facts import AcceleratorFacts
+from rankplan.nodes.node import AcceleratorFacts, NodeSpec
 from rankplan.plans.component import Component
 
 
