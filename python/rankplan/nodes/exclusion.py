@@ -49,9 +49,8 @@ class Names:
     def find(self, name: str) -> Marks | Diagnostic:
         """Return the hardware of a name, or the fault of a name that is unknown or that several nodes have."""
         if not isinstance(name, str):
-            return _fault(
-                f"{shown(name)} is not a name", "write the name of a node or an accelerator: node-3, node-5/2"
-            )
+            help = "write the name of a node or an accelerator: node-3, node-5/2"
+            return _fault(f"{shown(name)} is not a name", help)
         if (node := self._node(name)) is not None:
             return node if isinstance(node, Diagnostic) else {node: None}
         key, equals, value = name.partition("=")
@@ -73,7 +72,7 @@ class Names:
         near = nearest(name, self._some)
         if near is not None and re.sub(r"\d", "", near) != re.sub(r"\d", "", name):
             return f"did you mean `{near}`?"
-        more = f" and {self._count - 10:,} more" if self._count > 10 else ""
+        more = f" and {self._ranges[-1].stop - 10:,} more" if self._ranges[-1].stop > 10 else ""
         return f"the nodes are: {', '.join(self._some[:10])}{more}" if self._some else ""
 
     def _node(self, name: str) -> int | Diagnostic | None:
@@ -86,7 +85,7 @@ class Names:
         digits = name.removeprefix("node-")
         if digits == name or not (digits.isascii() and digits.isdecimal() and len(digits) < 10):
             return None
-        return rank if str(rank := int(digits)) == digits and rank < self._count else None
+        return rank if str(rank := int(digits)) == digits and rank < self._ranges[-1].stop else None
 
     def _accelerator(self, node: int, host: str, index: str) -> Marks | Diagnostic:
         ids = self._record(node).accelerator_ids
@@ -129,23 +128,18 @@ class Names:
         return [self._name(node) for node in islice(ranks, 2000)]
 
     @cached_property
-    def _count(self) -> int:
-        return sum(map(len, self._ranges))
-
-    @cached_property
     def _nodes(self) -> dict[str, Sequence[int]]:
         """Nodes by hostname and by address."""
         found: dict[str, Sequence[int]] = {}
-        several: dict[str, list[int]] = {}
         for nodes, record in zip(self._ranges, self._records, strict=True):
-            for name in dict.fromkeys((record.hostname, record.ip)):
-                if not name:
-                    continue
+            for name in filter(None, {record.hostname, record.ip}):
                 if name not in found:
                     found[name] = nodes
+                elif isinstance(known := found[name], list):
+                    known.extend(nodes)
                 else:
-                    several.setdefault(name, list(found[name])).extend(nodes)
-        return found | several
+                    found[name] = [*known, *nodes]
+        return found
 
     @cached_property
     def _accelerators(self) -> dict[str, list[tuple[int, int]]]:

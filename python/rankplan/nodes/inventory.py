@@ -63,7 +63,6 @@ class Inventory:
         groups = section.node_groups if section else []
         self.node_groups = [equipped(group, self.stretches()) for group in groups]
         self._groups = {group.label: group for group in reversed(self.node_groups)}
-        self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
 
     def _derived(
         self,
@@ -142,7 +141,8 @@ class Inventory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        return inventory_file.described(self._entries, self.levels)
+        levels = {"levels": list(self.levels)} if self.levels else {}
+        return {**levels, "nodes": [entry.described() for entry in self._entries]}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
@@ -369,13 +369,17 @@ class Inventory:
         group = self.group(placement.node_group_label)
         if group is None or group.hardware is None or placement.resource_type != group.hardware.type:
             return []
-        if group.label not in self._hardware:
-            by_node: dict[int, list[HardwareConfig]] = {}
-            for piece in group.hardware.pieces():
-                by_node.setdefault(piece.node_rank, []).append(piece)
-            self._hardware[group.label] = by_node
-        here = self._hardware[group.label][placement.cluster_node_rank]
+        here = self._pieces[group.label, placement.cluster_node_rank]
         return [here[index] for index in placement.local_hardware_ranks]
+
+    @cached_property
+    def _pieces(self) -> dict[tuple[str, int], list[HardwareConfig]]:
+        """The hardware configs by node group and node."""
+        found: dict[tuple[str, int], list[HardwareConfig]] = {}
+        for group in self._groups.values():
+            for piece in group.hardware.pieces() if group.hardware else ():
+                found.setdefault((group.label, piece.node_rank), []).append(piece)
+        return found
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventory):
