@@ -55,7 +55,7 @@ def egl_devices(environment: Mapping[str, str], masks: set[str], timeout: float 
 def device_of(devices: list[EglDevice], ordinal: int | None, pci: str | None) -> int | None:
     """Return the number of the EGL device with this CUDA ordinal, or else at this PCI address."""
     found = [number for number, device in enumerate(devices) if ordinal is not None and device.cuda == ordinal]
-    found += [number for number, device in enumerate(devices) if pci in map(_address, device.files)]
+    found += [number for number, device in enumerate(devices) if pci is not None and pci in map(_address, device.files)]
     return found[0] if found else None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, pairwise, repeat
-from typing import Any, Literal, TypeAlias, overload
+from operator import attrgetter
+from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
 from rankplan.accelerators import Vendor, vendor
@@ -57,6 +58,11 @@ class Settings:
 USUAL_SETTINGS = Settings()
 
 
+def _setting(name: str) -> Any:
+    """Return an attribute of a component for one of its settings."""
+    return property(attrgetter(f"settings.{name}"), doc=f"``settings.{name}``, see `Settings`.")
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Component(Sequence[Placement]):
     """A sequence of rows, one per process in rank order, with the decisions that they come from.
@@ -71,6 +77,16 @@ class Component(Sequence[Placement]):
 
     Raises ``ValueError`` for a slice of rows, `PlacementError` if the parallel sizes do not fit the slots.
     """
+
+    visibility: ClassVar[Visibility] = _setting("visibility")
+    by_node: ClassVar[bool] = _setting("by_node")
+    parallel: ClassVar[Parallel] = _setting("parallel")
+    share: ClassVar[float | None] = _setting("share")
+    engines: ClassVar[int] = _setting("engines")
+    binding: ClassVar[str] = _setting("binding")
+    memory_binding: ClassVar[str] = _setting("memory_binding")
+    egl: ClassVar[bool] = _setting("egl")
+    nics: ClassVar[str] = _setting("nics")
 
     name: str
     inventory: Inventory
@@ -117,51 +133,6 @@ class Component(Sequence[Placement]):
         faults = [row for row in map(vendor, sorted(types)) if row is not None and row.unordered]
         if faults:
             raise PlacementError([_no_order(row) for row in faults])
-
-    @property
-    def visibility(self) -> Visibility:
-        """The devices that its processes see: ``own``, ``node`` or ``own-first``."""
-        return self.settings.visibility
-
-    @property
-    def by_node(self) -> bool:
-        """Whether each node counts as one resource, whatever its hardware."""
-        return self.settings.by_node
-
-    @property
-    def parallel(self) -> Parallel:
-        """The parallel sizes."""
-        return self.settings.parallel
-
-    @property
-    def share(self) -> float | None:
-        """The fraction of each of its accelerators that a reservation counts; ``None`` counts nothing."""
-        return self.settings.share
-
-    @property
-    def engines(self) -> int:
-        """The number of processes per engine."""
-        return self.settings.engines
-
-    @property
-    def binding(self) -> str:
-        """The policy for the CPUs of its processes."""
-        return self.settings.binding
-
-    @property
-    def memory_binding(self) -> str:
-        """The policy for the memory of its processes."""
-        return self.settings.memory_binding
-
-    @property
-    def egl(self) -> bool:
-        """Whether its processes render with EGL."""
-        return self.settings.egl
-
-    @property
-    def nics(self) -> str:
-        """Whether nearby network cards are only reported (``check``) or used (``set``)."""
-        return self.settings.nics
 
     def with_settings(self, **changes: Any) -> Component:
         """Return the component with other settings: ``component.with_settings(visibility="node", share=0.5)``.

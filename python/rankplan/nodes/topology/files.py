@@ -194,11 +194,11 @@ def _above(switches: _Topology) -> Labels:
     paths: dict[str, list[str]] = {}
     for leaf in switches.below:
         path = paths[leaf] = [leaf]
-        while (name := parents.get(path[-1])) is not None:
-            if name in path:
+        while (above := parents.get(path[-1])) is not None:
+            if above in path:
                 raise _refusal(f"switch `{leaf}` is below itself", "remove one of its children")
-            heights[name] = max(heights[name], len(path))
-            path.append(name)
+            heights[above] = max(heights[above], len(path))
+            path.append(above)
     labels: Labels = {}
     for leaf, path in paths.items():
         ends = [*(heights[name] for name in path[1:]), heights[path[-1]] + 1]
