@@ -13,10 +13,10 @@ from rankplan.arranging.rules import Keep, Rules, Segments
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.matching import same_nodes
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.plans.component import Component
+from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
 from rankplan.words import counted, nodes_text
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, islice, pairwise, repeat
-from operator import attrgetter
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain, groupby, islice, pairwise, repeat
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
-from rankplan.accelerators import Vendor, vendor
+from rankplan.accelerators import vendor
 from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
@@ -63,7 +65,7 @@ def _setting(name: str) -> Any:
     return property(attrgetter(f"settings.{name}"), doc=f"``settings.{name}``, see `Settings`.")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Component(Sequence[Placement]):
     """A sequence of rows, one per process in rank order, with the decisions that they come from.
 
@@ -95,8 +97,6 @@ class Component(Sequence[Placement]):
     rows: Placements
     settings: Settings = USUAL_SETTINGS
     taken: RankSet = NOTHING
-    _layout: Layout | None = field(default=None, init=False)
-    _cores: Cores | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if not self.rows.whole:
@@ -106,7 +106,7 @@ class Component(Sequence[Placement]):
         if self.visibility == "own-first":
             self._check_order()
         if self.parallel.stated:
-            object.__setattr__(self, "_layout", Layout(self.rows, self.parallel))
+            _ = self.layout  # raises for sizes that do not fit
 
     @classmethod
     def place(
@@ -129,10 +129,16 @@ class Component(Sequence[Placement]):
     def _check_order(self) -> None:
         """Raise `PlacementError` (``visibility-order``) if the mask of a used accelerator cannot be reordered."""
         used = self.used_nodes() if self.rows.accelerators() else RankSet()
+        help = "use own, or node with LOCAL_RANK as the index of the device"
         types = {spec.accelerator_type for nodes, spec in self.inventory.stretches() if RankSet(nodes) & used}
-        faults = [row for row in map(vendor, sorted(types)) if row is not None and row.unordered]
+        message = "visibility own-first needs an ordered mask, which {} devices do not have: {}"
+        faults = [
+            Diagnostic("visibility-order", message.format(row.vendor, row.unordered), help)
+            for row in map(vendor, sorted(types))
+            if row is not None and row.unordered
+        ]
         if faults:
-            raise PlacementError([_no_order(row) for row in faults])
+            raise PlacementError(faults)
 
     def with_settings(self, **changes: Any) -> Component:
         """Return the component with other settings: ``component.with_settings(visibility="node", share=0.5)``.
@@ -152,12 +158,10 @@ class Component(Sequence[Placement]):
         """
         return fitted([self], cluster)[0]
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """The slots and their parallel groups."""
-        layout = self._layout or Layout(self.rows, self.parallel)
-        object.__setattr__(self, "_layout", layout)
-        return layout
+        return Layout(self.rows, self.parallel)
 
     @property
     def slots(self) -> int:
@@ -242,14 +246,10 @@ class Component(Sequence[Placement]):
         )
         return self._bindings.faults(self.name, rows)
 
-    @property
+    @cached_property
     def _bindings(self) -> Cores:
-        cores = self._cores
-        if cores is None:
-            taken = self.inventory.core.by_node(self.taken)
-            cores = Cores(self.binding, self.memory_binding, self.inventory, taken)
-            object.__setattr__(self, "_cores", cores)
-        return cores
+        taken = self.inventory.core.by_node(self.taken)
+        return Cores(self.binding, self.memory_binding, self.inventory, taken)
 
     def used_nodes(self) -> RankSet:
         """Return the nodes that its processes run on or use accelerators of."""
@@ -285,11 +285,6 @@ class Component(Sequence[Placement]):
         return _restored, (self.name, self.inventory, self.node_groups, self.rule, self.settings, self.taken)
 
 
-def _no_order(row: Vendor) -> Diagnostic:
-    message = f"visibility own-first needs an ordered mask, which {row.vendor} devices do not have: {row.unordered}"
-    return Diagnostic("visibility-order", message, "use own, or node with LOCAL_RANK as the index of the device")
-
-
 def _restored(
     name: str, inventory: Inventory, node_groups: tuple[str, ...], rule: Rule, settings: Settings, taken: RankSet
 ) -> Component:
@@ -298,22 +293,15 @@ def _restored(
 
 def merged(rank_map: RankMap) -> str:
     """Return the text of a map with as few segments as possible: neighbours that share in the same way become one."""
-    shared: list[tuple[RankSet, list[RankSet]]] = []
-    for resources, processes in rank_map.segments:
-        if shared and shared[-1][0] == resources:
-            shared[-1][1].append(processes)
-        else:
-            shared.append((resources, [processes]))
-    # The resources and the processes of each segment, and the numbers of those in its first part.
-    segments: list[tuple[list[RankSet], list[RankSet], int, int]] = []
-    for resources, parts in shared:
-        many, few = len(resources), sum(map(len, parts))
-        if segments and segments[-1][2] * few == many * segments[-1][3]:
-            segments[-1][0].append(resources)
-            segments[-1][1].extend(parts)
-        else:
-            segments.append(([resources], parts, many, few))
-    return ",".join(":".join(str(RankSet().union(*sets)) for sets in segment[:2]) for segment in segments)
+    shared = [
+        (resources, [processes for _, processes in parts])
+        for resources, parts in groupby(rank_map.segments, itemgetter(0))
+    ]
+    texts = []
+    for _, alike in groupby(shared, lambda one: Fraction(len(one[0]), sum(map(len, one[1])))):
+        resources, processes = zip(*alike, strict=True)
+        texts.append(f"{RankSet().union(*resources)}:{RankSet().union(*chain.from_iterable(processes))}")
+    return ",".join(texts)
 
 
 def fitted(components: Sequence[Component], cluster: Inventory) -> list[Component]:

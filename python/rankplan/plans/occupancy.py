@@ -51,10 +51,14 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fol
     starts = 1 if fold else inventory.num_nodes
     states = array("I", [0] * inventory.num_nodes if fold else range(inventory.num_nodes))
     steps: dict[tuple[int, Any], int] = {}
+    parts: dict[int, tuple[Any, ...]] = {}
 
     def add(nodes: Iterable[int], found: Any) -> None:
         for node in nodes:
-            states[node] = steps.setdefault((states[node], found), starts + len(steps))
+            state = steps.setdefault((states[node], found), starts + len(steps))
+            if state not in parts:
+                parts[state] = (*parts.get(states[node], ()), found)
+            states[node] = state
 
     for nodes, equipment in _equipment(inventory):
         add(nodes, equipment)
@@ -67,8 +71,7 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fol
     members: dict[int, list[int]] = {}
     for node, state in enumerate(states):
         members.setdefault(state, []).append(node)
-    origins = {state: step for step, state in steps.items()}
-    kinds = {state: _kind(RankSet(nodes), origins, state) for state, nodes in members.items()}
+    kinds = {state: _kind(RankSet(nodes), *parts[state]) for state, nodes in members.items()}
     firsts = {nodes[0]: kinds[state] for state, nodes in members.items()}
     for name, found in runs.items():
         others: dict[int, list[range]] = {}
@@ -85,15 +88,9 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fol
     return list(kinds.values())
 
 
-def _kind(nodes: RankSet, origins: Mapping[int, tuple[int, Any]], state: int) -> NodeKind:
-    found = []
-    while state in origins:
-        state, part = origins[state]
-        found.append(part)
-    (accelerators, accelerator_type, model), *rest = reversed(found)
-    hardware = dict(part for part in rest if not isinstance(part, Stay))
-    stays = [part for part in rest if isinstance(part, Stay)]
-    return NodeKind(nodes, accelerators, accelerator_type, model, hardware, stays)
+def _kind(nodes: RankSet, accelerators: tuple[int, str, str | None], *parts: Any) -> NodeKind:
+    hardware = dict(part for part in parts if not isinstance(part, Stay))
+    return NodeKind(nodes, *accelerators, hardware, [part for part in parts if isinstance(part, Stay)])
 
 
 def _equipment(inventory: Inventory) -> Iterator[tuple[Iterable[int], tuple[Any, ...]]]:

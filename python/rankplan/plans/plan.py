@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rankplan._core import ACCELERATOR, RankSet
 from rankplan.config.models import ClusterSection
@@ -24,6 +24,8 @@ from rankplan.plans.mode import PlacementMode
 from rankplan.plans.occupancy import NodeKind, node_kinds
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean
+
+_Crowd = TypeVar("_Crowd", bound=tuple[Any, ...])
 
 SHARE_UNIT = 10_000
 """Shares are added up in ten-thousandths, Ray's own unit."""
@@ -196,48 +198,44 @@ class Plan(Mapping[str, Component]):
 
     def oversubscribed(self) -> list[Oversubscription]:
         """Return the accelerators that more than one process uses, by the components of these, in node order."""
-        crowds: dict[tuple[tuple[str, int], ...], dict[int, RankSet]] = {}
+        crowds = self._crowds(lambda users: tuple(users.items()) if users.total() > 1 else ())
+        return [Oversubscription(dict(crowd), dict(sorted(where.items()))) for crowd, where in crowds.items()]
+
+    def check_shares(self) -> None:
+        """Raise `PlacementError` (``share-overflow``) if the shares of an accelerator add up to more than 1."""
+        units = {name: round(one.share * SHARE_UNIT) for name, one in self.items() if one.share is not None}
+
+        def too_many(users: Iterable[str]) -> tuple[str, ...]:
+            names = tuple(name for name in users if name in units)
+            return names if sum(units[name] for name in names) > SHARE_UNIT else ()
+
+        if crowds := self._crowds(too_many):
+            raise PlacementError([self._overflow(names, where) for names, where in crowds.items()])
+
+    def _crowds(self, crowd_of: Callable[[Counter[str]], _Crowd]) -> dict[_Crowd, dict[int, RankSet]]:
+        """Return the accelerators of each crowd that ``crowd_of`` finds in the number of processes by component."""
+        crowds: dict[_Crowd, dict[int, RankSet]] = {}
         for kind in self.node_kinds:
             users: dict[int, Counter[str]] = {}
             for stay in kind.stays:
                 pattern = stay.pattern
                 for index in chain.from_iterable(pattern.devices) if pattern.resource_type == ACCELERATOR else ():
                     users.setdefault(index, Counter())[stay.component_name] += 1
-            here: dict[tuple[tuple[str, int], ...], list[int]] = {}
+            here: dict[_Crowd, list[int]] = {}
             for index in sorted(users):
-                if users[index].total() > 1:
-                    here.setdefault(tuple(users[index].items()), []).append(index)
+                if crowd := crowd_of(users[index]):
+                    here.setdefault(crowd, []).append(index)
             for crowd, indices in here.items():
                 crowds.setdefault(crowd, {}).update(dict.fromkeys(kind.nodes, RankSet(indices)))
-        return [Oversubscription(dict(crowd), dict(sorted(where.items()))) for crowd, where in crowds.items()]
+        return crowds
 
-    def check_shares(self) -> None:
-        """Raise `PlacementError` (``share-overflow``) if the shares of an accelerator add up to more than 1."""
-        crowds: dict[tuple[str, ...], dict[int, list[int]]] = {}
-        for kind in self.node_kinds:
-            users: dict[int, dict[str, int]] = {}
-            for stay in kind.stays:
-                share = self[stay.component_name].share
-                if share is not None and stay.pattern.resource_type == ACCELERATOR:
-                    for index in chain.from_iterable(stay.pattern.devices):
-                        users.setdefault(index, {})[stay.component_name] = round(share * SHARE_UNIT)
-            for index, shares in sorted(users.items()):
-                if sum(shares.values()) > SHARE_UNIT:
-                    here = crowds.setdefault(tuple(shares), {})
-                    for node in kind.nodes:
-                        here.setdefault(node, []).append(index)
-        if crowds:
-            raise PlacementError([self._overflow(names, where) for names, where in crowds.items()])
-
-    def _overflow(self, names: tuple[str, ...], where: Mapping[int, list[int]]) -> Diagnostic:
+    def _overflow(self, names: tuple[str, ...], where: Mapping[int, RankSet]) -> Diagnostic:
         node, indices = next(iter(where.items()))
         shares = " + ".join(f"{name} {self[name].share:g}" for name in names)
         total = sum(round((self[name].share or 0) * SHARE_UNIT) for name in names) / SHARE_UNIT
         more = f" and {counted(len(where) - 1, 'more node')}" if len(where) > 1 else ""
         noun = "accelerator" if len(indices) == 1 else "accelerators"
-        message = (
-            f"{noun} {RankSet(indices)} of node {node}{more}: the shares add up to {total:g} ({shares}); at most 1"
-        )
+        message = f"{noun} {indices} of node {node}{more}: the shares add up to {total:g} ({shares}); at most 1"
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 

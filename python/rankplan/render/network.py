@@ -9,8 +9,8 @@ from rich.table import Table
 
 from rankplan._core import RankSet
 from rankplan.arranging.arrange import KINDS, Arrangement
+from rankplan.arranging.repair import data_groups
 from rankplan.arranging.replan import Replanned
-from rankplan.arranging.shrink import data_groups
 from rankplan.nodes.node import NodeSpec
 from rankplan.render.tables import table
 from rankplan.words import counted

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.matching import same_nodes
 from rankplan.plans.component import Component, fitted
 from rankplan.plans.crossings import check_keep
+from rankplan.plans.diff import same_nodes
 
 
 @dataclass(frozen=True, slots=True)
