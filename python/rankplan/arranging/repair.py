@@ -220,8 +220,7 @@ class Shrinking:
         if not self._renumber and kept != list(range(len(kept))):
             self.obstacle = f"the last data group of {name} is not its last ranks: allow other numbers (`--renumber`)"
             return False
-        pool = whole.inventory.pool(whole.node_groups, by_node=whole.by_node)
-        lists = pool.ranks_of(whole.rows)
+        lists = _lists(whole)
         rule = rule_of([lists[rank] for rank in kept], whole.rule)
         if rule is None:
             return False
@@ -258,9 +257,8 @@ def data_groups(component: Component) -> list[int]:
 
 def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:
     """Return a component with another rule on another inventory. Raises `PlacementError`."""
-    pool = inventory.pool(component.node_groups, by_node=component.by_node)
-    rows = pool.apply(rule, component.visibility)
-    return replace(component, inventory=inventory, rule=rule, rows=rows)
+    settings, taken = component.settings, component.taken
+    return Component.place(component.name, inventory, component.node_groups, rule, settings, taken)
 
 
 def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:

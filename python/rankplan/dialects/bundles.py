@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.topology.addresses import address_key
+from rankplan.nodes.topology.domains import address_key
 
 _Value = TypeVar("_Value", str, int | str)
 

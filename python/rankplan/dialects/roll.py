@@ -25,8 +25,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists, with_sizes
-from rankplan.plans.occupancy import node_kinds
-from rankplan.plans.plan import SHARE_UNIT, Plan
+from rankplan.plans.plan import SHARE_UNIT, Plan, node_kinds
 from rankplan.words import counted, misspelt, must_be, shown
 
 __all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "recognised", "written"]

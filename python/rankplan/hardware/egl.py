@@ -35,9 +35,8 @@ def egl_devices(environment: Mapping[str, str], masks: set[str], timeout: float 
     The child process has this environment without the variables in ``masks``, so that ordinals count all devices, in
     PCI order.
     """
-    given = {name: value for name, value in environment.items() if name not in masks} | {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID"
-    }
+    given = {name: value for name, value in environment.items() if name not in masks}
+    given["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", __file__],
@@ -47,8 +46,8 @@ def egl_devices(environment: Mapping[str, str], masks: set[str], timeout: float 
             stderr=subprocess.DEVNULL,
             timeout=timeout,
         )
-        return [EglDevice(one["cuda"], tuple(one["files"])) for one in json.loads(done.stdout)]
-    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired):
+        return [EglDevice(cuda, tuple(files)) for cuda, files in json.loads(done.stdout)]
+    except (OSError, ValueError, TypeError, subprocess.TimeoutExpired):
         return []
 
 
@@ -65,7 +64,7 @@ def _address(file: str) -> str:
     return os.path.basename(os.path.realpath(folder))  # noqa: PTH119
 
 
-def _ask() -> list[dict[str, Any]]:
+def _ask() -> list[tuple[int | None, list[str]]]:
     egl = ctypes.CDLL("libEGL.so.1")
     find = egl.eglGetProcAddress
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
@@ -81,7 +80,7 @@ def _ask() -> list[dict[str, Any]]:
         known = number(handle, _CUDA_DEVICE, ctypes.byref(ordinal)) and ordinal.value >= 0
         files = [text(handle, key) for key in (_DRM_DEVICE_FILE, _DRM_RENDER_FILE)]
         names = [file.decode("utf-8", "replace") for file in files if file]
-        found.append({"cuda": ordinal.value if known else None, "files": names})
+        found.append((ordinal.value if known else None, names))
     return found
 
 

@@ -22,7 +22,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes import entries, inventory_file
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, domains
-from rankplan.words import as_int, counted, did_you_mean, shown
+from rankplan.words import as_int, counted, shown, unknown
 
 if TYPE_CHECKING:
     from rankplan._core import Placement
@@ -193,8 +193,7 @@ class Inventory:
         if level == NODE_LEVEL:
             return None
         if level not in self.levels:
-            help = did_you_mean(level, [*self.levels, NODE_LEVEL], "the levels are")
-            raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
+            raise PlacementError([unknown("level", level, [*self.levels, NODE_LEVEL], "the levels are")])
         return self.domains[self.levels.index(level)]
 
     @cached_property
@@ -218,15 +217,15 @@ class Inventory:
         """
         short = {name.partition(".")[0]: known for name, known in reversed(list(labels.items()))}
         records: list[NodeSpec] = []
-        unknown: list[int] = []
+        unlisted: list[int] = []
         for entry in self._entries:
             for node in [entry.at(RankSet([rank])) for rank in entry.ranks]:
                 host = node.hostname or ""
                 found = labels.get(node.name) or labels.get(host.partition(".")[0]) or short.get(host)
                 if found is None:
-                    unknown.append(node.rank)
+                    unlisted.append(node.rank)
                 records.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
-        return Inventory(records, self._section), RankSet(unknown)
+        return Inventory(records, self._section), RankSet(unlisted)
 
     def reordered(self, order: Sequence[int]) -> Inventory:
         """Return the nodes of these ranks, numbered from 0 in this order, without node groups.
@@ -417,8 +416,8 @@ def configured(inventory: Inventory, section: ClusterSection) -> tuple[Inventory
         return inventory, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
     levels = section.topology.levels or ()
     keys = entries.label_keys(entries.cut(*inventory._stretches, wanted)[1]) if levels else ()
-    if keys and (unknown := list(entries.unlabelled(levels, keys))):
-        return inventory, [(("topology", "levels", index), found) for index, found in unknown]
+    if keys and (missing := list(entries.unlabelled(levels, keys))):
+        return inventory, [(("topology", "levels", index), found) for index, found in missing]
     settings = {"binding": None, "memory_binding": None, "nics": None}
     section = section.model_copy(update={"component_placement": {}, "exclude": (), **settings})
     applied = inventory._applied.union(names)

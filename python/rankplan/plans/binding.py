@@ -14,7 +14,6 @@ from rankplan.hardware.policies import (
     NO_BINDING,
     NO_MEMORY,
     Unmet,
-    home,
     memory_nodes,
     near_cpus,
     spare_cpus,
@@ -125,5 +124,4 @@ class Cores:
 
 
 def _numa(spec: NodeSpec) -> list[int | None]:
-    known = [device.numa for device in spec.devices] or [None] * spec.num_accelerators
-    return [home(spec.machine, node) if spec.machine else node for node in known]
+    return [device.numa for device in spec.devices] or [None] * spec.num_accelerators

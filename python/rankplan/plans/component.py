@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain, groupby, islice, pairwise, repeat
@@ -32,6 +33,19 @@ _MOST_MISMATCHES = 20
 
 Coordinates: TypeAlias = dict[str, int]
 """The position of a slot in its group of each kind: ``{"tp": 1, "dp": 0, "pp": 2}``."""
+
+
+class PlacementMode(Enum):
+    """How the roles of a job share accelerators: the modes of RLinf (``rlinf/utils/placement.py``, 0.3.0).
+
+    ``COLLOCATED``: actor and rollout have the same ones. ``DISAGGREGATED``: actor, rollout and inference have their
+    own. ``AUTO``: disaggregated at first, then a scheduler moves accelerators between the roles. ``HYBRID``: any.
+    """
+
+    COLLOCATED = auto()
+    DISAGGREGATED = auto()
+    HYBRID = auto()
+    AUTO = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,7 @@ class Component(Sequence[Placement]):
         node_groups: tuple[str, ...],
         rule: Rule,
         settings: Settings = USUAL_SETTINGS,
+        taken: RankSet = NOTHING,
         **changes: Any,
     ) -> Component:
         """Return the component that a rule gives on an inventory. Raises `PlacementError` with every fault.
@@ -124,7 +139,7 @@ class Component(Sequence[Placement]):
         """
         settings = replace(settings, **changes)
         rows = inventory.pool(node_groups, by_node=settings.by_node).apply(rule, settings.visibility)
-        return cls(name, inventory, node_groups, rule, rows, settings)
+        return cls(name, inventory, node_groups, rule, rows, settings, taken)
 
     def _check_order(self) -> None:
         """Raise `PlacementError` (``visibility-order``) if the mask of a used accelerator cannot be reordered."""
@@ -282,13 +297,8 @@ class Component(Sequence[Placement]):
         return f"<Component {self.name}: {counted(len(self.rows), 'process', 'processes')}, rule {self.rule!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.name, self.inventory, self.node_groups, self.rule, self.settings, self.taken)
-
-
-def _restored(
-    name: str, inventory: Inventory, node_groups: tuple[str, ...], rule: Rule, settings: Settings, taken: RankSet
-) -> Component:
-    return replace(Component.place(name, inventory, node_groups, rule, settings), taken=taken)
+        state = self.name, self.inventory, self.node_groups, self.rule, self.settings, self.taken
+        return Component.place, state
 
 
 def merged(rank_map: RankMap) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from rankplan._core import Placement, RankSet
@@ -136,7 +135,9 @@ class PlanDiff:
         The plans must have a machine in common; otherwise they are for different clusters, and there are none.
         """
         inventories = self.before.inventory, self.after.inventory
-        here, there = map(_are_named, inventories)
+        here, there = (
+            [bool(spec.hostname or spec.ip) for nodes, spec in one.stretches() for _ in nodes] for one in inventories
+        )
         found = same_nodes(*inventories)
         if not any(named and node is not None for named, node in zip(here, found, strict=True)):
             return frozenset()
@@ -154,10 +155,6 @@ class PlanDiff:
 def diff(before: Plan, after: Plan) -> PlanDiff:
     """Return the changes from one plan to another. The work is linear in processes and nodes."""
     return PlanDiff(before, after)
-
-
-def _are_named(inventory: Inventory) -> list[bool]:
-    return [bool(spec.hostname or spec.ip) for nodes, spec in inventory.stretches() for _ in nodes]
 
 
 def _on(row: Placement, nodes: frozenset[int]) -> bool:
@@ -236,9 +233,8 @@ def _first(inventory: Inventory, kind: str) -> tuple[dict[str, int], set[str]]:
     """Return the first node of each name of a kind, and the names that several nodes share."""
     first: dict[str, int] = {}
     shared: set[str] = set()
-    name_of = attrgetter(kind)
     for ranks, record in inventory.stretches():
-        if name := name_of(record):
+        if name := getattr(record, kind):
             if len(ranks) > 1 or name in first:
                 shared.add(name)
             first.setdefault(name, ranks.start)

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
-from rankplan.plans.mode import PlacementMode as PlacementMode
+from rankplan.plans.component import PlacementMode as PlacementMode
 
 
 class RolloutSyncMode(Enum):

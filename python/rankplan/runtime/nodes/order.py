@@ -12,7 +12,7 @@ from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology import detect, natural_order
-from rankplan.nodes.topology.addresses import Key, address_key
+from rankplan.nodes.topology.domains import Key, address_key
 from rankplan.words import Name, natural
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"
