@@ -162,7 +162,7 @@ def prepared(name: str, size: int) -> Callable[[], Any]:
     return calls[1]
 
 
-def measure(case: Case, sizes: list[int], refused: bool, seconds: float) -> Measured:
+def measure(case: Case, sizes: list[int], seconds: float, *, refused: bool) -> Measured:
     """Measure one case at all sizes, each for this many seconds."""
     found = Measured(case)
     for size in (size for size in sizes if size >= case.smallest):
@@ -194,7 +194,7 @@ def duration(seconds: float) -> str:
     return f"{value:.3g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"
 
 
-def table(results: list[Measured], sizes: list[int], with_bytes: bool) -> list[list[str]]:
+def table(results: list[Measured], sizes: list[int], *, with_bytes: bool) -> list[list[str]]:
     """Return the cells of a table: time at each size, of a first call, of the oracle, then growth and bytes per row."""
     head = ["", *(f"{size:,}" for size in sizes), "first call", "oracle time", "growth"]
     rows = [head + (["bytes per row"] if with_bytes else [])]
@@ -304,7 +304,7 @@ def plot(valid: list[Measured], refused: list[Measured], path: Path) -> None:
             )
             axis.plot(list(found.plain), [1e3 * s for s in found.plain.values()], ":", lw=0.9, c=color)
         axis.set(xscale="log", yscale="log", xlabel="accelerators", title=title)
-        axis.grid(True, which="major", lw=0.4, alpha=0.5)
+        axis.grid(visible=True, which="major", lw=0.4, alpha=0.5)
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}
         axis.legend(fontsize=7, frameon=False, title="dotted: oracle", title_fontsize=7, **below)
     axes[0].set_ylabel("milliseconds")
@@ -350,8 +350,8 @@ def main() -> None:
     arguments = parser.parse_args()
     sizes = [size for size in SIZES if size <= arguments.largest]
     seconds = arguments.seconds
-    valid = [measure(case, sizes, False, seconds) for case in VALID]
-    refused = [measure(case, sizes, True, seconds) for case in REFUSED]
+    valid = [measure(case, sizes, seconds, refused=False) for case in VALID]
+    refused = [measure(case, sizes, seconds, refused=True) for case in REFUSED]
     tables = [
         table(valid, sizes, with_bytes=True),
         table(refused, sizes, with_bytes=False),

@@ -24,7 +24,7 @@ SPARES = 64
 LOST = ["node-3", "node-5000"]
 
 
-def inventory(count: int, shuffled: bool) -> Inventory:
+def inventory(count: int, *, shuffled: bool) -> Inventory:
     """Return nodes with 8 accelerators in NVLink domains of 8, blocks of 256 and spines of 4,096 nodes."""
     order = list(range(count))
     if shuffled:
@@ -44,7 +44,7 @@ def inventory(count: int, shuffled: bool) -> Inventory:
 
 def prepared(count: int, task: str) -> Callable[[], Any]:
     """Return the call for a number of nodes."""
-    nodes = inventory(count, task == "arrange")
+    nodes = inventory(count, shuffled=task == "arrange")
     used = nodes.first(count - SPARES)
     rule = RankMap.parse(f"0-{8 * used.num_nodes - 1}")
     plan = Plan(used, [Component.place("actor", used, ("cluster",), rule, parallel=Parallel(tp=8, pp=4))])

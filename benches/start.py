@@ -6,7 +6,7 @@ to the time of importing pydantic, yaml and click, in the same run. Run ``python
 
 from __future__ import annotations
 
-import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -26,10 +26,10 @@ PROGRAMS = {
 
 def processor_time(arguments: list[str], folder: str) -> float:
     """Return the user and system time of a program in seconds."""
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def main() -> None:

@@ -129,7 +129,7 @@ def with_outputs() -> dict[Path, str]:
 @click.option(
     "--outputs", is_flag=True, help="Instead, run the commands and programs on the pages and refresh their outputs."
 )
-def write(outputs: bool) -> None:
+def write(*, outputs: bool) -> None:
     """Write the generated files that have changed."""
     for path, text in (with_outputs() if outputs else generated()).items():
         if not path.exists() or path.read_text() != text:

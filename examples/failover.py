@@ -7,7 +7,8 @@ The nodes are simulated on this machine; on a real cluster, `Cluster()` takes th
 
 import os
 
-from rankplan import Cluster, ComponentPlacement, Worker, replan
+import rankplan
+from rankplan import Cluster, Worker
 
 CONFIG = {"cluster": {"num_nodes": 2, "component_placement": {"rollout": "0-7:0-3"}}}
 
@@ -22,7 +23,7 @@ class Engine(Worker):
 
 def main():
     with Cluster.simulate("3x4") as cluster:
-        plan = ComponentPlacement(CONFIG, cluster).plan()
+        plan = rankplan.plan(CONFIG, cluster)
         fleet = Engine.create_group().launch(cluster, plan["rollout"])
         before = fleet.process().wait()
 
@@ -30,7 +31,7 @@ def main():
         failure = fleet.wait_for_failure(timeout=60)
         print(f"lost: rollout {failure.ranks}, with node {failure.dead_nodes}")
 
-        moved = replan(plan, cluster.refresh()).plan
+        moved = rankplan.replan(plan, cluster.refresh()).plan
         for report in fleet.restart(moved["rollout"], timeout=60):
             old, new = (one.inventory.node(report.node_rank).ip for one in (plan, moved))
             print(f"rollout {report.rank} moved from {old} to {new}, accelerators {','.join(report.accelerators)}")

@@ -4,9 +4,10 @@ It needs PyTorch, but no GPU: four processes run on this machine, and talk over 
 round every rollout receives the weights from the actor that the plan's weight map names.
 """
 
+import rankplan
 import torch
 import torch.distributed as dist
-from rankplan import Cluster, ComponentPlacement, Worker
+from rankplan import Cluster, Worker
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -64,7 +65,7 @@ class Rollout(Member):
 
 def main() -> None:
     with Cluster.simulate("1x4") as cluster:
-        plan = ComponentPlacement(CONFIG, cluster).plan()
+        plan = rankplan.plan(CONFIG, cluster)
         actors = Actor.create_group().launch(cluster, plan["actor"])
         rollouts = Rollout.create_group().launch(cluster, plan["rollout"])
         port = actors.free_ports()[0].start

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import Event, Lock
 
-from rankplan import Cluster, ComponentPlacement, Worker, tune
+import rankplan
+from rankplan import Cluster, Worker
 
 BATCHES = 4
 AFTER = {"reward": ["rollout"], "actor": ["reward"]}
@@ -27,11 +28,8 @@ class Part(Worker):
 def launched(cluster, placement):
     """Launch the components of a placement and return their groups by name, each after a first, empty call."""
     config = {"cluster": {"num_nodes": cluster.inventory.num_nodes, "component_placement": placement}}
-    strategies = ComponentPlacement(config, cluster)
-    groups = {
-        name: Part.create_group(*SECONDS[name]).launch(cluster, strategies.get_strategy(name), name=name)
-        for name in placement
-    }
+    plan = rankplan.plan(config, cluster)
+    groups = {name: Part.create_group(*SECONDS[name]).launch(cluster, plan[name]) for name in placement}
     for group in groups.values():
         group.run(0).wait()
     return groups
@@ -86,7 +84,7 @@ def main():
             "after": AFTER,
             "components": {name: {"seconds": seconds[name]} for name in seconds},
         }
-        tuning = tune(costs, cluster.inventory)
+        tuning = rankplan.tune(costs, cluster.inventory)
         for rank, one in enumerate(tuning.ranking, 1):
             places = ", ".join(f"{name} {ranks}" for name, ranks in one.accelerators.items())
             print(f"{rank}: {one.seconds:.2f} s, {one.sharing}: {places}")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Plan, arrange
 from rankplan._core import Chunks, Hierarchy, Problem, pack_segments
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.parallel import ORDER, Parallel
 from rankplan.plans.component import Component

@@ -14,7 +14,7 @@ from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.arranging.arrange import Task
 from rankplan.arranging.repair import Shrinking
 from rankplan.arranging.rules import Rules
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.component import Component

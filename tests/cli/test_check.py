@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from rankplan import PlacementError
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.nodes.inventory import Inventory
 from rankplan.rlinf import ModelParallelComponentPlacement

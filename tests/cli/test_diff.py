@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rankplan import ComponentPlacement, Inventory, Plan, diff
 from rankplan._core import RankSet
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.dialects import roll
 from rankplan.render.changes import blocks
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.cli.env import written
 from rankplan.environment import expanded, rank_environment
 

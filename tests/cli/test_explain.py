@@ -7,7 +7,7 @@ import re
 import pytest
 import rankplan
 from click.testing import CliRunner
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.cli.explain import rules
 from support.paths import ROOT
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import rankplan
 from click.testing import CliRunner
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.dialects import dialect_of
 from rankplan.dialects.rlinf import dialect as rlinf
 from support.configs import from_overrides
@@ -61,7 +61,8 @@ def golden() -> Iterator[tuple[str, Any]]:
     for line in lines("roll_configs"):
         yield line["config"], as_yaml({"num_gpus_per_node": line["num_gpus_per_node"], **line["roles"]})
     for line in lines("nemo_rl_clusters"):
-        yield line["id"], json.dumps(line["keys"])
+        if keys := line.get("keys"):
+            yield line["id"], json.dumps(keys)
     for line in [*lines("verl_pools"), *lines("skyrl_sizes")]:
         if words := line.get("overrides"):
             yield line["id"], words

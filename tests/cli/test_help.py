@@ -80,7 +80,7 @@ def test_a_shell_completes_components_from_the_file() -> None:
 def test_completion_works_in_bash() -> None:
     """Run in a real bash, with the words of a line as bash passes them."""
     (folder := Path("bin")).mkdir()
-    program = "from rankplan.cli import main; main()"
+    program = "from rankplan.cli import main; main(prog_name='rankplan')"
     (folder / "rankplan").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
     (folder / "rankplan").chmod(0o755)
     script = (

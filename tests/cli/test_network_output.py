@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from support.paths import TOPOLOGY
 
 NODES = """\

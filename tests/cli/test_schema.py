@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from rankplan import load_config
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.cli.explain import rules
 from rankplan.dialects.keys import ROLE, TABLES, properties
 from support.configs import FULL

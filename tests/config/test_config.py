@@ -285,12 +285,12 @@ def test_many_robots_groups_and_components_take_a_moment_and_are_not_dumped() ->
 def test_each_fault_of_many_finds_its_place_at_once() -> None:
     texts = {f"c{index}": "99" for index in range(30_000)}
     file = load_config(_written(placements("\n".join(f"{name}: {text}" for name, text in texts.items()))))
-    started = time.perf_counter()
+    started = time.process_time()
     for config in (file, {"cluster": {"num_nodes": 1, "component_placement": texts}}):
         with pytest.raises(PlacementError) as refused:
             ComponentPlacement(config, TWO_BY_FOUR)
         assert [str(fault.path).rpartition(".")[2] for fault in refused.value.diagnostics] == list(texts)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_plain_numbers_of_a_file_are_read_as_yaml_1_2_reads_them() -> None:

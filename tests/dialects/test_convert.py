@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, Plan, diff
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.dialects import DIALECTS, roll, slime
 from rankplan.dialects.convert import convert
 from rankplan.dialects.rlinf import dialect as rlinf

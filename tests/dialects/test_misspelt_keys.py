@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
@@ -168,7 +168,7 @@ def faults(path: Path, dialect: str, words: list[str]) -> list[Any]:
         assert dialect_of(config) is DIALECTS[dialect]
         reading = DIALECTS[dialect].read(config)
         if dialect == "rlinf":
-            rlinf.placement(config, Inventory.uniform(1, 8))
+            rlinf.plan(config, Inventory.uniform(1, 8))
         return list(reading.faults)  # type: ignore[attr-defined]
     except PlacementError as error:
         return list(error.diagnostics)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, RankSet
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.render.map.model import map_of, tip
 from rankplan.render.rows import write_csv
 

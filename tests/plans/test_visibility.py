@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
 from rankplan.accelerators import VENDORS
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.environment import planned_environment
 from rankplan.testing import check_plan
 

@@ -195,3 +195,33 @@ def test_one_file_uses_the_private_parts_of_ray() -> None:
 def test_importing_rankplan_does_not_import(module: str) -> None:
     program = f"import sys, rankplan; from rankplan import *; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_a_rank_starts_without_the_modules_that_make_plans() -> None:
+    program = "import sys, rankplan.runtime.rank.host; from rankplan import Worker; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_importing_rankplan_imports_nothing_else_and_installs_no_signal_handler() -> None:
+    program = (
+        "import signal, sys\n"
+        "handlers = lambda: [signal.getsignal(number) for number in signal.valid_signals()]\n"
+        "modules, installed = set(sys.modules), handlers()\n"
+        "import rankplan\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - modules} - sys.stdlib_module_names\n"
+        "same = handlers() == installed\n"
+        "sys.exit(f'{new} {same}' if (new, same) != ({'rankplan'}, True) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_imports_no_command_and_no_library_but_click() -> None:
+    program = (
+        "import sys; from rankplan.cli import main; sys.argv = ['rankplan', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "found = {'pydantic', 'yaml', 'rich', 'ray', 'rankplan.cli.common', 'rankplan._core'} & set(sys.modules)\n"
+        "sys.exit(str(found) if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

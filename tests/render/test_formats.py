@@ -12,7 +12,7 @@ import numpy
 import pytest
 from click.testing import CliRunner, Result
 from rankplan import ComponentPlacement, Inventory, Plan
-from rankplan.cli.commands import main
+from rankplan.cli import main
 
 CONFIG = """\
 cluster:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +177,7 @@ def started() -> tuple[int, int]:
 def shared(cluster: Cluster, **shares: float | None) -> Plan:
     made = ComponentPlacement({"cluster": {"num_nodes": 4, "component_placement": {",".join(shares): "0-5"}}}, cluster)
     plan = made.plan()
-    return Plan(plan.inventory, [replace(plan[name], share=share) for name, share in shares.items()])
+    return Plan(plan.inventory, [plan[name].with_settings(share=share) for name, share in shares.items()])
 
 
 def test_shares_that_exceed_an_accelerator_request_nothing(cluster: Cluster) -> None:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -388,7 +387,7 @@ def test_a_job_returns_what_it_reserved_with_its_last_group(cluster: Cluster) ->
 
 def test_a_job_with_shares_is_reserved(cluster: Cluster) -> None:
     made = plan(cluster, actor="0-3", rollout="2-5")
-    shared = Plan(made.inventory, [replace(component, share=0.5) for component in made.values()])
+    shared = Plan(made.inventory, [component.with_settings(share=0.5) for component in made.values()])
     job = launch(shared, cluster, Reader)
     assert len(groups()) == 2
     for group in job.values():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from rankplan import Cluster, PackedPlacementStrategy, Timing, Worker, WorkerError, load_config
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.runtime.rank.timing import slowest_rank
 from support.paths import EXAMPLES
 

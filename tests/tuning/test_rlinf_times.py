@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from rankplan import ComponentCosts, Costs, Inventory, PlacementError, tune
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.tuning import profile
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.shapes import best_of_shape

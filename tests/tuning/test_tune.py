@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Costs, Inventory, PlacementError, Plan, tune
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.schedule import Schedule
 from rankplan.tuning.sweep import sweep

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from rankplan.cli import signals
 
+with signals.at_once():
+    from rankplan.cli.commands import main
 
-def main() -> None:
-    """Run ``rankplan``. Ctrl-C during its imports ends it at once."""
-    with signals.at_once():
-        from rankplan.cli.commands import main as commands
-
-    commands(prog_name="rankplan")
+__all__ = ["main"]

@@ -34,7 +34,9 @@ _FORMATS = ("text", "json", "sarif", "github")
 @dialect_option
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="Output format.")
 @click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
-def check(files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None, form: str, watched: bool) -> None:
+def check(
+    *, files: tuple[str, ...], choice: InventoryChoice, dialect_name: str | None, form: str, watched: bool
+) -> None:
     """Report every fault in config files, with location and fix.
 
     Without an inventory, every node has as many accelerators as the config states, or 8. The exit code is 1 if a file

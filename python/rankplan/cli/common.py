@@ -170,7 +170,7 @@ def read(file: str, choice: InventoryChoice, dialect: str | None, *, quiet: bool
     return job
 
 
-def planned(file: str, choice: InventoryChoice, dialect: str | None, isolate: bool | None = None) -> Plan:
+def planned(file: str, choice: InventoryChoice, dialect: str | None, *, isolate: bool | None = None) -> Plan:
     """Return the plan of a config in any dialect, or the saved plan in the file, which has its own nodes.
 
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config.

@@ -53,6 +53,7 @@ _ALIKE = frozenset(string.ascii_letters + string.digits + "_./:,@%+=^!?*[]{}#-")
 @dialect_option
 @isolate_option
 def env(
+    *,
     file: str,
     component: str | None,
     rank: int,
@@ -77,7 +78,7 @@ def env(
     blanks, quotes, backslashes or $. A comment names each omitted variable (json: a line on stderr).
     """
     with faults_end_it():
-        plan = planned(file, choice, dialect_name, isolate)
+        plan = planned(file, choice, dialect_name, isolate=isolate)
         name = component_of(plan, component, file)
         if rank not in range(len(plan[name])):
             raise click.BadParameter(f"{name} has ranks 0-{len(plan[name]) - 1}", param_hint="--rank")

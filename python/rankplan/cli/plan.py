@@ -52,6 +52,7 @@ FORMATS = ["table", *_ROWS, *_HOSTS, "numpy"]
 @click.option("--save", metavar="PATH", type=click.Path(), help="Also save the plan to this file, for Plan.load.")
 @isolate_option
 def plan(
+    *,
     file: str,
     choice: InventoryChoice,
     dialect_name: str | None,
@@ -88,7 +89,7 @@ def plan(
     if weights is not None and (component is not None or form not in ("table", "json")):
         raise click.UsageError("--weights requires --format table or json, without --component")
     with faults_end_it():
-        result = planned(file, choice, dialect_name, isolate)
+        result = planned(file, choice, dialect_name, isolate=isolate)
         if save is not None:
             result.save(save)
         if weights is not None:

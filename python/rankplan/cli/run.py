@@ -256,7 +256,7 @@ def _job(
     if is_saved(file):
         if changes:
             raise click.UsageError(f"{file} is a saved plan, which takes no --set")
-        saved = planned(file, InventoryChoice(without=without), dialect_name, isolate)
+        saved = planned(file, InventoryChoice(without=without), dialect_name, isolate=isolate)
         return _Job(saved.fitted, lambda: None, num_nodes=saved.inventory.num_nodes)
     found = read_job(file, "1x1", dialect=dialect_name, overrides=changes)
     found.announce()

@@ -63,6 +63,7 @@ class _Output(click.ParamType):  # type: ignore[type-arg]
     help="Write the plot (.svg), the config (.yaml) or the plan (.json); may be repeated.",
 )
 def tune(
+    *,
     file: str | None,
     costs_file: str | None,
     choice: InventoryChoice,

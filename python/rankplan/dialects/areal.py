@@ -10,6 +10,7 @@ Follows AReaL's ``AllocationMode.from_str``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from rankplan.config.text.faults import KeyPath
@@ -82,9 +83,7 @@ def recognised(config: Mapping[Any, Any]) -> bool:
     )
 
 
-def read(config: Config | Reader) -> Reader:
-    """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    return AREAL.read(config, _Job)
+read = partial(AREAL.read, state=_Job)
 
 
 def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:

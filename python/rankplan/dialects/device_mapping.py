@@ -39,7 +39,7 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
     16,777,216 numbers.
     """
     if isinstance(mapping, str):
-        return _Reader(mapping).read()
+        return _Expression(mapping).read()
     if not isinstance(mapping, Sequence) or isinstance(mapping, bytes):
         fault = must_be("device_mapping", mapping, "text or a list", _HELP)
         raise PlacementError([replace(fault, code="syntax")])
@@ -72,7 +72,7 @@ def _short(node: ast.expr) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-class _Reader:
+class _Expression:
     def __init__(self, text: str) -> None:
         self._text = text
         self._start = len(text) - len(text.lstrip())
@@ -178,7 +178,7 @@ class _Reader:
     @staticmethod
     def _is_number(node: ast.expr) -> bool:
         if isinstance(node, ast.BinOp):
-            return _Reader._is_number(node.left) and _Reader._is_number(node.right)
+            return _Expression._is_number(node.left) and _Expression._is_number(node.right)
         return isinstance(node, (ast.Constant, ast.UnaryOp, ast.Name))
 
     def _check_size(self, node: ast.expr, count: int) -> None:

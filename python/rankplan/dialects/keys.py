@@ -72,19 +72,16 @@ class Keys:
         return known
 
     def read(self, config: Config | Reader, state: Callable[[Reader], Any]) -> Reader:
-        """Return the reader of a config, with a fault for each likely typo and with the state that is read from it.
+        """Return the reader of a config, with a fault for each likely typo, as `Reader.of` does."""
 
-        A reader is returned unchanged. Raises `PlacementError` if the config is not a mapping.
-        """
-        if isinstance(config, Reader):
-            return config
-        reader = Reader.load(config)
-        for path, names in self.known.items():
-            for key in reader.section_at(path):
-                if key not in names:
-                    reader.reject_misspelt(str(key), sorted(names), (*path, str(key)))
-        reader.state = state(reader)
-        return reader
+        def checked(reader: Reader) -> Any:
+            for path, names in self.known.items():
+                for key in reader.section_at(path):
+                    if key not in names:
+                        reader.reject_misspelt(str(key), sorted(names), (*path, str(key)))
+            return state(reader)
+
+        return Reader.of(config, checked)
 
 
 def has(config: Any, path: KeyPath) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.faults import KeyPath
@@ -151,9 +150,7 @@ class _Job:
             reader.add((*_REWARD, "resources", "gpus_per_node"), fault)
 
 
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config is written for NeMo-RL: ``cluster.gpus_per_node``, or a policy with its engines' keys."""
-    return NEMO_RL.recognises(config)
+recognised = NEMO_RL.recognises
 
 
 def read(config: Config | Reader) -> Reader:

@@ -9,8 +9,7 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py``, ``RayActorGroup`` and ``cr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
@@ -77,14 +76,8 @@ class _Job:
             reader.add((second, key) if key else (second,), Diagnostic("invalid-value", message, help))
 
 
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config is written for OpenRLHF: a model has ``num_gpus_per_node``, or ``vllm`` engines."""
-    return OPENRLHF.recognises(config)
-
-
-def read(config: Config | Reader) -> Reader:
-    """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    return OPENRLHF.read(config, _Job)
+recognised = OPENRLHF.recognises
+read = partial(OPENRLHF.read, state=_Job)
 
 
 def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -71,13 +72,7 @@ def recognised(config: Mapping[Any, Any]) -> bool:
     return "num_gpus_per_node" in config or next(_candidates(config, ()), None) is not None
 
 
-def read(config: Config | Reader) -> Reader:
-    """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    if isinstance(config, Reader):
-        return config
-    reader = Reader.load(config)
-    reader.state = _Job(reader)
-    return reader
+read = partial(Reader.of, state=_Job)
 
 
 def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:

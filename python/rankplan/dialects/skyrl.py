@@ -10,8 +10,7 @@ Follows SkyRL's ``RayPPOTrainer.build_models`` and ``create_ray_wrapped_inferenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
@@ -97,14 +96,8 @@ class _Job:
         self.experts = experts if experts == self.tp * self.dp else 1
 
 
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config is written for SkyRL: it has ``trainer.placement`` or ``generator.inference_engine``."""
-    return SKYRL.recognises(config)
-
-
-def read(config: Config | Reader) -> Reader:
-    """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    return SKYRL.read(config, _Job)
+recognised = SKYRL.recognises
+read = partial(SKYRL.read, state=_Job)
 
 
 def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:

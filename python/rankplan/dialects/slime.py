@@ -71,12 +71,8 @@ def recognised(config: Mapping[Any, Any]) -> bool:
 
 def read(flags: Flags) -> Reader:
     """Read flags; flags that are already read are returned. Raises `PlacementError` if they are not a mapping."""
-    if isinstance(flags, Reader):
-        return flags
-    plain = isinstance(flags, (str, os.PathLike, Mapping))
-    reader = Reader.load(flags if plain else getattr(flags, "__dict__", flags))
-    reader.state = Job(reader)
-    return reader
+    plain = isinstance(flags, (str, os.PathLike, Mapping, Reader))
+    return Reader.of(flags if plain else getattr(flags, "__dict__", flags), Job)
 
 
 def layout(flags: Flags) -> tuple[int, int]:

@@ -11,7 +11,7 @@ Follows verl's ``ResourcePoolManager.create_resource_pool`` and ``RayResourcePoo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
@@ -90,14 +90,8 @@ def _has_reference(reader: Reader) -> bool:
     return reader.switch((*_ACTOR, "actor", "use_kl_loss")) or reader.switch(("algorithm", "use_kl_in_reward"))
 
 
-def recognised(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config is written for verl: it has ``actor_rollout_ref``, or the sizes of a trainer's pool."""
-    return VERL.recognises(config)
-
-
-def read(config: Config | Reader) -> Reader:
-    """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
-    return VERL.read(config, _Job)
+recognised = VERL.recognises
+read = partial(VERL.read, state=_Job)
 
 
 def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:

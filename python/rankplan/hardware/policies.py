@@ -17,6 +17,21 @@ NO_BINDING, BY_NODE, BY_SOCKET, EXCLUSIVE, CORE_COMPLEX = POLICIES
 NO_MEMORY, PREFERRED, BOUND = MEMORY_POLICIES = ("none", "preferred", "bind")
 
 
+NOTHING = RankSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where a process should run: its CPUs, and the NUMA nodes of its memory with a policy; empty means any."""
+
+    cpus: RankSet = NOTHING
+    memory: str = NO_MEMORY
+    memory_nodes: RankSet = NOTHING
+
+    def __bool__(self) -> bool:
+        return bool(self.cpus or self.memory_nodes)
+
+
 @dataclass(frozen=True, slots=True)
 class Unmet:
     """Why a policy cannot be met for an accelerator; ``contradicts``: because of known facts, not of missing ones."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from rankplan._core import Placement, RankSet
@@ -13,6 +12,7 @@ from rankplan.hardware.policies import (
     BY_NODE,
     NO_BINDING,
     NO_MEMORY,
+    Bound,
     Unmet,
     memory_nodes,
     near_cpus,
@@ -20,20 +20,6 @@ from rankplan.hardware.policies import (
 )
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.words import counted, nodes_text
-
-NOTHING = RankSet()
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """Where a process should run: its CPUs, and the NUMA nodes of its memory with a policy; empty means any."""
-
-    cpus: RankSet = NOTHING
-    memory: str = NO_MEMORY
-    memory_nodes: RankSet = NOTHING
-
-    def __bool__(self) -> bool:
-        return bool(self.cpus or self.memory_nodes)
 
 
 class Cores:

@@ -15,10 +15,10 @@ from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, P
 from rankplan.accelerators import vendor
 from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
+from rankplan.hardware.policies import NO_BINDING, NO_MEMORY, NOTHING, Bound
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.parallel import NO_SIZES, Parallel
-from rankplan.plans.binding import NOTHING, Bound, Cores
+from rankplan.plans.binding import Cores
 from rankplan.plans.crossings import level_warnings, spans_of
 from rankplan.words import counted, nodes_text
 

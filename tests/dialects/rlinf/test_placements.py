@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from rankplan import Inventory, Packed, PackedPlacementStrategy, Parallel, PlacementError, Plan, RankMap
-from rankplan.cli.commands import main
+from rankplan.cli import main
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.dialects.rlinf.choice import roles_class
 from rankplan.parallel import ENGINE_ORDER

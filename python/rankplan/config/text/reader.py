@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -60,6 +60,18 @@ class Reader:
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the config", content, "write keys and values")])
         return cls(content)
+
+    @classmethod
+    def of(cls, config: Any, state: Callable[[Reader], Any]) -> Reader:
+        """Return the reader of a whole config with the state that is read from it; a reader is returned unchanged.
+
+        Raises as `load` does.
+        """
+        if isinstance(config, Reader):
+            return config
+        reader = cls.load(config)
+        reader.state = state(reader)
+        return reader
 
     def fork(self) -> Self:
         """Return a reader with the same content and faults; neither sees the later faults of the other."""

@@ -56,7 +56,7 @@ class PlacementStrategy:
         return list(self._rule.resources)
 
     @as_assertion
-    def get_placement(self, cluster: AnyCluster, isolate_accelerator: bool = True) -> Placements:
+    def get_placement(self, cluster: AnyCluster, isolate_accelerator: bool = True) -> Placements:  # noqa: FBT001, FBT002  # RLinf's signature
         """Return the rows on this cluster, one per process in rank order.
 
         With ``isolate_accelerator`` each process sees its own accelerators only, else all of its node. Raises

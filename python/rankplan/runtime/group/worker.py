@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 from copy import deepcopy
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rankplan._core import Placement
 from rankplan.errors import LaunchError
-from rankplan.plans.component import Coordinates
-from rankplan.runtime.group.spec import GroupSpec
 from rankplan.runtime.rank import context, torch_device
 from rankplan.runtime.rank.context import OfRank
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.rank.timing import timer
+
+if TYPE_CHECKING:
+    from rankplan.plans.component import Coordinates
+    from rankplan.runtime.group.spec import GroupSpec
 
 _logger = logging.getLogger("rankplan.worker")
 
@@ -60,6 +62,8 @@ class Worker:
 
         Raises ``TypeError`` if the constructor does not accept them, or a method has a name of the group.
         """
+        from rankplan.runtime.group.spec import GroupSpec  # ranks create no groups, and start faster without it
+
         return GroupSpec(cls, args, kwargs)
 
     timer = staticmethod(timer)

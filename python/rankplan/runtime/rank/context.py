@@ -7,21 +7,22 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import ray
 
 from rankplan._core import RankSet
 from rankplan.accelerators import vendor
-from rankplan.config.hardware import on_node
 from rankplan.environment import reserved_variables
 from rankplan.hardware import bind
 from rankplan.hardware.driver import Question, Shown, plain, written
 from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
-from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.report import RankReport
 from rankplan.runtime.rank.spec import DEVICES, RankSpec
 from rankplan.runtime.ray import timeouts
+
+if TYPE_CHECKING:
+    from rankplan.runtime.nodes.nodes import Nodes
 
 _Value = TypeVar("_Value")
 
@@ -55,11 +56,16 @@ class RankProcess:
 
     def load_hardware(self) -> None:
         """Load the configs of the robots, with the modules of their models."""
-        robots = pickle.loads(self.spec.hardware) if self.spec.hardware else ()
-        self.hardware = on_node(robots, self.spec.placement.local_hardware_ranks, os.environ)
+        if self.spec.hardware:
+            from rankplan.config.hardware import on_node  # most ranks have no robots, and need no pydantic
+
+            robots = pickle.loads(self.spec.hardware)
+            self.hardware = on_node(robots, self.spec.placement.local_hardware_ranks, os.environ)
 
     def nodes(self) -> Nodes:
         """Return the nodes of the driver's cluster, with their node groups."""
+        from rankplan.runtime.nodes.nodes import Nodes  # few ranks need them
+
         nodes = pickle.loads(self.pickled_nodes)
         if not isinstance(nodes, Nodes):
             raise TypeError(f"expected the nodes of a cluster, found {type(nodes).__name__}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankplan._core import Placement
-from rankplan.plans.binding import Bound
-from rankplan.plans.component import Coordinates
+from rankplan.hardware.policies import Bound
+
+if TYPE_CHECKING:
+    from rankplan.plans.component import Coordinates
 
 DEVICES, ENVIRONMENT = PROOFS = ("devices", "environment")
 """How a rank proves that it sees its devices: by asking the driver, or by its environment variables alone."""
