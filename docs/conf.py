@@ -66,8 +66,10 @@ def _signature(_app: Sphinx, what: str, name: str, _object: Any, _options: Any, 
 
 
 def _type(_app: Sphinx, what: str, name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    if what in ("attribute", "property") and isinstance(found := _in_stub(name), property):
-        lines[0] = f"``{found.fget.__annotations__['return']}``: {lines[0]}"
+    owner, _, attribute = name.rpartition(".")
+    types = getattr(_in_stub(owner), "__annotations__", {}) if what in ("attribute", "property") else {}
+    if attribute in types:
+        lines[0] = f"``{types[attribute].removeprefix('Final[')[:-1]}``: {lines[0]}"
 
 
 def setup(app: Sphinx) -> None:

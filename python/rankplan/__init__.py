@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
     from rankplan.parallel import Parallel as Parallel
     from rankplan.plans.component import Component as Component
+    from rankplan.plans.component import PlacementMode as PlacementMode
     from rankplan.plans.component import Settings as Settings
     from rankplan.plans.diff import Move as Move
     from rankplan.plans.diff import PlanDiff as PlanDiff
     from rankplan.plans.diff import diff as diff
-    from rankplan.plans.mode import PlacementMode as PlacementMode
     from rankplan.plans.plan import Plan as Plan
     from rankplan.plans.weights import WeightMap as WeightMap
     from rankplan.runtime.cluster import Cluster as Cluster
@@ -101,8 +101,7 @@ _NAMES = {
     "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "parallel": ("Parallel",),
-    "plans.component": ("Component", "Settings"),
-    "plans.mode": ("PlacementMode",),
+    "plans.component": ("Component", "PlacementMode", "Settings"),
     "plans.diff": ("Move", "PlanDiff", "diff"),
     "plans.plan": ("Plan",),
     "plans.weights": ("WeightMap",),

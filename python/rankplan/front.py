@@ -21,7 +21,7 @@ from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.mode import PlacementMode
+from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
 from rankplan.render.lines import group_lines

@@ -16,7 +16,7 @@ from rankplan.dialects.rlinf.placements import (
     MultiAgentModelParallelComponentPlacement,
     MultiAgentModelParallelEvalComponentPlacement,
 )
-from rankplan.plans.mode import PlacementMode
+from rankplan.plans.component import PlacementMode
 
 if TYPE_CHECKING:
     from rankplan.runtime.group.worker import RLinfWorker

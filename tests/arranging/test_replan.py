@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Plan, diff, replan
 from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.arranging.arrange import Task
+from rankplan.arranging.repair import Shrinking
 from rankplan.arranging.rules import Rules
-from rankplan.arranging.shrink import Shrinking
 from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel

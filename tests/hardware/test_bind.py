@@ -24,7 +24,7 @@ def thread(cpus):
     def run():
         if cpus:
             os.sched_setaffinity(0, cpus)
-        number.append(bind.this_thread())
+        number.append(threading.get_native_id())
         ready.set()
         done.wait()
     ready = threading.Event()
@@ -32,7 +32,7 @@ def thread(cpus):
     ready.wait()
     return number[0]
 def policy_here():
-    memory, nodes = bind.memory_policy(bind.this_thread())
+    memory, nodes = bind.memory_policy(threading.get_native_id())
     return memory, None if nodes is None else str(nodes)
 """
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rankplan.hardware import kfd, nvml
-from rankplan.hardware.facts import hardware_facts
+from rankplan.hardware import nvml
+from rankplan.hardware.facts import amd_gpus, hardware_facts
 from rankplan.hardware.nvml import Gpu
 from rankplan.hardware.sysfs import Sysfs
 from support.libraries import compiled, python
@@ -117,7 +117,7 @@ def test_amd_devices_are_counted_as_hip_does(tmp_path: Path) -> None:
         files[f"{nodes}/{number}/gpu_id"] = str(number * 100)
         files[f"{nodes}/{number}/properties"] = f"simd_count 400\nlocation_id {place}\ndomain 1\nunique_id 2571\n"
     sysfs = write(tmp_path, files)
-    assert kfd.read(sysfs) == [
+    assert amd_gpus(sysfs) == [
         Gpu("GPU-0000000000000a0b", "0001:83:00.0"),
         Gpu("GPU-0000000000000a0b", "0001:03:00.1"),
     ]

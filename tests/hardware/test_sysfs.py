@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan._core import RankSet
 from rankplan.hardware.machine import Machine, groups_text, parse_groups
-from rankplan.hardware.nics import Near, card_variables, cards, nearest
-from rankplan.hardware.pci import device_at, distance
+from rankplan.hardware.pci import Near, card_variables, cards, device_at, distance, nearest
 from rankplan.hardware.policies import Unmet, memory_nodes, near_cpus, spare_cpus
 from rankplan.hardware.sysfs import Sysfs, cpu_list
 from support.machines import pci, tree, write

@@ -27,7 +27,7 @@ from rankplan import (
 from rankplan.dialects import dialect_of, roll, slime
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.parallel import ENGINE_ORDER, ORDER
-from rankplan.plans.mode import PlacementMode
+from rankplan.plans.component import PlacementMode
 from support import oracle_parallel as oracle
 from support.cases import Case, planned, valid_cases
 from support.goldens import lines, named

@@ -13,10 +13,9 @@ from rankplan.arranging.rules import Keep, Rules, Segments
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.matching import same_nodes
-from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.plans.component import Component
+from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
 from rankplan.words import counted, nodes_text
 
@@ -255,14 +254,15 @@ class Task:
             old=[],
             segment=1,
         )
-        return problem.crossings(list(range(count)))
+        return problem.crossings(range(count))
 
     def _hierarchy_before(self) -> Hierarchy:
         places = self.were or self._places
         known = [place for place in places if place is not None]
         if len(known) == len(places):
             return _hierarchy(self._domains, known, 1)
-        planned, present = _records(self.planned), _records(self.inventory)
+        both = self.planned, self.inventory
+        planned, present = ([record for nodes, record in one.stretches() for _ in nodes] for one in both)
         nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
         return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.rules.levels), range(len(nodes)), 1)
 
@@ -328,14 +328,6 @@ class Task:
 def _counted(segments: Iterable[list[int]]) -> list[tuple[int, int]]:
     """Return the sizes of segments, the largest first, and how many there are of each."""
     return sorted(Counter(map(len, segments)).items(), reverse=True)
-
-
-def _records(inventory: Inventory) -> list[NodeSpec]:
-    """Return the record of each node."""
-    found: list[NodeSpec] = []
-    for ranks, record in inventory.stretches():
-        found += [record] * len(ranks)
-    return found
 
 
 def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int], segment: int) -> Hierarchy:

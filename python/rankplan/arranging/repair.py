@@ -1,17 +1,23 @@
-"""Repair broken accelerators: use others of the node, or move some or all components of the node to another one."""
+"""Changes to the components of a plan before nodes are found for it.
+
+A repair lets processes use other accelerators of their node, or moves some or all components of the node to another
+one. Shrinking removes data groups of components until the nodes that are left suffice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TypeAlias
 
 from rankplan._core import ACCELERATOR, CLUSTER, Chunks, RankMap, RankSet
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Rule, merged
+from rankplan.words import counted
 
 Swap: TypeAlias = tuple[list[str], dict[int, int]]
 """Components that use other accelerators of a node rank: the new local index of each old one."""
@@ -127,11 +133,132 @@ class Repair:
             self.parts[name] = placed(component, extended, rule or component.rule)
 
 
+class Shrinking:
+    """Removes whole data groups of components, step by step, until ``usable`` nodes suffice.
+
+    Without ``renumber``, only the last groups go, and only if the other ranks keep their numbers; the processes of lost
+    nodes move to the nodes that become free. With it, the groups on ``gone`` node ranks go first.
+    """
+
+    def __init__(
+        self, parts: Mapping[str, Component], names: Sequence[str], gone: set[int], usable: int, *, renumber: bool
+    ) -> None:
+        self._usable = usable
+        self._whole = dict(parts)
+        self.stated = names
+        self._names = list(dict.fromkeys(names))
+        self._renumber, self._gone = renumber, gone
+        self._groups = {name: data_groups(parts[name]) for name in self._names}
+        self._nodes = {name: _nodes(parts[name], groups) for name, groups in self._groups.items()}
+        self._left = {name: list(range(max(groups) + 1)) for name, groups in self._groups.items()}
+        self.parts: dict[str, Component] = dict(parts)
+        self.obstacle: str | None = None
+        self._started = False
+
+    def possible(self) -> bool:
+        """Whether another step is possible."""
+        return any(len(self._left[name]) > self._unit(name) for name in self._names)
+
+    def step(self) -> None:
+        """Remove data groups, at least one: with ``renumber`` those on lost nodes at first, then the last ones."""
+        first, self._started = not self._started, True
+        if first and self._renumber and sum(self._drop_lost(name) for name in self._names):
+            return
+        for name, times in self._due().items():
+            if not self._cut(name, times) and not all(self._cut(name, 1) for _ in range(times)):
+                self._names.remove(name)
+
+    def _drop_lost(self, name: str) -> bool:
+        """Remove the data groups on lost nodes, unless none would be left; return whether any is removed."""
+        unit, left = self._unit(name), self._left[name]
+        lost = {group // unit for group, nodes in enumerate(self._nodes[name]) if not nodes.isdisjoint(self._gone)}
+        kept = [group for group in left if group // unit not in lost]
+        return 0 < len(kept) < len(left) and self._apply(name, kept)
+
+    def _due(self) -> dict[str, int]:
+        """Return how often the last data groups of each component go: that on the last node in use first."""
+        left = {name: list(self._left[name]) for name in self._names}
+        lasts = {name: [max(self._nodes[name][group]) for group in groups] for name, groups in left.items()}
+        lasts = {name: list(accumulate(nodes, max)) for name, nodes in lasts.items()}
+        users = Counter(node for name, part in self.parts.items() if name not in left for node in part.used_nodes())
+        users.update(node for name, groups in left.items() for group in groups for node in self._nodes[name][group])
+        due: Counter[str] = Counter()
+        while not due or len(users) > self._usable:
+            able = [name for name in self._names if len(left[name]) > self._unit(name)]
+            if not able:
+                break
+            name = max(able, key=lambda name: lasts[name][len(left[name]) - 1])
+            due[name] += 1
+            for _ in range(self._unit(name)):
+                for node in self._nodes[name][left[name].pop()]:
+                    users[node] -= 1
+                    if not users[node]:
+                        del users[node]
+        return due
+
+    def _cut(self, name: str, times: int) -> bool:
+        """Remove the last data groups this often; return whether a rule can express the rest."""
+        return self._apply(name, self._left[name][: -self._unit(name) * times])
+
+    def kept(self, name: str) -> Sequence[int]:
+        """Return the old rank of each rank of a component."""
+        shrinks = len(self._left.get(name, ())) < len(self._nodes.get(name, ()))
+        return self._kept(name, self._left[name]) if shrinks else range(len(self._whole[name]))
+
+    def _unit(self, name: str) -> int:
+        """Return how many data groups go together: those that share their parameters."""
+        return self._whole[name].parallel.fsdp
+
+    def _kept(self, name: str, groups: Sequence[int]) -> list[int]:
+        known = set(groups)
+        return [rank for rank, group in enumerate(self._groups[name]) if group in known]
+
+    def _apply(self, name: str, groups: list[int]) -> bool:
+        """Leave only these data groups; return whether a rule can express them."""
+        whole = self._whole[name]
+        kept = self._kept(name, groups)
+        if not self._renumber and kept != list(range(len(kept))):
+            self.obstacle = f"the last data group of {name} is not its last ranks: allow other numbers (`--renumber`)"
+            return False
+        lists = _lists(whole)
+        rule = rule_of([lists[rank] for rank in kept], whole.rule)
+        if rule is None:
+            return False
+        parallel = whole.parallel
+        if parallel.dp is not None:
+            parallel = replace(parallel, dp=len(groups))
+        try:
+            self.parts[name] = placed(whole.with_settings(parallel=type(parallel)()), whole.inventory, rule)
+            self.parts[name] = self.parts[name].with_settings(parallel=parallel)
+        except PlacementError as error:
+            self.obstacle = f"{name} cannot shrink to {counted(len(groups), 'data group')}: {error.message}"
+            return False
+        self._left[name] = groups
+        return True
+
+
+def _nodes(component: Component, groups: Sequence[int]) -> list[set[int]]:
+    """Return the nodes of each data group."""
+    found: list[set[int]] = [set() for _ in range(max(groups) + 1)]
+    for group, row in zip(groups, component.rows, strict=True):
+        found[group].update([row.cluster_node_rank, *(node for node, _ in row.devices)])
+    return found
+
+
+def data_groups(component: Component) -> list[int]:
+    """Return the data group of each process; without parallel sizes, its engine."""
+    if not component.parallel.stated:
+        return [rank // component.engines for rank in range(len(component))]
+    layout, groups = component.layout, []
+    for rank in range(len(component)):
+        groups.append(layout.coordinates(layout.slots_of(rank)[0])["dp"])
+    return groups
+
+
 def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:
     """Return a component with another rule on another inventory. Raises `PlacementError`."""
-    pool = inventory.pool(component.node_groups, by_node=component.by_node)
-    rows = pool.apply(rule, component.visibility)
-    return replace(component, inventory=inventory, rule=rule, rows=rows)
+    settings, taken = component.settings, component.taken
+    return Component.place(component.name, inventory, component.node_groups, rule, settings, taken)
 
 
 def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:

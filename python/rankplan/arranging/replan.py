@@ -7,18 +7,15 @@ from dataclasses import dataclass, replace
 
 from rankplan._core import RankSet
 from rankplan.arranging.arrange import Arrangement, Task
-from rankplan.arranging.repair import Repair
+from rankplan.arranging.repair import Repair, Shrinking
 from rankplan.arranging.rules import Rules
-from rankplan.arranging.shrink import Shrinking
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
-from rankplan.nodes.entries import labelled
-from rankplan.nodes.exclusion import one_or_several
+from rankplan.nodes.entries import labelled, one_or_several
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.matching import same_nodes
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component
-from rankplan.plans.diff import Move, coordinates_of
+from rankplan.plans.diff import Move, coordinates_of, same_nodes
 from rankplan.plans.plan import Plan
 from rankplan.words import did_you_mean
 

@@ -14,7 +14,7 @@ from rankplan.config.text.faults import diagnostics
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
-from rankplan.words import counted, did_you_mean
+from rankplan.words import counted, did_you_mean, unknown
 
 _T = TypeVar("_T")
 
@@ -67,13 +67,13 @@ class Rules:
         for name, kinds in _each(self.keep, names, "keep"):
             for kind, level in kinds.items():
                 if kind not in GROUP_KINDS:
-                    help = did_you_mean(kind, GROUP_KINDS, "the kinds are")
-                    raise PlacementError([Diagnostic("invalid-value", f"unknown kind of group `{kind}`", help)])
+                    raise PlacementError(
+                        [unknown("kind of group", kind, GROUP_KINDS, "the kinds are", code="invalid-value")]
+                    )
                 if level in self.levels:
                     yield names.index(name), kind, self.levels.index(level)
                 elif level != NODE_LEVEL:  # within a node rank, a group never crosses a node
-                    help = did_you_mean(level, [*self.levels, NODE_LEVEL], "the levels are")
-                    raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
+                    raise PlacementError([unknown("level", level, [*self.levels, NODE_LEVEL], "the levels are")])
 
     def segments(self, parts: Mapping[str, Component], needed: RankSet) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield the innermost level and the node ranks of each segment; components may have the same segments.

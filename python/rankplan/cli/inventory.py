@@ -10,8 +10,7 @@ from rankplan.cli.common import Choice, faults_end_it, note, without_option
 from rankplan.errors import PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.topology.kueue import read_kueue
-from rankplan.nodes.topology.slurm import Labels, read_slurm
+from rankplan.nodes.topology.files import Labels, read_kueue, read_slurm
 from rankplan.render.inventory import hardware_lines, tree_lines
 from rankplan.words import counted, natural
 

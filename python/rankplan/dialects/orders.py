@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.topology.addresses import address_key
+from rankplan.nodes.topology.domains import address_key
 
 _Value = TypeVar("_Value", str, int | str)
 

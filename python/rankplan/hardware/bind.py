@@ -6,7 +6,6 @@ import ctypes
 import os
 import platform
 import re
-import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -73,19 +72,11 @@ def memory_policy(thread: int) -> tuple[str, RankSet | None]:
     return BOUND if found[1] == "bind" else PREFERRED, cpu_list(found[2])
 
 
-def this_thread() -> int:
-    """Return the kernel's number of this thread."""
-    return threading.get_native_id()
-
-
 def _set(mode: int, mask: ctypes.Array[ctypes.c_ulong]) -> bool:
-    number = _SET_MEMPOLICY.get(platform.machine())
-    if number is None or os.name != "posix":
-        return False
     try:
-        call = ctypes.CDLL(None).syscall
+        number, call = _SET_MEMPOLICY[platform.machine()], ctypes.CDLL(None).syscall
         return bool(call(ctypes.c_long(number), ctypes.c_int(mode), mask, ctypes.c_ulong(_MOST_NODES)) == 0)
-    except (OSError, AttributeError, ctypes.ArgumentError):
+    except (KeyError, OSError, AttributeError, ctypes.ArgumentError):
         return False
 
 

@@ -35,9 +35,8 @@ def egl_devices(environment: Mapping[str, str], masks: set[str], timeout: float 
     The child process has this environment without the variables in ``masks``, so that ordinals count all devices, in
     PCI order.
     """
-    given = {name: value for name, value in environment.items() if name not in masks} | {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID"
-    }
+    given = {name: value for name, value in environment.items() if name not in masks}
+    given["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", __file__],
@@ -47,22 +46,16 @@ def egl_devices(environment: Mapping[str, str], masks: set[str], timeout: float 
             stderr=subprocess.DEVNULL,
             timeout=timeout,
         )
-        return [EglDevice(one["cuda"], tuple(one["files"])) for one in json.loads(done.stdout)]
-    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired):
+        return [EglDevice(cuda, tuple(files)) for cuda, files in json.loads(done.stdout)]
+    except (OSError, ValueError, TypeError, subprocess.TimeoutExpired):
         return []
 
 
 def device_of(devices: list[EglDevice], ordinal: int | None, pci: str | None) -> int | None:
     """Return the number of the EGL device with this CUDA ordinal, or else at this PCI address."""
-    if ordinal is not None:
-        for number, device in enumerate(devices):
-            if device.cuda == ordinal:
-                return number
-    if pci is not None:
-        for number, device in enumerate(devices):
-            if pci in map(_address, device.files):
-                return number
-    return None
+    found = [number for number, device in enumerate(devices) if ordinal is not None and device.cuda == ordinal]
+    found += [number for number, device in enumerate(devices) if pci is not None and pci in map(_address, device.files)]
+    return found[0] if found else None
 
 
 def _address(file: str) -> str:
@@ -71,7 +64,7 @@ def _address(file: str) -> str:
     return os.path.basename(os.path.realpath(folder))  # noqa: PTH119
 
 
-def _ask() -> list[dict[str, Any]]:
+def _ask() -> list[tuple[int | None, list[str]]]:
     egl = ctypes.CDLL("libEGL.so.1")
     find = egl.eglGetProcAddress
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
@@ -87,7 +80,7 @@ def _ask() -> list[dict[str, Any]]:
         known = number(handle, _CUDA_DEVICE, ctypes.byref(ordinal)) and ordinal.value >= 0
         files = [text(handle, key) for key in (_DRM_DEVICE_FILE, _DRM_RENDER_FILE)]
         names = [file.decode("utf-8", "replace") for file in files if file]
-        found.append({"cuda": ordinal.value if known else None, "files": names})
+        found.append((ordinal.value if known else None, names))
     return found
 
 
@@ -98,13 +91,8 @@ def _function(find: Any, name: bytes, result: Any, *arguments: Any) -> Any:
     return ctypes.CFUNCTYPE(result, *arguments)(address)
 
 
-def _main() -> None:
-    try:
-        found = _ask()
-    except (OSError, AttributeError):
-        found = []
-    print(json.dumps(found))
-
-
 if __name__ == "__main__":
-    _main()
+    try:
+        print(json.dumps(_ask()))
+    except (OSError, AttributeError):
+        print([])

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from rankplan.hardware import kfd, nvml
+from rankplan.hardware import nvml
 from rankplan.hardware.machine import Machine, groups_text
-from rankplan.hardware.nics import Card, cards, nearest
 from rankplan.hardware.nvml import Gpu
-from rankplan.hardware.pci import device_at
+from rankplan.hardware.pci import Card, cards, device_at, nearest
 from rankplan.hardware.sysfs import Sysfs
 
-
-def machine_facts(machine: Machine) -> dict[str, Any]:
-    """Return the cores and the memory of a machine."""
-    facts = {
-        "numa": {node: str(cpus) for node, cpus in machine.numa.items()},
-        "memory": machine.memory,
-        "sockets": [str(nodes) for nodes in machine.sockets],
-        "cores": groups_text(machine.cores),
-        "caches": groups_text(machine.caches),
-    }
-    return {name: value for name, value in facts.items() if value}
+_KFD = "sys/class/kfd/kfd/topology/nodes"
 
 
 def hardware_facts(accelerator_type: str, ids: Sequence[str], sysfs: Sysfs | None = None) -> dict[str, Any]:
@@ -31,16 +22,20 @@ def hardware_facts(accelerator_type: str, ids: Sequence[str], sysfs: Sysfs | Non
     ``accelerators`` is missing if nothing is known of any of them.
     """
     sysfs = sysfs or Sysfs()
-    facts, found = machine_facts(Machine.read(sysfs)), cards(sysfs)
-    if found:
-        facts["nics"] = [_nic(card) for card in found]
-    gpus = _gpus(accelerator_type, ids, sysfs)
+    machine, found, gpus = Machine.read(sysfs), cards(sysfs), _gpus(accelerator_type, ids, sysfs)
+    stated: dict[str, Any] = {
+        "numa": {node: str(cpus) for node, cpus in machine.numa.items()},
+        "memory": machine.memory,
+        "sockets": [str(nodes) for nodes in machine.sockets],
+        "cores": groups_text(machine.cores),
+        "caches": groups_text(machine.caches),
+        "nics": [_nic(card) for card in found],
+    }
+    facts = {name: value for name, value in stated.items() if value}
     places = [device_at(sysfs, gpu.pci) if gpu.pci is not None else None for gpu in gpus]
-    near = nearest(places, found)
     entries: list[dict[str, Any]] = []
-    for gpu, place, nic in zip(gpus, places, near, strict=True):
-        entry: dict[str, Any] = {name: getattr(gpu, name) for name in ("uuid", "pci", "model", "memory", "problem")}
-        entry |= {"numa": place.numa if place else None}
+    for gpu, place, nic in zip(gpus, places, nearest(places, found), strict=True):
+        entry = asdict(gpu) | {"numa": place.numa if place else None}
         entry |= {"nic": nic.name, "distance": nic.distance} if nic else {}
         entries.append({name: value for name, value in entry.items() if value is not None})
     if any(entries):
@@ -53,7 +48,7 @@ def _gpus(accelerator_type: str, ids: Sequence[str], sysfs: Sysfs) -> list[Gpu]:
     if accelerator_type == "NV_GPU":
         return nvml.read(ids)
     if accelerator_type == "AMD_GPU":
-        found = kfd.read(sysfs)
+        found = amd_gpus(sysfs)
         return [found[int(name)] if name.isdigit() and int(name) < len(found) else Gpu() for name in ids]
     return [Gpu() for _ in ids]
 
@@ -69,3 +64,19 @@ def _nic(card: Card) -> dict[str, Any]:
         "numa": place.numa if place else None,
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def amd_gpus(sysfs: Sysfs) -> list[Gpu]:
+    """Return AMD devices in HIP's order, from the files of their driver; its nodes without a GPU id are CPUs."""
+    numbers = sorted(int(name) for name in sysfs.names(_KFD) if re.fullmatch("[0-9]{1,5}", name, re.ASCII))
+    return [_amd_gpu(sysfs, number) for number in numbers if sysfs.number(f"{_KFD}/{number}/gpu_id")]
+
+
+def _amd_gpu(sysfs: Sysfs, number: int) -> Gpu:
+    text = sysfs.text(f"{_KFD}/{number}/properties") or ""
+    facts = {name: int(value) for name, value in re.findall(r"^(\w+) ([0-9]{1,20})$", text, re.MULTILINE | re.ASCII)}
+    place, domain, unique = facts.get("location_id"), facts.get("domain", 0), facts.get("unique_id")
+    address = None
+    if place is not None and place < 1 << 16 and domain < 1 << 32:
+        address = f"{domain:04x}:{place >> 8:02x}:{place >> 3 & 0x1F:02x}.{place & 7}"
+    return Gpu(f"GPU-{unique:016x}" if unique and unique < 1 << 64 else None, address)

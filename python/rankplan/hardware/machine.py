@@ -56,7 +56,7 @@ class Machine:
             usable,
             _memory(sysfs, list(numa)),
             _sockets(sysfs, first),
-            tuple(_shared(every, lambda cpu: _siblings(sysfs, cpu))),
+            tuple(_shared(every, lambda cpu: sysfs.cpus(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list"))),
             tuple(_shared(every, lambda cpu: _largest_cache(sysfs, cpu))),
         )
 
@@ -159,10 +159,6 @@ def _shared(cpus: RankSet, sharing_with: Callable[[int], RankSet | None]) -> Ite
             yield group & left | group - cpus
             left = left - group
         left = left - RankSet([cpu])
-
-
-def _siblings(sysfs: Sysfs, cpu: int) -> RankSet | None:
-    return sysfs.cpus(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list")
 
 
 def _largest_cache(sysfs: Sysfs, cpu: int) -> RankSet | None:

@@ -6,7 +6,7 @@ import ctypes
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rankplan.hardware.pci import address_of
@@ -130,19 +130,16 @@ class _Devices:
             return Gpu(problem=f"NVML reports: {_words(fault)}")
         parent, _ = self._ask(self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle)
         whole = self._described(handle if parent is None else parent)
-        memory, _ = self._ask(self._nvml.nvmlDeviceGetMemoryInfo, handle)
-        model, _ = self._ask(self._nvml.nvmlDeviceGetName, handle)
-        return Gpu(name, whole.pci, model or whole.model, int(memory.total) >> 20 if memory else None, whole.problem)
+        part = self._described(handle)
+        return replace(part, uuid=name, pci=whole.pci, model=part.model or whole.model, problem=whole.problem)
 
     def _described(self, handle: Any) -> Gpu:
         uuid, fault = self._ask(self._nvml.nvmlDeviceGetUUID, handle)
         bus, _ = self._ask(self._nvml.nvmlDeviceGetPciInfo, handle)
         model, _ = self._ask(self._nvml.nvmlDeviceGetName, handle)
         memory, _ = self._ask(self._nvml.nvmlDeviceGetMemoryInfo, handle)
-        if isinstance(fault, getattr(self._nvml, "NVMLError_GpuIsLost", ())):
-            problem: str | None = "it fell off the bus"
-        else:
-            problem = self._damage(handle)
+        lost = isinstance(fault, getattr(self._nvml, "NVMLError_GpuIsLost", ()))
+        problem = "it fell off the bus" if lost else self._damage(handle)
         address = getattr(bus, "busId", b"")
         address = address.decode("ascii", "replace") if isinstance(address, bytes) else str(address)
         return Gpu(uuid, address_of(address), model, int(memory.total) >> 20 if memory else None, problem)

@@ -1,16 +1,20 @@
-"""PCI devices: their place in the machine, and how far two of them are from each other."""
+"""PCI devices: their place in the machine, how far two of them are apart, and the network card near an accelerator."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankplan._core import RankSet
 from rankplan.hardware.sysfs import Sysfs
+from rankplan.words import natural
 
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """Nearest first, as in ``nvidia-smi topo``: one switch, several switches, a host bridge, a NUMA node, beyond."""
 
+_CARDS = "sys/class/infiniband"
 _ADDRESS = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])", re.ASCII)
 
 
@@ -25,6 +29,25 @@ class PciDevice:
     numa: int | None = None
     cpus: RankSet | None = None
     path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A network card: its name, whether its first port is active, its rate in Gbit/s, and its place."""
+
+    name: str
+    active: bool
+    rate: float | None
+    bonded: bool
+    device: PciDevice | None
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The card that an accelerator should use, and how far it is."""
+
+    name: str
+    distance: str
 
 
 def address_of(text: str) -> str | None:
@@ -71,3 +94,43 @@ def distance(one: PciDevice, other: PciDevice) -> str:
         return "PHB"
     # A switch is two bridges in the path: its upstream port is shared, its downstream ports are not.
     return "PIX" if shared >= max(len(one.path), len(other.path)) - 2 else "PXB"
+
+
+def cards(sysfs: Sysfs) -> list[Card]:
+    """Return the network cards of the machine in natural order of their names."""
+    return [_card(sysfs, name) for name in sorted(sysfs.names(_CARDS), key=natural)]
+
+
+def nearest(accelerators: Sequence[PciDevice | None], found: Sequence[Card]) -> list[Near | None]:
+    """Return the nearest card of each accelerator, in their order; ``None`` if its place or every card's is unknown.
+
+    Cards that are down or part of a bond do not count. Of equally near cards, the one with the fewest accelerators so
+    far is chosen, then the first.
+    """
+    usable = [(card.name, card.device) for card in found if card.active and not card.bonded and card.device is not None]
+    used: Counter[str] = Counter()
+    result: list[Near | None] = []
+    for accelerator in accelerators:
+        if accelerator is None or not usable:
+            result.append(None)
+            continue
+        far = [distance(accelerator, device) for _, device in usable]
+        best = min(range(len(usable)), key=lambda card: (DISTANCES.index(far[card]), used[usable[card][0]]))
+        used[usable[best][0]] += 1
+        result.append(Near(usable[best][0], far[best]))
+    return result
+
+
+def card_variables(names: Sequence[str]) -> dict[str, str]:
+    """Return the variables that make NCCL, UCX and NVSHMEM use these cards."""
+    ports = ",".join(f"{name}:1" for name in names)
+    return {"NCCL_IB_HCA": f"={ports}", "UCX_NET_DEVICES": ports, "NVSHMEM_HCA_LIST": ports}
+
+
+def _card(sysfs: Sysfs, name: str) -> Card:
+    port, device = f"{_CARDS}/{name}/ports/1", f"{_CARDS}/{name}/device"
+    active = (sysfs.text(f"{port}/state") or "").endswith("ACTIVE")
+    rate = re.match(r"[0-9]{1,6}(\.[0-9]{1,3})?", sysfs.text(f"{port}/rate") or "", re.ASCII)
+    bonds = (sysfs.exists(f"{device}/net/{net}/master") for net in sysfs.names(f"{device}/net"))
+    bonded = "bond" in name or any(bonds)
+    return Card(name, active, float(rate[0]) if rate else None, bonded, device_in(sysfs, device))

@@ -10,14 +10,10 @@ from dataclasses import dataclass
 
 from rankplan._core import RankSet
 from rankplan.hardware.machine import Machine
+from rankplan.words import counted
 
-NO_BINDING, BY_NODE, BY_SOCKET, EXCLUSIVE, CORE_COMPLEX = POLICIES = (
-    "none",
-    "node",
-    "socket",
-    "exclusive",
-    "core-complex",
-)
+POLICIES = ("none", "node", "socket", "exclusive", "core-complex")
+NO_BINDING, BY_NODE, BY_SOCKET, EXCLUSIVE, CORE_COMPLEX = POLICIES
 NO_MEMORY, PREFERRED, BOUND = MEMORY_POLICIES = ("none", "preferred", "bind")
 
 
@@ -97,22 +93,17 @@ def _near(policy: str, machine: Machine, homes: Sequence[int | None], index: int
         return _share_of_cores(machine, node, turn, sum(where == node for where in homes))
     parts = (cache & here for cache in machine.caches)
     complexes = sorted((part for part in parts if part), key=lambda part: (-len(part), part[0]))
-    return (
-        complexes[turn % len(complexes)]
-        if complexes
-        else Unmet(f"the caches of NUMA node {node} are unknown", contradicts=False)
-    )
+    if not complexes:
+        return Unmet(f"the caches of NUMA node {node} are unknown", contradicts=False)
+    return complexes[turn % len(complexes)]
 
 
 def _share_of_cores(machine: Machine, node: int, turn: int, sharers: int) -> RankSet | Unmet:
-    here = machine.numa[node]
-    ordered = sorted(machine.cores, key=lambda threads: threads[0])
-    cores = [core for threads in ordered if (core := threads & here)]
+    cores = [core for core in machine.ordered_cores() if core <= machine.numa[node]]
     if not cores:
         return Unmet(f"the cores of NUMA node {node} are unknown", contradicts=False)
     each, more = divmod(len(cores), sharers)
     if not each:
-        plural = "s" if len(cores) > 1 else ""
-        return Unmet(f"NUMA node {node} has {len(cores)} usable core{plural} for {sharers} accelerators")
+        return Unmet(f"NUMA node {node} has {counted(len(cores), 'usable core')} for {sharers} accelerators")
     start = turn * each + min(turn, more)
     return RankSet().union(*cores[start : start + each + (turn < more)])

@@ -1,18 +1,25 @@
-"""The entries of an inventory, each the record of one node or of several equal ones: numbering and marking them."""
+"""The entries of an inventory, each the record of one node or of several equal ones.
+
+They are numbered, and marked by the names of hardware that must not be used: nodes, accelerators, and domains.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain
+from functools import cached_property
+from itertools import chain, islice
 
 from rankplan._core import RankSet
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import NodeGroup
 from rankplan.errors import Diagnostic
-from rankplan.nodes.exclusion import Marks
 from rankplan.nodes.node import NodeSpec
-from rankplan.words import did_you_mean, unknown
+from rankplan.words import counted, did_you_mean, nearest, shown, unknown
+
+Marks = dict[int, RankSet | None]
+"""By node: the local indices of its accelerators that must not be used, ``None`` for the whole node."""
 
 
 def marked(stretches: Iterable[tuple[range, NodeSpec]], marks: Marks) -> tuple[list[range], list[NodeSpec]]:
@@ -97,3 +104,142 @@ def unknown_group(label: str, known: Sequence[str]) -> Diagnostic:
         help = did_you_mean(label, known, "the groups are")
         return Diagnostic("unknown-node-group", "a node group is empty", f"write a label between the commas; {help}")
     return unknown("node group", label, known, "the groups are")
+
+
+def one_or_several(names: str | Iterable[str]) -> Iterable[str]:
+    """Return names; a text is one name, not its letters."""
+    return [names] if isinstance(names, str) else names
+
+
+class Names:
+    """The names of nodes, accelerators and domains.
+
+    ``ranges`` are the ranges of equal nodes, ascending, and ``records`` the record of each.
+    """
+
+    def __init__(self, ranges: Sequence[range], records: Sequence[NodeSpec]) -> None:
+        self._ranges, self._records = ranges, records
+        self._labels: dict[str, dict[str, list[range]]] = {}
+
+    def marks(self, names: Iterable[str]) -> tuple[Marks, list[tuple[int, Diagnostic]]]:
+        """Return the hardware of these names, and the faults with the index of their name."""
+        marks: Marks = {}
+        faults: list[tuple[int, Diagnostic]] = []
+        for index, name in enumerate(names):
+            found = self.find(name)
+            if isinstance(found, Diagnostic):
+                faults.append((index, found))
+                continue
+            for node, local in found.items():
+                known = marks.get(node, RankSet())
+                marks[node] = None if known is None or local is None else known | local
+        return marks, faults
+
+    def find(self, name: str) -> Marks | Diagnostic:
+        """Return the hardware of a name, or the fault of a name that is unknown or that several nodes have."""
+        if not isinstance(name, str):
+            help = "write the name of a node or an accelerator: node-3, node-5/2"
+            return _fault(f"{shown(name)} is not a name", help)
+        if (node := self._node(name)) is not None:
+            return node if isinstance(node, Diagnostic) else {node: None}
+        key, equals, value = name.partition("=")
+        if equals:
+            return self._domain(key, value)
+        if name in self._accelerators:
+            places = self._accelerators[name]
+            if len(places) == 1:
+                return {places[0][0]: RankSet([places[0][1]])}
+            help = f"write the node and the local index, e.g. {self._name(places[0][0])}/{places[0][1]}"
+            return _fault(f"{counted(len(places), 'accelerator')} have the id {name}", help)
+        host, slash, index = name.rpartition("/")
+        if slash and (node := self._node(host)) is not None:
+            return node if isinstance(node, Diagnostic) else self._accelerator(node, host, index)
+        return _fault(f"unknown node or accelerator {shown(name)}", self._nearest(name))
+
+    def _nearest(self, name: str) -> str:
+        """Return the nearest name, or list the nodes if a number is the only difference to one of them."""
+        near = nearest(name, self._some)
+        if near is not None and re.sub(r"\d", "", near) != re.sub(r"\d", "", name):
+            return f"did you mean `{near}`?"
+        more = f" and {self._ranges[-1].stop - 10:,} more" if self._ranges[-1].stop > 10 else ""
+        return f"the nodes are: {', '.join(self._some[:10])}{more}" if self._some else ""
+
+    def _node(self, name: str) -> int | Diagnostic | None:
+        """Return the rank of a node by hostname, address, or ``node-3``."""
+        if nodes := self._nodes.get(name):
+            if len(nodes) == 1:
+                return nodes[0]
+            ranks = RankSet(nodes)
+            return _fault(f"nodes {ranks} are all named {name}", f"write their addresses, or node-{nodes[0]}")
+        digits = name.removeprefix("node-")
+        if digits == name or not (digits.isascii() and digits.isdecimal() and len(digits) < 10):
+            return None
+        return rank if str(rank := int(digits)) == digits and rank < self._ranges[-1].stop else None
+
+    def _accelerator(self, node: int, host: str, index: str) -> Marks | Diagnostic:
+        ids = self._record(node).accelerator_ids
+        if index.isascii() and index.isdecimal() and len(index) < 10 and int(index) < len(ids):
+            return {node: RankSet([int(index)])}
+        has = f"it has {counted(len(ids), 'accelerator')}" + (f", 0-{len(ids) - 1}" if len(ids) > 1 else "")
+        return _fault(f"unknown accelerator {shown(index)} of {host}: {has}", "write a local index, e.g. node-5/2")
+
+    def _domain(self, key: str, value: str) -> Marks | Diagnostic:
+        values = self._values(key)
+        if value in values:
+            return dict.fromkeys((node for nodes in values[value] for node in nodes), None)
+        if not values:
+            keys = {label for record in self._records for label in record.labels}
+            help = did_you_mean(key, sorted(keys), "the labels are") or "add labels to the nodes of the inventory"
+            return _fault(f"no node has the label `{key}`", help)
+        return _fault(f"no node has the label {key}={value}", did_you_mean(value, sorted(values), f"{key} is one of"))
+
+    def _values(self, key: str) -> dict[str, list[range]]:
+        """Return the nodes of each value of a label."""
+        if key not in self._labels:
+            values: dict[str, list[range]] = {}
+            for nodes, record in zip(self._ranges, self._records, strict=True):
+                if key in record.labels:
+                    values.setdefault(record.labels[key], []).append(nodes)
+            self._labels[key] = values
+        return self._labels[key]
+
+    def _name(self, node: int) -> str:
+        record = self._record(node)
+        return record.hostname or record.ip or f"node-{node}"
+
+    def _record(self, node: int) -> NodeSpec:
+        return self._records[bisect_right(self._ranges, node, key=lambda nodes: nodes.start) - 1]
+
+    @cached_property
+    def _some(self) -> list[str]:
+        """The names of some nodes, to suggest one."""
+        ranks = (node for nodes in self._ranges for node in nodes[:20])
+        return [self._name(node) for node in islice(ranks, 2000)]
+
+    @cached_property
+    def _nodes(self) -> dict[str, Sequence[int]]:
+        """Nodes by hostname and by address."""
+        found: dict[str, Sequence[int]] = {}
+        for nodes, record in zip(self._ranges, self._records, strict=True):
+            for name in filter(None, {record.hostname, record.ip}):
+                if name not in found:
+                    found[name] = nodes
+                elif isinstance(known := found[name], list):
+                    known.extend(nodes)
+                else:
+                    found[name] = [*known, *nodes]
+        return found
+
+    @cached_property
+    def _accelerators(self) -> dict[str, list[tuple[int, int]]]:
+        """The node and the local index of accelerators, by id; ids that only count from 0 name nothing."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for nodes, record in zip(self._ranges, self._records, strict=True):
+            for index, name in enumerate(record.accelerator_ids):
+                if not name.isdecimal():
+                    found.setdefault(name, []).extend((node, index) for node in nodes)
+        return found
+
+
+def _fault(message: str, help: str) -> Diagnostic:
+    return Diagnostic("invalid-value", message, help)

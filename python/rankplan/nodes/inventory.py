@@ -19,12 +19,10 @@ from rankplan.config.section import Reading, read_section
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.nodes import inventory_file
-from rankplan.nodes.entries import cut, equipped, label_keys, labelled, marked, numbered, unknown_group, unlabelled
-from rankplan.nodes.exclusion import Marks, Names, one_or_several
+from rankplan.nodes import entries, inventory_file
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, domains
-from rankplan.words import as_int, counted, did_you_mean, shown
+from rankplan.words import as_int, counted, shown, unknown
 
 if TYPE_CHECKING:
     from rankplan._core import Placement
@@ -61,9 +59,8 @@ class Inventory:
         self._pools: dict[tuple[tuple[str, ...], bool], Pool] = {}
         self._configured: Inventory | None = None
         groups = section.node_groups if section else []
-        self.node_groups = [equipped(group, self.stretches()) for group in groups]
+        self.node_groups = [entries.equipped(group, self.stretches()) for group in groups]
         self._groups = {group.label: group for group in reversed(self.node_groups)}
-        self._hardware: dict[str, dict[int, list[HardwareConfig]]] = {}
 
     def _derived(
         self,
@@ -75,7 +72,7 @@ class Inventory:
         """Return the inventory of other records, whose accelerators are those of this one's nodes in this order."""
         found = Inventory.__new__(Inventory)
         found._stretches = stretches
-        levels = self._stated_levels and labelled(self._stated_levels, stretches[1])  # others are cut off
+        levels = self._stated_levels and entries.labelled(self._stated_levels, stretches[1])  # others are cut off
         core = self.core.reordered(order) if order else self.core
         found._fill(core, section, levels, self._applied if applied is None else applied)
         return found
@@ -83,7 +80,7 @@ class Inventory:
     @cached_property
     def _entries(self) -> tuple[NodeSpec, ...]:
         """Each record, with the ranks of its nodes."""
-        return tuple(numbered(self.stretches()))
+        return tuple(entries.numbered(self.stretches()))
 
     @classmethod
     def uniform(
@@ -142,7 +139,8 @@ class Inventory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        return inventory_file.described(self._entries, self.levels)
+        levels = {"levels": list(self.levels)} if self.levels else {}
+        return {**levels, "nodes": [entry.described() for entry in self._entries]}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
@@ -157,8 +155,8 @@ class Inventory:
         """Return the node of this rank. Raises ``IndexError`` for an unknown rank."""
         if rank not in range(self.num_nodes):
             raise self._unknown_node(rank)
-        ranges, entries = self._stretches
-        entry = entries[bisect_right(ranges, rank, key=lambda nodes: nodes.start) - 1]
+        ranges, records = self._stretches
+        entry = records[bisect_right(ranges, rank, key=lambda nodes: nodes.start) - 1]
         return entry.at(RankSet([rank]))
 
     def _unknown_node(self, rank: int) -> IndexError:
@@ -168,9 +166,9 @@ class Inventory:
     def _stretches(self) -> tuple[list[range], list[NodeSpec]]:
         """The ranges of equal nodes, ascending, and the record of each, whose own ranks may be others."""
         ranges = [range(first, last + 1) for entry in self._entries for first, last in entry.ranks.ranges]
-        entries = [entry for entry in self._entries for _ in entry.ranks.ranges]
+        records = [entry for entry in self._entries for _ in entry.ranks.ranges]
         order = sorted(range(len(ranges)), key=[nodes.start for nodes in ranges].__getitem__)
-        return [ranges[index] for index in order], [entries[index] for index in order]
+        return [ranges[index] for index in order], [records[index] for index in order]
 
     def stretches(self) -> Iterator[tuple[range, NodeSpec]]:
         """Yield each range of equal nodes, ascending, with their record, whose own ranks may be others."""
@@ -185,7 +183,7 @@ class Inventory:
         """
         if self._section is not None and self._section.topology.levels is not None:
             # a fault of the section unless no node has any label
-            return labelled(self._section.topology.levels, self._stretches[1])
+            return entries.labelled(self._section.topology.levels, self._stretches[1])
         if self._stated_levels is not None:
             return self._stated_levels
         return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
@@ -195,8 +193,7 @@ class Inventory:
         if level == NODE_LEVEL:
             return None
         if level not in self.levels:
-            help = did_you_mean(level, [*self.levels, NODE_LEVEL], "the levels are")
-            raise PlacementError([Diagnostic("unknown-level", f"unknown level `{level}`", help)])
+            raise PlacementError([unknown("level", level, [*self.levels, NODE_LEVEL], "the levels are")])
         return self.domains[self.levels.index(level)]
 
     @cached_property
@@ -219,16 +216,16 @@ class Inventory:
         are detected again.
         """
         short = {name.partition(".")[0]: known for name, known in reversed(list(labels.items()))}
-        entries: list[NodeSpec] = []
-        unknown: list[int] = []
+        records: list[NodeSpec] = []
+        unlisted: list[int] = []
         for entry in self._entries:
             for node in [entry.at(RankSet([rank])) for rank in entry.ranks]:
                 host = node.hostname or ""
                 found = labels.get(node.name) or labels.get(host.partition(".")[0]) or short.get(host)
                 if found is None:
-                    unknown.append(node.rank)
-                entries.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
-        return Inventory(entries, self._section), RankSet(unknown)
+                    unlisted.append(node.rank)
+                records.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
+        return Inventory(records, self._section), RankSet(unlisted)
 
     def reordered(self, order: Sequence[int]) -> Inventory:
         """Return the nodes of these ranks, numbered from 0 in this order, without node groups.
@@ -269,7 +266,7 @@ class Inventory:
         accelerator (``node-5/2``, or its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with
         every unknown name.
         """
-        marks, faults = Names(*self._stretches).marks(one_or_several(names))
+        marks, faults = entries.Names(*self._stretches).marks(entries.one_or_several(names))
         if faults:
             raise PlacementError([found for _, found in faults])
         return self._with(marks)
@@ -278,10 +275,10 @@ class Inventory:
         """Return the inventory with these records, one per node, and the same node groups and exclusions."""
         return Inventory(nodes, self._section, self._stated_levels, self._applied)
 
-    def _with(self, marks: Marks) -> Inventory:
+    def _with(self, marks: entries.Marks) -> Inventory:
         if not marks:
             return self
-        found = self._derived(marked(self.stretches(), marks), self._section)
+        found = self._derived(entries.marked(self.stretches(), marks), self._section)
         if "domains" in self.__dict__:
             found.__dict__["domains"] = self.domains  # marks change no labels
         return found
@@ -289,7 +286,7 @@ class Inventory:
     @cached_property
     def excluded(self) -> list[tuple[RankSet, RankSet | None]]:
         """Nodes that must not be used, with the local indices of their accelerators, or ``None`` for whole nodes."""
-        broken = numbered(one for one in self.stretches() if one[1].unhealthy or not one[1].healthy)
+        broken = entries.numbered(one for one in self.stretches() if one[1].unhealthy or not one[1].healthy)
         return [(entry.ranks, entry.unhealthy if entry.healthy else None) for entry in broken]
 
     @property
@@ -307,7 +304,7 @@ class Inventory:
         section = self._section and self._section.model_copy(
             update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
         )
-        return self._derived(cut(*self._stretches, num_nodes), section, range(num_nodes))
+        return self._derived(entries.cut(*self._stretches, num_nodes), section, range(num_nodes))
 
     def with_groups_added(self, section: ClusterSection) -> ClusterSection:
         """Return a section with the node groups of this inventory that it does not define, if its nodes suffice."""
@@ -349,7 +346,7 @@ class Inventory:
             return label, RankSet(f"0-{self.num_nodes - 1}"), by_node or label == NODE
         group = self.group(label)
         if group is None:
-            raise PlacementError([unknown_group(label, self.group_labels)])
+            raise PlacementError([entries.unknown_group(label, self.group_labels)])
         if by_node or group.ignore_hardware or group.hardware is None:
             return label, group.node_ranks, by_node or group.ignore_hardware
         return label, group.node_ranks, (group.hardware.type, group.hardware.counts())
@@ -360,7 +357,7 @@ class Inventory:
         Raises `PlacementError` (``unknown-node-group``).
         """
         if node_group_label not in self.group_labels:
-            raise PlacementError([unknown_group(node_group_label, self.group_labels)])
+            raise PlacementError([entries.unknown_group(node_group_label, self.group_labels)])
         group = self.group(node_group_label)
         return group.environment(node_rank) if group else ({}, None)
 
@@ -369,13 +366,17 @@ class Inventory:
         group = self.group(placement.node_group_label)
         if group is None or group.hardware is None or placement.resource_type != group.hardware.type:
             return []
-        if group.label not in self._hardware:
-            by_node: dict[int, list[HardwareConfig]] = {}
-            for piece in group.hardware.pieces():
-                by_node.setdefault(piece.node_rank, []).append(piece)
-            self._hardware[group.label] = by_node
-        here = self._hardware[group.label][placement.cluster_node_rank]
+        here = self._pieces[group.label, placement.cluster_node_rank]
         return [here[index] for index in placement.local_hardware_ranks]
+
+    @cached_property
+    def _pieces(self) -> dict[tuple[str, int], list[HardwareConfig]]:
+        """The hardware configs by node group and node."""
+        found: dict[tuple[str, int], list[HardwareConfig]] = {}
+        for group in self._groups.values():
+            for piece in group.hardware.pieces() if group.hardware else ():
+                found.setdefault((group.label, piece.node_rank), []).append(piece)
+        return found
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventory):
@@ -414,9 +415,9 @@ def configured(inventory: Inventory, section: ClusterSection) -> tuple[Inventory
         help = f"set num_nodes to {fewer}, or use a larger cluster"
         return inventory, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
     levels = section.topology.levels or ()
-    keys = label_keys(cut(*inventory._stretches, wanted)[1]) if levels else ()
-    if keys and (unknown := list(unlabelled(levels, keys))):
-        return inventory, [(("topology", "levels", index), found) for index, found in unknown]
+    keys = entries.label_keys(entries.cut(*inventory._stretches, wanted)[1]) if levels else ()
+    if keys and (missing := list(entries.unlabelled(levels, keys))):
+        return inventory, [(("topology", "levels", index), found) for index, found in missing]
     settings = {"binding": None, "memory_binding": None, "nics": None}
     section = section.model_copy(update={"component_placement": {}, "exclude": (), **settings})
     applied = inventory._applied.union(names)
@@ -429,11 +430,11 @@ def configured(inventory: Inventory, section: ClusterSection) -> tuple[Inventory
         stretches = inventory._stretches
         if not unchanged:
             # those already applied may name nodes that were cut off
-            marks, faults = Names(*stretches).marks(names)
+            marks, faults = entries.Names(*stretches).marks(names)
             if faults := [(index, found) for index, found in faults if names[index] not in inventory._applied]:
                 return inventory, [(("exclude", index), found) for index, found in faults]
-            stretches = marked(zip(*stretches, strict=True), marks)
+            stretches = entries.marked(zip(*stretches, strict=True), marks)
         order = range(wanted) if wanted < present else ()
-        last = inventory._derived(cut(*stretches, wanted), section, order, applied)
+        last = inventory._derived(entries.cut(*stretches, wanted), section, order, applied)
         inventory._configured = last
     return last, []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -12,13 +12,12 @@ import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 from rankplan.config.network import Levels
-from rankplan.config.text.faults import KeyPath, diagnostics
+from rankplan.config.text.faults import diagnostics
 from rankplan.config.text.files import write_whole
 from rankplan.config.text.reader import Reader, not_a_mapping
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled
-from rankplan.nodes.node import NodeSpec
-from rankplan.nodes.node_facts import NicFacts
+from rankplan.nodes.node import NicFacts, NodeSpec
 from rankplan.words import nearest
 
 Found = TypeVar("Found")
@@ -50,7 +49,6 @@ def read(content: object, make: Callable[[list[NodeSpec], tuple[str, ...] | None
     if "nodes" not in content:
         reader.add((), Diagnostic("missing-key", "the inventory has no `nodes`", _no_nodes(content)))
         raise reader.refusal()
-    path: KeyPath = ("nodes",)
     levels: tuple[str, ...] | None = None
     try:
         levels = _LEVELS.validate_python(content["levels"]) if content.get("levels") is not None else None
@@ -65,16 +63,11 @@ def read(content: object, make: Callable[[list[NodeSpec], tuple[str, ...] | None
         if not reader.faults:
             return found
     except ValidationError as error:
-        for place, diagnostic in diagnostics(error, {"": NodeSpec, "nics": NicFacts}, path):
+        for place, diagnostic in diagnostics(error, {"": NodeSpec, "nics": NicFacts}, ("nodes",)):
             reader.add(place, diagnostic)
     except PlacementError as error:
-        reader.add_all(path, error)
+        reader.add_all(("nodes",), error)
     raise reader.refusal()
-
-
-def described(entries: Sequence[NodeSpec], levels: Sequence[str]) -> dict[str, Any]:
-    """Return the mapping that `read` reads."""
-    return {**({"levels": list(levels)} if levels else {}), "nodes": [entry.described() for entry in entries]}
 
 
 def write(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:

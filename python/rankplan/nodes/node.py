@@ -8,32 +8,122 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from rankplan._core import MAX_LOCAL, RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
 from rankplan.config.base import Model
 from rankplan.config.models import Count, HardwareType, Ranks
-from rankplan.config.text.faults import diagnostics, fault
-from rankplan.nodes.node_facts import (
-    FIELDS,
-    AcceleratorFacts,
-    Cpus,
-    Groups,
-    NicFacts,
-    NodeFacts,
-    Nodes,
-    NumaNode,
-    Size,
-    device_facts,
-)
-from rankplan.words import counted, did_you_mean, shown
+from rankplan.config.text.faults import as_pydantic, diagnostics, fault
+from rankplan.hardware.machine import Machine, groups_text, parse_groups
+from rankplan.hardware.pci import DISTANCES, address_of
+from rankplan.hardware.sysfs import MAX_CPU, cpu_list
+from rankplan.words import as_int, counted, did_you_mean, shown
 
 _NAMES = {"accelerator_model", "ip", "hostname"}
 _NULLABLE = {"accelerator_type", "accelerator_ids", *_NAMES}
+_FACTS = ("numa", "memory", "sockets", "cores", "caches", "nics")
+"""The facts of a node besides those of its accelerators."""
 
 
-class NodeSpec(NodeFacts, Model):
+def _cpus(value: Any) -> Any:
+    if isinstance(value, RankSet):
+        return value
+    number = as_int(value)
+    found = cpu_list(str(value if number is None else number)) if number is not None or isinstance(value, str) else None
+    if found is None:
+        message = f"{shown(value)} is not a list of CPUs"
+        raise fault("invalid-value", message, f"write ranges such as 0-55,112-167, up to {MAX_CPU}")
+    return found
+
+
+def _groups(value: Any) -> Any:
+    texts = value if isinstance(value, (list, tuple)) else [value]
+    groups: list[RankSet] = []
+    for index, text in enumerate(texts):
+        is_text = isinstance(text, str) or as_int(text) is not None
+        found = [text] if isinstance(text, RankSet) else parse_groups(str(text)) if is_text else None
+        if found is None:
+            help = "write CPUs such as 0,112, or `0,112 x56` for 56 groups that each start one higher"
+            raise fault("invalid-value", f"{shown(text)} is not a group of CPUs", help, (index,))
+        groups += found
+    return tuple(groups)
+
+
+def _address(value: Any) -> Any:
+    if value is None:
+        return None
+    found = address_of(value) if isinstance(value, str) else None
+    if found is None:
+        message = f"{shown(value)} is not a PCI address"
+        raise fault("invalid-value", message, 'write domain, bus, device and function: "0000:1b:00.0"')
+    return found
+
+
+def _distance(value: Any) -> Any:
+    if value is not None and value not in DISTANCES:
+        help = f"use one of {', '.join(DISTANCES)}"
+        raise fault("invalid-value", f"`distance` is {shown(value)}, which is unknown", help)
+    return value
+
+
+Cpus = Annotated[RankSet, BeforeValidator(_cpus), PlainSerializer(str, return_type=str)]
+Groups = Annotated[tuple[RankSet, ...], BeforeValidator(_groups), PlainSerializer(groups_text, return_type=list[str])]
+Nodes = Annotated[tuple[Cpus, ...], PlainSerializer(lambda nodes: [str(each) for each in nodes], return_type=list[str])]
+Address = Annotated[str | None, BeforeValidator(_address)]
+Size = Annotated[Count, Field(ge=0, le=1 << 40)]
+NumaNode = Annotated[Count, Field(ge=0, le=MAX_CPU)]
+
+
+class AcceleratorFacts(Model):
+    """Facts of one accelerator beside its id. Every field may be missing."""
+
+    uuid: str | None = None
+    pci: Address = None
+    numa: NumaNode | None = None
+    model: str | None = None
+    memory: Size | None = None
+    """In MiB."""
+    nic: str | None = None
+    """The network card to use."""
+    distance: Annotated[str | None, BeforeValidator(_distance)] = None
+    """How far that card is, as in `DISTANCES`."""
+    problem: str | None = None
+    """Why the accelerator is not healthy."""
+
+
+class _Named(Model):
+    """The keys of an accelerator in a list beside its facts."""
+
+    id: Any = None
+    healthy: StrictBool = True
+
+
+class _Listed(AcceleratorFacts, _Named):
+    """An accelerator in a list, which states the keys of both."""
+
+
+class NicFacts(Model):
+    """Facts of a network card."""
+
+    name: str = Field(min_length=1)
+    active: bool = True
+    bonded: bool = False
+    rate: Annotated[float, Field(ge=0, le=1_000_000)] | None = None
+    """In Gbit/s."""
+    pci: Address = None
+    numa: NumaNode | None = None
+
+
+class NodeSpec(Model):
     """One node, or several equal ones: their ranks, accelerators and names.
 
     The same record serves an entry of an inventory file, a probed node and the core; an entry names the number of
@@ -113,7 +203,7 @@ class NodeSpec(NodeFacts, Model):
         if self.num_accelerators and self.states("accelerator_type") and self.accelerator_type == NO_ACCEL:
             message = f"{counted(self.num_accelerators, 'accelerator')} of type {NO_ACCEL}"
             raise fault("invalid-inventory", message, "write their type, e.g. NV_GPU, or remove the accelerators")
-        self.check_facts()
+        self._check_cpus()
         if self.devices and len(self.devices) != self.num_accelerators:
             message = f"{self.num_accelerators} accelerators, but facts of {len(self.devices)}"
             raise fault("invalid-inventory", message, "list all accelerators under `accelerators`")
@@ -128,6 +218,21 @@ class NodeSpec(NodeFacts, Model):
         if not stated:
             self.__dict__["accelerator_ids"] = tuple(str(index) for index in range(self.num_accelerators))
         return self
+
+    def _check_cpus(self) -> None:
+        """Raise a fault if a CPU is on two NUMA nodes, in two cores or in two caches."""
+        for name, sets in (("numa", self.numa.values()), ("cores", self.cores), ("caches", self.caches)):
+            seen = RankSet()
+            for cpus in sets:
+                if both := seen & cpus:
+                    message = f"CPU {both[0]} is in two entries of `{name}`"
+                    raise fault("invalid-inventory", message, "list each CPU once")
+                seen = seen | cpus
+
+    @cached_property
+    def machine(self) -> Machine | None:
+        """The cores and the NUMA nodes, or ``None`` if unknown."""
+        return Machine(self.numa, self.memory, self.sockets, self.cores, self.caches) if self.numa else None
 
     def states(self, field: str) -> bool:
         """Return whether the source of the record gave this field."""
@@ -162,21 +267,19 @@ class NodeSpec(NodeFacts, Model):
 
     def described(self) -> dict[str, Any]:
         """Return the stated fields as plain values, as in an inventory file."""
-        plain = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"devices", *FIELDS})
+        plain = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"devices", *_FACTS})
         if self.healthy:
             plain.pop("healthy", None)
-        if self.devices:
-            stated = plain.pop("accelerator_ids", None) is not None
-            broken = plain.pop("unhealthy", None) is not None
+        facts = self._plain_facts()
+        if devices := facts.pop("devices", None):
+            stated, broken = plain.pop("accelerator_ids", None), plain.pop("unhealthy", None)
             plain["accelerators"] = [
-                {
-                    **({"id": name} if stated else {}),
-                    **facts,
-                    **({"healthy": False} if broken and index in self.unhealthy else {}),
-                }
-                for index, (name, facts) in enumerate(zip(self.accelerator_ids, self.plain_devices(), strict=True))
+                ({} if stated is None else {"id": name})
+                | device
+                | ({"healthy": False} if broken is not None and index in self.unhealthy else {})
+                for index, (name, device) in enumerate(zip(self.accelerator_ids, devices, strict=True))
             ]
-        plain |= self._plain_facts()
+        plain |= facts
         return {key: value for key, value in plain.items() if key == "healthy" or value not in (None, {}, 0, [], "")}
 
     @property
@@ -187,20 +290,20 @@ class NodeSpec(NodeFacts, Model):
         return *facts, self.ip, self.hostname, labels, hardware, self.healthy, self.unhealthy, self.facts
 
     def _plain_facts(self) -> dict[str, Any]:
-        if not any(getattr(self, name) for name in FIELDS):
-            return {}
-        plain = self.model_dump(mode="json", include=set(FIELDS), exclude_defaults=True)
+        """Return the facts of the machine and of its accelerators as plain values."""
+        if not any(getattr(self, name) for name in (*_FACTS, "devices")):
+            return {}  # quick for a large cluster
+        plain = self.model_dump(mode="json", include=set(_FACTS), exclude_defaults=True)
         facts = {key: value for key, value in plain.items() if value}
-        for key in ("numa", "memory"):
-            if key in facts:
-                facts[key] = {int(node): value for node, value in facts[key].items()}
-        return facts
+        for key in facts.keys() & {"numa", "memory"}:
+            facts[key] = {int(node): value for node, value in facts[key].items()}
+        devices = [device.model_dump(exclude_none=True) for device in self.devices]
+        return facts | ({"devices": devices} if devices else {})
 
     @cached_property
     def facts(self) -> str:
         """The facts of the machine as JSON: equal for equal facts, empty without any."""
-        facts = {**self._plain_facts(), **({"devices": self.plain_devices()} if self.devices else {})}
-        return json.dumps(facts, sort_keys=True) if facts else ""
+        return json.dumps(facts, sort_keys=True) if (facts := self._plain_facts()) else ""
 
 
 def _empty(key: Any, value: Any) -> bool:
@@ -210,24 +313,18 @@ def _empty(key: Any, value: Any) -> bool:
 
 def _one_by_one(accelerators: Sequence[Any]) -> dict[str, Any]:
     """Return the facts of accelerators that are listed one by one: ``[{id: GPU-5c}, {id: GPU-77, healthy: false}]``."""
-    known = ["id", "healthy", *AcceleratorFacts.model_fields]
+    devices: list[dict[str, Any]] = []
     for index, one in enumerate(accelerators):
         if not isinstance(one, Mapping):
             message = f"an accelerator is {shown(one)}; it must be a mapping"
             raise fault("invalid-value", message, "write {id: GPU-5c89}, for example", ("accelerators", index))
-        for key in one:
-            if key not in known:
-                help = did_you_mean(str(key), known)
-                raise fault("unknown-key", f"unknown key `{key}`", help, ("accelerators", index, str(key)))
-        if not isinstance(one.get("healthy", True), bool):
-            message = f"`healthy` is {shown(one['healthy'])}; it must be true or false"
-            raise fault("invalid-value", message, "write true or false", ("accelerators", index, "healthy"))
         try:
-            AcceleratorFacts(**{key: value for key, value in one.items() if key not in ("id", "healthy")})
+            found = _Listed.model_validate({str(key): value for key, value in one.items()})
         except ValidationError as error:
-            where, found = next(diagnostics(error, {"": AcceleratorFacts}))
-            raise fault(found.code, found.message, found.help, ("accelerators", index, *where)) from None
-    facts: dict[str, Any] = {"accelerators": len(accelerators), "devices": device_facts(accelerators)}
+            where, first = next(diagnostics(error, {"": _Listed}))
+            raise as_pydantic(first, ("accelerators", index, *where)) from None
+        devices.append(found.model_dump(exclude={"id", "healthy"}, exclude_unset=True))
+    facts: dict[str, Any] = {"accelerators": len(accelerators), "devices": devices if any(devices) else ()}
     if any("id" in one for one in accelerators):
         facts["accelerator_ids"] = [one.get("id", str(index)) for index, one in enumerate(accelerators)]
     broken = [index for index, one in enumerate(accelerators) if not one.get("healthy", True)]

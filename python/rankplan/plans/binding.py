@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from rankplan._core import Placement, RankSet
 from rankplan.errors import Diagnostic
@@ -13,7 +14,6 @@ from rankplan.hardware.policies import (
     NO_MEMORY,
     Bound,
     Unmet,
-    home,
     memory_nodes,
     near_cpus,
     spare_cpus,
@@ -30,9 +30,9 @@ class Cores:
 
         A component without accelerators gets the other cores.
         """
-        self._policy, self._memory, self._inventory, self._taken = policy, memory, inventory, taken
+        self._policy, self._memory, self._taken = policy, memory, taken
         self._near: dict[tuple[str, int, str], list[RankSet | Unmet]] = {}
-        self._specs: dict[int, NodeSpec] = {}
+        self._spec = cache(inventory.node)
 
     @property
     def stated(self) -> bool:
@@ -46,8 +46,9 @@ class Cores:
         if machine is None or not self.stated:
             return Bound()
         cpus = self._near_accelerators(row, self._policy)
-        if not row.num_accelerators and self._policy != NO_BINDING:
-            cpus = self._left(spec, machine, row.cluster_node_rank)
+        taken = self._taken.get(row.cluster_node_rank)
+        if taken and not row.num_accelerators and self._policy != NO_BINDING:
+            cpus = spare_cpus(machine, _numa(spec), taken)
         if self._memory == NO_MEMORY:
             return Bound(cpus)
         near = cpus or self._near_accelerators(row, BY_NODE)
@@ -83,11 +84,6 @@ class Cores:
         help = "use binding node, socket or none" if what else "use memory_binding none"
         return Diagnostic("binding-unmet", f"{name}: {policy} is not possible on {place}: {reason}", help)
 
-    def _spec(self, node: int) -> NodeSpec:
-        if node not in self._specs:
-            self._specs[node] = self._inventory.node(node)
-        return self._specs[node]
-
     def _near_accelerators(self, row: Placement, policy: str) -> RankSet:
         return RankSet().union(*(found for found in self._answers(row, policy) if isinstance(found, RankSet)))
 
@@ -112,11 +108,6 @@ class Cores:
             if isinstance(found, Unmet) and found.contradicts:
                 yield index, found.reason
 
-    def _left(self, spec: NodeSpec, machine: Machine, node: int) -> RankSet:
-        taken = self._taken.get(node)
-        return spare_cpus(machine, _numa(spec), taken) if taken else RankSet()
-
 
 def _numa(spec: NodeSpec) -> list[int | None]:
-    known = spec.accelerator_numa or (None,) * spec.num_accelerators
-    return [home(spec.machine, node) if spec.machine else node for node in known]
+    return [device.numa for device in spec.devices] or [None] * spec.num_accelerators

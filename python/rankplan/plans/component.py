@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, islice, pairwise, repeat
-from typing import Any, Literal, TypeAlias, overload
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain, groupby, islice, pairwise, repeat
+from operator import attrgetter, itemgetter
+from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
-from rankplan.accelerators import Vendor, vendor
+from rankplan.accelerators import vendor
 from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY, NOTHING, Bound
@@ -29,6 +33,19 @@ _MOST_MISMATCHES = 20
 
 Coordinates: TypeAlias = dict[str, int]
 """The position of a slot in its group of each kind: ``{"tp": 1, "dp": 0, "pp": 2}``."""
+
+
+class PlacementMode(Enum):
+    """How the roles of a job share accelerators: the modes of RLinf (``rlinf/utils/placement.py``, 0.3.0).
+
+    ``COLLOCATED``: actor and rollout have the same ones. ``DISAGGREGATED``: actor, rollout and inference have their
+    own. ``AUTO``: disaggregated at first, then a scheduler moves accelerators between the roles. ``HYBRID``: any.
+    """
+
+    COLLOCATED = auto()
+    DISAGGREGATED = auto()
+    HYBRID = auto()
+    AUTO = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +74,12 @@ class Settings:
 USUAL_SETTINGS = Settings()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+def _setting(name: str) -> Any:
+    """Return an attribute of a component for one of its settings."""
+    return property(attrgetter(f"settings.{name}"), doc=f"``settings.{name}``, see `Settings`.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Component(Sequence[Placement]):
     """A sequence of rows, one per process in rank order, with the decisions that they come from.
 
@@ -72,6 +94,16 @@ class Component(Sequence[Placement]):
     Raises ``ValueError`` for a slice of rows, `PlacementError` if the parallel sizes do not fit the slots.
     """
 
+    visibility: ClassVar[Visibility] = _setting("visibility")
+    by_node: ClassVar[bool] = _setting("by_node")
+    parallel: ClassVar[Parallel] = _setting("parallel")
+    share: ClassVar[float | None] = _setting("share")
+    engines: ClassVar[int] = _setting("engines")
+    binding: ClassVar[str] = _setting("binding")
+    memory_binding: ClassVar[str] = _setting("memory_binding")
+    egl: ClassVar[bool] = _setting("egl")
+    nics: ClassVar[str] = _setting("nics")
+
     name: str
     inventory: Inventory
     node_groups: tuple[str, ...]
@@ -79,8 +111,6 @@ class Component(Sequence[Placement]):
     rows: Placements
     settings: Settings = USUAL_SETTINGS
     taken: RankSet = NOTHING
-    _layout: Layout | None = field(default=None, init=False)
-    _cores: Cores | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if not self.rows.whole:
@@ -90,7 +120,7 @@ class Component(Sequence[Placement]):
         if self.visibility == "own-first":
             self._check_order()
         if self.parallel.stated:
-            object.__setattr__(self, "_layout", Layout(self.rows, self.parallel))
+            _ = self.layout  # raises for sizes that do not fit
 
     @classmethod
     def place(
@@ -100,6 +130,7 @@ class Component(Sequence[Placement]):
         node_groups: tuple[str, ...],
         rule: Rule,
         settings: Settings = USUAL_SETTINGS,
+        taken: RankSet = NOTHING,
         **changes: Any,
     ) -> Component:
         """Return the component that a rule gives on an inventory. Raises `PlacementError` with every fault.
@@ -108,60 +139,21 @@ class Component(Sequence[Placement]):
         """
         settings = replace(settings, **changes)
         rows = inventory.pool(node_groups, by_node=settings.by_node).apply(rule, settings.visibility)
-        return cls(name, inventory, node_groups, rule, rows, settings)
+        return cls(name, inventory, node_groups, rule, rows, settings, taken)
 
     def _check_order(self) -> None:
         """Raise `PlacementError` (``visibility-order``) if the mask of a used accelerator cannot be reordered."""
         used = self.used_nodes() if self.rows.accelerators() else RankSet()
+        help = "use own, or node with LOCAL_RANK as the index of the device"
         types = {spec.accelerator_type for nodes, spec in self.inventory.stretches() if RankSet(nodes) & used}
-        faults = [row for row in map(vendor, sorted(types)) if row is not None and row.unordered]
+        message = "visibility own-first needs an ordered mask, which {} devices do not have: {}"
+        faults = [
+            Diagnostic("visibility-order", message.format(row.vendor, row.unordered), help)
+            for row in map(vendor, sorted(types))
+            if row is not None and row.unordered
+        ]
         if faults:
-            raise PlacementError([_no_order(row) for row in faults])
-
-    @property
-    def visibility(self) -> Visibility:
-        """The devices that its processes see: ``own``, ``node`` or ``own-first``."""
-        return self.settings.visibility
-
-    @property
-    def by_node(self) -> bool:
-        """Whether each node counts as one resource, whatever its hardware."""
-        return self.settings.by_node
-
-    @property
-    def parallel(self) -> Parallel:
-        """The parallel sizes."""
-        return self.settings.parallel
-
-    @property
-    def share(self) -> float | None:
-        """The fraction of each of its accelerators that a reservation counts; ``None`` counts nothing."""
-        return self.settings.share
-
-    @property
-    def engines(self) -> int:
-        """The number of processes per engine."""
-        return self.settings.engines
-
-    @property
-    def binding(self) -> str:
-        """The policy for the CPUs of its processes."""
-        return self.settings.binding
-
-    @property
-    def memory_binding(self) -> str:
-        """The policy for the memory of its processes."""
-        return self.settings.memory_binding
-
-    @property
-    def egl(self) -> bool:
-        """Whether its processes render with EGL."""
-        return self.settings.egl
-
-    @property
-    def nics(self) -> str:
-        """Whether nearby network cards are only reported (``check``) or used (``set``)."""
-        return self.settings.nics
+            raise PlacementError(faults)
 
     def with_settings(self, **changes: Any) -> Component:
         """Return the component with other settings: ``component.with_settings(visibility="node", share=0.5)``.
@@ -181,12 +173,10 @@ class Component(Sequence[Placement]):
         """
         return fitted([self], cluster)[0]
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """The slots and their parallel groups."""
-        layout = self._layout or Layout(self.rows, self.parallel)
-        object.__setattr__(self, "_layout", layout)
-        return layout
+        return Layout(self.rows, self.parallel)
 
     @property
     def slots(self) -> int:
@@ -271,14 +261,10 @@ class Component(Sequence[Placement]):
         )
         return self._bindings.faults(self.name, rows)
 
-    @property
+    @cached_property
     def _bindings(self) -> Cores:
-        cores = self._cores
-        if cores is None:
-            taken = self.inventory.core.by_node(self.taken)
-            cores = Cores(self.binding, self.memory_binding, self.inventory, taken)
-            object.__setattr__(self, "_cores", cores)
-        return cores
+        taken = self.inventory.core.by_node(self.taken)
+        return Cores(self.binding, self.memory_binding, self.inventory, taken)
 
     def used_nodes(self) -> RankSet:
         """Return the nodes that its processes run on or use accelerators of."""
@@ -311,38 +297,21 @@ class Component(Sequence[Placement]):
         return f"<Component {self.name}: {counted(len(self.rows), 'process', 'processes')}, rule {self.rule!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.name, self.inventory, self.node_groups, self.rule, self.settings, self.taken)
-
-
-def _no_order(row: Vendor) -> Diagnostic:
-    message = f"visibility own-first needs an ordered mask, which {row.vendor} devices do not have: {row.unordered}"
-    return Diagnostic("visibility-order", message, "use own, or node with LOCAL_RANK as the index of the device")
-
-
-def _restored(
-    name: str, inventory: Inventory, node_groups: tuple[str, ...], rule: Rule, settings: Settings, taken: RankSet
-) -> Component:
-    return replace(Component.place(name, inventory, node_groups, rule, settings), taken=taken)
+        state = self.name, self.inventory, self.node_groups, self.rule, self.settings, self.taken
+        return Component.place, state
 
 
 def merged(rank_map: RankMap) -> str:
     """Return the text of a map with as few segments as possible: neighbours that share in the same way become one."""
-    shared: list[tuple[RankSet, list[RankSet]]] = []
-    for resources, processes in rank_map.segments:
-        if shared and shared[-1][0] == resources:
-            shared[-1][1].append(processes)
-        else:
-            shared.append((resources, [processes]))
-    # The resources and the processes of each segment, and the numbers of those in its first part.
-    segments: list[tuple[list[RankSet], list[RankSet], int, int]] = []
-    for resources, parts in shared:
-        many, few = len(resources), sum(map(len, parts))
-        if segments and segments[-1][2] * few == many * segments[-1][3]:
-            segments[-1][0].append(resources)
-            segments[-1][1].extend(parts)
-        else:
-            segments.append(([resources], parts, many, few))
-    return ",".join(":".join(str(RankSet().union(*sets)) for sets in segment[:2]) for segment in segments)
+    shared = [
+        (resources, [processes for _, processes in parts])
+        for resources, parts in groupby(rank_map.segments, itemgetter(0))
+    ]
+    texts = []
+    for _, alike in groupby(shared, lambda one: Fraction(len(one[0]), sum(map(len, one[1])))):
+        resources, processes = zip(*alike, strict=True)
+        texts.append(f"{RankSet().union(*resources)}:{RankSet().union(*chain.from_iterable(processes))}")
+    return ",".join(texts)
 
 
 def fitted(components: Sequence[Component], cluster: Inventory) -> list[Component]:

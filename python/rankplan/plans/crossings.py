@@ -10,7 +10,7 @@ from rankplan.config.network import NODE_LEVEL, USUAL_TOPOLOGY
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
-from rankplan.words import did_you_mean, nodes_text
+from rankplan.words import nodes_text, unknown
 
 WORDS = {
     "tp": "tensor",
@@ -56,24 +56,20 @@ def topology_faults(
     """
     topology = inventory.section.topology if inventory.section is not None else USUAL_TOPOLOGY
     keep = topology.keep
-
-    def unknown(key: str) -> Iterator[Diagnostic]:
-        for name in map(str.strip, key.split(",")):
-            if complete and name not in components:
-                help = did_you_mean(name, components, "the components are")
-                yield Diagnostic("unknown-component", f"unknown component `{name}`", help)
-
-    for key in topology.segment if isinstance(topology.segment, Mapping) else ():
-        yield from ((("segment", key), found) for found in unknown(key))
+    segments = topology.segment if isinstance(topology.segment, Mapping) else {}
+    stated = [("segment", key) for key in segments] + [("keep", key) for key in keep]
+    for path in stated if complete else ():
+        for name in map(str.strip, path[1].split(",")):
+            if name not in components:
+                yield path, unknown("component", name, components, "the components are")
     by_level = {domains.level: domains for domains in inventory.domains} if keep else {}
     for key, kinds in keep.items():
-        yield from ((("keep", key), fault) for fault in unknown(key))
-        names = {name.strip() for name in key.split(",")}
+        names = set(map(str.strip, key.split(",")))
         for kind, level in kinds.items():
             if level != NODE_LEVEL and level not in by_level:
                 if labelled:
-                    help = did_you_mean(level, [*by_level, NODE_LEVEL], "the levels are")
-                    yield ("keep", key, kind), Diagnostic("unknown-level", f"unknown level `{level}`", help)
+                    levels = [*by_level, NODE_LEVEL]
+                    yield ("keep", key, kind), unknown("level", level, levels, "the levels are")
                 continue
             for name, layout in components.items():
                 if name in names and (found := crossing(name, layout, inventory, kind, by_level.get(level))):
@@ -120,18 +116,13 @@ def _places(nodes: RankSet, domains: Domains) -> tuple[str, int]:
     found: dict[int, list[int]] = {}
     for node in nodes:
         found.setdefault(domains.ids[node], []).append(node)
-    short = {domains.names[index][-1] for index in found}
-    texts = [
-        f"{nodes_text(RankSet(ranks))} ({_domain(domains, index, unique=len(short) == len(found))})"
-        for index, ranks in found.items()
-    ]
+    short = {index: domains.names[index][-1] or "no label" for index in found}
+    unique = len({domains.names[index][-1] for index in found}) == len(found)
+    names = short if unique else {index: domains.text(index) for index in found}
+    texts = [f"{nodes_text(RankSet(ranks))} ({names[index]})" for index, ranks in found.items()]
     if len(texts) > _MOST_DOMAINS:
         texts[_MOST_DOMAINS:] = [f"and {len(texts) - _MOST_DOMAINS} more"]
     return ", ".join(texts), len(found)
-
-
-def _domain(domains: Domains, index: int, *, unique: bool) -> str:
-    return (domains.names[index][-1] or "no label") if unique else domains.text(index)
 
 
 def _help(layout: Layout, inventory: Inventory, kind: str, domains: Domains | None) -> str:

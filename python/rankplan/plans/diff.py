@@ -1,4 +1,4 @@
-"""The changes from one plan to another: processes that move, nodes, node groups and world sizes."""
+"""The changes from one plan to another: processes that move, nodes (matched by name), node groups and world sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rankplan._core import Placement, RankSet
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.matching import same_nodes
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component, Coordinates
 from rankplan.plans.plan import Plan
@@ -19,7 +18,7 @@ from rankplan.words import nodes_text
 
 Fields: TypeAlias = dict[str, Any]
 _NODE_FIELDS = {field.alias or name: name for name, field in NodeSpec.model_fields.items() if name != "ranks"}
-_OWN = ("ip", "hostname")
+_OWN = ("hostname", "ip")
 """Fields that differ on every node: if many nodes get new values, that is one change."""
 
 
@@ -136,7 +135,9 @@ class PlanDiff:
         The plans must have a machine in common; otherwise they are for different clusters, and there are none.
         """
         inventories = self.before.inventory, self.after.inventory
-        here, there = map(_are_named, inventories)
+        here, there = (
+            [bool(spec.hostname or spec.ip) for nodes, spec in one.stretches() for _ in nodes] for one in inventories
+        )
         found = same_nodes(*inventories)
         if not any(named and node is not None for named, node in zip(here, found, strict=True)):
             return frozenset()
@@ -154,10 +155,6 @@ class PlanDiff:
 def diff(before: Plan, after: Plan) -> PlanDiff:
     """Return the changes from one plan to another. The work is linear in processes and nodes."""
     return PlanDiff(before, after)
-
-
-def _are_named(inventory: Inventory) -> list[bool]:
-    return [bool(spec.hostname or spec.ip) for nodes, spec in inventory.stretches() for _ in nodes]
 
 
 def _on(row: Placement, nodes: frozenset[int]) -> bool:
@@ -208,3 +205,37 @@ def _differing(before: Mapping[Any, Fields], after: Mapping[Any, Fields]) -> Ite
 def _described(inventory: Inventory) -> dict[str, Fields]:
     groups = inventory.section.node_groups if inventory.section else []
     return {group.label: group.model_dump(mode="json", exclude={"label"}) for group in groups}
+
+
+def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:
+    """Return, by node rank of ``planned``, the rank of the same node in ``inventory``, ``None`` if it lacks the node.
+
+    A node is found by its hostname, else by its address, unless several nodes of either side share that name. A node
+    without names is the one of the same rank.
+    """
+    known = {kind: _first(inventory, kind) for kind in _OWN}
+    shared = {kind: _first(planned, kind)[1] | known[kind][1] for kind in _OWN}
+    hosts, shared_hosts = known["hostname"][0], shared["hostname"]
+    found: list[int | None] = []
+    for nodes, record in planned.stretches():
+        if (host := record.hostname) in hosts and host not in shared_hosts:
+            found += [hosts[host]] * len(nodes)
+        elif names := [(kind, name) for kind in _OWN if (name := getattr(record, kind))]:
+            telling = [(kind, name) for kind, name in names if name not in shared[kind]] or names
+            places = (known[kind][0].get(name) for kind, name in telling)
+            found += [next((place for place in places if place is not None), None)] * len(nodes)
+        else:
+            found += (rank if rank < inventory.num_nodes else None for rank in nodes)
+    return found
+
+
+def _first(inventory: Inventory, kind: str) -> tuple[dict[str, int], set[str]]:
+    """Return the first node of each name of a kind, and the names that several nodes share."""
+    first: dict[str, int] = {}
+    shared: set[str] = set()
+    for ranks, record in inventory.stretches():
+        if name := getattr(record, kind):
+            if len(ranks) > 1 or name in first:
+                shared.add(name)
+            first.setdefault(name, ranks.start)
+    return first, shared

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rankplan._core import Placement
-from rankplan.hardware.nics import card_variables
-from rankplan.nodes.node import NodeSpec
-from rankplan.nodes.node_facts import AcceleratorFacts
+from rankplan.hardware.pci import card_variables
+from rankplan.nodes.node import AcceleratorFacts
 from rankplan.plans.component import Component
 
 
@@ -32,20 +31,13 @@ def near_cards(component: Component, row: Placement) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
-def used_cards(component: Component, row: Placement) -> tuple[str, ...]:
-    """Return the cards that a process must use: those near it, if cards and accelerators are one to one."""
-    if component.nics != "set" or not one_to_one(component.inventory.node(row.cluster_node_rank)):
-        return ()
-    return near_cards(component, row)
-
-
-def one_to_one(spec: NodeSpec) -> bool:
-    """Whether each accelerator of a node has a nearest card of its own."""
-    names = [device.nic for device in spec.devices]
-    return bool(names) and None not in names and len(set(names)) == len(names)
-
-
 def network_variables(component: Component, row: Placement) -> dict[str, str]:
-    """Return the variables that make a process use its cards; empty with ``nics: check``."""
-    cards = used_cards(component, row)
+    """Return the variables that make a process use the cards near it, if each accelerator has a card of its own.
+
+    Empty with ``nics: check``.
+    """
+    names = [device.nic for device in component.inventory.node(row.cluster_node_rank).devices]
+    if component.nics != "set" or None in names or len(set(names)) < len(names):
+        return {}
+    cards = near_cards(component, row)
     return card_variables(cards) if cards else {}

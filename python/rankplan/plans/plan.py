@@ -1,29 +1,30 @@
-"""The plan: the components of a job over one inventory."""
+"""The plan: the components of a job over one inventory, and the processes on each of its nodes."""
 
 from __future__ import annotations
 
 import os
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from rankplan._core import ACCELERATOR, RankSet
+from rankplan._core import ACCELERATOR, Pattern, RankSet
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
-from rankplan.plans.component import Component, Visibility, fitted
+from rankplan.plans.component import Component, PlacementMode, Visibility, fitted
 from rankplan.plans.crossings import check_keep, topology_faults
-from rankplan.plans.mode import PlacementMode
-from rankplan.plans.occupancy import NodeKind, node_kinds
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean
+
+_Crowd = TypeVar("_Crowd", bound=tuple[Any, ...])
 
 SHARE_UNIT = 10_000
 """Shares are added up in ten-thousandths, Ray's own unit."""
@@ -55,6 +56,35 @@ class Oversubscription:
 
     processes: dict[str, int]
     accelerators: dict[int, RankSet]
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Processes of one component with consecutive ranks that run on one node, or use resources there.
+
+    Two nodes have equal stays if only the ranks differ; see `Pattern` for the rest.
+    """
+
+    component_name: str
+    pattern: Pattern
+
+
+@dataclass(slots=True)
+class NodeKind:
+    """Nodes with the same hardware and the same stays.
+
+    ``hardware`` is the number of configured pieces by type. ``first_ranks`` is the first rank of each stay on the first
+    node; ``ranks`` are the ranks of each component on the other nodes.
+    """
+
+    nodes: RankSet
+    num_accelerators: int
+    accelerator_type: str
+    accelerator_model: str | None
+    hardware: dict[str, int]
+    stays: list[Stay]
+    first_ranks: list[int] = field(default_factory=list)
+    ranks: dict[str, RankSet] = field(default_factory=dict)
 
 
 class Plan(Mapping[str, Component]):
@@ -196,48 +226,44 @@ class Plan(Mapping[str, Component]):
 
     def oversubscribed(self) -> list[Oversubscription]:
         """Return the accelerators that more than one process uses, by the components of these, in node order."""
-        crowds: dict[tuple[tuple[str, int], ...], dict[int, RankSet]] = {}
+        crowds = self._crowds(lambda users: tuple(users.items()) if users.total() > 1 else ())
+        return [Oversubscription(dict(crowd), dict(sorted(where.items()))) for crowd, where in crowds.items()]
+
+    def check_shares(self) -> None:
+        """Raise `PlacementError` (``share-overflow``) if the shares of an accelerator add up to more than 1."""
+        units = {name: round(one.share * SHARE_UNIT) for name, one in self.items() if one.share is not None}
+
+        def too_many(users: Iterable[str]) -> tuple[str, ...]:
+            names = tuple(name for name in users if name in units)
+            return names if sum(units[name] for name in names) > SHARE_UNIT else ()
+
+        if crowds := self._crowds(too_many):
+            raise PlacementError([self._overflow(names, where) for names, where in crowds.items()])
+
+    def _crowds(self, crowd_of: Callable[[Counter[str]], _Crowd]) -> dict[_Crowd, dict[int, RankSet]]:
+        """Return the accelerators of each crowd that ``crowd_of`` finds in the number of processes by component."""
+        crowds: dict[_Crowd, dict[int, RankSet]] = {}
         for kind in self.node_kinds:
             users: dict[int, Counter[str]] = {}
             for stay in kind.stays:
                 pattern = stay.pattern
                 for index in chain.from_iterable(pattern.devices) if pattern.resource_type == ACCELERATOR else ():
                     users.setdefault(index, Counter())[stay.component_name] += 1
-            here: dict[tuple[tuple[str, int], ...], list[int]] = {}
+            here: dict[_Crowd, list[int]] = {}
             for index in sorted(users):
-                if users[index].total() > 1:
-                    here.setdefault(tuple(users[index].items()), []).append(index)
+                if crowd := crowd_of(users[index]):
+                    here.setdefault(crowd, []).append(index)
             for crowd, indices in here.items():
                 crowds.setdefault(crowd, {}).update(dict.fromkeys(kind.nodes, RankSet(indices)))
-        return [Oversubscription(dict(crowd), dict(sorted(where.items()))) for crowd, where in crowds.items()]
+        return crowds
 
-    def check_shares(self) -> None:
-        """Raise `PlacementError` (``share-overflow``) if the shares of an accelerator add up to more than 1."""
-        crowds: dict[tuple[str, ...], dict[int, list[int]]] = {}
-        for kind in self.node_kinds:
-            users: dict[int, dict[str, int]] = {}
-            for stay in kind.stays:
-                share = self[stay.component_name].share
-                if share is not None and stay.pattern.resource_type == ACCELERATOR:
-                    for index in chain.from_iterable(stay.pattern.devices):
-                        users.setdefault(index, {})[stay.component_name] = round(share * SHARE_UNIT)
-            for index, shares in sorted(users.items()):
-                if sum(shares.values()) > SHARE_UNIT:
-                    here = crowds.setdefault(tuple(shares), {})
-                    for node in kind.nodes:
-                        here.setdefault(node, []).append(index)
-        if crowds:
-            raise PlacementError([self._overflow(names, where) for names, where in crowds.items()])
-
-    def _overflow(self, names: tuple[str, ...], where: Mapping[int, list[int]]) -> Diagnostic:
+    def _overflow(self, names: tuple[str, ...], where: Mapping[int, RankSet]) -> Diagnostic:
         node, indices = next(iter(where.items()))
         shares = " + ".join(f"{name} {self[name].share:g}" for name in names)
         total = sum(round((self[name].share or 0) * SHARE_UNIT) for name in names) / SHARE_UNIT
         more = f" and {counted(len(where) - 1, 'more node')}" if len(where) > 1 else ""
         noun = "accelerator" if len(indices) == 1 else "accelerators"
-        message = (
-            f"{noun} {RankSet(indices)} of node {node}{more}: the shares add up to {total:g} ({shares}); at most 1"
-        )
+        message = f"{noun} {indices} of node {node}{more}: the shares add up to {total:g} ({shares}); at most 1"
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
@@ -293,3 +319,64 @@ class Plan(Mapping[str, Component]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._inventory, list(self.values()), self.mode)
+
+
+def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fold: bool = True) -> list[NodeKind]:
+    """Return the kinds of nodes in the order of their first nodes; without ``fold``, a kind per node.
+
+    Linear in runs and nodes.
+    """
+    # A state stands for everything found on a node so far: nodes in the same state are of the same kind.
+    starts = 1 if fold else inventory.num_nodes
+    states = array("I", [0] * inventory.num_nodes if fold else range(inventory.num_nodes))
+    steps: dict[tuple[int, Any], int] = {}
+    parts: dict[int, tuple[Any, ...]] = {}
+
+    def add(nodes: Iterable[int], found: Any) -> None:
+        for node in nodes:
+            state = steps.setdefault((states[node], found), starts + len(steps))
+            if state not in parts:
+                parts[state] = (*parts.get(states[node], ()), found)
+            states[node] = state
+
+    for nodes, equipment in _equipment(inventory):
+        add(nodes, equipment)
+    runs = {name: component.rows.runs() for name, component in components.items()}
+    for name, found in runs.items():
+        stays: dict[Pattern, Stay] = {}
+        for run in found:
+            add(range(run.node, run.node + run.nodes), stays.setdefault(run.pattern, Stay(name, run.pattern)))
+
+    members: dict[int, list[int]] = {}
+    for node, state in enumerate(states):
+        members.setdefault(state, []).append(node)
+    kinds = {state: _kind(RankSet(nodes), *parts[state]) for state, nodes in members.items()}
+    firsts = {nodes[0]: kinds[state] for state, nodes in members.items()}
+    for name, found in runs.items():
+        others: dict[int, list[range]] = {}
+        for run in found:
+            size = run.pattern.processes
+            for offset in range(run.nodes):
+                node, first = run.node + offset, run.first_rank + offset * size
+                if node in firsts:
+                    firsts[node].first_ranks.append(first)
+                else:
+                    others.setdefault(states[node], []).append(range(first, first + size))
+        for state, ranks in others.items():
+            kinds[state].ranks[name] = RankSet(chain.from_iterable(ranks))
+    return list(kinds.values())
+
+
+def _kind(nodes: RankSet, accelerators: tuple[int, str, str | None], *parts: Any) -> NodeKind:
+    hardware = dict(part for part in parts if not isinstance(part, Stay))
+    return NodeKind(nodes, *accelerators, hardware, [part for part in parts if isinstance(part, Stay)])
+
+
+def _equipment(inventory: Inventory) -> Iterator[tuple[Iterable[int], tuple[Any, ...]]]:
+    """Yield nodes with their accelerators, then nodes with the number of their pieces of each hardware type."""
+    for nodes, spec in inventory.stretches():
+        yield nodes, (spec.num_accelerators, spec.accelerator_type, spec.accelerator_model)
+    for group in inventory.node_groups:
+        if group.hardware is not None:
+            for node, count in group.hardware.counts():
+                yield [node], (group.hardware.type, count)

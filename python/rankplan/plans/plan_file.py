@@ -24,8 +24,7 @@ from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component, Rule, Settings
-from rankplan.plans.mode import PlacementMode
+from rankplan.plans.component import Component, PlacementMode, Rule, Settings
 from rankplan.words import shown
 
 VERSION = 2
@@ -161,7 +160,13 @@ def _read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | Non
     if mode is not None and (not isinstance(mode, str) or mode not in modes):
         fault(("mode",), f"`mode` is {shown(mode)}; it must be {', '.join(list(modes)[:-1])} or {list(modes)[-1]}")
     reader.finish()
-    inventory = _inventory(content)
+    try:
+        inventory = Inventory.from_dict(content["inventory"])
+    except PlacementError as error:
+        faults = [replace(one, path=f"inventory.{one.path}".rstrip(".")) for one in error.diagnostics]
+        raise PlacementError(faults) from None
+    if content["cluster"] is not None:
+        inventory = inventory.with_config(content["cluster"])
     components = []
     for name, state in content["components"].items():
         path: KeyPath = ("components", name)
@@ -180,12 +185,3 @@ def _read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | Non
             fault(path, f"the rule of `{name}` is damaged: {error}")
     reader.finish()
     return inventory, components, None if mode is None else modes[mode]
-
-
-def _inventory(content: Mapping[str, Any]) -> Inventory:
-    try:
-        inventory = Inventory.from_dict(content["inventory"])
-    except PlacementError as error:
-        faults = [replace(one, path=f"inventory.{one.path}".rstrip(".")) for one in error.diagnostics]
-        raise PlacementError(faults) from None
-    return inventory if content["cluster"] is None else inventory.with_config(content["cluster"])

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from rankplan._core import RankSet
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.node import NodeSpec
-from rankplan.nodes.node_facts import AcceleratorFacts, NicFacts
+from rankplan.nodes.node import AcceleratorFacts, NicFacts, NodeSpec
 from rankplan.words import counted, nodes_text, printable
 
 _MOST_NAMES = 4

@@ -16,8 +16,7 @@ from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles, engines, uneve
 from rankplan.dialects.rlinf.sizes import ENGINE, FORWARD, TRAINING, Sizes, missing_section, sizes_at, states
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.plans.component import Component
-from rankplan.plans.mode import PlacementMode
+from rankplan.plans.component import Component, PlacementMode
 from rankplan.words import misspelt, must_be
 
 _AUTO = ("cluster", "auto_scheduler")

@@ -17,7 +17,7 @@ from rankplan.dialects.rlinf.roles import HybridRoles, Roles
 from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles
 from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy, PlacementStrategy, as_assertion
 from rankplan.errors import PlacementError
-from rankplan.plans.mode import PlacementMode
+from rankplan.plans.component import PlacementMode
 from rankplan.words import must_be
 
 

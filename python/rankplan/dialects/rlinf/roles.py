@@ -15,9 +15,8 @@ from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
-from rankplan.plans.component import Component, Settings, Visibility
+from rankplan.plans.component import Component, PlacementMode, Settings, Visibility
 from rankplan.plans.configured import with_sizes
-from rankplan.plans.mode import PlacementMode
 from rankplan.plans.plan import Plan
 
 

@@ -13,8 +13,7 @@ from rankplan.dialects.rlinf.roles import Roles
 from rankplan.dialects.rlinf.sizes import ENGINE, Sizes, missing_section, sizes_at
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import Parallel
-from rankplan.plans.component import Component, Rule
-from rankplan.plans.mode import PlacementMode
+from rankplan.plans.component import Component, PlacementMode, Rule
 from rankplan.words import counted, nearest
 
 

@@ -1,4 +1,4 @@
-"""The domains of each level, from the labels of the nodes.
+"""The domains of each level, from the labels of the nodes, and the order of addresses.
 
 A level is the key of a node label. A value is unique only within its parent, so a domain is the tuple of the labels
 from the outermost level inwards. A node without the label is a domain of its own.
@@ -6,6 +6,8 @@ from the outermost level inwards. A node without the label is a domain of its ow
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,3 +137,26 @@ def natural_order(labels: Sequence[Mapping[str, str]], levels: Sequence[str]) ->
     innermost = domains(one_by_one(labels), levels)[-1].ids if levels else array("I", bytes(4 * len(labels)))
     ranks = list(map(_rank_of, labels))
     return sorted(range(len(labels)), key=lambda index: (innermost[index], ranks[index] is None, ranks[index] or 0))
+
+
+Key: TypeAlias = tuple[int, int, tuple[tuple[str, int], ...], str]
+
+
+def address_key(address: str) -> Key:
+    """Return a sort key: IPv4 by number, then IPv6 by number, then anything else as a name in natural order.
+
+    Ignores brackets around an IPv6 address, and reads an IPv4 address mapped into IPv6 as IPv4. Two texts have the same
+    key only if they are the same address. Does not look up names.
+    """
+    try:
+        # Ten times as fast as ipaddress: a large cluster has thousands of these.
+        return (4, int.from_bytes(socket.inet_pton(socket.AF_INET, address), "big"), (), "")
+    except (OSError, ValueError):
+        pass
+    try:
+        found = ipaddress.IPv6Address(address[1:-1] if address[:1] + address[-1:] == "[]" else address)
+    except ValueError:
+        return (99, 0, natural(address), address)
+    if found.ipv4_mapped is not None:
+        return (4, int(found.ipv4_mapped), (), "")
+    return (6, int(found), (), found.scope_id or "")

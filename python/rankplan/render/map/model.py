@@ -10,8 +10,7 @@ from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
 from rankplan.environment import planned_environment
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.plans.component import Component
-from rankplan.plans.occupancy import NodeKind, node_kinds
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import NodeKind, Plan, node_kinds
 from rankplan.render.lines import coordinates_text
 from rankplan.words import counted
 

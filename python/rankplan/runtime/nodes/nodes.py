@@ -19,11 +19,11 @@ from rankplan.config.network import AS_RLINF_ORDER, BY_TOPOLOGY, USUAL_TOPOLOGY,
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
-from rankplan.nodes.matching import same_nodes
 from rankplan.nodes.topology import detect, natural_order
-from rankplan.nodes.topology.addresses import Key, address_key
+from rankplan.nodes.topology.domains import Key, address_key
 from rankplan.plans.component import Component, fitted
 from rankplan.plans.crossings import check_keep
+from rankplan.plans.diff import same_nodes
 from rankplan.words import Name, natural
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"

@@ -62,7 +62,7 @@ class RankProcess:
     def __init__(self, spec: RankSpec, pickled_nodes: bytes) -> None:
         self.spec, self.pickled_nodes = spec, pickled_nodes
         self.hardware: tuple[Any, ...] = ()
-        self._thread = bind.this_thread()
+        self._thread = threading.get_native_id()
         self._question: Question | None = None
         self._egl_device: int | None = None
 
