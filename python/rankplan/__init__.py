@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rankplan.config.hardware import HardwareConfig as HardwareConfig
     from rankplan.config.hardware import register_hardware as register_hardware
     from rankplan.config.text.load import load_config as load_config
+    from rankplan.dialects.convert import Converted as Converted
+    from rankplan.dialects.convert import convert as convert
     from rankplan.dialects.rlinf.placement import ComponentPlacement as ComponentPlacement
     from rankplan.dialects.rlinf.strategies import FlexiblePlacementStrategy as FlexiblePlacementStrategy
     from rankplan.dialects.rlinf.strategies import NodePlacementStrategy as NodePlacementStrategy
@@ -51,14 +53,20 @@ if TYPE_CHECKING:
     from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
+    from rankplan.nodes.topology import Domains as Domains
     from rankplan.parallel import Parallel as Parallel
     from rankplan.plans.component import Component as Component
     from rankplan.plans.component import PlacementMode as PlacementMode
     from rankplan.plans.component import Settings as Settings
+    from rankplan.plans.diff import Change as Change
     from rankplan.plans.diff import Move as Move
     from rankplan.plans.diff import PlanDiff as PlanDiff
     from rankplan.plans.diff import diff as diff
+    from rankplan.plans.plan import NodeKind as NodeKind
+    from rankplan.plans.plan import Oversubscription as Oversubscription
     from rankplan.plans.plan import Plan as Plan
+    from rankplan.plans.plan import Sharing as Sharing
+    from rankplan.plans.plan import Stay as Stay
     from rankplan.plans.weights import WeightMap as WeightMap
     from rankplan.runtime.cluster import Cluster as Cluster
     from rankplan.runtime.group.crew import Failure as Failure
@@ -88,6 +96,7 @@ _NAMES = {
     "arranging.replan": ("Replanned", "replan"),
     "config.hardware": ("Franka", "HardwareConfig", "register_hardware"),
     "config.text.load": ("load_config",),
+    "dialects.convert": ("Converted", "convert"),
     "dialects.rlinf.placement": ("ComponentPlacement",),
     "dialects.rlinf.strategies": (
         *("FlexiblePlacementStrategy", "NodePlacementStrategy", "PackedPlacementStrategy"),
@@ -100,10 +109,11 @@ _NAMES = {
     "front": ("Report", "check", "plan", "tune"),
     "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
+    "nodes.topology": ("Domains",),
     "parallel": ("Parallel",),
     "plans.component": ("Component", "PlacementMode", "Settings"),
-    "plans.diff": ("Move", "PlanDiff", "diff"),
-    "plans.plan": ("Plan",),
+    "plans.diff": ("Change", "Move", "PlanDiff", "diff"),
+    "plans.plan": ("NodeKind", "Oversubscription", "Plan", "Sharing", "Stay"),
     "plans.weights": ("WeightMap",),
     "runtime.cluster": ("Cluster",),
     "runtime.group.group": ("Call", "WorkerGroup"),

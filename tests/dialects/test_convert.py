@@ -30,7 +30,7 @@ def planned(components: dict[str, Any], **section: Any) -> Plan:
 def test_rlinf_to_roll() -> None:
     plan = planned({"actor,reference": "0-7", "rollout": "8-11:0-1", "reward": "2-3:0-3", "judge": "0,2:0"})
     conversion = convert(plan, "roll")
-    assert conversion.missing == ()
+    assert conversion.omitted == ()
     assert conversion.config == {
         "num_nodes": 3,
         "num_gpus_per_node": 4,
@@ -71,7 +71,7 @@ def test_omitted_components_are_listed() -> None:
     )
     conversion = convert(plan, "roll")
     assert list(conversion.config) == ["num_nodes", "num_gpus_per_node", "a"]
-    assert conversion.missing == (
+    assert conversion.omitted == (
         "arm: node group `arms`, with its variables and interpreters",
         "b: its processes have different numbers of accelerators",
         "c: roll would place it elsewhere",
@@ -79,7 +79,7 @@ def test_omitted_components_are_listed() -> None:
     )
     spread = roll.plan({"a": {"device_mapping": "[3, 4]", "num_gpus_per_worker": 2}, "b": {"world_size": 4}}, EIGHT)
     assert convert(spread, "rlinf").config == {}
-    assert convert(spread, "rlinf").missing == (
+    assert convert(spread, "rlinf").omitted == (
         "a: process 0 would need 2 accelerators on nodes 0 and 1; a process runs on one node",
         "b: its processes do not use their resources in ascending order",
     )
@@ -88,7 +88,7 @@ def test_omitted_components_are_listed() -> None:
 def test_conflicting_names() -> None:
     conversion = convert(planned({"a": "0", "a.b": "1", "num_gpus_per_node": "2"}), "roll")
     assert list(conversion.config) == ["num_nodes", "num_gpus_per_node", "a"]
-    assert len(conversion.missing) == 2
+    assert len(conversion.omitted) == 2
 
 
 def test_a_name_that_would_select_another_dialect() -> None:
@@ -97,7 +97,7 @@ def test_a_name_that_would_select_another_dialect() -> None:
     components = [replace(roll.plan({"x": role}, EIGHT)["x"], name=name) for name, role in roles.items()]
     conversion = convert(Plan(EIGHT, components), "roll")
     assert list(conversion.config) == ["num_nodes", "num_gpus_per_node", "a"]
-    assert conversion.missing == (
+    assert conversion.omitted == (
         "cluster.b: its name is a key of another dialect",
         "rollout-num-gpus: its name is a key of another dialect",
     )
@@ -123,11 +123,11 @@ def test_there_and_back_gives_an_equal_plan(roles: list[tuple[int, int, int]]) -
     config["shared"] = {"device_mapping": "[0, 1, 1, 2, 2, 5, 6, 6]"}
     plan = roll.plan(config, EIGHT)
     there = convert(plan, "rlinf")
-    said = [name for name in plan if not any(text.startswith(f"{name}: ") for text in there.missing)]
-    assert all("on nodes" in text for text in there.missing)
+    said = [name for name in plan if not any(text.startswith(f"{name}: ") for text in there.omitted)]
+    assert all("on nodes" in text for text in there.omitted)
     if said:
         back = convert(rlinf.plan(there.config, EIGHT), "roll")
-        assert back.missing == ()
+        assert back.omitted == ()
         assert same(roll.plan(back.config, LARGER), plan.only(*said))
 
 
@@ -141,12 +141,12 @@ def test_slime_there_and_back() -> None:
     plan = slime.plan(flags, EIGHT)
     for dialect in ("rlinf", "roll", "slime"):
         there = convert(plan, dialect)
-        assert there.missing == (("rollout: its parallel sizes, tp 2",) if dialect == "roll" else ())
+        assert there.omitted == (("rollout: its parallel sizes, tp 2",) if dialect == "roll" else ())
         read = {"rlinf": rlinf, "roll": roll, "slime": slime}[dialect].plan(there.config, EIGHT)
         assert same(plan, read)
         assert same(plan, {"rlinf": rlinf, "roll": roll, "slime": slime}[dialect].plan(there.config, LARGER))
         back = convert(read, "slime")
-        assert (back.config, back.missing) == ({**flags, "num_gpus_per_node": 4}, ())
+        assert (back.config, back.omitted) == ({**flags, "num_gpus_per_node": 4}, ())
 
 
 def test_an_engine_of_data_parallel_ranks_keeps_its_sizes() -> None:
@@ -154,9 +154,9 @@ def test_an_engine_of_data_parallel_ranks_keeps_its_sizes() -> None:
     config = {"trainer": {"nnodes": 1, "n_gpus_per_node": 4}, "actor_rollout_ref": {"rollout": engine}}
     plan = DIALECTS["verl"].plan(config, EIGHT)
     there = convert(plan, "verl")
-    assert there.config["actor_rollout_ref"]["rollout"] == engine and there.missing == ()
+    assert there.config["actor_rollout_ref"]["rollout"] == engine and there.omitted == ()
     assert not diff(plan, DIALECTS["verl"].plan(there.config, EIGHT))
-    assert "rollout: its parallel sizes, tp 1" in convert(plan, "slime").missing
+    assert "rollout: its parallel sizes, tp 1" in convert(plan, "slime").omitted
 
 
 def test_a_component_that_a_dialect_adds_is_named() -> None:
@@ -189,12 +189,12 @@ def test_flags_there_and_back_give_an_equal_plan(flags: dict[str, Any]) -> None:
         lost = (f"rollout: its engines of {engines} processes each",) if engines > 1 and name != "slime" else ()
         sizes = plan["rollout"].parallel if "rollout" in plan else Parallel()
         unsized = (f"rollout: its parallel sizes, {sizes}",) if sizes.stated and name == "roll" else ()
-        assert there.missing == lost + unsized
+        assert there.omitted == lost + unsized
         read = dialect.plan(there.config, EIGHT)
         assert same(read, plan)
         assert lost or all(read[role].engines == plan[role].engines for role in plan)
         back = convert(read, "slime")
-        assert back.missing == ()
+        assert back.omitted == ()
         assert same(slime.plan(back.config, LARGER), plan)
 
 
@@ -205,23 +205,23 @@ def test_parallel_sizes_are_kept_where_a_dialect_has_them() -> None:
     assert convert(plan, "slime").config == {**flags, "num_gpus_per_node": 4}
     entry = convert(plan, "rlinf").config["cluster"]["component_placement"]["actor"]
     assert entry == {"placement": "0-7:0-7", "parallel": {"tp": 2, "ep": 4}}
-    assert convert(plan, "roll").missing == ("actor: its parallel sizes, tp 2 x ep 4",)
+    assert convert(plan, "roll").omitted == ("actor: its parallel sizes, tp 2 x ep 4",)
     ordered = planned({"actor": {"placement": "0-7", "parallel": {"tp": 2, "order": "dp-tp-cp-ep-pp"}}})
-    assert convert(ordered, "slime").missing == ("actor: its parallel sizes, tp 2",)
+    assert convert(ordered, "slime").omitted == ("actor: its parallel sizes, tp 2",)
 
 
 def test_every_expressible_component_is_kept() -> None:
     plan = planned({"actor": "0-3", "rollout": "4-7", "critic": "9-10"})
     conversion = convert(plan, "slime")
-    assert conversion.missing == ("critic: slime would place it elsewhere",)
+    assert conversion.omitted == ("critic: slime would place it elsewhere",)
     assert list(slime.plan(conversion.config, EIGHT)) == ["actor", "rollout"]
     cpus = roll.plan(
         {"num_nodes": 2, "a": {"world_size": 4}, "b,c": {"world_size": 2}, " d": {"world_size": 1}}, LARGER
     )
     again = convert(cpus, "roll")
-    assert again.missing == ()
+    assert again.omitted == ()
     assert same(roll.plan(again.config, LARGER), cpus)
-    assert [text.split(": ")[1] for text in convert(cpus, "rlinf").missing] == [
+    assert [text.split(": ")[1] for text in convert(cpus, "rlinf").omitted] == [
         "its processes do not use their resources in ascending order",
         "its name contains a comma, or blanks at an end",
         "its name contains a comma, or blanks at an end",

@@ -265,7 +265,7 @@ WRITTEN = [
 def test_a_written_config_plans_the_same(words: list[str]) -> None:
     plan = verl.plan(from_overrides([*BASE, *words]), Inventory.uniform(2, 8))
     conversion = convert(plan, "verl")
-    assert conversion.missing == ()
+    assert conversion.omitted == ()
     again = verl.plan(conversion.config, Inventory.uniform(2, 8))
     assert {name: (list(one), one.parallel, one.share) for name, one in plan.items()} == {
         name: (list(one), one.parallel, one.share) for name, one in again.items()
@@ -276,8 +276,8 @@ def test_what_verl_cannot_express_is_named() -> None:
     plan = verl.plan(from_overrides([*BASE, "trainer.nnodes=1"]), Inventory.uniform(2, 8))
     others = [Component.place(name, plan.inventory, ("cluster",), plan["actor"].rule) for name in ("env", "critic")]
     conversion = convert(Plan(plan.inventory, [*plan.values(), *others]), "verl")
-    assert conversion.missing == ("env: verl has no such role",)
-    assert convert(Plan(plan.inventory, others), "verl").missing == (
+    assert conversion.omitted == ("env: verl has no such role",)
+    assert convert(Plan(plan.inventory, others), "verl").omitted == (
         "env: verl has no such role",
         "critic: verl needs an actor",
     )

@@ -6,12 +6,11 @@ import sys
 from pathlib import Path
 
 import click
-import yaml
 
 from rankplan.cli.common import Choice, config_options, faults_end_it, planned
 from rankplan.config.text.files import write_whole
 from rankplan.dialects import DIALECTS, WRITERS
-from rankplan.dialects.convert import Conversion
+from rankplan.dialects.convert import Converted
 from rankplan.dialects.convert import convert as converted
 
 
@@ -33,17 +32,16 @@ def convert(file: str, to: str, choice: Choice, output: str | None) -> None:
     with faults_end_it():
         conversion = converted(planned(file, choice), to)
         print_converted(conversion, to, output)
-        sys.exit(1 if conversion.missing else 0)
+        sys.exit(1 if conversion.omitted else 0)
 
 
-def print_converted(conversion: Conversion, to: str, output: str | None = None) -> None:
+def print_converted(conversion: Converted, to: str, output: str | None = None) -> None:
     """Print a config of another dialect, or write it to a file, and tell on stderr how it differs from the plan."""
-    text = yaml.safe_dump(conversion.config, sort_keys=False) if conversion.config else ""
-    if output is not None and text:
-        write_whole(Path(output), text)
+    if output is not None and conversion.text:
+        write_whole(Path(output), conversion.text)
     else:
-        click.echo(text, nl=False)
-    for what in conversion.missing:
+        click.echo(conversion.text, nl=False)
+    for what in conversion.omitted:
         click.echo(f"omitted in {to}: {what}", err=True)
     for name in conversion.added:
         click.echo(f"added in {to}: {name}, which every config of {to} has", err=True)

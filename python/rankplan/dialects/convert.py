@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from operator import eq
 from typing import Any
 
+import yaml
+
 from rankplan._core import WHOLE_NODE
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
 from rankplan.errors import Diagnostic, PlacementError
@@ -17,15 +19,20 @@ from rankplan.plans.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
-    """A config in another dialect, why parts of the plan are missing from it, and the components that it adds."""
+class Converted:
+    """A config in another dialect; what it omits of the plan, with the reason; and the components that it adds."""
 
     config: dict[str, Any]
-    missing: tuple[str, ...]
+    omitted: tuple[str, ...]
     added: tuple[str, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """The config as YAML; empty if nothing can be written."""
+        return yaml.safe_dump(self.config, sort_keys=False) if self.config else ""
 
-def convert(planned: Plan, to: str) -> Conversion:
+
+def convert(planned: Plan, to: str) -> Converted:
     """Write a plan in the dialect ``to`` (``rlinf``, ``verl``, ``slime``, ``roll``).
 
     The result is planned again, and only components that come out the same are kept. Node groups are not converted.
@@ -45,15 +52,15 @@ def convert(planned: Plan, to: str) -> Conversion:
             break
         reasons |= failed
         wanted = [component for component in wanted if component.name not in failed]
-    missing = [f"{name}: {reasons[name]}" for name in planned if name in reasons]
+    omitted = [f"{name}: {reasons[name]}" for name in planned if name in reasons]
     for component in wanted:
         if again is not None and 1 != component.engines != again[component.name].engines:
-            missing.append(f"{component.name}: its engines of {component.engines} processes each")
+            omitted.append(f"{component.name}: its engines of {component.engines} processes each")
         if again is not None and _other_groups(component, again[component.name]):
             sizes = component.parallel if component.parallel.stated else "tp 1"
-            missing.append(f"{component.name}: its parallel sizes, {sizes}")
+            omitted.append(f"{component.name}: its parallel sizes, {sizes}")
     added = [name for name in again if name not in [one.name for one in wanted]] if again is not None else []
-    return Conversion(config if wanted else {}, tuple(_lost(planned) + missing), tuple(added))
+    return Converted(config if wanted else {}, tuple(_lost(planned) + omitted), tuple(added))
 
 
 def _compared(

@@ -109,7 +109,7 @@ def plan_of(
     strategies: Mapping[str, PlacementStrategy], inventory: Inventory, mode: PlacementMode | None, *, isolate: bool
 ) -> Plan:
     """Return the plan of components with these strategies."""
-    placed = (strategy.component(name, inventory, isolate_accelerator=isolate) for name, strategy in strategies.items())
+    placed = (strategy.on(inventory, name, isolate_accelerator=isolate) for name, strategy in strategies.items())
     return Plan(inventory, placed, mode)
 
 

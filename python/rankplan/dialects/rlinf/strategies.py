@@ -80,10 +80,10 @@ class PlacementStrategy:
         `PlacementError` if a resource does not exist or a process would need two nodes or two types of hardware,
         ``TypeError`` if ``cluster`` is neither an inventory nor a cluster.
         """
-        return self.component("", cluster, isolate_accelerator=isolate_accelerator).rows
+        return self.on(cluster, isolate_accelerator=isolate_accelerator).rows
 
     @as_assertion
-    def component(self, name: str, cluster: AnyCluster, *, isolate_accelerator: bool = True) -> Component:
+    def on(self, cluster: AnyCluster, name: str = "", *, isolate_accelerator: bool = True) -> Component:
         """Return a component with the strategy's rule, under this name; see `get_placement`."""
         inventory, placed = self.inventory_on(cluster), self._component
         visibility = self._visibility(isolate=isolate_accelerator)

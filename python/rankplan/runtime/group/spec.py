@@ -125,7 +125,7 @@ class GroupSpec:
             component = replace(component, name=name or planned)
         elif isinstance(placement_strategy, PlacementStrategy):
             planned, nodes = name or self._worker_class.__name__, cluster.nodes
-            component = placement_strategy.component(planned, cluster, isolate_accelerator=isolate_accelerator)
+            component = placement_strategy.on(cluster, planned, isolate_accelerator=isolate_accelerator)
         else:
             raise TypeError(
                 f"placement_strategy is of type {type(placement_strategy).__name__}; pass a strategy, such as "
