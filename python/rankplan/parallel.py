@@ -70,7 +70,7 @@ class Parallel:
     def parse(cls, text: str) -> Parallel:
         """Read a compact text such as ``d4t2p1``: the letters d, t, p, c and e, each with a size, in any order.
 
-        AReaL: ``AllocationMode.from_str``.
+        AReaL: ``ModelAllocation.from_str``.
 
         Raises `PlacementError` (``invalid-value``) with every fault and its place in the text.
         """

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
 from rankplan.cli import main
+from rankplan.dialects.rlinf import dialect as rlinf
 from support.paths import TOPOLOGY
 
 NODES = """\
@@ -180,7 +181,7 @@ def test_run_starts_nothing_if_a_group_crosses_what_must_be_kept() -> None:
 
 def test_check_keep_has_the_path_of_the_rule() -> None:
     keeping("{actor: {ep: nvlink}}")
-    plan = ComponentPlacement("conf.yaml", Inventory.load("nodes.yaml")).plan()
+    plan = rlinf.plan("conf.yaml", Inventory.load("nodes.yaml"))
     with pytest.raises(PlacementError) as refused:
         plan.check_keep()
     assert (refused.value.code, refused.value.path) == ("group-spans", "cluster.topology.keep.actor.ep")

@@ -8,7 +8,7 @@ mode       = allocation { ( "+" | "|" ) allocation }
 allocation = backend [ "[" name "]" ] ":" ( dimensions | "(" "attn:" dimensions "|" "ffn:" dimensions ")" )
 dimensions = { "d" | "t" | "p" | "c" | "e" number }          data, tensor, pipeline, context, expert
 
-Follows AReaL's ``AllocationMode.from_str``.
+Follows AReaL's ``ModelAllocation.from_str`` and ``_AllocationMode.from_str`` (4aef98d).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ With ``policy.generation.colocated.enabled``, the policy and its engines share a
 Otherwise the engines have ``colocated.resources.num_nodes`` nodes of their own; where one node is left for both, they
 have ``resources.gpus_per_node`` of its GPUs, and the training has the first ones. ``defaults`` names a file to extend.
 
-Follows ``setup`` of NeMo-RL's ``algorithms/grpo.py``, and ``RayVirtualCluster``.
+Follows ``setup`` of NeMo-RL's ``algorithms/grpo.py``, and ``RayVirtualCluster`` (7ea279a).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each model, and all engines together, take GPUs of one node if one has enough, e
 puts everything on the actor's GPUs, ``train.colocate_actor_ref`` and ``train.colocate_critic_reward`` put two models on
 the same; each then has a fifth of a GPU. An engine has ``vllm.tensor_parallel_size`` consecutive GPUs.
 
-Follows ``train`` of OpenRLHF's ``train_ppo_ray.py``, ``RayActorGroup`` and ``create_vllm_engines``.
+Follows ``train`` of OpenRLHF's ``train_ppo_ray.py``, ``RayActorGroup`` and ``create_vllm_engines`` (3c3be62).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ strategy vllm replaces that number by the product of its parallel sizes; all oth
 chunk may span nodes; the worker runs on the node of its first accelerator. In a role with only a ``world_size``, rank r
 runs on node r mod the number of nodes. The name of a nested role is its dotted path.
 
-Follows ROLL's ``WorkerConfig.__post_init__`` and ``ResourceManager.allocate_placement_group``.
+Follows ROLL's ``WorkerConfig.__post_init__`` and ``ResourceManager.allocate_placement_group`` (8eb27cc).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ every node has an address. Colocated, the training has a share of 0.8 and the ro
 the same GPUs have half of the training's share each. Faults are ``resource-out-of-range`` for too few GPUs and
 ``spans-nodes`` for a rollout process that would need two nodes, among others.
 
-Follows slime's ``create_placement_groups`` and ``init_rollout_engines``.
+Follows slime's ``create_placement_groups`` and ``start_rollout_servers`` (624b824).
 """
 
 from __future__ import annotations

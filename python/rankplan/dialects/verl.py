@@ -10,7 +10,7 @@ In pool order, each pool takes the first nodes with enough free accelerators. Th
 ``resource-out-of-range`` for pools that do not fit, ``spans-nodes`` and ``parallel-idle`` for engines that verl would
 start on a wrong node, or not at all.
 
-Follows verl's ``ResourcePoolManager.create_resource_pool`` and ``RayResourcePool.get_placement_groups``.
+Follows verl's ``ResourcePoolManager.create_resource_pool`` and ``RayResourcePool.get_placement_groups`` (b178a3c).
 """
 
 from __future__ import annotations
