@@ -25,7 +25,7 @@ from rankplan.runtime.ray.connection import current_session, using_session
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.words import as_int, shown
 
-_Answer: TypeAlias = ray.ObjectRef[Any]
+_Answer: TypeAlias = "ray.ObjectRef[Any]"  # older versions of Ray cannot subscript it
 
 _tickets = itertools.count()
 
