@@ -12,8 +12,9 @@ from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rankplan._core import ACCELERATOR, Pattern, RankSet
+from rankplan._core import ACCELERATOR, Layout, Pattern, RankSet
 from rankplan.config.models import ClusterSection
+from rankplan.config.network import USUAL_TOPOLOGY
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
@@ -272,12 +273,19 @@ class Plan(Mapping[str, Component]):
 
         ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked.
         """
-        layouts = {name: component.layout for name, component in self.items()}
-        return list(topology_faults(layouts, self._inventory, labelled=labelled))
+        return list(topology_faults(self._ruled, self._inventory, labelled=labelled))
 
     def check_keep(self) -> None:
         """Raise `PlacementError` with the faults of `topology_faults`: ``group-spans`` and unknown names."""
-        check_keep({name: component.layout for name, component in self.items()}, self._inventory)
+        check_keep(self._ruled, self._inventory)
+
+    @property
+    def _ruled(self) -> dict[str, Layout]:
+        """The layouts, which take time to make; none if the section has no rules about groups or components."""
+        topology = USUAL_TOPOLOGY if self.section is None else self.section.topology
+        if not topology.keep and not isinstance(topology.segment, Mapping):
+            return {}
+        return {name: component.layout for name, component in self.items()}
 
     @cached_property
     def node_kinds(self) -> list[NodeKind]:
