@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
-from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed
+from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -42,19 +42,6 @@ notes = logging.getLogger("rankplan.notes")
 
 _SAVED = re.compile(rb"\s*\{\s*\"rankplan\"\s*:")
 _SIZE = re.compile(r"\s*[0-9]+x[0-9]+\s*", re.ASCII)
-_TELLTALES = {
-    "resource_pool_spec": "verl",
-    "actor_rollout_ref": "verl",
-    "segment_size": "nemo_rl",
-    "gpus_per_node": "nemo_rl",
-    "allocation_mode": "areal",
-    "n_gpus_per_node": "areal",
-    "actor_num_gpus_per_node": "slime",
-    "rollout_num_gpus": "slime",
-    "num_gpus_per_node": "roll",
-    "actor_train": "roll",
-}
-"""Keys of other dialects, at the top of a config or in its ``cluster`` section."""
 _TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
 """Names of a receiver's tensor size in configs."""
 
@@ -352,8 +339,7 @@ def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
         return
     config: Any = reader.content if reader.config is None else reader.config
     cluster = config.get("cluster")
-    keys = {**config, **(cluster if isinstance(cluster, Mapping) else {})}
-    name = next((name for key, name in _TELLTALES.items() if key in keys), None)
+    name = resembled({**config, **(cluster if isinstance(cluster, Mapping) else {})})
     help = "add components: `component_placement: {actor: 0-7}`"
     if "defaults" in config:
         help = "pass the config that Hydra has composed: `defaults` are not read"

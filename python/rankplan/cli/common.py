@@ -35,7 +35,7 @@ EXPECTED = (RankplanError, OSError)
 
 
 def _noted(record: logging.LogRecord) -> bool:
-    """Print a note of `rankplan.front` on stderr, with the hint that names options, instead of logging it."""
+    """Print a note of `rankplan.front` with its hint on stderr, and drop the log record."""
     hint = getattr(record, "hint", None)
     note(record.getMessage() + (f"; {hint}" if hint else ""))
     return False

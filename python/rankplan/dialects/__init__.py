@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -83,6 +83,16 @@ def name_of(config: Mapping[Any, Any]) -> str:
 def dialect_of(config: Mapping[Any, Any]) -> Dialect:
     """Return the dialect of a config, detected from its keys."""
     return DIALECTS[name_of(config)]
+
+
+def resembled(keys: Collection[str]) -> str | None:
+    """Return the dialect that has one of these keys at the top of its configs or in their ``cluster`` section."""
+    known = {"resource_pool_spec": "verl", "segment_size": "nemo_rl"}  # too weak to recognise a config by
+    for name, table in TABLES.items():
+        for path in (*table.telling, *table.alone):
+            if path[:-1] in ((), ("cluster",)):
+                known.setdefault(str(path[-1]), name)
+    return next((name for key, name in known.items() if key in keys), None)
 
 
 def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:

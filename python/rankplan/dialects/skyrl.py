@@ -5,7 +5,7 @@ engines take GPUs first, of one node if one has enough, and each model takes who
 reference model shares the policy's (``colocate_policy_ref``), with a quarter of each. A data-parallel rank of an engine
 is a process of tensor x pipeline size GPUs.
 
-Follows SkyRL's ``RayPPOTrainer.build_models`` and ``ServerGroup`` (a956457).
+Follows SkyRL's ``RayPPOTrainer.build_models`` and ``create_inference_servers`` (a956457).
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ class _Reading:
         return replace(result, warnings=tuple(_rising(result)))
 
     def _times(self, name: str, model: ComponentModel, function: Callable[[int], Any] | None) -> Times | None:
-        """Return the times of a component, or record that it has none."""
+        """Return the times of a component; record a fault and return ``None`` if they are missing."""
         path: KeyPath = ("components", name)
         if function is not None:
             return Computed(_checked(name, function))

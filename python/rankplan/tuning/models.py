@@ -153,7 +153,7 @@ def plain(reader: Reader, value: Any, path: KeyPath) -> Any:
 _Whole = Annotated[int, BeforeValidator(_whole)]
 _Item = Annotated[int, _valid(_item, f"{_VALUE} is not a whole number of 1 or more", _LIST)]
 _Items = Annotated[list[_Item], _must(_listed, "be a list of whole numbers", _LIST)]
-_Number = Annotated[float | None, _must(_number, _AT_LEAST_0, _NUMBER)]  # null is no number; a missing key has none
+_Number = Annotated[float | None, _must(_number, _AT_LEAST_0, _NUMBER)]  # rejects null; a missing key gives None
 _Above0 = Annotated[float, _must(_above_0, "be a number above 0", _NUMBER)]
 _Size = Annotated[int, _valid(_key(MAX_PROCESSES), f"{_VALUE} is not a number of accelerators", TIMES)]
 _Times = Annotated[dict[_Size, _Above0], _must(_mapping, "map numbers to seconds", TIMES)]

@@ -163,7 +163,7 @@ class _Profile:
         return Costs(components, count, after={"rollout": ["env"], "actor": ["rollout"]}, reader=self._reading)
 
     def _component(self, name: str) -> tuple[int, int, Parallel] | None:
-        """Return the accelerators, the data size and the parallel sizes of a component, or record that it has none."""
+        """Return accelerators, data size and parallel sizes of a component; record a fault if it has no placement."""
         if name not in self._planned:
             message = f"`{name}` has no placement, so its largest size is unknown"
             self._reading.add((), Diagnostic("unknown-component", message, f"place `{name}` on all accelerators"))

@@ -23,7 +23,7 @@ Found = tuple[float, Schedule, Starts]
 def possible(costs: Costs, accelerators: int, *, extrapolate: bool) -> dict[str, list[Size]]:
     """Return the sizes of each component, ascending.
 
-    Raises `PlacementError` (``size-does-not-fit``) for each component that has none.
+    Raises `PlacementError` (``size-does-not-fit``) for each component without a size.
     """
     found = {
         name: [

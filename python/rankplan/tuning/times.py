@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
-class Times:
+class Times(ABC):
     """Seconds of one iteration by number of accelerators."""
 
+    @abstractmethod
     def seconds(self, accelerators: int) -> float | None:
         """Return the seconds on this many accelerators, ``None`` if the component cannot run on them."""
-        raise NotImplementedError
 
     def within(self, accelerators: int) -> bool:
         """Whether the measurements are near enough to tell; a function knows its own limits."""
@@ -40,13 +41,13 @@ class _Points(Times):
 
     points: Mapping[int, float]
 
+    @abstractmethod
     def _load(self, accelerators: int) -> int | None:
         """Return the load that this many accelerators have, ``None`` if they cannot be used."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fitted(self, load: int, left: int, right: int) -> float:
         """Return the seconds by the two nearest points, which are the same if there is only one."""
-        raise NotImplementedError
 
     def seconds(self, accelerators: int) -> float | None:
         """Return the seconds on this many accelerators, ``None`` if the component cannot run on them."""
