@@ -384,8 +384,8 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
     """Yield warnings about unused nodes and accelerators."""
     if inventory.num_nodes > plan.inventory.num_nodes:
-        message = f"num_nodes is {plan.inventory.num_nodes}, but the inventory has {inventory.num_nodes} nodes"
-        help = f"set num_nodes to {inventory.num_nodes} to use all nodes"
+        message = f"the config uses {counted(plan.inventory.num_nodes, 'node')} of {inventory.num_nodes}"
+        help = f"set num_nodes to {inventory.num_nodes}, place components on the other nodes, or ignore this warning"
         yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
     if idle := plan.idle():
         usable = plan.inventory.core.accelerators() - plan.inventory.excluded_accelerators

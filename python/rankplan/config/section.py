@@ -190,7 +190,7 @@ class Reading(Reader):
         """Return mappings and sequences of any type as dicts and lists, with OmegaConf's interpolations resolved."""
         mapping = isinstance(value, Mapping)
         if not mapping and (not isinstance(value, Sequence) or isinstance(value, (str, bytes))):
-            return value
+            return self.resolved(value, self.in_config(path[:-1]))
         if len(path) > _DEEPEST:
             message = f"`{path[0]}` is nested more than {_DEEPEST} levels deep"
             self.add(path[:1], Diagnostic("invalid-value", message, "remove the loop"))

@@ -189,20 +189,14 @@ def _starts(reader: Reader, name: str) -> bool:
         return False
     if name != "ref" or not isinstance(reader.content.get("rollout"), Mapping):
         return True
-    value = reader.at(_KL)
-    if value is None:
-        value = _KL_DEFAULT
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        reader.add(_KL, must_be(_KL, value, "a number", "write a number such as 0.1, or 0 for no reference model"))
-        return False
-    return value > 0
+    return reader.coefficient(_KL, _KL_DEFAULT) > 0
 
 
 def _on_cpu(reader: Reader, name: str) -> bool:
     """Return whether the workers of an engine ask for no GPU (``RolloutController.initialize``)."""
     specs = reader.at((name, "scheduling_spec"))
     first = specs[0] if isinstance(specs, Sequence) and not isinstance(specs, str) and specs else specs
-    return isinstance(first, Mapping) and first.get("gpu") == 0
+    return isinstance(first, Mapping) and reader.value(first, "gpu", (name, "scheduling_spec")) == 0
 
 
 read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
