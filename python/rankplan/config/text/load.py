@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankplan.config.text.document import Document, Section, Source
+from rankplan.config.text.hydra import composed
 from rankplan.config.text.places import relocated
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
@@ -38,6 +39,17 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
 
 def _load(file: str) -> Section:
+    document, value = _read(file)
+    if not isinstance(value, Section):
+        found = "the file is empty" if value is None else f"the file contains {shown(value)}"
+        message = f"{found}; it must be a mapping"
+        help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
+        raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
+    return composed(value, lambda name: _read(name)[1]) if "defaults" in value else value
+
+
+def _read(file: str) -> tuple[Any, Any]:
+    """Return where the values of a file are, and its content."""
     try:
         text = Path(file).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -47,15 +59,10 @@ def _load(file: str) -> Section:
     if file.endswith(_SCRIPTS) or _SHEBANG.match(text):
         from rankplan.config.text.script import parse_script
 
-        return parse_script(file, text, _load)
+        script = parse_script(file, text, _load)
+        return script.document, script
     document = Document(file, text)
-    value = document.value()
-    if not isinstance(value, Section):
-        found = "the file is empty" if value is None else f"the file contains {shown(value)}"
-        message = f"{found}; it must be a mapping"
-        help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
-        raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
-    return value
+    return document, document.value()
 
 
 class _Layered:

@@ -182,13 +182,13 @@ class Reader:
             return plain_scalar(found["unset"].strip())
         inner = path[: len(path) + 1 - len(found["dots"])] if found["dots"] else ()
         here: Any = self._sections[()]
-        *sections, last = [*inner, *str(found["path"]).split(".")]
-        for key in sections:
+        sections: KeyPath = (*inner, *str(found["path"]).split("."))
+        for key in sections[:-1]:
             here = self.resolved(here.get(key) if isinstance(here, Mapping) else None, (), depth + 1)
-        selected = here.get(last) if isinstance(here, Mapping) else None
+        selected = here.get(sections[-1]) if isinstance(here, Mapping) else None
         if selected is None:
             return found[0] if found["default"] is None else plain_scalar(found["default"].strip())
-        return self.resolved(selected, tuple(sections), depth + 1)
+        return self.resolved(selected, sections[:-1], depth + 1)
 
     def size(self, path: KeyPath, default: int, least: int = 1) -> int:
         """Return the number at a path; the default if it is missing or invalid, which is recorded."""

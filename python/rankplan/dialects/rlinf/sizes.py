@@ -9,6 +9,7 @@ from typing import Any
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.hydra import compose
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, ORDER, Parallel
@@ -138,7 +139,7 @@ def missing_section(path: KeyPath, role: str, config: Mapping[Any, Any] | None) 
     if config is None:
         help = "pass the whole config, not only its `cluster` section"
     elif "defaults" in config:
-        help = "pass the config that Hydra has composed: `defaults` are not read"
+        help = compose(config)
     else:
         help = f"add `{path_text(path)}:`; a size that it leaves out is 1"
     return Diagnostic("missing-key", message, help)
