@@ -96,7 +96,7 @@ REFUSED = [
     ("fsdp:d4x2", "invalid-value 20-22: unknown size `x`"),
     ("fspd:d4", "invalid-value 13-17: unknown backend `fspd`"),
     ("fsdp:d4p2", "invalid-value 18-22: fsdp has no dimension `p`"),
-    ("megatron:d4p2e16", "invalid-value 22-29: expert size 16 x pipeline size 2 does not divide the 8 GPUs"),
+    ("megatron:d4p2e16", "invalid-value 26-29: expert size 16 x pipeline size 2 does not divide the 8 GPUs"),
     ("megatron:(attn:d4|ffn:d2e4)", "invalid-value 22-40: attn has 4 GPUs in 1 stages, but ffn has 8 in 1"),
     ("fsdp:d32", "resource-out-of-range 12-22: actor needs 32 accelerators, more than what is left: 16"),
     ("megatron[a]:(attn:d4|ffn:e4)", "invalid-value 22-23: an engine with attn and ffn sizes cannot have a name"),

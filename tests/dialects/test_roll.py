@@ -237,7 +237,7 @@ i:
     assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
         "1:20 invalid-value: num_gpus_per_node is 4, but node 0 has 8 accelerators",
         "3:26 syntax: this is not a list of numbers: '(' was never closed",
-        "5:19 not-multiple: 7 accelerators cannot be divided into workers of 2",
+        "6:24 not-multiple: 7 accelerators cannot be divided into workers of 2 (num_gpus_per_worker 2)",
         "7:62 invalid-value: `num_gpus_per_worker` is 0; it must be a whole number of 1 or more",
         "8:21 resource-out-of-range: resource rank 16 is out of range: "
         "node group `cluster` has 16 accelerators, ranks 0-15",
@@ -246,6 +246,21 @@ i:
         "12:7 empty-placement: the role has no accelerators",
         "13:21 syntax: 'list(range(0,${gpus}))' contains an unresolved interpolation",
         "16:80 invalid-value: `tensor_parallel_size` is 'two'; it must be a whole number of 1 or more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "place"),
+    [
+        ("tensor_parallel_size: 3, pipeline_parallel_size: 2", "1:109"),
+        ("tensor_parallel_size: 2, pipeline_parallel_size: 3", "1:136"),
+    ],
+)
+def test_a_worker_that_does_not_fit_is_shown_at_the_size_that_breaks(sizes: str, place: str, tmp_path: Path) -> None:
+    text = f"a: {{device_mapping: [0,1,2,3], strategy_args: {{strategy_name: vllm, strategy_config: {{{sizes}}}}}}}\n"
+    given = sizes.replace(": ", " ").replace(",", " x")
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+        f"{place} not-multiple: 4 accelerators cannot be divided into workers of 6 ({given})"
     ]
 
 

@@ -298,7 +298,9 @@ def _parse(text: str, start: int, whole: str) -> Allocation:
         parallel = replace(parallel, ep=experts.ep, etp=experts.tp)
     elif world % (parallel.ep * parallel.pp):
         message = f"expert size {parallel.ep} x pipeline size {parallel.pp} does not divide the {world} GPUs"
-        raise fault(offset, len(text), message, "use a divisor, or more data or tensor parallelism")
+        place = re.search(r"e\s*[0-9]+", text[offset:])
+        begin, end = place.span() if place is not None else (0, len(text) - offset)
+        raise fault(offset + begin, offset + end, message, "use a divisor, or more data or tensor parallelism")
     each = parallel.tp * parallel.pp if backend in _INFERENCE else 1
     parallel = replace(parallel, order=ENGINE_ORDER) if backend in _INFERENCE else parallel
     return Allocation(backend, head["name"], parallel, world, each)

@@ -237,9 +237,14 @@ def _on_accelerators(reader: Reader, name: str, path: KeyPath, values: Mapping[A
     if len(devices) % per_worker:
         below = len(devices) // per_worker * per_worker
         fitting = " or ".join(str(count) for count in (below, below + per_worker) if count)
-        message = f"{len(devices)} accelerators cannot be divided into workers of {per_worker}"
-        help = f"list {fitting} accelerators, or change num_gpus_per_worker"
-        reader.add(where, Diagnostic("not-multiple", message, help))
+        sizes = [name for name, kind in zip(_PARALLEL, ("tp", "pp"), strict=True) if getattr(parallel, kind) > 1]
+        engine = reader.value(reader.section_at((*path, "strategy_args")), "strategy_name", path) == "vllm"
+        keys = [(*_CONFIG, key) for key in sizes] if engine else [("num_gpus_per_worker",)]
+        given = " x ".join(f"{key[-1]} {reader.at((*path, *key))}" for key in keys)
+        message = f"{len(devices)} accelerators cannot be divided into workers of {per_worker} ({given})"
+        help = f"list {fitting} accelerators, or change {' or '.join(key[-1] for key in keys)}"
+        breaks = keys[-1] if engine and len(devices) % parallel.tp == 0 else keys[0]
+        reader.add((*path, *breaks), Diagnostic("not-multiple", message, help))
         return None
     return _Role(name, path, devices, 0, per_worker, parallel)
 

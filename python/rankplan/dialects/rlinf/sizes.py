@@ -42,20 +42,26 @@ class Sizes:
         return self.parallel.dense
 
     def undivided(self, what: str, count: int) -> tuple[KeyPath | None, Diagnostic] | None:
-        """Return the fault, with its path, of a kind of replica whose size does not divide ``count`` accelerators."""
+        """Return the fault of a kind of replica whose size does not divide ``count`` accelerators.
+
+        Its path is that of the size that breaks.
+        """
+        name = self.parallel.breaking(count)
+        if name is None:
+            return None
         names, product = ("tp", "cp", "pp"), self.dense
         if count % product == 0:
             names, product = ("etp", "ep", "pp"), self.parallel.expert
-        if count % product == 0:
-            return None
-        values = {name: getattr(self.parallel, name) for name in names}
-        name = max(values, key=lambda each: values[each])
-        fitting = _nearest(count, values[name], product // values[name])
+        has, sizes = counted(count, "accelerator"), self.text(*names)
+        message = f"{what} has {has}, which is not a multiple of {product} ({sizes})"
+        if names[0] == "etp" and "etp" not in self.paths:
+            message += "; the expert-tensor size is the tensor size unless it is given, as in Megatron"
+            name = "ep" if name == "etp" else name
+        size = getattr(self.parallel, name)
+        fitting = _nearest(count, size, product // size)
         help = f"set the {_WORDS[name]} size to {fitting}, or " if fitting else ""
         below = count // product * product
         help += f"use {' or '.join(f'{value:,}' for value in (below, below + product) if value)} accelerators"
-        has, sizes = counted(count, "accelerator"), self.text(*names)
-        message = f"{what} has {has}, which is not a multiple of {product} ({sizes})"
         return self.paths.get(name), Diagnostic("parallel-not-divisible", message, help)
 
     def text(self, *names: str) -> str:
