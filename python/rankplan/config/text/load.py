@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankplan.config.text.document import Document, Section, Source
+from rankplan.config.text.files import read_whole
 from rankplan.config.text.hydra import composed
 from rankplan.config.text.places import relocated
 from rankplan.errors import Diagnostic, PlacementError
@@ -51,7 +52,7 @@ def _load(file: str) -> Section:
 def _read(file: str) -> tuple[Any, Any]:
     """Return where the values of a file are, and its content."""
     try:
-        text = Path(file).read_bytes().decode("utf-8-sig")
+        text = read_whole(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"the file is not UTF-8: invalid byte at position {error.start}"
         raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
