@@ -26,7 +26,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
     such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the command that starts the job; it is never
     executed. ``overrides`` change values as on Hydra's command line: ``key=value``, ``+key=value``, ``++key=value``,
-    ``~key``.
+    ``~key``. Files beside a config that Hydra's ``defaults`` names are read, too.
 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
     it; ``OSError`` if it cannot be read.
