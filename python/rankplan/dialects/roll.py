@@ -131,7 +131,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     config: dict[str, Any] = {"num_nodes": planned.inventory.num_nodes}
     config |= {"num_gpus_per_node": counts.pop()} if len(counts) == 1 else {}
     inexpressible: dict[str, str] = {}
-    cluster = planned.inventory.without_groups()
+    cluster, highest = planned.inventory.without_groups(), -1
     for name, component in planned.items():
         try:
             lists = resource_lists(component, cluster)
@@ -157,6 +157,10 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             inexpressible[name] = "its name is already a key of the config"
         else:
             inner[last] = role
+            if component[0].resource_type != WHOLE_NODE:
+                highest = max(highest, *chain.from_iterable(lists))
+    if highest >= 0:
+        config["num_nodes"] = _needed(planned.inventory, highest)
     return config, inexpressible
 
 
