@@ -127,9 +127,7 @@ def assumed_inventory(config: Config | Reader) -> Inventory:
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a ROLL config for the components that ROLL can express, and why it cannot express the others."""
-    counts = {spec.num_accelerators for _, spec in planned.inventory.stretches()}
-    config: dict[str, Any] = {"num_nodes": planned.inventory.num_nodes}
-    config |= {"num_gpus_per_node": counts.pop()} if len(counts) == 1 else {}
+    config: dict[str, Any] = dict.fromkeys(("num_nodes", "num_gpus_per_node"))
     inexpressible: dict[str, str] = {}
     cluster, highest = planned.inventory.without_groups(), -1
     for name, component in planned.items():
@@ -159,9 +157,10 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             inner[last] = role
             if component[0].resource_type != WHOLE_NODE:
                 highest = max(highest, *chain.from_iterable(lists))
-    if highest >= 0:
-        config["num_nodes"] = _needed(planned.inventory, highest)
-    return config, inexpressible
+    needed = planned.inventory.num_nodes if highest < 0 else _needed(planned.inventory, highest)
+    counts = {spec.num_accelerators for nodes, spec in planned.inventory.stretches() if nodes[0] < needed}
+    sizes_of_nodes = {"num_nodes": needed, "num_gpus_per_node": counts.pop() if len(counts) == 1 else None}
+    return {key: value for key, value in (config | sizes_of_nodes).items() if value is not None}, inexpressible
 
 
 def _mapping_text(devices: list[int]) -> str:
