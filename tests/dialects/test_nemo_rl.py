@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 from rankplan import Component, Inventory, PlacementError, arrange, load_config
-from rankplan.config.text.load import inherited
 from rankplan.dialects import nemo_rl
 from support.configs import from_overrides
 from support.goldens import lines, named
@@ -85,7 +84,7 @@ def test_a_file_extends_others_as_nemo_rl_merges_them(tmp_path: Path) -> None:
     checked = 0
     for line in CLUSTERS:
         if line["kind"] == "shipped":
-            own = inherited(load_config(tmp_path / line["source"]))
+            own = load_config(tmp_path / line["source"])
             assert own["cluster"] == line["keys"]["cluster"], line["source"]
             checked += 1
     assert checked > 200

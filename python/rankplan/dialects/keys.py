@@ -88,7 +88,7 @@ class Keys:
         def checked(reader: Reader) -> Any:
             for path, names in self.known.items():
                 for key in reader.section_at(path):
-                    if key not in names:
+                    if key not in names and not str(key).startswith("_"):  # a name of the user's own
                         reader.reject_misspelt(str(key), sorted(names), (*path, str(key)))
             return state(reader)
 
@@ -140,6 +140,10 @@ VERL = Keys(
 )
 
 _NODES = "num_nodes gpus_per_node"
+_SGLANG = "policy.generation.sglang_cfg.sglang_server_config"
+_TRTLLM = f"{_WORKER} moe_expert_parallel_size moe_tensor_parallel_size"
+_DEDUPLICATE = "deduplicate_shared_teacher_checkpoints"
+_TEACHER = "on_policy_distillation.non_colocated_teachers.default_teacher_cfg"
 NEMO_RL = Keys(
     (
         Row("cluster", "size", "num_nodes segment_size", "the nodes of the job; nodes that must be in one domain"),
@@ -147,13 +151,27 @@ NEMO_RL = Keys(
         Row("policy", "any", "megatron_cfg dtensor_cfg generation", "training; inference", TELLS),
         Row("policy.generation.colocated", "switch", "enabled", "whether inference shares the nodes of the training"),
         Row("policy.generation.colocated.resources", "size", _NODES, "the nodes or the GPUs of inference"),
+        Row("policy.generation", "text", "backend", "the engines"),
         Row("policy.generation.vllm_cfg", "size", f"{_WORKER} expert_parallel_size", "the size of an engine"),
+        Row("policy.generation.sglang_cfg", "size", "tp_size pp_size ep_size dp_size", "sizes of an engine of SGLang"),
+        Row(_SGLANG, "size", "num_gpus num_gpus_per_engine", "the GPUs of all its engines, and of one"),
+        Row("policy.generation.trtllm_cfg", "size", _TRTLLM, "sizes of an engine of TensorRT-LLM"),
+        Row("policy.generation.mcore_generation_config", "size", _MEGATRON, "sizes of inference with Megatron"),
         Row("policy.megatron_cfg", "size", _MEGATRON, "sizes of training with Megatron"),
         Row("policy.megatron_cfg", "switch", "enabled", "whether Megatron trains"),
         Row("policy.dtensor_cfg", "size", "tensor_parallel_size context_parallel_size", "sizes of training"),
         Row("policy.dtensor_cfg", "switch", "enabled", "whether DTensor trains"),
-        Row("on_policy_distillation", "switch", "enabled", "whether teachers have nodes of their own"),
-        Row("on_policy_distillation.non_colocated_teachers", "switch", "enabled", "the same"),
+        Row("", "any", "teacher teachers", "teachers on the GPUs of the policy"),
+        Row(
+            "on_policy_distillation",
+            "switch",
+            f"enabled {_DEDUPLICATE}",
+            "whether there are teachers; one for each checkpoint",
+        ),
+        Row("on_policy_distillation", "any", "teacher_model_by_agent_name", "the teachers"),
+        Row("on_policy_distillation.non_colocated_teachers", "switch", "enabled", "whether they have own nodes"),
+        Row(_TEACHER, "size", f"{_NODES} {_MEGATRON}", "the nodes and the sizes of a teacher"),
+        Row("on_policy_distillation.non_colocated_teachers", "any", "teacher_overrides", "the same, by agent"),
         Row("env.reward_model", "switch", "enabled", "whether there is a reward model"),
         Row("env.reward_model.resources", "size", _NODES, "the nodes of the reward model"),
     ),

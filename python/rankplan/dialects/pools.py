@@ -140,7 +140,9 @@ class Pools:
             self.components.append(with_sizes(self.reader, placed, parallel, path))
 
     def engines(self, name: str, pool: list[int], per_node: int, engine: Engine, share: float | None) -> None:
-        """Place engines one after the other on a pool with ``per_node`` accelerators per node."""
+        """Place engines one after the other on a pool with ``per_node`` accelerators per node, unless it is empty."""
+        if not pool:
+            return  # the pool is a fault already
         each = min(per_node, engine.size)
         faults = engine_faults(name, engine.size, each, self.free.node_of(pool), engine.keys)
         for fault in faults:
