@@ -12,7 +12,7 @@ Follows, at 7ea279a, ``setup`` of ``algorithms/grpo.py``, ``ppo.py``, ``distilla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rankplan.config.text.faults import KeyPath
@@ -261,9 +261,9 @@ def _rewarded(reader: Reader) -> bool:
     """
     named: set[str] = set()
     for key in ("train", "validation", "default"):
-        value = reader.section_at(("data",)).get(key)
-        parts = value if isinstance(value, list) else [value]
-        named |= {str(part["env_name"]) for part in parts if isinstance(part, dict) and "env_name" in part}
+        value = reader.at(("data", key))
+        parts = [value] if isinstance(value, Mapping | str) or not isinstance(value, Sequence) else value
+        named |= {str(part["env_name"]) for part in parts if isinstance(part, Mapping) and "env_name" in part}
     if not reader.section_at(_REWARD) or not reader.switch((*_REWARD, "enabled"), default=True):
         return False
     return "reward_model" in named or not named
