@@ -203,6 +203,10 @@ OPENRLHF_MODELS = ("actor", "ref", "critic", "reward")
 OPENRLHF = Keys(
     (
         Row(" ".join(OPENRLHF_MODELS), "size", "num_nodes num_gpus_per_node", "the GPUs of a model", TELLS),
+        Row("algo.kl", "any", "init_coef", "whether there is a reference model"),
+        Row("algo.advantage", "text", "estimator", "whether there is a critic"),
+        Row("reward", "text", "model_name_or_path remote_url", "whether there is a reward model"),
+        Row("train", "text", "agent_func_path", "an agent that rewards, instead of a model"),
         Row("vllm", "size", "num_engines", "the number of engines", ALONE),
         Row("vllm", "size", "tensor_parallel_size", "the size of an engine"),
         Row("ds", "size", "tensor_parallel_size ring_attn_size", "sizes of training"),

@@ -15,7 +15,6 @@ from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import OPENRLHF, OPENRLHF_MODELS
 from rankplan.dialects.pools import Job, Pools, differing, engine_sizes
 from rankplan.errors import Diagnostic
-from rankplan.parallel import Parallel
 from rankplan.plans.configured import ASSUMED
 from rankplan.words import path_text
 
@@ -80,8 +79,7 @@ class _Job(Job):
     def place(self, pools: Pools) -> None:
         """Place the models, and ``vllm``, whose processes are engines."""
         reader = pools.reader
-        sizes = Parallel(tp=reader.size(("ds", "tensor_parallel_size"), 1), cp=reader.size(("ds", "ring_attn_size"), 1))
-        where: KeyPath = ("ds", "tensor_parallel_size" if sizes.tp > 1 else "ring_attn_size")
+        sizes = reader.sizes(("ds",), {"tp": ("tensor_parallel_size",), "cp": ("ring_attn_size",)})
 
         def take(name: str) -> list[int]:
             nodes, each = self.models[name]
@@ -102,10 +100,10 @@ class _Job(Job):
                 pools.too_many(self._largest(reader, name), name, count, len(taken[host]), f"the {host}'s GPUs")
                 continue
             share = pools.share(_SHARED) if name in self.on else 1.0
-            pools.place(name, taken[host][:count], where, parallel=sizes, share=share)
+            pools.place(name, taken[host][:count], ("ds",), parallel=sizes, share=share)
         engine, share = engine_sizes(self.tensor, 1, 1), pools.share(_SHARED) if self.all else 1.0
-        where = ("vllm", "tensor_parallel_size")
-        pools.place("vllm", generating, where, self.tensor, parallel=engine, share=share)
+        path = ("vllm", "tensor_parallel_size")
+        pools.place("vllm", generating, path, self.tensor, parallel=engine, share=share)
 
 
 read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
