@@ -74,6 +74,9 @@ def test_skyrl_answers_the_same(line: dict[str, Any]) -> None:
         assert any(part in message for part in ("'+' prefix", "estimator", "batch_size", "GRPO", "num_prefill"))
         return
     same(plan, answer, {}, "generator")
+    for one in answer["groups"]:
+        if [row.local_rank for row in plan[one["role"].lower()]] != one["local_ranks"]:
+            named("skyrl-local-rank")
 
 
 BASE = ["actor.num_nodes=1", "actor.num_gpus_per_node=8", "ref.num_nodes=1", "ref.num_gpus_per_node=8"]
