@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rankplan.config.text.document import Document, Section
+from rankplan.config.text.files import read_whole
 from rankplan.config.text.places import relocated
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
@@ -25,7 +26,8 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
     YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
     such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the command that starts the job; it is never
-    executed. ``overrides`` change values as on Hydra's command line: ``key=value``, ``+key=value``, ``++key=value``,
+    executed. ``defaults: base.yaml`` extends other files, as in NeMo-RL; config groups in Hydra's ``defaults`` are not
+    read. ``overrides`` change values as on Hydra's command line: ``key=value``, ``+key=value``, ``++key=value``,
     ``~key``.
 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
@@ -41,7 +43,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
 def _load(file: str, depth: int = 0) -> Section:
     try:
-        text = Path(file).read_bytes().decode("utf-8-sig")
+        text = read_whole(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"the file is not UTF-8: invalid byte at position {error.start}"
         raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
