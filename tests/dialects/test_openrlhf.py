@@ -10,7 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, load_config
+from rankplan import plan as planned
 from rankplan.dialects import openrlhf, skyrl
+from rankplan.dialects.keys import OPENRLHF_OLDER
 from support.configs import from_overrides, nodes
 from support.goldens import lines, named
 
@@ -271,3 +273,28 @@ def test_sizes_reach_the_plan() -> None:
     sizes = ["ds.tensor_parallel_size=2", "ds.ring_attn_size=2", "train.colocate_all=true"]
     actor = openrlhf.plan(from_overrides([*BASE, *sizes]), Inventory.uniform(2, 8))["actor"]
     assert (actor.parallel.tp, actor.parallel.cp, actor.share) == (2, 2, 0.2)
+
+
+def as_older(flags: list[str]) -> list[str]:
+    """The flags by their names before OpenRLHF 0.10.2."""
+    older = {".".join(path): name for path, name in OPENRLHF_OLDER.items()}
+    return [f"--{older.get(flag[2:], flag[2:])}" if flag.startswith("--") else flag for flag in flags]
+
+
+@pytest.mark.parametrize("line", FLAGS[::4], ids=[line["id"] for line in FLAGS[::4]])
+def test_flags_of_older_versions_mean_the_same(line: dict[str, Any], tmp_path: Path) -> None:
+    answers = []
+    for name, flags in (("new.sh", line["flags"]), ("old.sh", as_older(line["flags"]))):
+        (tmp_path / name).write_text(f"python3 -m openrlhf.cli.train_ppo_ray {shlex.join(flags)}\n")
+        try:
+            answers.append(openrlhf.plan(tmp_path / name, nodes(line["nodes"])))
+        except PlacementError as error:
+            answers.append([one.code for one in error.diagnostics])
+    assert answers[0] == answers[1]
+
+
+def test_older_flags_are_no_flags_of_slime(tmp_path: Path) -> None:
+    words = "--actor_num_nodes 1 --actor_num_gpus_per_node 4 --ref_num_nodes 1 --ref_num_gpus_per_node 4"
+    words += " --vllm_num_engines 2 --vllm_tensor_parallel_size 2 --advantage_estimator rloo --colocate_actor_ref"
+    (tmp_path / "run.sh").write_text(f"python3 -m openrlhf.cli.train_ppo_ray {words}\n")
+    assert {name: len(one) for name, one in planned(tmp_path / "run.sh").items()} == {"actor": 4, "ref": 4, "vllm": 2}

@@ -200,6 +200,23 @@ AREAL = Keys(
 )
 
 OPENRLHF_MODELS = ("actor", "ref", "critic", "reward")
+OPENRLHF_OLDER: dict[tuple[str, ...], str] = {
+    ("algo", "kl", "init_coef"): "init_kl_coef",
+    ("algo", "advantage", "estimator"): "advantage_estimator",
+    ("reward", "model_name_or_path"): "reward_pretrain",
+    ("reward", "remote_url"): "remote_rm_url",
+    ("train", "agent_func_path"): "agent_func_path",
+    ("train", "async_enable"): "async_train",
+    ("train", "colocate_all"): "colocate_all_models",
+    ("train", "colocate_actor_ref"): "colocate_actor_ref",
+    ("train", "colocate_critic_reward"): "colocate_critic_reward",
+    ("vllm", "num_engines"): "vllm_num_engines",
+    ("vllm", "tensor_parallel_size"): "vllm_tensor_parallel_size",
+    ("ds", "tensor_parallel_size"): "ds_tensor_parallel_size",
+    ("ds", "ring_attn_size"): "ring_attn_size",
+} | {(name, key): f"{name}_{key}" for name in OPENRLHF_MODELS for key in ("num_nodes", "num_gpus_per_node")}
+"""The flags before OpenRLHF 0.10.2 (ed62d0e)."""
+_OLDER = list(OPENRLHF_OLDER.values())
 OPENRLHF = Keys(
     (
         Row(" ".join(OPENRLHF_MODELS), "size", "num_nodes num_gpus_per_node", "the GPUs of a model", TELLS),
@@ -213,6 +230,10 @@ OPENRLHF = Keys(
         Row("train", "switch", "colocate_all", "whether everything is on the actor's GPUs"),
         Row("train", "switch", "colocate_actor_ref colocate_critic_reward", "whether two models share GPUs"),
         Row("train", "switch", "async_enable", "whether the engines have GPUs of their own despite `colocate_all`"),
+        Row("", "size", "vllm_num_engines ref_num_nodes", "the same flags before version 0.10.2", TELLS),
+        Row("", "size", " ".join(_OLDER[10:]), "the same"),
+        Row("", "switch", " ".join(_OLDER[5:9]), "the same"),
+        Row("", "any", " ".join(_OLDER[:5]), "the same"),
     )
 )
 
@@ -319,9 +340,9 @@ TABLES: dict[str, Keys] = {
     "areal": AREAL,
     "skyrl": SKYRL,
     "verl": VERL,
+    "openrlhf": OPENRLHF,
     "slime": SLIME,
     "roll": ROLL,
-    "openrlhf": OPENRLHF,
 }
 """The table of each dialect but RLinf, whose keys are the models of `rankplan.config`; the first that recognises a
 config is used."""

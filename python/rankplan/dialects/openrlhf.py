@@ -10,11 +10,14 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py`` with what it changes in its
 
 from __future__ import annotations
 
+from functools import partial
+
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.keys import OPENRLHF, OPENRLHF_MODELS
+from rankplan.dialects.keys import OPENRLHF, OPENRLHF_MODELS, OPENRLHF_OLDER
 from rankplan.dialects.pools import Job, Pools, differing, engine_sizes
 from rankplan.errors import Diagnostic
+from rankplan.parallel import Parallel
 from rankplan.plans.configured import ASSUMED
 from rankplan.words import path_text
 
@@ -31,42 +34,46 @@ class _Job(Job):
     keys = OPENRLHF
 
     def __init__(self, reader: Reader) -> None:
-        elsewhere = reader.at(("reward", "remote_url")) or reader.at(("train", "agent_func_path"))
+        flag = partial(_flag, reader)
+        elsewhere = reader.at(flag("reward", "remote_url")) or reader.at(flag("train", "agent_func_path"))
         present = {
             "actor": True,
-            "ref": reader.at(("algo", "kl", "init_coef")) not in (0, 0.0),
-            "critic": reader.at(("algo", "advantage", "estimator")) in (None, "gae"),
-            "reward": reader.at(("reward", "model_name_or_path")) is not None and not elsewhere,
+            "ref": reader.at(flag("algo", "kl", "init_coef")) not in (0, 0.0),
+            "critic": reader.at(flag("algo", "advantage", "estimator")) in (None, "gae"),
+            "reward": reader.at(flag("reward", "model_name_or_path")) is not None and not elsewhere,
         }
         sizes = {
-            name: (reader.size((name, _SIZE[0]), 1), reader.size((name, _SIZE[1]), ASSUMED)) for name in OPENRLHF_MODELS
+            name: (reader.size(flag(name, _SIZE[0]), 1), reader.size(flag(name, _SIZE[1]), ASSUMED))
+            for name in OPENRLHF_MODELS
         }
         self.models = {name: size for name, size in sizes.items() if present[name]}
-        everything = reader.switch(("train", "colocate_all"))
+        everything = reader.switch(flag("train", "colocate_all"))
         # Asynchronous engines generate while the models train.
-        self.all = everything and not reader.switch(("train", "async_enable"))
-        self.engines = reader.size(("vllm", "num_engines"), 0, 0)
-        self.tensor = reader.size(("vllm", "tensor_parallel_size"), 1)
+        self.all = everything and not reader.switch(flag("train", "async_enable"))
+        self.engines = reader.size(flag("vllm", "num_engines"), 0, 0)
+        self.tensor = reader.size(flag("vllm", "tensor_parallel_size"), 1)
         self.on = dict.fromkeys(self.models, "actor") if everything else {}
         """The model whose GPUs a model shares; that model is on its own."""
         for first, second in (("actor", "ref"), ("critic", "reward")):
-            asked = reader.switch(("train", f"colocate_{first}_{second}"))
+            asked = reader.switch(flag("train", f"colocate_{first}_{second}"))
             if present[first] and (asked or (everything and first == "actor")):
                 self.on |= {name: first for name in (first, second) if present[name]}
                 # OpenRLHF compares the critic with the flags of the reward model, even if it starts none.
                 if (present[second] or first == "critic") and sizes[first] != sizes[second]:
-                    flag = ("train", f"colocate_{first}_{second}" if asked else "colocate_all")
-                    paths = {name: ((name, _SIZE[0]), (name, _SIZE[1])) for name in (first, second)}
-                    differing(reader, "OpenRLHF", {name: sizes[name] for name in paths}, paths, flag)
+                    key = flag("train", f"colocate_{first}_{second}" if asked else "colocate_all")
+                    paths = {name: (flag(name, _SIZE[0]), flag(name, _SIZE[1])) for name in (first, second)}
+                    differing(reader, "OpenRLHF", {name: sizes[name] for name in paths}, paths, key)
         actor, engines = self.models["actor"][0] * self.models["actor"][1], self.engines * self.tensor
         if self.all and engines and actor != engines:
             message = f"colocate_all: the actor has {actor} GPUs, but {self.engines} engines of {self.tensor} have "
             help = "make actor.num_nodes x actor.num_gpus_per_node equal to it"
-            reader.add(("vllm", "num_engines"), Diagnostic("invalid-value", f"{message}{engines}", help))
+            reader.add(flag("vllm", "num_engines"), Diagnostic("invalid-value", f"{message}{engines}", help))
 
     def _largest(self, reader: Reader, name: str) -> KeyPath:
         """Return the path of the larger size of a model, or of the one that the config states."""
-        paths = [(name, key) for _, key in sorted(zip(self.models[name], _SIZE, strict=True), reverse=True)]
+        paths = [
+            _flag(reader, name, key) for _, key in sorted(zip(self.models[name], _SIZE, strict=True), reverse=True)
+        ]
         return next((path for path in paths if reader.at(path) is not None), paths[0])
 
     def size(self) -> tuple[int, int]:
@@ -78,19 +85,20 @@ class _Job(Job):
 
     def place(self, pools: Pools) -> None:
         """Place the models, and ``vllm``, whose processes are engines."""
-        reader = pools.reader
-        sizes = reader.sizes(("ds",), {"tp": ("tensor_parallel_size",), "cp": ("ring_attn_size",)})
+        reader, flag = pools.reader, partial(_flag, pools.reader)
+        tensor, ring = (flag("ds", key) for key in ("tensor_parallel_size", "ring_attn_size"))
+        sizes = Parallel(tp=reader.size(tensor, 1), cp=reader.size(ring, 1))
 
         def take(name: str) -> list[int]:
             nodes, each = self.models[name]
-            path: KeyPath = (name, "num_gpus_per_node")
+            path = flag(name, "num_gpus_per_node")
             default = "" if reader.at(path) is not None else f" ({path_text(path)} is {each} by default)"
             return pools.packed(nodes * each, f"{name}{default}", self._largest(reader, name))
 
         taken = {"actor": take("actor")} if "actor" in self.on else {}
         engines, generating = self.engines * self.tensor, list[int]()
         if engines:
-            generating = taken["actor"] if self.all else pools.packed(engines, "vllm", ("vllm", "num_engines"))
+            generating = taken["actor"] if self.all else pools.packed(engines, "vllm", flag("vllm", "num_engines"))
         for name, (nodes, each) in self.models.items():
             host = self.on.get(name, name)
             if host not in taken:
@@ -100,10 +108,17 @@ class _Job(Job):
                 pools.too_many(self._largest(reader, name), name, count, len(taken[host]), f"the {host}'s GPUs")
                 continue
             share = pools.share(_SHARED) if name in self.on else 1.0
-            pools.place(name, taken[host][:count], ("ds",), parallel=sizes, share=share)
+            where = tensor if count % sizes.tp else ring
+            pools.place(name, taken[host][:count], where, parallel=sizes, share=share)
         engine, share = engine_sizes(self.tensor, 1, 1), pools.share(_SHARED) if self.all else 1.0
-        path = ("vllm", "tensor_parallel_size")
+        path = flag("vllm", "tensor_parallel_size")
         pools.place("vllm", generating, path, self.tensor, parallel=engine, share=share)
 
 
 read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
+
+
+def _flag(reader: Reader, *path: str) -> KeyPath:
+    """Return the path of a flag, or its name in older versions if the config has that one."""
+    older = (OPENRLHF_OLDER[path],)
+    return older if reader.at(path) is None and reader.at(older) is not None else path
