@@ -134,7 +134,7 @@ def test_faults_are_in_the_file_that_has_the_value(tmp_path: Path) -> None:
         nemo_rl.plan(tmp_path / "own.yaml", Inventory.uniform(2, 8))
     found = {(Path(one.file or "").name, one.line, one.column) for one in caught.value.diagnostics}
     assert found == {("base.yaml", 2, 14), ("own.yaml", 2, 26)}
-    (tmp_path / "own.yaml").write_text("defaults: own.yaml\ncluster: {gpus_per_node: 8}\n")
+    (tmp_path / "own.yaml").write_text("defaults: [./own.yaml, own.yaml]\ncluster: {gpus_per_node: 8}\n")
     with pytest.raises(PlacementError, match=r"`defaults` names own\.yaml, which cannot be read: it extends itself"):
         nemo_rl.plan(tmp_path / "own.yaml", Inventory.uniform(2, 8))
 
