@@ -289,6 +289,16 @@ def test_supervised_training_starts_no_engines(algorithm: str) -> None:
     assert list(nemo_rl.plan(from_overrides(words), Inventory.uniform(1, 8))) == ["policy"]
 
 
+@pytest.mark.parametrize(("nodes", "who"), [(3, "inference"), (1, "training")])
+def test_a_cluster_that_is_too_small_is_one_fault_a_pool(nodes: int, who: str) -> None:
+    words = [*APART, f"{RESOURCES}.num_nodes=2", f"{RESOURCES}.gpus_per_node=8", "grpo={}"]
+    with pytest.raises(PlacementError) as caught:
+        nemo_rl.plan(from_overrides(words), Inventory.uniform(nodes, 8))
+    faults = [one.message for one in caught.value.diagnostics]
+    assert faults[0].startswith(f"{who} needs 2 nodes with 8 free accelerators each")
+    assert all("of its pool" not in one for one in faults)
+
+
 OPD = "on_policy_distillation"
 TEACHERS = ["grpo={}", f"{OPD}.enabled=true", f"{OPD}.non_colocated_teachers.enabled=true"]
 

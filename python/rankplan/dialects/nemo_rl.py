@@ -239,9 +239,9 @@ class _Job(Job):
         keys = f"{names[0]} {tp}" + (f" x {names[1]} {pp}" if pp > 1 else "")
         path = (*section, names[0] if tp >= pp else names[1])
         if self.backend == "sglang":
-            path, size = (*_SERVER, "num_gpus_per_engine"), reader.size((*_SERVER, "num_gpus_per_engine"), tp * pp)
-            if size != tp * pp:
-                reader.add(path, must_be(path, size, f"tp_size x pp_size, which is {tp * pp}", f"write {tp * pp}"))
+            engine: KeyPath = (*_SERVER, "num_gpus_per_engine")
+            if (size := reader.size(engine, tp * pp)) != tp * pp:
+                reader.add(engine, must_be(engine, size, f"tp_size x pp_size, which is {tp * pp}", f"write {tp * pp}"))
         if self.backend == "trtllm" and pp > 1:
             reader.add((*section, names[1]), must_be((names[1],), pp, "1 with trtllm", "write 1"))
         per_node = self.training[1] if self.colocated else self.inference[1]
