@@ -269,7 +269,9 @@ def test_the_first_is_best_until_the_limit() -> None:
 def test_nothing_decides_between_placements_that_are_equally_fast() -> None:
     """With one micro-batch, components apart take as long as in turn, whatever their times; rounding decided before."""
     costs = {
-        "components": {name: {"seconds": {4: seconds}, "sizes": "measured"} for name, seconds in (("a", 16.381), ("b", 0.7))},
+        "components": {
+            name: {"seconds": {4: seconds}, "sizes": "measured"} for name, seconds in (("a", 16.381), ("b", 0.7))
+        },
         "after": {"b": ["a"]},
         "sharing": ["disaggregated", "collocated"],
     }
