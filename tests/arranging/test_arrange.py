@@ -189,7 +189,7 @@ def test_keep_counts_for_a_component_without_sizes() -> None:
     assert names(found.inventory) == ["n0", "n2", "n3", "n1"]
     with pytest.raises(PlacementError, match="actor: dp groups need 4 nodes in one block domain; the largest has 3"):
         arrange(plan(4), nodes, keep={"actor": {"dp": "block"}})
-    with pytest.raises(PlacementError, match="actor: data group 0 .* spans nodes 0-2"):
+    with pytest.raises(PlacementError, match=r"actor: data group 0 .* spans nodes 0-2"):
         arrange(plan(3), nodes, keep={"actor": {"dp": "node"}})
 
 

@@ -81,8 +81,10 @@ actor_rollout_ref:
 
 @pytest.mark.parametrize(
     ("text", "sends_parts"),
-    [(DISAGGREGATED, True), (COLLOCATED, True), (OWN, False), (COMPACT, False)]
-    + [(ROLL, False), (SLIME, False), (VERL, False)],
+    [
+        *((text, True) for text in (DISAGGREGATED, COLLOCATED)),
+        *((text, False) for text in (OWN, COMPACT, ROLL, SLIME, VERL)),
+    ],
     ids=range(7),
 )
 def test_weights_without_a_sender_are_reported_for_trainers_that_send_parts(text: str, sends_parts: bool) -> None:

@@ -162,7 +162,7 @@ def price(problem: Problem, tree: Tree, sizes: dict[int, int]) -> tuple[float, i
 
 
 def best(problem: Problem, wanted: str | None = None) -> tuple[float, int] | None:
-    """Return the least seconds, of a shape if one is wanted, and the fewest accelerators of a schedule as fast as that."""
+    """Return the least seconds, of a shape if one is wanted, and the fewest accelerators with which that is reached."""
     found = []
     for tree in trees(problem, list(range(len(problem.components)))):
         if wanted in (None, shape(tree)) or shape(tree) == "any":

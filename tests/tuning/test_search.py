@@ -71,7 +71,7 @@ def problems(draw: st.DrawFn, most: int = 4, most_sizes: int = 4) -> Problem:
 
 
 def check(problem: Problem) -> None:
-    """Compare the search with brute force: the seconds, and of schedules that are equally fast the fewest accelerators."""
+    """Compare the search with brute force: the least seconds, and the fewest accelerators of schedules as fast."""
     for shape in SHAPES:
         expected, found = oracle_tune.best(problem, shape), solved(problem, shape)
         if len(problem.components) == 1 and shape == "hybrid":
@@ -95,7 +95,7 @@ def test_the_search_finds_what_trying_everything_finds(problem: Problem) -> None
 
 @st.composite
 def curves(draw: st.DrawFn) -> Problem:
-    """Return components in a row with any size: their times are convex, so that the bounds of the search are tightest."""
+    """Return components in a row with any size: their times are convex, so that the bounds are tightest."""
     accelerators = draw(st.integers(4, 8))
     times = [(draw(st.integers(0, 9)), draw(st.integers(1, 99))) for _ in range(3)]
     components = [

@@ -39,9 +39,9 @@ class Arrangement:
 
     ``nodes`` has, by node rank, a rank in the inventory before; the others are ``spares``, domain after domain.
     ``before`` and ``after``, shape (levels, 4), count the groups that cross a domain of each of the ``levels``, by
-    `KINDS`: those of the components that state sizes, as ``rankplan check`` counts them. ``optimal``: it is proved that no arrangement costs less.
-    ``moved`` is the number of processes on another node than before a failure; ``as_block`` is the number that would
-    have to move so that the smallest torn group is whole again, if that is possible.
+    `KINDS`: those of the components that state sizes, as ``rankplan check`` counts them. ``optimal``: it is proved that
+    no arrangement costs less. ``moved`` is the number of processes on another node than before a failure; ``as_block``
+    is the number that would have to move so that the smallest torn group is whole again, if that is possible.
     """
 
     present: Inventory

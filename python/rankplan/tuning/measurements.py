@@ -44,8 +44,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run tells about an iteration: ``after`` and ``batches`` as in `Costs`, ``memory`` of an accelerator in MiB.
+    """What a run tells about an iteration: ``after`` and ``batches`` as in `Costs`.
 
+    ``memory`` is that of the smallest accelerator, in MiB; ``None``: unknown.
     ``unknown`` are the components whose roles are unknown, so that ``after`` does not have them.
     """
 
@@ -74,9 +75,8 @@ def _stage(name: str) -> int | None:
     for stage, roles in enumerate(_STAGES):
         if name in roles:
             return stage
-    return next(
-        (stage for stage, roles in enumerate(_STAGES) if name.startswith(tuple(f"{one}_" for one in roles))), None
-    )
+    parts = (stage for stage, roles in enumerate(_STAGES) if name.startswith(tuple(f"{one}_" for one in roles)))
+    return next(parts, None)
 
 
 def _smallest(plan: Plan) -> int | None:
