@@ -10,7 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -257,9 +257,9 @@ class Job:
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job. Raises `PlacementError` for weights without a sender."""
+        reject_senderless(plan, self.reader)
         yield from self.reader.warnings
         yield from empty_warnings(plan, self.reader)
-        yield from sender_warnings(plan, self.reader)
         yield from group_warnings(plan, self.reader)
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
@@ -332,7 +332,7 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     plan.check_shares()
     plan.check_keep()
     no_config = Reader({})
-    yield from sender_warnings(plan, no_config)
+    reject_senderless(plan, no_config)
     yield from group_warnings(plan, no_config)
     yield from idle_warnings(plan, plan.inventory, name)
 
@@ -353,20 +353,16 @@ def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     yield reader.located(("cluster",) if "cluster" in config else (), found)
 
 
-def sender_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
-    """Yield warnings about weights without a sender, at the tensor size of the receiver.
+def reject_senderless(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` for weights without a sender, at the tensor size of the receiver.
 
-    Raises `PlacementError` if the config has a mode of RLinf, which sends weights slot by slot: other trainers may
-    gather whole tensors first.
+    Only for the modes of RLinf, which sends weights slot by slot: other trainers gather whole tensors first.
     """
+    if plan.mode in (None, PlacementMode.HYBRID):
+        return
     found = [(reader.size_paths.get(name, ()), fault) for name, fault in senderless(plan)]
-    located = [reader.located(_tensor_size(reader, path), fault) for path, fault in found]
-    if located and plan.mode not in (None, PlacementMode.HYBRID):
-        raise PlacementError(located)
-    for fault in located:
-        yield replace(
-            fault, help=f"{fault.help}; a trainer that gathers whole tensors can ignore this warning", warning=True
-        )
+    if found:
+        raise PlacementError(reader.located(_tensor_size(reader, path), fault) for path, fault in found)
 
 
 def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:
