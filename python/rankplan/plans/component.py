@@ -11,7 +11,19 @@ from itertools import chain, groupby, islice, pairwise, repeat
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Literal, TypeAlias, overload
 
-from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
+from rankplan._core import (
+    ACCELERATOR,
+    Chunks,
+    Groups,
+    Layout,
+    Packed,
+    Pattern,
+    Placement,
+    Placements,
+    RankMap,
+    RankSet,
+    Spans,
+)
 from rankplan.accelerators import vendor
 from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
@@ -301,6 +313,11 @@ class Component(Sequence[Placement]):
         return Component.place, state
 
 
+def local_accelerators(pattern: Pattern) -> RankSet:
+    """Return the accelerators of a node that processes use, by local index."""
+    return RankSet(chain.from_iterable(pattern.devices) if pattern.resource_type == ACCELERATOR else ())
+
+
 def merged(rank_map: RankMap) -> str:
     """Return the text of a map with as few segments as possible: neighbours that share in the same way become one."""
     shared = [
@@ -320,7 +337,7 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
         return []
     inventory = components[0].inventory
     if inventory.section is not None:
-        cluster = cluster.with_config(inventory.section)
+        cluster = cluster.with_config(inventory.section, planned=True)
     used = RankSet().union(*(component.used_nodes() for component in components))
     different: dict[str, RankSet] = {}
     for nodes, planned, found in _pairs(inventory, cluster):
