@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Plan, diff, replan
 from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.arranging.arrange import Task
+from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.repair import Shrinking
 from rankplan.arranging.rules import Rules
 from rankplan.cli import main
@@ -104,10 +105,14 @@ def test_a_whole_expert_group_moves_only_if_a_rule_asks_for_it() -> None:
     assert spread.arrangement.moved == 16 and spread.arrangement.nodes == (0, 6, 7, 3, 4, 5)
     lines = report(before, full, "node-1", "node-2")
     assert "1 more expert group crosses nvlink domains" in lines[0]
-    assert lines[-1] == "moving a whole group to one domain would tear fewer groups, but move 24 ranks"
+    assert (
+        lines[-1] == "moving a whole group to one domain would tear fewer groups, but move 24 ranks (`--whole-group`)"
+    )
     gone = full.without(["node-1", "node-2"])
     old = [None if rank in (1, 2) else rank for rank in range(6)]
-    kept = Task(gone, before.inventory, before, Rules(full.levels, {"actor": {"ep": "nvlink"}}), old).solve()
+    kept = Task(
+        gone, before.inventory, before, Rules(full.levels, {"actor": {"ep": "nvlink"}}), Exclusion(gone.marks), old
+    ).solve()
     assert kept.moved == 32 and kept.after[1][1] == 0  # the group that crossed before moves too
 
 

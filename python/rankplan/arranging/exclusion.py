@@ -15,8 +15,8 @@ from rankplan.nodes.inventory import Inventory
 class Exclusion:
     """The hardware of an inventory that a plan must not use: what either excludes, and what is not healthy.
 
-    ``marks`` are by rank in the inventory. ``named`` are the nodes that a name such as ``node-3`` excludes, by this rank:
-    they must keep it as long as the name is used.
+    ``marks`` are by rank in the inventory. ``named`` are the nodes that a name such as ``node-3`` excludes, by this
+    rank: they must keep it as long as the name is used.
     """
 
     marks: Marks
