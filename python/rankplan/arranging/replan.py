@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankplan._core import RankSet
@@ -11,7 +11,6 @@ from rankplan.arranging.exclusion import Exclusion, renamed
 from rankplan.arranging.repair import Repair, Shrinking
 from rankplan.arranging.rules import Rules
 from rankplan.config.models import ClusterSection
-from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.entries import one_or_several
@@ -20,7 +19,7 @@ from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.diff import Move, coordinates_of, same_nodes
 from rankplan.plans.plan import Plan
-from rankplan.words import did_you_mean
+from rankplan.words import did_you_mean, nodes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +125,7 @@ class _Failure:
             None if rank in repair.lost or rank in repair.added else self._known[rank] for rank in range(len(origins))
         ]
         lost = {rank for rank in _used(self._plan) if places[rank] is None}
+        self._check_hardware(repair.parts, lost)
         shrinking = Shrinking(repair.parts, shrink, lost, self._usable, renumber=renumber, lost_first=lost_first)
         arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])
         nodes = self._nodes(arrangement)
@@ -145,6 +145,16 @@ class _Failure:
             {rank: (specs(self._known[origins[rank]]), specs(arrangement.nodes[rank])) for rank in sorted(homes)},
             arrangement,
         )
+
+    def _check_hardware(self, parts: Mapping[str, Component], lost: set[int]) -> None:
+        """Raise `PlacementError` (``no-spare``) if processes use configured hardware, such as robots, of lost nodes."""
+        types = {group.hardware.type for group in self._planned.node_groups if group.hardware is not None}
+        for name, part in parts.items() if types else ():
+            for run in part.rows.runs():
+                nodes = lost.intersection(range(run.node, run.node + run.nodes))
+                if nodes and (kind := run.pattern.resource_type) in types:
+                    message = f"{name} uses the {kind} of {nodes_text(RankSet(nodes))}, which no other node has"
+                    raise PlacementError([Diagnostic("no-spare", message, "repair the node, or plan without it")])
 
     def _arranged(self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]) -> Arrangement:
         """Find a node for every node rank, and remove data groups until the nodes suffice."""
@@ -173,11 +183,7 @@ class _Failure:
         if section is None and not exclude:
             return nodes
         section = ClusterSection(num_nodes=nodes.num_nodes) if section is None else section
-        topology = section.topology
-        kept = {level for kinds in topology.keep.values() for level in kinds.values()} - {NODE_LEVEL}
-        if not kept.issubset(nodes.levels):  # the nodes with the labels of a level may all be gone
-            topology = topology.model_copy(update={"levels": arrangement.levels})
-        changes = {"num_nodes": nodes.num_nodes, "exclude": exclude, "topology": topology}
+        changes = {"num_nodes": nodes.num_nodes, "exclude": exclude}
         return nodes.with_config(section.model_copy(update=changes), planned=True)
 
     def _moves(self, repair: Repair, after: Component, kept: Sequence[int], changed: set[int]) -> Iterator[Move]:
@@ -211,7 +217,7 @@ def _with_gone(planned: Inventory, inventory: Inventory, known: Sequence[int | N
 
 def _unmarked(inventory: Inventory) -> Inventory:
     """Return the nodes of a plan, and its node groups, as if all hardware could be used."""
-    if not inventory.marks:
+    if not inventory.marks and not (inventory.section and inventory.section.exclude):
         return inventory
     healthy = {"healthy": True, "unhealthy": RankSet()}
     entries = [

@@ -13,7 +13,8 @@ from itertools import chain, islice
 
 from rankplan._core import RankSet
 from rankplan.config.hardware import HardwareConfig
-from rankplan.config.models import NodeGroup
+from rankplan.config.models import ClusterSection, NodeGroup
+from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic
 from rankplan.nodes.node import NodeSpec
 from rankplan.words import counted, did_you_mean, nearest, shown, unknown
@@ -102,6 +103,21 @@ def equipped(group: NodeGroup, stretches: Iterable[tuple[range, NodeSpec]]) -> N
         for _ in range(record.hardware[hardware.type])
     ]
     return group.model_copy(update={"hardware": hardware.model_copy(update={"configs": pieces})})
+
+
+def decided(section: ClusterSection, excluded: Sequence[str], levels: tuple[str, ...]) -> ClusterSection:
+    """Return what a plan keeps of a section for nodes that exclude hardware already, and have these levels.
+
+    The rules about groups name the levels that count when the plan is made: later nodes may lack their labels.
+    """
+    topology = section.topology
+    kept = {level for kinds in topology.keep.values() for level in kinds.values()} - {NODE_LEVEL}
+    if topology.levels is None and kept and kept.issubset(levels):
+        topology = topology.model_copy(update={"levels": levels})
+    exclude = (*section.exclude, *(name for name in excluded if name not in section.exclude))
+    settings = {"binding": None, "memory_binding": None, "nics": None}
+    changes = {"component_placement": {}, "exclude": exclude, "topology": topology, **settings}
+    return section.model_copy(update=changes)
 
 
 def unknown_group(label: str, known: Sequence[str]) -> Diagnostic:

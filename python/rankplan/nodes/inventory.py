@@ -441,9 +441,7 @@ def configured(
     if keys and (missing := list(entries.unlabelled(levels, keys))):
         return inventory, [(("topology", "levels", index), found) for index, found in missing]
     before = inventory._section.exclude if inventory._section is not None else ()
-    exclude = (*names, *(name for name in before if name not in names))
-    settings = {"binding": None, "memory_binding": None, "nics": None}
-    section = section.model_copy(update={"component_placement": {}, "exclude": exclude, **settings})
+    section = entries.decided(section, before, inventory.levels if section.topology.keep else ())
     if wanted == present and section == inventory._section:
         return inventory, []
     # Every strategy of a config asks for the same section.
