@@ -38,9 +38,9 @@ class Exclusion:
                     add_mark(found.marks, node, local)
                 continue
             rank, index = named
-            if (node := _place(rank, inventory, known)) is not None:
-                add_mark(found.marks, node, None if index is None else RankSet([index]))
-                found.named[rank] = node
+            if (place := _place(rank, inventory, known)) is not None:
+                add_mark(found.marks, place, None if index is None else RankSet([index]))
+                found.named[rank] = place
         return found
 
 

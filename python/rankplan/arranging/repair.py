@@ -131,7 +131,8 @@ class Repair:
                 section = section.model_copy(update={"num_nodes": first + len(records)})
             entries = [entry.at(RankSet(nodes)) for nodes, entry in planned.stretches()]
             extended = Inventory([*entries, *records], section, planned.levels or None)
-        starts, start = {}, 0
+        starts: dict[int, int] = {}
+        start = 0
         for nodes, record in extended.stretches():
             each = record.num_accelerators
             starts |= {new: start + (new - nodes.start) * each for new in self.added if new in nodes}

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
+from typing import Any
 
 from rankplan._core import RankSet
 from rankplan.config.hardware import HardwareConfig
@@ -52,6 +53,15 @@ def marked(stretches: Iterable[tuple[range, NodeSpec]], marks: Marks) -> tuple[l
             ranges.append(range(start, nodes.stop))
             records.append(record)
     return ranges, records
+
+
+def broken(stretches: Iterable[tuple[range, NodeSpec]]) -> Marks:
+    """Return the hardware that is not healthy."""
+    found: Marks = {}
+    for nodes, record in stretches:
+        if record.unhealthy or not record.healthy:
+            found |= dict.fromkeys(nodes, record.unhealthy if record.healthy else None)
+    return found
 
 
 def cut(ranges: list[range], records: list[NodeSpec], num_nodes: int) -> tuple[list[range], list[NodeSpec]]:
@@ -116,7 +126,7 @@ def decided(section: ClusterSection, excluded: Sequence[str], levels: tuple[str,
         topology = topology.model_copy(update={"levels": levels})
     exclude = (*section.exclude, *(name for name in excluded if name not in section.exclude))
     settings = {"binding": None, "memory_binding": None, "nics": None}
-    changes = {"component_placement": {}, "exclude": exclude, "topology": topology, **settings}
+    changes: dict[str, Any] = {"component_placement": {}, "exclude": exclude, "topology": topology, **settings}
     return section.model_copy(update=changes)
 
 
@@ -182,7 +192,9 @@ class Names:
         host, _, index = name.rpartition("/")
         if isinstance(node := self._node(host), int):
             local = _number(index)
-            return {node: RankSet([local])} if local in range(self._record(node).num_accelerators) else None
+            if local is None or local >= self._record(node).num_accelerators:
+                return None
+            return {node: RankSet([local])}
         return node
 
     def by_rank(self, name: str) -> tuple[int, int | None] | None:

@@ -269,19 +269,16 @@ class Inventory:
         marks, faults = self.names.marks(entries.one_or_several(names))
         if faults:
             raise PlacementError([found for _, found in faults])
-        return self._with(marks)
-
-    def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:
-        """Return the inventory with these records, one per node, and the same node groups and exclusions."""
-        return Inventory(nodes, self._section, self._stated_levels)
-
-    def _with(self, marks: entries.Marks) -> Inventory:
         if not marks:
             return self
         found = self._derived(entries.marked(self.stretches(), marks), self._section)
         if "domains" in self.__dict__:
             found.__dict__["domains"] = self.domains  # marks change no labels
         return found
+
+    def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:
+        """Return the inventory with these records, one per node, and the same node groups and exclusions."""
+        return Inventory(nodes, self._section, self._stated_levels)
 
     @cached_property
     def names(self) -> entries.Names:
@@ -291,10 +288,7 @@ class Inventory:
     @cached_property
     def marks(self) -> entries.Marks:
         """The hardware that must not be used: what is not healthy, and what the cluster section excludes."""
-        found: entries.Marks = {}
-        for nodes, record in self.stretches():
-            if record.unhealthy or not record.healthy:
-                found |= dict.fromkeys(nodes, record.unhealthy if record.healthy else None)
+        found = entries.broken(self.stretches())
         if self._section is not None and self._section.exclude:
             names = self._section.exclude  # known to be right
             for node, local in self.names.marks(names)[0].items():
