@@ -289,8 +289,7 @@ class Inventory:
     def marks(self) -> entries.Marks:
         """The hardware that must not be used: what is not healthy, and what the cluster section excludes."""
         found = entries.broken(self.stretches())
-        if self._section is not None and self._section.exclude:
-            names = self._section.exclude  # known to be right
+        if self._section is not None and (names := self._section.exclude):
             for node, local in self.names.marks(names)[0].items():
                 entries.add_mark(found, node, local)
         return found
@@ -441,11 +440,10 @@ def configured(
     # Every strategy of a config asks for the same section.
     last = inventory._configured
     if last is None or last.section != section:
-        if names:
-            known = names if planned else before  # those of before may name nodes that were cut off
-            _, faults = inventory.names.marks(names, missing=known)
-            if faults:
-                return inventory, [(("exclude", index), found) for index, found in faults]
+        # what was excluded before may name nodes that were cut off
+        faults = inventory.names.marks(names, missing=names if planned else before)[1] if names else []
+        if faults:
+            return inventory, [(("exclude", index), found) for index, found in faults]
         order = range(wanted) if wanted < present else ()
         last = inventory._derived(entries.cut(*inventory._stretches, wanted), section, order)
         inventory._configured = last
