@@ -4,8 +4,18 @@
 
 use std::collections::VecDeque;
 
-use crate::arrange::Shortage;
 use crate::arrange::objective::{Assignment, Problem};
+
+/// A class of hardware of which there are too few nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The class.
+    pub class: u32,
+    /// The nodes that the node ranks need.
+    pub needed: u32,
+    /// The nodes that exist.
+    pub found: u32,
+}
 
 /// A node for every node rank, whatever it costs. Node ranks that have one keep it, unless another one is then without; the
 /// `pinned` ones always do. Nodes without broken accelerators are taken first.

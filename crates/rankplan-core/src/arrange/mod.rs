@@ -29,22 +29,12 @@ use crate::arrange::bundles::{Bundles, largest_leaf};
 use crate::arrange::demand::Bond;
 use crate::arrange::exact::search;
 use crate::arrange::hierarchy::UNKNOWN;
+pub use crate::arrange::matching::Shortage;
 use crate::arrange::matching::matched;
 use crate::arrange::objective::{Assignment, Cost, Problem};
 use crate::arrange::packing::{free_nodes, packed};
 use crate::arrange::segments::{Packing, Want, pack};
 use crate::rank_set::RankSet;
-
-/// A class of hardware of which there are too few nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
-    /// The class.
-    pub class: u32,
-    /// The nodes that the node ranks need.
-    pub needed: u32,
-    /// The nodes that exist.
-    pub found: u32,
-}
 
 /// A node for every node rank that needs one.
 #[derive(Clone, Debug, PartialEq, Eq)]
