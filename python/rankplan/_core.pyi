@@ -263,6 +263,7 @@ class Problem:
         *,
         node_classes: Sequence[int],
         rank_classes: Sequence[int | None],
+        unfit: Sequence[tuple[int, RankSet]],
         parts: Sequence[tuple[Placements, Layout | None]],
         kept: Sequence[tuple[Layout, str, int]],
         sets: Sequence[tuple[int, Sequence[int]]],

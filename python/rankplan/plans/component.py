@@ -12,6 +12,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 from rankplan._core import (
+    ACCELERATOR,
     MAX_PROCESSES,
     Chunks,
     Groups,
@@ -313,6 +314,11 @@ class Component(Sequence[Placement]):
         return Component.place, state
 
 
+def local_accelerators(pattern: Pattern) -> RankSet:
+    """Return the accelerators of a node that processes use, by local index."""
+    return RankSet(chain.from_iterable(pattern.devices) if pattern.resource_type == ACCELERATOR else ())
+
+
 def merged(rank_map: RankMap) -> str:
     """Return the text of a map with as few segments as possible: neighbours that share in the same way become one."""
     shared = [
@@ -339,7 +345,7 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
         return []
     inventory = components[0].inventory
     if inventory.section is not None:
-        cluster = cluster.with_config(inventory.section)
+        cluster = cluster.with_config(inventory.section, planned=True)
     used = RankSet().union(*(component.used_nodes() for component in components))
     different: dict[str, RankSet] = {}
     for nodes, planned, found in _pairs(inventory, cluster):

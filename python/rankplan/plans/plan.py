@@ -172,11 +172,12 @@ class Plan(Mapping[str, Component]):
     def on(self, inventory: Inventory | SupportsInventory) -> Plan:
         """Apply the rule of every component to another inventory, or a cluster, and return the new plan.
 
+        What the plan excludes stays excluded, if the inventory has it.
         Raises `PlacementError` with every fault.
         """
         inventory = inventory_of(inventory)
         if self.section is not None:
-            inventory = inventory.with_config(self.section)
+            inventory = inventory.with_config(self.section, planned=True)
         faults: list[Diagnostic] = []
         components = []
         for component in self.values():

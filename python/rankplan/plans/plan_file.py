@@ -169,7 +169,7 @@ def _read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | Non
         faults = [replace(one, path=f"inventory.{one.path}".rstrip(".")) for one in error.diagnostics]
         raise PlacementError(faults) from None
     if content["cluster"] is not None:
-        inventory = inventory.with_config(content["cluster"])
+        inventory = inventory.with_config(content["cluster"], planned=True)
     components: list[Component] = []
     processes = 0
     for name, state in content["components"].items():
