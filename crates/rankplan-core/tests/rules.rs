@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use proptest::prelude::*;
 use rankplan_core::Counted;
-use rankplan_core::{Chunks, Code, Packed, Pool, ProcessRank, RankMap, RankSet, Rule, Table, apply, place, ranks_of};
+use rankplan_core::{Chunks, Code, Packed, Pool, ProcessRank, RankMap, Rule, Table, apply, place, ranks_of};
 
 use crate::common::{inventory, pool, pool_of};
 
