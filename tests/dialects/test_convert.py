@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, Plan, diff
+from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, PlacementMode, Plan, diff
 from rankplan.cli import main
 from rankplan.config.network import Topology
 from rankplan.dialects import DIALECTS, WRITERS, roll, slime
@@ -19,6 +20,7 @@ from rankplan.dialects.convert import convert
 from rankplan.dialects.rlinf import dialect as rlinf
 from support.cases import Case, valid_cases
 from support.cases import planned as case_planned
+from support.goldens import lines
 from support.jobs import jobs
 from support.paths import EXAMPLES
 
@@ -336,6 +338,26 @@ def test_a_config_that_was_written_is_written_again(plan: Plan) -> None:
         assert (twice.omitted, twice.added) == ((), ())
         assert twice.config == conversion.config
         assert writer.plan(twice.config, bare) == again
+
+
+def test_rlinf_keeps_the_modes_of_recorded_jobs() -> None:
+    kept: Counter[tuple[Any, bool]] = Counter()
+    for line in lines("rlinf_parallel")[::4]:
+        try:
+            plan = rlinf.plan(line["config"], Inventory.uniform(4, 8))
+        except PlacementError:
+            continue
+        if not plan:
+            continue
+        conversion = convert(plan, "rlinf")
+        lost = () if plan.mode is None else (f"the mode {plan.mode.name}",)
+        assert conversion.omitted in ((), lost) and conversion.added == ()
+        again = rlinf.plan(yaml.safe_load(conversion.text), plan.inventory.without_groups())
+        assert same(again, plan) and (again == plan) == (conversion.omitted == ())
+        kept[plan.mode, again == plan] += 1
+    # automatic scheduling, and special workers of several agents, are not written
+    assert kept[PlacementMode.COLLOCATED, True] > 50 and kept[PlacementMode.DISAGGREGATED, True] > 25
+    assert sum(count for (mode, whole), count in kept.items() if mode is not PlacementMode.AUTO and not whole) < 5
 
 
 SIZES = st.one_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -91,6 +91,8 @@ def assumed_inventory(config: Config | Reading) -> Inventory:
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a config for the components that this dialect can express, and why it cannot express the others."""
+    if (config := _by_roles(planned)) is not None:
+        return config, {}
     entries: list[tuple[Any, list[str]]] = []
     reasons: dict[str, str] = {}
     for name, component in planned.items():
@@ -105,11 +107,45 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
         if not entries or entries[-1][0] != entry:
             entries.append((entry, []))
         entries[-1][1].append(name)
-    section = {} if planned.section is None else _section(planned.section, planned)
-    components = {",".join(names): entry["placement"] if len(entry) == 1 else entry for entry, names in entries}
-    cluster = {"num_nodes": planned.inventory.num_nodes, **section, "component_placement": components}
     runner = {"runner": {"task_type": "embodied"}} if planned.mode is PlacementMode.HYBRID else {}
-    return {**runner, "cluster": cluster}, reasons
+    return {**runner, "cluster": _cluster(planned, {",".join(names): entry for entry, names in entries})}, reasons
+
+
+def _by_roles(planned: Plan) -> dict[str, Any] | None:
+    """Return a config whose mode and sizes of roles place all components as the plan does, ``None`` if none does."""
+    if planned.mode in (None, PlacementMode.HYBRID):
+        return None
+    config: dict[str, Any] = {}
+    if not planned.keys().isdisjoint(("inference", "actor_inference")):
+        config["algorithm"] = {"recompute_logprobs": True}
+    components: dict[str, Any] = {}
+    for name, component in planned.items():
+        engine, sizes = name.startswith("rollout"), component.parallel
+        stated = {"tp", *(kind for kind in TRAINING if getattr(sizes, kind) > 1)}
+        stated |= {"etp"} if sizes.ep > 1 else set()  # by default the tensor size
+        stated |= {"pp"} if name.endswith("inference") else set()  # by default the actor's
+        keys = {key: getattr(sizes, kind) for kind, key in (ENGINE if engine else TRAINING).items() if kind in stated}
+        if engine or name.endswith(("actor", "critic", "inference")) or sizes.stated:
+            config[name] = keys if engine else {"model": keys}
+        rule = component.rule
+        groups = {} if component.node_groups == (CLUSTER,) else {"node_group": ",".join(component.node_groups)}
+        text = _joined(rule, ranges=1) if isinstance(rule, RankMap) else str(rule.resources)
+        components[name] = {**groups, "placement": text, **_settings(component)}
+    if "critic_inference" in config:
+        config.setdefault("critic", config["critic_inference"])  # its sizes are read only beside a critic's
+    config["cluster"] = _cluster(planned, components)
+    for task in ("reasoning", "reasoning_eval"):
+        candidate = {"runner": {"task_type": task}, **config}
+        with suppress(PlacementError):
+            if plan(candidate, planned.inventory.without_groups()) == planned:
+                return candidate
+    return None
+
+
+def _settings(component: Component) -> dict[str, Any]:
+    """Return the keys and values of an entry for the settings of a process."""
+    keys = ("visibility", "binding", "memory_binding", "nics", "egl")
+    return {key: value for key in keys if (value := getattr(component, key)) != getattr(USUAL_SETTINGS, key)}
 
 
 def _entry(component: Component) -> dict[str, Any]:
@@ -126,10 +162,7 @@ def _entry(component: Component) -> dict[str, Any]:
     entry["placement"] = _text(None if restated else component.rule, lists)
     if component.parallel.stated or component.parallel.order != NO_SIZES.order:
         entry["parallel"] = ParallelEntry.plain(component.parallel)
-    for key in ("visibility", "binding", "memory_binding", "nics", "egl"):
-        if (value := getattr(component, key)) != getattr(USUAL_SETTINGS, key):
-            entry[key] = value
-    return entry
+    return entry | _settings(component)
 
 
 def _text(rule: Rule | None, lists: list[list[int]]) -> str:
@@ -148,6 +181,13 @@ def _joined(rank_map: RankMap, ranges: int) -> str:
         str(used) if len(used) == len(ranks) and len(used.ranges) <= ranges else f"{used}:{ranks}"
         for used, ranks in rank_map.segments
     )
+
+
+def _cluster(planned: Plan, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the ``cluster`` section with these entries; one with only a placement is its text."""
+    section = {} if planned.section is None else _section(planned.section, planned)
+    components = {key: entry["placement"] if len(entry) == 1 else entry for key, entry in entries.items()}
+    return {"num_nodes": planned.inventory.num_nodes, **section, "component_placement": components}
 
 
 def _section(section: ClusterSection, names: Container[str]) -> dict[str, Any]:
