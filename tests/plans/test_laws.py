@@ -69,6 +69,24 @@ def larger(inventory: Inventory) -> Inventory:
     return Inventory.from_dict(content)
 
 
+@given(jobs(), st.data())
+def test_a_plan_that_was_fitted_keeps_its_places_when_saved(plan: Plan, data: st.DataObject) -> None:
+    content = plan.inventory.without_groups()
+    used = RankSet().union(*(one.used_nodes() for one in plan.values()))
+    nodes = [content.node(rank).at(RankSet([rank])) for rank in range(content.num_nodes)]
+    other = [
+        Inventory.uniform(1, data.draw(st.integers(0, 3))).node(0).at(RankSet([rank])) for rank in range(len(nodes))
+    ]
+    cluster = Inventory([node if rank in used else other[rank] for rank, node in enumerate(nodes)])
+    try:
+        fitted = plan.fitted(cluster)
+    except PlacementError:
+        return
+    for name, one in fitted.items():
+        assert [row.devices for row in one] == [row.devices for row in plan[name]]
+    assert loaded(saved(fitted)) == fitted
+
+
 def variants(plan: Plan) -> list[Plan]:
     """Return plans that say the same or something similar."""
     nodes = [plan.inventory.node(rank) for rank in range(plan.inventory.num_nodes)]

@@ -364,7 +364,27 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
     if different:
         raise PlacementError(_mismatches(different, cluster))
     _reject_excluded(components, cluster)
-    return [replace(one, inventory=cluster, rows=one.rows.on(cluster.core)) for one in components]
+    return [moved(one, cluster) for one in components]
+
+
+def moved(component: Component, inventory: Inventory) -> Component:
+    """Return a component with the same node ranks and devices on another inventory.
+
+    Its rule keeps its places, which have other resource ranks if nodes before them have other accelerators.
+    """
+    rows, rule = component.rows.on(inventory.core), component.rule
+    if _counts(component.inventory, rows) != _counts(inventory, rows):
+        lists = inventory.pool(component.node_groups, by_node=component.by_node).ranks_of(rows)
+        flat = list(chain.from_iterable(lists))
+        rule = RankMap.from_lists(lists) if isinstance(rule, RankMap) else Chunks(flat, len(lists[0]))
+    return replace(component, inventory=inventory, rule=rule, rows=rows)
+
+
+def _counts(inventory: Inventory, rows: Placements) -> list[tuple[int, int]]:
+    """Return where the number of accelerators changes among the nodes up to the last one of these rows."""
+    last = max((run.node + run.nodes for run in rows.runs()), default=0)
+    found = ((nodes.start, spec.num_accelerators) for nodes, spec in inventory.stretches() if nodes.start < last)
+    return [next(alike) for _, alike in groupby(found, itemgetter(1))]
 
 
 def _reject_excluded(components: Sequence[Component], cluster: Inventory) -> None:
