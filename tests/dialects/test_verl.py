@@ -276,7 +276,7 @@ def test_what_verl_cannot_express_is_named() -> None:
     plan = verl.plan(from_overrides([*BASE, "trainer.nnodes=1"]), Inventory.uniform(2, 8))
     others = [Component.place(name, plan.inventory, ("cluster",), plan["actor"].rule) for name in ("env", "critic")]
     conversion = convert(Plan(plan.inventory, [*plan.values(), *others]), "verl")
-    assert conversion.omitted == ("env: verl has no such role",)
+    assert conversion.omitted == ("env: verl has no such role", "actor: its share, 0.3333 (verl: 0.1666)")
     assert convert(Plan(plan.inventory, others), "verl").omitted == (
         "env: verl has no such role",
         "critic: verl needs an actor",

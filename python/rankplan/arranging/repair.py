@@ -282,8 +282,8 @@ def data_groups(component: Component) -> list[int]:
 
 def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:
     """Return a component with another rule on another inventory. Raises `PlacementError`."""
-    settings, taken = component.settings, component.taken
-    return Component.place(component.name, inventory, component.node_groups, rule, settings, taken)
+    settings, beside = component.settings, component.beside
+    return Component.place(component.name, inventory, component.node_groups, rule, settings, beside)
 
 
 def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:

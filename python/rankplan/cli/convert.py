@@ -25,7 +25,8 @@ from rankplan.errors import printable
 def convert(file: str, to: str, choice: Choice, output: str | None) -> None:
     """Write the placements of a config in another dialect.
 
-    Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1.
+    Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1. What it adds is
+    listed, too.
     """
     if to not in WRITERS:
         help = f"use {', '.join(WRITERS)}"
@@ -44,5 +45,5 @@ def print_converted(conversion: Converted, to: str, output: str | None = None) -
         click.echo(conversion.text, nl=False)
     for what in conversion.omitted:
         click.echo(f"omitted in {to}: {printable(what)}", err=True)
-    for name in conversion.added:
-        click.echo(f"added in {to}: {name}, which every config of {to} has", err=True)
+    for what in conversion.added:
+        click.echo(f"added in {to}: {printable(what)}", err=True)

@@ -319,7 +319,8 @@ def _config(planned: Plan, shapes: dict[str, tuple[int, int]]) -> dict[str, Any]
 def _training_keys(component: Component) -> dict[str, Any]:
     sizes = component.parallel
     if {sizes.tp, sizes.pp, sizes.ep, sizes.etp} == {1}:
-        fsdp = {"fsdp_config": {"fsdp_size": sizes.fsdp * sizes.cp}} if sizes.fsdp > 1 else {}
+        sharding = sizes.fsdp * sizes.cp if sizes.fsdp > 1 else -1
+        fsdp = {"fsdp_config": {"fsdp_size": sharding}} if 0 < sharding < len(component) else {}  # as `_sharded` reads
         return {"ulysses_sequence_parallel_size": sizes.cp, **fsdp} if sizes.cp > 1 else fsdp
     stated = {keys[0]: getattr(sizes, name) for name, keys in MEGATRON.items()}
     return {

@@ -134,8 +134,9 @@ class Inventory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        levels = {"levels": list(self.levels)} if self.levels else {}
-        return {**levels, "nodes": [entry.described() for entry in self._entries]}
+        stated = self.levels or detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
+        levels = {"levels": list(self.levels)} if stated else {}
+        return {**levels, "nodes": [self.node(ranks[0]).at(ranks).described() for ranks in self._nodes.values()]}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
