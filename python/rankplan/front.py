@@ -21,6 +21,7 @@ from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
@@ -378,7 +379,8 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     """Yield warnings about parallel groups, at the sizes of their components."""
     for name, component in plan.items():
         for warning in component.parallel_warnings():
-            yield reader.located(reader.size_paths.get(name, ()), warning)
+            kinds = [kind for kind, _ in SIZE.findall(warning.message)]
+            yield reader.located(reader.size_path(reader.size_paths.get(name, ()), kinds), warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:

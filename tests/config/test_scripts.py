@@ -187,6 +187,7 @@ def test_arrays_keep_the_places_of_their_words(tmp_path: Path) -> None:
         "trainer": {"nnodes": 2, "n_gpus_per_node": 8},
         "actor_rollout_ref": {"rollout": {"tensor_model_parallel_size": 4}},
         "algorithm": {"adv_estimator": "grpo"},
+        "hydra": {"runtime": {"choices": {"model@pkg": "x"}}},
     }
     places = {}
     for keys in (("trainer", "nnodes"), ("trainer", "n_gpus_per_node"), ("actor_rollout_ref", "rollout")):

@@ -159,7 +159,10 @@ REFUSED: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["model_engine=megatron", "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=3"],
-        ["actor_rollout_ref.actor.megatron parallel-not-divisible: 16 processes are not a multiple of tp 3"],
+        [
+            "actor_rollout_ref.actor.megatron.tensor_model_parallel_size parallel-not-divisible: 16 processes are not "
+            "a multiple of tp 3"
+        ],
     ),
     (
         ["actor_rollout_ref.rollout.expert_parallel_size=3"],
@@ -223,7 +226,8 @@ def test_interpolations_of_a_composed_config_are_resolved() -> None:
 
 def test_a_script_chooses_the_defaults(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
-    words = "trainer.nnodes=1 rollout.nnodes=1 actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"
+    words = "algorithm.adv_estimator=grpo trainer.nnodes=1 rollout.nnodes=1 "
+    words += "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"
     path.write_text(f"python3 -m verl --config-name='fully_async_ppo_megatron_trainer.yaml' {words}\n")
     plan = verl.plan(path, Inventory.uniform(2, 8))
     assert (plan["actor"].parallel.tp, str(plan["rollout"].used_nodes())) == (4, "1")

@@ -1,6 +1,7 @@
 """Overrides of a config, as Hydra's command line has them.
 
 override  = [ "+" | "++" ] key "=" [ value ] | "~" key [ "=" value ]
+group     = name { "/" name } [ "@" package ]                a key with ``/`` or ``@`` chooses a file of a config group
 key       = part { "." part | "[" index "]" }                ``hosts[0]`` and ``hosts.0`` are items of a list
 value     = list | dict | quoted | plain
 list      = "[" [ element { "," element } ] "]"              element = list | dict | quoted | plain
@@ -10,7 +11,8 @@ plain     = characters and escapes; null, true, false and numbers as in YAML 1.2
 escape    = "\\" followed by a backslash, a blank, a tab, or one of ( ) [ ] { } : = ,
 
 This is the grammar of Hydra 1.3 (``OverrideParser.g4``) without sweeps: ``a,b`` and ``range(3)`` are one text here.
-A dict cannot have a key twice. ``key=`` sets null, as in ``OmegaConf.from_dotlist``.
+A dict cannot have a key twice. ``key=`` sets null, as in ``OmegaConf.from_dotlist``. A chosen file is not a value: its
+name is kept where Hydra keeps it, at ``hydra.runtime.choices``.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ _ESCAPE = re.compile(r"\\([\\()\[\]{}:=, \t])")
 _TOKEN = re.compile(rf"""'[^']*'|"[^"]*"|{_ESCAPE.pattern}|.""", re.DOTALL)
 _STRIPPED = re.compile(r"\s*((?:\\.|[^\\]|\\\Z)*?)\s*", re.DOTALL)
 _ALIKE = 0.9
+CHOICES: Path = ("hydra", "runtime", "choices")
+"""Where the files are that were chosen of config groups, each by its group (Hydra: ``hydra.runtime.choices``)."""
 _DEEPEST = 50
 
 
@@ -49,6 +53,8 @@ class Override:
     @property
     def path(self) -> Path:
         """The keys and indexes that lead to the value."""
+        if "/" in self.key or "@" in self.key:
+            return (*CHOICES, self.key)
         parts = _PART.findall(self.key)
         return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else part for part in parts)
 

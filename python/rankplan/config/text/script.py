@@ -18,8 +18,9 @@ from rankplan.words import path_text
 
 _UNKNOWN = "\0"
 _FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-_NO_KEY = re.compile(rf"[{_UNKNOWN}/@]|^hydra\.")
-"""An unknown key, a config group, or a key of Hydra itself."""
+_NO_KEY = re.compile(rf"[{_UNKNOWN}]|^hydra\.")
+"""An unknown key, or a key of Hydra itself."""
+_MODULE = re.compile(r"[A-Za-z_][\w.]*")
 _FILES = ("--config", "--config-file", "--config_path")
 
 
@@ -28,6 +29,13 @@ class _Token(Override):
     """An override in a script; with ``causes``, its value is known only when the script runs."""
 
     causes: tuple[Cause, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """The program that a command starts, as written: a module or a path."""
+
+    name: str
 
 
 def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Section:
@@ -70,7 +78,20 @@ def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Sectio
                 start.of(Diagnostic("not-run", message, "check a script with this command alone", warning=True))
             )
     config.document.warnings = sorted(warnings, key=lambda one: (one.line or 0, one.column or 0))
+    if isinstance(config.document, Places):
+        config.document.program = _program(command)
     return config
+
+
+def _program(command: Command) -> _Program | None:
+    """Return the module after ``-m``, or the first Python file among the words of a command."""
+    words = [field.text or "" for field in command.fields]
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "-m" and _MODULE.fullmatch(following):
+            return _Program(following)
+        if word.endswith(".py"):
+            return _Program(word)
+    return None
 
 
 def _tokens(command: Command, lines: Text) -> list[_Token]:
