@@ -238,12 +238,15 @@ class Job:
     def announce(self, *, unknown: bool = True) -> None:
         """Log which nodes are assumed and, if ``unknown``, how many values of a script are known only when it runs."""
         if self.assumed:
-            nodes, has = self.inventory.num_nodes, counted(self.inventory.node(0).num_accelerators, "accelerator")
-            each = " each" if nodes > 1 else ""
+            equal = [
+                f"{counted(len(nodes), 'node')} with {counted(spec.num_accelerators, 'accelerator')}"
+                + (" each" if len(nodes) > 1 else "")
+                for nodes, spec in self.inventory.stretches()
+            ]
             hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
-            notes.warning("%s: assuming %s with %s%s", self.name, counted(nodes, "node"), has, each, extra=hint)
-        if unknown and self.reader.warnings:
-            values = counted(len(self.reader.warnings), "warning")
+            notes.warning("%s: assuming %s", self.name, " and ".join(equal), extra=hint)
+        if unknown and (open_values := [one for one in self.reader.warnings if one.code == "not-run"]):
+            values = counted(len(open_values), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
     def plan(self, *, isolate: bool | None = None) -> Plan:

@@ -9,17 +9,17 @@
         - {name: actor, worker: actor, config_key: actor_rollout_ref, resource_pool: train}
         - {name: rollout, worker: rollout, config_key: actor_rollout_ref, resource_pool: train}
 
-A cluster is the next ``nnodes`` nodes of the inventory. A pool takes the first
-nodes of its cluster with enough free accelerators. Each model is a component: ``actor``, ``critic`` and ``ref`` have one
-process per accelerator, ``rollout``, ``reward`` and ``teacher`` engines of the sizes in the section ``config_key``. A
-pool with ``standby`` stays free: its nodes are spares.
+A cluster is the next ``nnodes`` nodes of the inventory. A pool takes the first nodes of its cluster with enough free
+accelerators. Each model is a component. The workers ``actor``, ``critic`` and ``ref`` have one process per accelerator;
+``rollout``, ``reward`` and ``teacher`` have engines of the sizes in the section ``config_key``. A pool with ``standby``
+stays free: its nodes are spares.
 
 Follows RFC #7269 of verl as of 2026-08-05, a draft, which may change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
@@ -30,7 +30,7 @@ from rankplan.dialects.pools import Pools
 from rankplan.dialects.verl_sizes import engine_at, training_at
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
-from rankplan.words import counted, must_be, unknown
+from rankplan.words import counted, misspelt, must_be, unknown
 
 _BLOCK: KeyPath = ("topology",)
 _SHARED = 3
@@ -143,7 +143,8 @@ class Topology:
 
     def _count(self, entry: Mapping[Any, Any], key: str, path: KeyPath) -> int | None:
         if self.reader.value(entry, key, path) is None:
-            self.reader.add(path, Diagnostic("missing-key", f"`{key}` is missing", f"add `{key}: 1`"))
+            if not any(misspelt(str(other), (key,)) for other in entry):
+                self.reader.add(path, Diagnostic("missing-key", f"`{key}` is missing", f"add `{key}: 1`"))
             return None
         return self.reader.number(entry[key], (*path, key), 1)
 
@@ -158,21 +159,23 @@ class Topology:
             help = "write the names of pools in brackets"
             self.reader.add((*where, "protects"), must_be(("protects",), protects, "a list", help))
             protects = None
-        self.pools[name] = _DevicePool(path, cluster or "", nodes, each, switches["standby"], protects or ())
-        self._check_bounds(attributes, where, nodes * each, elastic=switches["elastic"])
+        self.pools[name] = _DevicePool(path, cluster or "", nodes, each, bool(switches["standby"]), protects or ())
+        if nodes * each and switches["elastic"] is not None:
+            self._check_bounds(attributes, where, nodes * each, elastic=switches["elastic"])
         if cluster is not None and cluster not in self.clusters:
-            self.reader.add((*path, "cluster"), unknown("cluster", cluster, self.clusters))
+            self.reader.add((*path, "cluster"), _unknown("cluster", cluster, self.clusters))
         elif cluster is not None and each > self.clusters[cluster].each > 0:
             message = f"pool `{name}` takes {each} accelerators of a node, but nodes of cluster `{cluster}` have "
             message += str(self.clusters[cluster].each)
             help = f"use {self.clusters[cluster].each}, and more nodes"
             self.reader.add((*path, "n_gpus_per_node"), Diagnostic("resource-out-of-range", message, help))
 
-    def _switch(self, attributes: Mapping[Any, Any], key: str, path: KeyPath) -> bool:
+    def _switch(self, attributes: Mapping[Any, Any], key: str, path: KeyPath) -> bool | None:
         value = self.reader.value(attributes, key, path)
-        if not isinstance(value, bool | None):
-            self.reader.add((*path, key), must_be((key,), value, "true or false", "write true or false"))
-        return value is True
+        if isinstance(value, bool | None):
+            return bool(value)
+        self.reader.add((*path, key), must_be((key,), value, "true or false", "write true or false"))
+        return None
 
     def _check_bounds(self, attributes: Mapping[Any, Any], path: KeyPath, total: int, *, elastic: bool) -> None:
         """Check how many accelerators an elastic pool may have."""
@@ -200,9 +203,9 @@ class Topology:
         worker, pool = self._text(entry, "worker", path), self._text(entry, "resource_pool", path)
         key = self._text(entry, "config_key", path)
         if worker is not None and worker not in (*_TRAINED, *_ENGINES):
-            self.reader.add((*path, "worker"), unknown("worker", worker, [*_TRAINED, *_ENGINES]))
+            self.reader.add((*path, "worker"), _unknown("worker", worker, [*_TRAINED, *_ENGINES]))
         elif pool is not None and pool not in self.pools:
-            self.reader.add((*path, "resource_pool"), unknown("pool", pool, self.pools))
+            self.reader.add((*path, "resource_pool"), _unknown("pool", pool, self.pools))
         elif pool is not None and self.pools[pool].standby:
             message = f"model `{name}` is on pool `{pool}`, which is standby: it is a reserve without models"
             free = [other for other, one in self.pools.items() if not one.standby]
@@ -219,7 +222,7 @@ class Topology:
             for index, other in enumerate(protects):
                 if other not in self.pools or other == name:
                     others = [one for one in self.pools if one != name]
-                    self.reader.add((*where, "protects", index), unknown("pool", str(other), others))
+                    self.reader.add((*where, "protects", index), _unknown("pool", str(other), others))
             if protects and not pool.standby:
                 message = f"pool `{name}` protects others, but is no reserve"
                 self.reader.add((*where, "protects"), Diagnostic("invalid-value", message, "add `standby: true`"))
@@ -302,3 +305,7 @@ class Topology:
             engine = engine_at(pools.reader, (*model.section, _ENGINES[model.worker]))
             share = None if model.worker == "rollout" else pools.share(_SHARED)
             pools.engines(model.name, resources, pool.each, engine, share)
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> Diagnostic:
+    return unknown(kind, name, known, f"the {kind}s are", code="invalid-value")

@@ -119,7 +119,7 @@ def _apply(config: Section, override: Override, places: Places, *, strict: bool)
                 _reject_missing(here, part, path, override, strict=strict)
                 return
             here[part] = Section(places, path[: depth + 1])
-            places.put(path[: depth + 1], override.key_place, override.key_place)
+            places.put_section(path[: depth + 1], override.key_place)
             key = part
         here = here[key]
     last = _existing(here, path[-1], path, override, strict=strict)

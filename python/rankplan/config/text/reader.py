@@ -251,9 +251,9 @@ class Reader:
             raise self.refusal()
 
     def refusal(self) -> PlacementError:
-        """Return the exception with every fault (at least one), in the order of the file or of the mapping."""
+        """Return the exception with every fault (at least one), once each, in the order of the file or mapping."""
         order = sorted(range(len(self.faults)), key=self._positions.__getitem__)
-        return refusal([self.faults[index] for index in order])
+        return refusal(list(dict.fromkeys(self.faults[index] for index in order)))
 
     def _position(self, path: KeyPath, diagnostic: Diagnostic) -> tuple[int, ...]:
         if self._document is not None:
