@@ -409,10 +409,25 @@ def test_overrides_agree_with_omegaconf(words: list[str]) -> None:
 
 
 HYDRA = OverridesParser.create()
-PIECES = ["a", "b-1", " ", "it", "/", "$", *(f"\\{letter}" for letter in "\\()[]{}:=, "), "\\n"]
+PIECES = [
+    "a",
+    "b-1",
+    " ",
+    "it",
+    "/",
+    "$",
+    "*",
+    "|",
+    "%",
+    "?",
+    "${a.b}",
+    *(f"\\{letter}" for letter in "\\()[]{}:=, "),
+    "\\n",
+]
 PLAIN_TEXTS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join)
+QUOTED_TEXTS = st.sampled_from([r"'it\'s'", r"'a\\'", r"'\a'", '"[b"', r'"\"', "'{*}'", "''"])
 ELEMENTS = st.recursive(
-    PLAIN_TEXTS,
+    PLAIN_TEXTS | QUOTED_TEXTS,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]"),
         st.lists(st.tuples(PLAIN_TEXTS, inner).map(":".join), max_size=3).map(lambda items: f"{{{', '.join(items)}}}"),
@@ -426,6 +441,7 @@ ELEMENTS = st.recursive(
 @example("x\\ ")
 @example(r"[a\,b:c, {k\:1: \{v\}, l: [\\]}]")
 @example("C:\\dir")
+@example(r"{model.blocks.\{*\}:{},lm_head:[*,'layers.{*}']}")
 def test_escapes_agree_with_hydra(text: str) -> None:
     try:
         expected = HYDRA.parse_override(f"key={text}").value()

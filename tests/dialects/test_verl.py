@@ -473,6 +473,13 @@ def test_what_verl_refuses_is_one_fault(words: list[str], counts: list[int], exp
     assert [f"{one.path} {one.code}: {one.message}" for one in caught.value.diagnostics] == [expected]
 
 
+def test_a_program_with_a_placement_of_its_own_is_not_planned(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"python3 -m recipe.async_flow.grpo_main {' '.join(ONE_POOL)} async_resources.rollout.nnodes=1\n")
+    with pytest.raises(PlacementError, match="places its processes by `async_resources`, which rankplan does not read"):
+        verl.plan(path, Inventory.uniform(4, 8))
+
+
 def test_a_critic_that_only_a_run_reveals_is_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     words = " ".join(word for word in ASYNC if "estimator" not in word)

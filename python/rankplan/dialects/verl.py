@@ -65,6 +65,10 @@ class _Job(Job):
         if self.topology is not None:
             return
         self.program = program_of(reader.program)
+        if key := self.program.unread:
+            message = f"`{reader.program}` places its processes by `{key}`, which rankplan does not read"
+            help = "write the placement as a `cluster` section, or start verl.trainer.main_ppo"
+            reader.add((key,), Diagnostic("unknown-key", message, help))
         self.apart = self._is_apart(reader)
         mode = reader.at(("trainer", "v1", "trainer_mode"))
         version = reader.switch(("trainer", "use_v1"), default=True)

@@ -23,6 +23,9 @@ class Program:
     moves_reward: bool = False
     """Whether the program takes the section ``reward_model`` for ``reward.reward_model``."""
 
+    unread: str = ""
+    """The key by which the program places processes, if that is not verl's way."""
+
 
 _SHARED, _OWN_ROLES = Program(apart=False), Program(apart=False, reward_workers=True)
 _FULLY_ASYNC = Program(apart=True, moves_reward=True)
@@ -34,21 +37,23 @@ PROGRAMS = {
     "fully_async_policy.fully_async_main": _FULLY_ASYNC,
     "one_step_off_policy.main_ppo": Program(apart=True),
     # verl-recipe (48ea0a7): ``TaskRunner.run`` or ``main_task`` of each module
-    "async_flow.grpo_main": Program(apart=False, critic=False),
-    "atropos.main_atropos": Program(apart=False, critic=False),
+    "grpo_main": Program(unread="async_resources"),
+    "main_atropos": Program(apart=False, critic=False),
     "dapo.main_dapo": _SHARED,
     "dapo_transfer_queue.main_dapo": Program(apart=False, engine="megatron", reward_workers=True),
-    "entropy.main_entropy": _OWN_ROLES,
-    "flowrl.main_flowrl": _OWN_ROLES,
-    "gkd.megatron.main_gkd": Program(apart=True, critic=False, reference=False, engine="megatron"),
-    "gvpo.gvpo_main_ppo": _OWN_ROLES,
+    "main_dance": _OWN_ROLES,
+    "main_entropy": _OWN_ROLES,
+    "main_flowrl": _OWN_ROLES,
+    "main_gkd": Program(apart=True, critic=False, reference=False, engine="megatron"),
+    "gvpo_main_ppo": _OWN_ROLES,
+    "histoSpec.main_ppo": _OWN_ROLES,
     "partial_rollout.main_ppo": _SHARED,
-    "prime.main_prime": Program(apart=False, critic=False, reward_workers=True, rewarded=True),
-    "rep_exp.main_rep_exp": _OWN_ROLES,
+    "main_prime": Program(apart=False, critic=False, reward_workers=True, rewarded=True),
+    "main_rep_exp": _OWN_ROLES,
     "reward_queue.main": _FULLY_ASYNC,
-    "spin.main_spin": Program(apart=False, critic=False, reference=True, reward_workers=True),
-    "spo.spo_main_ppo": _OWN_ROLES,
-    "sppo.main_sppo": Program(apart=False, critic=False, reward_workers=True),
+    "main_spin": Program(apart=False, critic=False, reference=True, reward_workers=True),
+    "spo_main_ppo": _OWN_ROLES,
+    "main_sppo": Program(apart=False, critic=False, reward_workers=True),
 }
 """The programs by the end of their modules; any other program starts what the config says."""
 
