@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from rankplan import PlacementError
+from rankplan import Component, PlacementError, Plan
+from rankplan._core import Chunks
 from rankplan.dialects import verl
-from support.configs import nodes
+from rankplan.dialects.convert import convert
+from support.configs import from_overrides, nodes
 from support.paths import ROOT, TESTS
 
 EXAMPLES = ROOT / "examples" / "verl-topology"
@@ -83,3 +85,43 @@ def test_a_smaller_cluster_than_the_draft_states_is_a_fault() -> None:
     ):
         with pytest.raises(PlacementError, match=message):
             verl.plan(path, nodes(counts))
+
+
+@pytest.mark.parametrize("name", [name for name, _ in SCENARIOS])
+def test_a_written_topology_plans_the_same(name: str) -> None:
+    reader = verl.read(EXAMPLES / f"{name}.yaml")
+    plan = verl.plan(reader, verl.assumed_inventory(reader))
+    conversion = convert(plan, "verl", topology=True)
+    assert conversion.omitted == ()
+    again = verl.plan(conversion.config, plan.inventory)
+    assert {name: (list(one), one.parallel, one.share) for name, one in plan.items()} == {
+        name: (list(one), one.parallel, one.share) for name, one in again.items()
+    }
+
+
+def test_a_topology_of_todays_keys_has_the_same_pools() -> None:
+    words = [
+        "trainer.nnodes=1",
+        "algorithm.adv_estimator=gae",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=4",
+    ]
+    words += [f"reward.reward_model.{one}" for one in ("enable=true", "enable_resource_pool=true", "nnodes=1")]
+    plan = verl.plan(from_overrides(words), nodes([8, 8]))
+    conversion = convert(plan, "verl", topology=True)
+    assert conversion.omitted == ()
+    assert [pool["name"] for pool in conversion.config["topology"]["device_pools"]] == ["actor_pool", "reward_pool"]
+    again = verl.plan(conversion.config, plan.inventory)
+    assert {name: list(one) for name, one in again.items()} == {name: list(one) for name, one in plan.items()}
+
+
+def test_what_a_topology_cannot_express_is_named() -> None:
+    plan = verl.plan(from_overrides(["trainer.nnodes=1", "algorithm.adv_estimator=grpo"]), nodes([8]))
+    part = Component.place("critic", plan.inventory, ("cluster",), Chunks([0, 1], 1))
+    env = Component.place("env", plan.inventory, ("cluster",), plan["actor"].rule)
+    conversion = convert(Plan(plan.inventory, [*plan.values(), part, env]), "verl", topology=True)
+    assert conversion.omitted == (
+        "critic: it has a part of the accelerators of actor",
+        "env: verl's draft has no such worker",
+    )
+    with pytest.raises(ValueError, match="only verl has a topology section"):
+        convert(plan, "roll", topology=True)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import eq
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
 from rankplan._core import WHOLE_NODE
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
+from rankplan.dialects.verl_writing import topology_written
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
@@ -32,8 +33,13 @@ class Converted:
         return yaml.safe_dump(self.config, sort_keys=False) if self.config else ""
 
 
-def convert(planned: Plan, to: str) -> Converted:
+_Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
+
+
+def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
     """Write a plan in the dialect ``to`` (``rlinf``, ``verl``, ``slime``, ``roll``).
+
+    ``topology`` writes the section of this name in verl's draft (RFC #7269) instead of its keys of today.
 
     The result is planned again, and only components that come out the same are kept. Node groups are not converted.
     Raises ``ValueError`` for an unknown dialect, or one that can only be read.
@@ -41,13 +47,16 @@ def convert(planned: Plan, to: str) -> Converted:
     if to not in WRITERS:
         what = "rankplan reads, but cannot write" if to in DIALECTS else "unknown dialect"
         raise ValueError(f"{what} {to!r}; it writes {', '.join(WRITERS)}")
+    if topology and to != "verl":
+        raise ValueError("only verl has a topology section")
+    write: _Writer = topology_written if topology else WRITERS[to].written
     bare = planned.inventory.without_groups()
     wanted, reasons, config = list(planned.values()), dict[str, str](), dict[str, Any]()
     again: Plan | None = None
     while wanted:
-        config, failed = WRITERS[to].written(Plan(planned.inventory, wanted))
+        config, failed = write(Plan(planned.inventory, wanted))
         if not failed:
-            again, failed = _compared(wanted, to, config, bare)
+            again, failed = _compared(wanted, to, config, bare, write)
         if not failed:
             break
         reasons |= failed
@@ -64,7 +73,7 @@ def convert(planned: Plan, to: str) -> Converted:
 
 
 def _compared(
-    wanted: list[Component], to: str, config: Any, inventory: Inventory
+    wanted: list[Component], to: str, config: Any, inventory: Inventory, write: _Writer
 ) -> tuple[Plan | None, dict[str, str]]:
     """Plan a config again; return that plan, and why components that differ in it do."""
     isolate = all(component.visibility == "own" for component in wanted)
@@ -77,8 +86,8 @@ def _compared(
             return None, {wanted[0].name: error.message}
         found: dict[str, str] = {}
         for component in wanted:
-            alone, _ = WRITERS[to].written(Plan(component.inventory, [component]))
-            found |= _compared([component], to, alone, inventory)[1]
+            alone, _ = write(Plan(component.inventory, [component]))
+            found |= _compared([component], to, alone, inventory, write)[1]
         return None, found or dict.fromkeys((component.name for component in wanted), error.message)
     kept = {one.name for one in wanted if one.name in again and all(map(eq, _places(one), _places(again[one.name])))}
     different = [one.name for one in wanted if one.name not in kept or len(one) != len(again[one.name])]

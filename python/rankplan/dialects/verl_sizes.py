@@ -14,6 +14,8 @@ from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
 
 KEYS = {"tp": "tensor_model_parallel_size", "dp": "data_parallel_size", "pp": "pipeline_model_parallel_size"}
 """The keys of an engine's sizes."""
+ENGINE_SECTIONS = {"rollout": "rollout", "reward": "rollout", "teacher": "inference"}
+"""The workers of verl's draft that are engines, and the section of their sizes inside their ``config_key``."""
 CONFIG_NAME: KeyPath = ("hydra", "job", "config_name")
 """The config that the command line chooses: its defaults are Megatron's, or those of an asynchronous trainer."""
 

@@ -27,7 +27,7 @@ from typing import Any
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.pools import Pools
-from rankplan.dialects.verl_sizes import engine_at, training_at
+from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, engine_at, training_at
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.words import counted, misspelt, must_be, unknown
@@ -47,8 +47,6 @@ _BOUNDS = ("min_gpus", "max_gpus")
 _ATTRIBUTES = (*_SWITCHES, *_BOUNDS, "protects")
 
 _TRAINED = ("actor", "ref", "critic")
-_ENGINES = {"rollout": "rollout", "reward": "rollout", "teacher": "inference"}
-"""The workers that are engines, and the section of their sizes inside ``config_key``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +200,8 @@ class Topology:
     def _read_model(self, path: KeyPath, entry: Mapping[Any, Any], name: str) -> None:
         worker, pool = self._text(entry, "worker", path), self._text(entry, "resource_pool", path)
         key = self._text(entry, "config_key", path)
-        if worker is not None and worker not in (*_TRAINED, *_ENGINES):
-            self.reader.add((*path, "worker"), _unknown("worker", worker, [*_TRAINED, *_ENGINES]))
+        if worker is not None and worker not in (*_TRAINED, *ENGINE_SECTIONS):
+            self.reader.add((*path, "worker"), _unknown("worker", worker, [*_TRAINED, *ENGINE_SECTIONS]))
         elif pool is not None and pool not in self.pools:
             self.reader.add((*path, "resource_pool"), _unknown("pool", pool, self.pools))
         elif pool is not None and self.pools[pool].standby:
@@ -302,7 +300,7 @@ class Topology:
                 sizes, where = training_at(pools.reader, role, len(resources), None)
                 pools.place(model.name, resources, where, parallel=sizes, share=pools.share(_SHARED * trained))
                 continue
-            engine = engine_at(pools.reader, (*model.section, _ENGINES[model.worker]))
+            engine = engine_at(pools.reader, (*model.section, ENGINE_SECTIONS[model.worker]))
             share = None if model.worker == "rollout" else pools.share(_SHARED)
             pools.engines(model.name, resources, pool.each, engine, share)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
+from itertools import accumulate, groupby
 from typing import Any
 
-from rankplan.dialects.verl_sizes import KEYS
+from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, KEYS
 from rankplan.parallel import ENGINE_ORDER, MEGATRON
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
@@ -104,3 +107,62 @@ def _shape(component: Component) -> tuple[int, int] | None:
     if rest or any(node != nodes[position // each] for position, (node, _) in enumerate(devices)):
         return None
     return len(nodes), each
+
+
+def topology_written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a config with verl's draft of a ``topology`` section, and why it cannot express some components."""
+    reasons: dict[str, str] = {}
+    pools: dict[frozenset[tuple[int, int]], list[str]] = {}
+    counts = (spec.num_accelerators for nodes, spec in planned.inventory.stretches() for _ in nodes)
+    equal = [(each, sum(1 for _ in nodes)) for each, nodes in groupby(counts)]
+    ends = list(accumulate((nodes for _, nodes in equal), initial=0))
+    for name, component in planned.items():
+        devices, nodes = frozenset(_devices(component)), [node for node, _ in _devices(component)]
+        if _worker(name) is None:
+            reasons[name] = "verl's draft has no such worker"
+        elif _shape(component) is None:
+            reasons[name] = "its accelerators are not as many on each node, in order"
+        elif bisect_right(ends, min(nodes)) != bisect_right(ends, max(nodes)):
+            reasons[name] = "its nodes are of several machine types"
+        elif other := next((names[0] for pool, names in pools.items() if pool & devices and pool != devices), None):
+            reasons[name] = f"it has a part of the accelerators of {other}"
+        else:
+            pools.setdefault(devices, []).append(name)
+    if not pools:
+        return {}, reasons
+    clusters = [
+        {"name": f"cluster{index}", "nnodes": nodes, "n_gpus_per_node": each}
+        for index, (each, nodes) in enumerate(equal)
+    ]
+    config: dict[str, Any] = {"topology": {"clusters": clusters, "device_pools": [], "models": []}}
+    for devices, names in sorted(pools.items(), key=lambda item: min(item[0])):
+        shape = _shape(planned[names[0]]) or (0, 0)
+        cluster = clusters[bisect_right(ends, min(devices)[0]) - 1]["name"]
+        pool: dict[str, Any] = {"name": f"{names[0]}_pool", "cluster": cluster, **dict(zip(_POOL, shape, strict=True))}
+        config["topology"]["device_pools"].append(pool)
+        for name in names:
+            config["topology"]["models"].append(_model(config, planned[name], pool["name"]))
+    return {key: section for key, section in config.items() if section}, reasons
+
+
+def _worker(name: str) -> str | None:
+    """Return the worker of verl's draft that a component of this name is: ``teacher`` for ``teacher.math``."""
+    return next((one for one in (*_TRAINING, *ENGINE_SECTIONS) if re.fullmatch(rf"{one}([._].*)?", name)), None)
+
+
+def _model(config: dict[str, Any], component: Component, pool: str) -> dict[str, str]:
+    """Return the entry of a model; its sizes are written to the section that it names."""
+    worker = _worker(component.name) or ""
+    usual = {"critic": "critic", "reward": "reward.reward_model"}.get(worker, "actor_rollout_ref")
+    key = usual if component.name == worker else re.sub(r"\W", "_", component.name)
+    here = config
+    for part in key.split("."):
+        here = here.setdefault(part, {})
+    if worker in _TRAINING:
+        sizes = _training_keys(component)
+        if key.rpartition(".")[2] != worker:
+            here = here.setdefault(worker, {})
+        here.update(sizes)
+    else:
+        here[ENGINE_SECTIONS[worker]] = _engine_keys(component)
+    return {"name": component.name, "worker": worker, "config_key": key, "resource_pool": pool}
