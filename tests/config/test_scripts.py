@@ -453,3 +453,14 @@ def test_escapes_agree_with_hydra(text: str) -> None:
         assert "duplicate key" in error.message  # Hydra takes the last one
     else:
         assert found == {"key": None if expected == "" else expected}
+
+
+def test_the_value_of_a_flag_is_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("python3 train.py --key '{token}' --names \"it's\" 'a\\' --kwargs='{\"on\": [1]}' --number 4\n")
+    assert load_config(path).to_dict() == {
+        "key": "{token}",
+        "names": ["it's", "a\\"],
+        "kwargs": '{"on": [1]}',
+        "number": 4,
+    }

@@ -32,10 +32,7 @@ OVERRIDE = re.compile(
 )
 _PART = re.compile(r"[^.\[\]]+")
 _ESCAPE = re.compile(r"\\([\\()\[\]{}:=, \t])")
-_QUOTED = {
-    "'": re.compile(r"'((?:[^'\\]|\\+[^'\\]|(?:\\\\)*\\'|''|(?:\\\\)+(?='))*)'(?!')", re.DOTALL),
-    '"': re.compile(r'"((?:[^"\\]|\\+[^"\\]|(?:\\\\)*\\"|(?:\\\\)+(?="))*)"', re.DOTALL),
-}
+_QUOTED = {quote: re.compile(rf"{quote}((?:\\.|[^{quote}\\])*){quote}", re.DOTALL) for quote in ("'", '"')}
 _PLAIN = r"(?:\\.|\$\{{[^{{}}]*(?:\{{[^{{}}]*\}}[^{{}}]*)*\}}|[^\\,\[\]{{}}{stop}]|\\\Z)*"
 """A text without quotes in a list or a dict: escapes, interpolations, and anything but brackets and commas."""
 _STRIPPED = re.compile(r"\s*((?:\\.|[^\\]|\\\Z)*?)\s*", re.DOTALL)
@@ -276,8 +273,7 @@ class _Value:
         if found is None:
             raise _ValueError(f"the quote {quote} is not closed", "add the closing quote")
         self.position = found.end()
-        inner = re.sub(rf"(\\+)(?={quote}|\Z)", lambda run: run[1][: len(run[1]) // 2], found[1])
-        return inner.replace("''", "'") if quote == "'" else inner
+        return re.sub(rf"(\\+)(?={quote}|\Z)", lambda run: run[1][: len(run[1]) // 2], found[1])
 
 
 class _ValueError(Exception):

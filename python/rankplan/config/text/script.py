@@ -152,19 +152,24 @@ def _flags(fields: Sequence[Field], lines: Text) -> Iterator[_Token]:
             continue
         causes, start = field.causes, _start(field)
         key = place = lines.place(start, start + len(found[1]) + 2)
-        value = "true" if found[2] is None else found[2]
+        value = "true" if found[2] is None else _as_text(found[2])
         if found[2] is not None:
             place = _value_place(field, len(found[1]) + 3, lines)
         elif values:
             texts = [one.text or "" for one in values]
-            value = texts[0] if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
+            value = _as_text(texts[0]) if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
             place = _value_place(values[0], 0, lines)
             causes = [*causes, *values[0].causes]
         yield _Token("", found[1], value, key, place, tuple(causes))
 
 
+def _as_text(text: str) -> str:
+    """Return the value of a flag as an override has it: brackets and quotes are a part of its text."""
+    return _quoted(text) if text[:1] in ("[", "{", "'", '"') else text
+
+
 def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda end: end[1] * 2 + ("\\'" if end[2] else ""), text) + "'"
 
 
 def _options(command: Command, lines: Text, flags: Sequence[str]) -> Iterator[tuple[str, Place, tuple[Cause, ...]]]:
