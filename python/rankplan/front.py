@@ -22,6 +22,7 @@ from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
@@ -241,12 +242,15 @@ class Job:
     def announce(self, *, unknown: bool = True) -> None:
         """Log which nodes are assumed and, if ``unknown``, how many values of a script are known only when it runs."""
         if self.assumed:
-            nodes, has = self.inventory.num_nodes, counted(self.inventory.node(0).num_accelerators, "accelerator")
-            each = " each" if nodes > 1 else ""
+            equal = [
+                f"{counted(len(nodes), 'node')} with {counted(spec.num_accelerators, 'accelerator')}"
+                + (" each" if len(nodes) > 1 else "")
+                for nodes, spec in self.inventory.stretches()
+            ]
             hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
-            notes.warning("%s: assuming %s with %s%s", self.name, counted(nodes, "node"), has, each, extra=hint)
-        if unknown and self.reader.warnings:
-            values = counted(len(self.reader.warnings), "warning")
+            notes.warning("%s: assuming %s", self.name, " and ".join(equal), extra=hint)
+        if unknown and (open_values := [one for one in self.reader.warnings if one.code == "not-run"]):
+            values = counted(len(open_values), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
     def plan(self, *, isolate: bool | None = None) -> Plan:
@@ -378,7 +382,8 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     """Yield warnings about parallel groups, at the sizes of their components."""
     for name, component in plan.items():
         for warning in component.parallel_warnings():
-            yield reader.located(reader.size_paths.get(name, ()), warning)
+            kinds = [kind for kind, _ in SIZE.findall(warning.message)]
+            yield reader.located(reader.size_path(reader.size_paths.get(name, ()), kinds), warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -13,6 +13,7 @@ from rankplan._core import WHOLE_NODE
 from rankplan.config.models import ClusterSection
 from rankplan.config.network import Topology
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
+from rankplan.dialects.verl_writing import topology_written
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
@@ -37,8 +38,13 @@ class Converted:
         return yaml.safe_dump(self.config, sort_keys=False) if self.config else ""
 
 
-def convert(planned: Plan, to: str) -> Converted:
+_Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
+
+
+def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
     """Write a plan in the dialect ``to`` (``rlinf``, ``verl``, ``slime``, ``roll``).
+
+    ``topology`` writes the section of this name in verl's draft (RFC #7269) instead of its keys of today.
 
     The result is planned again on the same nodes, and everything that comes out otherwise is named: components that
     would be elsewhere, which are left out; settings, node groups, and rules of the cluster section.
@@ -47,13 +53,16 @@ def convert(planned: Plan, to: str) -> Converted:
     if to not in WRITERS:
         what = "rankplan reads, but cannot write" if to in DIALECTS else "unknown dialect"
         raise ValueError(f"{what} {to!r}; it writes {', '.join(WRITERS)}")
+    if topology and to != "verl":
+        raise ValueError("only verl has a topology section")
+    write: _Writer = topology_written if topology else WRITERS[to].written
     bare = planned.inventory.without_groups()
     wanted, reasons, config = list(planned.values()), dict[str, str](), dict[str, Any]()
     again = Plan(bare, [])
     while wanted:
-        config, failed = WRITERS[to].written(Plan(planned.inventory, wanted, planned.mode))
+        config, failed = write(Plan(planned.inventory, wanted, planned.mode))
         if not failed:
-            again, failed = _compared(wanted, to, config, bare)
+            again, failed = _compared(wanted, to, config, bare, write)
         if not failed:
             break
         reasons |= failed
@@ -67,7 +76,9 @@ def convert(planned: Plan, to: str) -> Converted:
     return Converted(config if wanted else {}, tuple(omitted), tuple(added))
 
 
-def _compared(wanted: list[Component], to: str, config: Any, inventory: Inventory) -> tuple[Plan, dict[str, str]]:
+def _compared(
+    wanted: list[Component], to: str, config: Any, inventory: Inventory, write: _Writer
+) -> tuple[Plan, dict[str, str]]:
     """Plan a config again; return that plan, and why components that differ in it do."""
     try:
         if dialect_of(config) is not WRITERS[to]:
@@ -79,8 +90,8 @@ def _compared(wanted: list[Component], to: str, config: Any, inventory: Inventor
             return nothing, {wanted[0].name: error.message}
         found: dict[str, str] = {}
         for component in wanted:
-            alone, _ = WRITERS[to].written(Plan(component.inventory, [component]))
-            found |= _compared([component], to, alone, inventory)[1]
+            alone, _ = write(Plan(component.inventory, [component]))
+            found |= _compared([component], to, alone, inventory, write)[1]
         return nothing, found or dict.fromkeys((component.name for component in wanted), error.message)
     different = [one.name for one in wanted if one.name not in again or not _same_places(one, again[one.name])]
     return again, dict.fromkeys(different, f"{to} would place it elsewhere")
