@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, combinations, islice
+from math import gcd, lcm
 from typing import TypeAlias
 
 from rankplan._core import CLUSTER, Chunks, RankMap, RankSet
@@ -154,8 +155,9 @@ class Repair:
 class Shrinking:
     """Removes whole data groups of components, step by step, until ``usable`` nodes suffice.
 
-    The last groups go, without ``renumber`` only if the other ranks keep their numbers; the processes of lost nodes
-    move to the nodes that become free. With ``lost_first``, the groups on ``gone`` node ranks go before.
+    Data groups go together if the parallel sizes or a process join them, see `_together`. The last ones go, without
+    ``renumber`` only if the other ranks keep their numbers; the processes of lost nodes move to the nodes that become
+    free. With ``lost_first``, those on ``gone`` node ranks go before.
     """
 
     def __init__(
@@ -173,7 +175,7 @@ class Shrinking:
         self.stated = names
         self._names = list(dict.fromkeys(names))
         self._renumber, self._gone = renumber, gone
-        self._groups = {name: data_groups(parts[name]) for name in self._names}
+        self._groups = {name: _together(parts[name]) for name in self._names}
         self._nodes = {name: _nodes(parts[name], groups) for name, groups in self._groups.items()}
         self._left = {name: list(range(max(groups) + 1)) for name, groups in self._groups.items()}
         self.parts: dict[str, Component] = dict(parts)
@@ -182,7 +184,7 @@ class Shrinking:
 
     def possible(self) -> bool:
         """Whether another step is possible."""
-        return any(len(self._left[name]) > self._unit(name) for name in self._names)
+        return any(len(self._left[name]) > 1 for name in self._names)
 
     def step(self) -> None:
         """Remove data groups, at least one: with ``lost_first`` those on lost nodes, then the last ones."""
@@ -195,9 +197,8 @@ class Shrinking:
 
     def _drop_lost(self, name: str) -> bool:
         """Remove the data groups on lost nodes, unless none would be left; return whether any is removed."""
-        unit, left = self._unit(name), self._left[name]
-        lost = {group // unit for group, nodes in enumerate(self._nodes[name]) if not nodes.isdisjoint(self._gone)}
-        kept = [group for group in left if group // unit not in lost]
+        left = self._left[name]
+        kept = [group for group in left if self._nodes[name][group].isdisjoint(self._gone)]
         return 0 < len(kept) < len(left) and self._apply(name, kept)
 
     def _due(self) -> dict[str, int]:
@@ -209,30 +210,25 @@ class Shrinking:
         users.update(node for name, groups in left.items() for group in groups for node in self._nodes[name][group])
         due: Counter[str] = Counter()
         while not due or len(users) > self._usable:
-            able = [name for name in self._names if len(left[name]) > self._unit(name)]
+            able = [name for name in self._names if len(left[name]) > 1]
             if not able:
                 break
             name = max(able, key=lambda name: lasts[name][len(left[name]) - 1])
             due[name] += 1
-            for _ in range(self._unit(name)):
-                for node in self._nodes[name][left[name].pop()]:
-                    users[node] -= 1
-                    if not users[node]:
-                        del users[node]
+            for node in self._nodes[name][left[name].pop()]:
+                users[node] -= 1
+                if not users[node]:
+                    del users[node]
         return due
 
     def _cut(self, name: str, times: int) -> bool:
         """Remove the last data groups this often; return whether a rule can express the rest."""
-        return self._apply(name, self._left[name][: -self._unit(name) * times])
+        return self._apply(name, self._left[name][:-times])
 
     def kept(self, name: str) -> Sequence[int]:
         """Return the old rank of each rank of a component."""
         shrinks = len(self._left.get(name, ())) < len(self._nodes.get(name, ()))
         return self._kept(name, self._left[name]) if shrinks else range(len(self._whole[name]))
-
-    def _unit(self, name: str) -> int:
-        """Return how many data groups go together: those that share their parameters."""
-        return self._whole[name].parallel.fsdp
 
     def _kept(self, name: str, groups: Sequence[int]) -> list[int]:
         known = set(groups)
@@ -250,13 +246,14 @@ class Shrinking:
         if rule is None:
             return False
         parallel = whole.parallel
+        left = num_data_groups(whole) * len(groups) // len(self._nodes[name])
         if parallel.dp is not None:
-            parallel = replace(parallel, dp=len(groups))
+            parallel = replace(parallel, dp=left)
         try:
             self.parts[name] = placed(whole.with_settings(parallel=type(parallel)()), whole.inventory, rule)
             self.parts[name] = self.parts[name].with_settings(parallel=parallel)
         except PlacementError as error:
-            self.obstacle = f"{name} cannot shrink to {counted(len(groups), 'data group')}: {error.message}"
+            self.obstacle = f"{name} cannot shrink to {counted(left, 'data group')}: {error.message}"
             return False
         self._left[name] = groups
         return True
@@ -270,14 +267,28 @@ def _nodes(component: Component, groups: Sequence[int]) -> list[set[int]]:
     return found
 
 
-def data_groups(component: Component) -> list[int]:
-    """Return the data group of each process; without parallel sizes, its engine."""
+def num_data_groups(component: Component) -> int:
+    """Return the number of data groups; without parallel sizes, of engines."""
+    return component.layout.size("dp") if component.parallel.stated else -(-len(component) // component.engines)
+
+
+def _together(component: Component) -> list[int]:
+    """Return for each process the set of data groups that it belongs to; without parallel sizes, its engine.
+
+    The sets are the smallest ones of equally many consecutive data groups that have whole processes, whole shards
+    (``fsdp``) and whole expert groups.
+    """
     if not component.parallel.stated:
         return [rank // component.engines for rank in range(len(component))]
-    layout, groups = component.layout, []
-    for rank in range(len(component)):
-        groups.append(layout.coordinates(layout.slots_of(rank)[0])["dp"])
-    return groups
+    layout, parallel, count = component.layout, component.parallel, num_data_groups(component)
+    groups = [
+        RankSet(layout.coordinates(slot)["dp"] for slot in layout.slots_of(rank)) for rank in range(len(component))
+    ]
+    shards = lcm(parallel.fsdp, parallel.expert // gcd(parallel.expert, parallel.dense))
+    joined = {group for one in set(groups) if len(one) > 1 for group in range(one[0] + 1, one[-1] + 1)}
+    sizes = (size for size in range(shards, count, shards) if count % size == 0)
+    size = next((size for size in sizes if joined.isdisjoint(range(size, count, size))), count)
+    return [one[0] // size for one in groups]
 
 
 def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:

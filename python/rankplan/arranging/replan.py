@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rankplan._core import RankSet
 from rankplan.arranging.arrange import Arrangement, Task
 from rankplan.arranging.exclusion import Exclusion, renamed
-from rankplan.arranging.repair import Repair, Shrinking
+from rankplan.arranging.repair import Repair, Shrinking, num_data_groups
 from rankplan.arranging.rules import Rules
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError
@@ -253,7 +253,12 @@ def _at_home(component: Component, nodes: set[int]) -> RankSet:
 
 
 def _no_spare(fault: Diagnostic, shrinking: Shrinking) -> Diagnostic:
-    help = "add spare nodes to the inventory, or shrink a component that has data groups (`--shrink rollout`)"
+    help, groups = (
+        "add spare nodes to the inventory",
+        {name: num_data_groups(one) for name, one in shrinking.parts.items()},
+    )
+    if max(groups.values()) > 1:
+        help += f", or shrink a component that has data groups (`--shrink {max(groups, key=groups.__getitem__)}`)"
     if shrinking.stated:
         help = shrinking.obstacle or f"shrink more components than {', '.join(shrinking.stated)}, or add spare nodes"
     return replace(fault, code="no-spare", help=help)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.arranging.arrange import KINDS, Arrangement
-from rankplan.arranging.repair import data_groups
+from rankplan.arranging.repair import num_data_groups
 from rankplan.arranging.replan import Replanned
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Coordinates
@@ -302,7 +302,7 @@ def _losses(found: Replanned) -> Iterator[str]:
     """Yield the components that shrank."""
     for name in dict.fromkeys(move.component for move in found.losses):
         before, after = found.before[name], found.plan[name]
-        groups, left = (max(data_groups(component)) + 1 for component in (before, after))
+        groups, left = map(num_data_groups, (before, after))
         text = f"{name} shrinks from {counted(groups, 'data group')} to {left}: {len(after)} of {len(before)} ranks"
         kept = RankSet(range(len(before))) - RankSet(move.rank for move in found.losses if move.component == name)
         renumbered = RankSet(rank for new, rank in enumerate(kept) if new != rank)
