@@ -243,10 +243,24 @@ def test_the_command_prints_changed_coordinates() -> None:
     assert done.exit_code == 1 and lines(done) == [["a 0-7", "tp 0-7, dp 0", "dp 0, pp 0-7"]]
 
 
+def test_facts_of_hardware_differ() -> None:
+    nodes = "nodes:\n- {ranks: 0-1, accelerators: [{id: 0, numa: 0}], numa: {0: 0-7}, cores: [0 x8]}\n"
+    Path("one.yaml").write_text(nodes)
+    Path("two.yaml").write_text(nodes.replace("numa: 0}", "numa: 1}").replace("{0: 0-7}", "{1: 0-3}"))
+    written("conf.yaml", {"num_nodes": 2, "component_placement": {"a": "0-1"}})
+    for name in ("one", "two"):
+        command = ["plan", "conf.yaml", "--inventory", f"{name}.yaml", "-o", f"{name}.json"]
+        assert CliRunner().invoke(main, command).exit_code == 0
+    done = run("one.json", "two.json")
+    assert done.exit_code == 1 and "nodes 0-1" in done.stdout and "numa" in done.stdout
+
+
 def test_wrong_usage_and_faults() -> None:
     written("two.yaml", TWO)
     assert CliRunner().invoke(main, ["plan", "two.yaml", "--save", "plan.json"]).exit_code == 0
     done = run("plan.json", "plan.json", "--nodes", "2x8")
+    assert done.exit_code == 2 and "plan.json is a saved plan with its own nodes; remove --nodes" in done.stderr
+    done = CliRunner().invoke(main, ["check", "plan.json", "--nodes", "2x8"])
     assert done.exit_code == 2 and "plan.json is a saved plan with its own nodes; remove --nodes" in done.stderr
     Path("cut.json").write_text(Path("plan.json").read_text()[:300])
     done = run("plan.json", "cut.json")

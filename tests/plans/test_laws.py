@@ -12,9 +12,10 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import FlexiblePlacementStrategy, Inventory, NodePlacementStrategy, PlacementError, Plan, RankSet
+from rankplan import FlexiblePlacementStrategy, Inventory, NodePlacementStrategy, PlacementError, Plan, RankSet, diff
 from rankplan._core import RankMap
 from rankplan.plans.component import Component
+from rankplan.render.changes import diff_json
 from support import answers
 from support.jobs import NAMES, jobs
 
@@ -85,6 +86,17 @@ def test_a_plan_that_was_fitted_keeps_its_places_when_saved(plan: Plan, data: st
     for name, one in fitted.items():
         assert [row.devices for row in one] == [row.devices for row in plan[name]]
     assert loaded(saved(fitted)) == fitted
+
+
+@given(jobs(), jobs())
+def test_any_two_plans_can_be_compared(before: Plan, after: Plan) -> None:
+    """Whatever facts of the nodes differ, the difference can be printed, also as JSON."""
+    found = diff(before, after)
+    there = json.loads(diff_json(found))
+    assert bool(found) == any(there.values())
+    assert not diff(before, before)
+    sides = [{change.what for change in one.nodes} for one in (found, diff(after, before))]
+    assert sides[0] == sides[1]
 
 
 def variants(plan: Plan) -> list[Plan]:

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import EXPECTED, Choice, colored, config_arguments, config_options, faults_end_it, show_error
+from rankplan.cli.common import (
+    EXPECTED,
+    Choice,
+    colored,
+    config_arguments,
+    config_options,
+    faults_end_it,
+    refuse_other_nodes,
+    show_error,
+)
 from rankplan.errors import Diagnostic, printable
 from rankplan.front import Report
 from rankplan.front import check as check_config
@@ -45,6 +54,7 @@ def _check_all(files: tuple[str, ...], choice: Choice, form: str) -> bool:
     for file in files:
         with faults_end_it():
             try:
+                refuse_other_nodes(file, choice)
                 report = check_config(file, choice.given, **config_arguments(choice))
                 if form == "text":
                     click.echo(report.render(color=colored(sys.stdout if report else sys.stderr)), err=not report)

@@ -158,6 +158,14 @@ def config_arguments(choice: Choice) -> dict[str, Any]:
     return {"dialect": choice.dialect, "overrides": overrides(), "without": choice.without}
 
 
+def refuse_other_nodes(file: str, choice: Choice) -> None:
+    """Raise ``click.UsageError`` for a saved plan with options that only a config takes."""
+    if is_saved(file) and (replace(choice, without=()) != Choice() or overrides()):
+        raise click.UsageError(
+            f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and overrides"
+        )
+
+
 def read(file: str, choice: Choice) -> Job:
     """Return a config with its dialect and nodes, as the options say."""
     return read_job(file, choice.given, **config_arguments(choice))
@@ -168,10 +176,7 @@ def planned(file: str, choice: Choice, *, isolate: bool | None = None) -> Plan:
 
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config.
     """
-    if is_saved(file) and (replace(choice, without=()) != Choice() or overrides()):
-        raise click.UsageError(
-            f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and overrides"
-        )
+    refuse_other_nodes(file, choice)
     return plan(file, choice.given, **config_arguments(choice), isolate=isolate)
 
 

@@ -11,13 +11,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rankplan._core import Placement, RankSet
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component, Coordinates
 from rankplan.plans.plan import Plan
 from rankplan.words import nodes_text
 
 Fields: TypeAlias = dict[str, Any]
-_NODE_FIELDS = {field.alias or name: name for name, field in NodeSpec.model_fields.items() if name != "ranks"}
 _OWN = ("hostname", "ip")
 """Fields that differ on every node: if many nodes get new values, that is one change."""
 
@@ -171,10 +169,11 @@ def coordinates_of(component: Component | None, row: Placement | None) -> list[C
 def _specs(inventory: Inventory) -> dict[int, Fields]:
     specs: dict[int, Fields] = {}
     for nodes, node in inventory.stretches():
-        spec = {key: getattr(node, name) for key, name in _NODE_FIELDS.items()}
-        if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
+        spec: Fields = node.model_dump(mode="json", by_alias=True, exclude={"ranks"})
+        if spec["accelerator_ids"] == list(map(str, range(spec["accelerators"]))):
             spec["accelerator_ids"] = None  # implied by the number of accelerators
-        spec |= {"healthy": None, "unhealthy": None}
+        facts = [{key: fact for key, fact in one.items() if fact is not None} for one in spec["devices"]]
+        spec |= {"healthy": None, "unhealthy": None, "devices": facts if any(facts) else []}
         specs |= dict.fromkeys(nodes, spec)
     for rank, local in inventory.marks.items():
         specs[rank] = specs[rank] | ({"healthy": False} if local is None else {"unhealthy": str(local)})
