@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
-from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, resembled
+from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -50,12 +50,14 @@ _TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
 class Report:
     """The result of `check`: the plan, or ``None`` if the config has faults, and every fault and warning.
 
-    ``file`` is the path of the config, or a word for a config that is not in a file.
+    ``file`` is the path of the config, or a word for a config that is not in a file. ``unreported`` counts the values
+    that are known only at run time and decide no placement.
     """
 
     file: str
     plan: Plan | None
     diagnostics: tuple[Diagnostic, ...]
+    unreported: int = 0
 
     @property
     def faults(self) -> list[Diagnostic]:
@@ -70,6 +72,14 @@ class Report:
     def __bool__(self) -> bool:
         return self.plan is not None
 
+    @property
+    def remark(self) -> str | None:
+        """One line about the values that are not reported, ``None`` if there are none."""
+        if not self.unreported:
+            return None
+        values = "value is" if self.unreported == 1 else "values are"
+        return f"{self.unreported} more {values} known only at run time: --verbose"
+
     def render(self, *, color: bool = False) -> str:
         """Return the report as the command prints it."""
         if self.plan is None:
@@ -81,7 +91,8 @@ class Report:
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         lines = [f"{self.file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}", *group_lines(self.plan)]
-        return "\n".join([*lines, *(warning.render(color=color) for warning in self.warnings)])
+        lines += [warning.render(color=color) for warning in self.warnings]
+        return "\n".join([*lines, self.remark] if self.remark else lines)
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
@@ -95,6 +106,7 @@ class Report:
             "groups": [] if plan is None else group_lines(plan),
             "faults": [fault.plain() for fault in self.faults],
             "warnings": [warning.plain() for warning in self.warnings],
+            "unreported": self.unreported,
             "error": None,
         }
 
@@ -113,8 +125,11 @@ def check(
     dialect: str | None = None,
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
+    verbose: bool = False,
 ) -> Report:
     """Find every fault and warning of a config, as ``rankplan check`` does. See `plan` for the arguments.
+
+    ``verbose`` reports values that are known only at run time also if they decide no placement.
 
     Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect.
     """
@@ -123,12 +138,14 @@ def check(
         if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
             return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))))
         job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
-        job.announce(unknown=False)
+        job.announce()
         plan = job.plan()
-        return Report(job.name, plan, tuple(job.warnings(plan)))
+        found, warnings = plan, tuple(job.warnings(plan))
     except PlacementError as error:
-        known = () if job is None else job.reader.warnings
-        return Report(_name(config), None, (*error.diagnostics, *known))
+        found, warnings = None, error.diagnostics
+    unknown = [] if job is None else job.reader.warnings
+    told = [one for one in unknown if verbose or job.reader.decides(one)]
+    return Report(_name(config), found, (*told, *warnings), len(unknown) - len(told))
 
 
 def plan(
@@ -155,7 +172,9 @@ def plan(
         return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
-    return job.plan(isolate=isolate)
+    found = job.plan(isolate=isolate)
+    job.announce_unknown()
+    return found
 
 
 def tune(
@@ -234,27 +253,29 @@ class Job:
     assumed: bool
     labelled: bool
 
-    def announce(self, *, unknown: bool = True) -> None:
-        """Log which nodes are assumed and, if ``unknown``, how many values of a script are known only when it runs."""
+    def announce(self) -> None:
+        """Log which nodes are assumed."""
         if self.assumed:
             nodes, has = self.inventory.num_nodes, counted(self.inventory.node(0).num_accelerators, "accelerator")
             each = " each" if nodes > 1 else ""
             hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
             notes.warning("%s: assuming %s with %s%s", self.name, counted(nodes, "node"), has, each, extra=hint)
-        if unknown and self.reader.warnings:
-            values = counted(len(self.reader.warnings), "warning")
+
+    def announce_unknown(self) -> None:
+        """Log how many values of a script decide the placement, and are known only when it runs."""
+        if unknown := [one for one in self.reader.warnings if self.reader.decides(one)]:
+            values = counted(len(unknown), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
     def plan(self, *, isolate: bool | None = None) -> Plan:
         """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden."""
         found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolate is not False)
+        reject_empty(found, self.reader)
         reject_crossings(found, self.reader, labelled=self.labelled)
         return found
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job. Raises `PlacementError` for weights without a sender."""
-        yield from self.reader.warnings
-        yield from empty_warnings(plan, self.reader)
         yield from sender_warnings(plan, self.reader)
         yield from group_warnings(plan, self.reader)
         if not self.assumed:
@@ -305,6 +326,8 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
         if name not in DIALECTS:
             raise ValueError(f"unknown dialect {name!r}; the dialects are {', '.join(DIALECTS)}")
         return DIALECTS[name]
+    if (found := no_job(config)) is not None:
+        raise PlacementError([found])
     reader = Reader(config)
     for path, fault in mixed(config):
         reader.add(path, fault)
@@ -333,8 +356,8 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     yield from idle_warnings(plan, plan.inventory, name)
 
 
-def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
-    """Yield a warning if nothing is placed; it names the system that the config looks written for."""
+def reject_empty(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` if nothing is placed; it names the system that the config looks written for."""
     if plan:
         return
     config: Any = reader.content if reader.config is None else reader.config
@@ -345,8 +368,8 @@ def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
         help = "pass the config that Hydra has composed: `defaults` are not read"
     if name is not None:
         help = f"this looks like a config of {name}; pass --dialect {name}"
-    found = Diagnostic("no-components", "the config places no component", help, warning=True)
-    yield reader.located(("cluster",) if "cluster" in config else (), found)
+    found = Diagnostic("no-components", "the config places no component", help)
+    raise PlacementError([reader.located(("cluster",) if "cluster" in config else (), found)])
 
 
 def sender_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:

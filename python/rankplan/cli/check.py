@@ -14,7 +14,7 @@ from rankplan.cli.common import EXPECTED, Choice, colored, config_arguments, con
 from rankplan.errors import Diagnostic
 from rankplan.front import Report
 from rankplan.front import check as check_config
-from rankplan.render.annotations import github, sarif
+from rankplan.render.annotations import github, github_notice, sarif
 
 _FORMATS = ("text", "json", "sarif", "github")
 _INTERVAL = 0.3
@@ -25,27 +25,28 @@ _INTERVAL = 0.3
 @click.argument("files", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
 @config_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="Output format.")
+@click.option("--verbose", is_flag=True, help="Report all values that are known only at run time.")
 @click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
-def check(files: tuple[str, ...], choice: Choice, form: str, *, watched: bool) -> None:
+def check(files: tuple[str, ...], choice: Choice, form: str, *, verbose: bool, watched: bool) -> None:
     """Report every fault in config files, with location and fix.
 
     Without an inventory, every node has as many accelerators as the config states, or 8. The exit code is 1 if a file
-    has a fault. json is a list with one report per file, sarif is for code scanning, github annotates the lines of a
-    pull request.
+    has a fault. Values that are known only at run time are reported if they decide the placement. json is a list with
+    one report per file, sarif is for code scanning, github annotates the lines of a pull request.
     """
     if watched:
         with faults_end_it():
-            watch(files, lambda: _check_all(files, choice, form))
-    sys.exit(0 if _check_all(files, choice, form) else 1)
+            watch(files, lambda: _check_all(files, choice, form, verbose=verbose))
+    sys.exit(0 if _check_all(files, choice, form, verbose=verbose) else 1)
 
 
-def _check_all(files: tuple[str, ...], choice: Choice, form: str) -> bool:
+def _check_all(files: tuple[str, ...], choice: Choice, form: str, *, verbose: bool) -> bool:
     """Check files and print the result; return whether all are fine."""
     reports, unread = [], dict[str, str]()
     for file in files:
         with faults_end_it():
             try:
-                report = check_config(file, choice.given, **config_arguments(choice))
+                report = check_config(file, choice.given, **config_arguments(choice), verbose=verbose)
                 if form == "text":
                     click.echo(report.render(color=colored(sys.stdout if report else sys.stderr)), err=not report)
             except BrokenPipeError:
@@ -57,15 +58,18 @@ def _check_all(files: tuple[str, ...], choice: Choice, form: str) -> bool:
                     show_error(error)
         reports.append(report)
     found = [one for report in reports for one in report.diagnostics]
+    remarks = {report.file: report.remark for report in reports if report.remark is not None}
     if form == "json":
         plain = [report.plain() for report in reports]
         plain = [one | {"faults": [], "error": unread[one["file"]]} if one["file"] in unread else one for one in plain]
         click.echo(json.dumps(plain, indent=2))
     elif form == "sarif":
-        click.echo(json.dumps(sarif(found), indent=2))
+        click.echo(json.dumps(sarif(found, remarks), indent=2))
     elif form == "github":
         for one in found:
             click.echo(github(one))
+        for file, remark in remarks.items():
+            click.echo(github_notice(file, remark))
     return all(reports)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +23,25 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
     YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
     such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the command that starts the job; it is never
-    executed. ``overrides`` change values as on Hydra's command line: ``key=value``, ``+key=value``, ``++key=value``,
-    ``~key``.
+    executed. So does the entrypoint of a RayJob. ``overrides`` change values as on Hydra's command line:
+    ``key=value``, ``+key=value``, ``++key=value``, ``~key``; ``X=value`` sets a variable that a script reads from its
+    environment.
 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
     it; ``OSError`` if it cannot be read.
     """
     if not overrides:
-        return _load(os.fspath(path))
+        return _load(os.fspath(path), {})[0]
     from rankplan.config.text.overrides import overridden, parse_overrides  # as the readers below
 
     changes = parse_overrides(overrides)
-    return overridden(_load(os.fspath(path)), changes)
+    given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
+    config, used = _load(os.fspath(path), given)
+    return overridden(config, [one for one in changes if one.key not in used])
 
 
-def _load(file: str) -> Section:
+def _load(file: str, given: Mapping[str, str]) -> tuple[Section, set[str]]:
+    """Return the config of a file, and the names in ``given`` that a script reads from its environment."""
     try:
         text = Path(file).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -45,17 +49,26 @@ def _load(file: str) -> Section:
         raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
     # Most programs read YAML only: import the readers of other formats where they are used.
     if file.endswith(_SCRIPTS) or _SHEBANG.match(text):
+        from rankplan.config.text.places import Text
         from rankplan.config.text.script import parse_script
 
-        return parse_script(file, text, _load)
+        text = text.replace("\r\n", "\n")
+        return parse_script(Text(file, text), text, load_config, given)
     document = Document(file, text)
     value = document.value()
     if not isinstance(value, Section):
-        found = "the file is empty" if value is None else f"the file contains {shown(value)}"
-        message = f"{found}; it must be a mapping"
+        message = f"the file contains {shown(value)}; it must be a mapping"
+        if value is None:
+            message = "the file is empty: it describes no job and no nodes"
         help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
         raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
-    return value
+    if value.get("kind") == "RayJob":
+        from rankplan.config.text.entrypoints import entrypoint
+        from rankplan.config.text.script import parse_script
+
+        if (command := entrypoint(value)) is not None:
+            return parse_script(command, command.text, load_config, {**command.environment, **given})
+    return value, set()
 
 
 class _Layered:

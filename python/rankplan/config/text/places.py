@@ -58,6 +58,8 @@ class Places:
         self.file = file
         self.base = base
         self.warnings: list[Diagnostic] = list(base.warnings) if base is not None else []
+        self.program: Any = getattr(base, "program", None)
+        """The `rankplan.config.text.programs.Program` that a script passes the values to."""
         self._places: dict[Path, tuple[Place, Place]] = {}
 
     def put(self, path: Path, key: Place, value: Place) -> None:

@@ -39,6 +39,8 @@ class Reader:
         self.faults: list[Diagnostic] = []
         self.state: Any = None
         """The values that the dialect of the config has read."""
+        self.asked: set[KeyPath] = set()
+        """The paths in the config of the values that were asked for, so far: those that decide the placement."""
         self.size_paths: dict[str, KeyPath] = {}
         """The path in the config of the parallel sizes of each component that states some."""
         self._document = content.document if isinstance(content, Section) else None
@@ -85,6 +87,11 @@ class Reader:
         """Values of a launch script that are known only when it runs."""
         return self._document.warnings if self._document is not None else []
 
+    def decides(self, warning: Diagnostic) -> bool:
+        """Return whether a warning is about a value that was asked for, or about values in it."""
+        path = warning.path or ""
+        return any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked))
+
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the content."""
         self._add(self._prefix + path, diagnostic)
@@ -122,6 +129,7 @@ class Reader:
 
         One that its config library cannot resolve is a fault.
         """
+        self.asked.add((*path, key))
         try:
             keys = mapping.keys()  # `in` is false for an OmegaConf key whose value is ???
             return mapping[key] if key in keys else None
@@ -164,6 +172,7 @@ class Reader:
         if found is None or depth > _DEEPEST:
             return value
         here: Any = self._sections[()]
+        self.asked.add(tuple(found[1].split(".")))
         for key in found[1].split("."):
             here = here.get(key) if isinstance(here, Mapping) else None
         if here is None:
