@@ -134,18 +134,19 @@ def check(
     Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect.
     """
     job: Job | None = None
+    plan: Plan | None = None
     try:
         if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
             return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))))
         job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
         job.announce()
         plan = job.plan()
-        found, warnings = plan, tuple(job.warnings(plan))
+        warnings: tuple[Diagnostic, ...] = tuple(job.warnings(plan))
     except PlacementError as error:
-        found, warnings = None, error.diagnostics
-    unknown = [] if job is None else job.reader.warnings
-    told = [one for one in unknown if verbose or job.reader.decides(one)]
-    return Report(_name(config), found, (*told, *warnings), len(unknown) - len(told))
+        plan, warnings = None, error.diagnostics
+    reader = Reader({}) if job is None else job.reader
+    told = [one for one in reader.warnings if verbose or reader.decides(one)]
+    return Report(_name(config), plan, (*told, *warnings), len(reader.warnings) - len(told))
 
 
 def plan(
@@ -276,7 +277,7 @@ class Job:
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job. Raises `PlacementError` for weights without a sender."""
-        yield from sender_warnings(plan, self.reader)
+        yield from sender_warnings(plan, self.reader, shards=self.dialect is DIALECTS["rlinf"])
         yield from group_warnings(plan, self.reader)
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
@@ -351,7 +352,7 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     plan.check_shares()
     plan.check_keep()
     no_config = Reader({})
-    yield from sender_warnings(plan, no_config)
+    yield from sender_warnings(plan, no_config, shards=plan.mode is not None)
     yield from group_warnings(plan, no_config)
     yield from idle_warnings(plan, plan.inventory, name)
 
@@ -372,12 +373,14 @@ def reject_empty(plan: Plan, reader: Reader) -> None:
     raise PlacementError([reader.located(("cluster",) if "cluster" in config else (), found)])
 
 
-def sender_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+def sender_warnings(plan: Plan, reader: Reader, *, shards: bool) -> Iterator[Diagnostic]:
     """Yield warnings about weights without a sender, at the tensor size of the receiver.
 
-    Raises `PlacementError` if the config has a mode of RLinf, which sends weights slot by slot: other trainers may
-    gather whole tensors first.
+    ``shards``: the trainer may send weights slot by slot: RLinf, or a trainer of its own that uses `Plan.weight_map`.
+    The other systems gather whole tensors first. Raises `PlacementError` in a mode in which RLinf always sends slots.
     """
+    if not shards:
+        return
     found = [(reader.size_paths.get(name, ()), fault) for name, fault in senderless(plan)]
     located = [reader.located(_tensor_size(reader, path), fault) for path, fault in found]
     if located and plan.mode not in (None, PlacementMode.HYBRID):

@@ -76,13 +76,17 @@ CONFIGS = [
     (COLLOCATED, "error", "rollout", "7:33  rollout.tensor_parallel_size"),
     (OWN, "warning", "rollout", "5:47  cluster.component_placement.rollout.parallel.tp"),
     (COMPACT, "warning", "rollout_planner", "5:50  cluster.component_placement.rollout_planner.parallel"),
-    (ROLL, "warning", "actor_infer", "10:32  actor_infer.strategy_args.strategy_config.tp_size"),
-    (SLIME, "warning", "rollout", "5:30  rollout_num_gpus_per_engine"),
 ]
 
 
+@pytest.mark.parametrize("text", [ROLL, SLIME])
+def test_trainers_that_gather_whole_tensors_need_no_sender(text: str) -> None:
+    done = check(text.format(tp=2, rtp=4))
+    assert done.exit_code == 0 and "no-weight-sender" not in done.output
+
+
 @pytest.mark.parametrize(("text", "level", "receiver", "place"), CONFIGS, ids=range(len(CONFIGS)))
-def test_weights_without_a_sender_are_reported_in_every_dialect(
+def test_weights_without_a_sender_are_reported_where_shards_are_sent(
     text: str, level: str, receiver: str, place: str
 ) -> None:
     done = check(text.format(tp=2, rtp=4))
@@ -190,11 +194,11 @@ def test_a_conflict_is_found_by_the_placement_classes_and_beside_other_faults() 
         ("cluster: {num_nodes: 1}\nrollout_num_gpus: 8", "this looks like a config of slime; pass --dialect slime"),
     ],
 )
-def test_a_config_without_components_is_a_warning(text: str, help: str) -> None:
+def test_a_config_without_components_is_not_fine(text: str, help: str) -> None:
     done = check(text)
-    assert done.exit_code == 0 and "fine, 0 components" in done.stdout
-    assert "warning[no-components]: the config places no component\n --> conf.yaml:1:" in done.stdout
-    assert help in done.stdout
+    assert done.exit_code == 1 and "fine" not in done.output
+    assert "error[no-components]: the config places no component\n --> conf.yaml:1:" in done.output
+    assert help in done.output
 
 
 def test_reports_as_json() -> None:
@@ -211,6 +215,7 @@ def test_reports_as_json() -> None:
         "groups": ["actor: 2 tp groups within nodes", "rollout: 4 tp groups within nodes"],
         "faults": [],
         "warnings": [],
+        "unreported": 0,
         "error": None,
     }
     assert [(fault["code"], fault["line"], fault["column"]) for fault in faulty["faults"]] == [
@@ -221,5 +226,6 @@ def test_reports_as_json() -> None:
         *("code", "message", "help", "path", "file", "line", "column")
     }
     assert (missing["file"], missing["error"]) == ("missing.yaml", "No such file or directory")
-    (alone,) = json.loads(check("cluster: {num_nodes: 1}", "--nodes", "2x8", "--format", "json").stdout)
-    assert [warning["code"] for warning in alone["warnings"]] == ["no-components", "idle-nodes", "idle-accelerators"]
+    alone = check("cluster: {num_nodes: 1, component_placement: {a: 0}}", "--nodes", "2x8", "--format", "json")
+    codes = [warning["code"] for warning in json.loads(alone.stdout)[0]["warnings"]]
+    assert codes == ["idle-nodes", "idle-accelerators"]

@@ -86,6 +86,7 @@ class Keys:
         """Return the reader of a config, with a fault for each likely typo, as `Reader.of` does."""
 
         def checked(reader: Reader) -> Any:
+            reader.asked.update(path for row in self.rows for path in row.paths)
             for path, names in self.known.items():
                 for key in reader.section_at(path):
                     if key not in names:

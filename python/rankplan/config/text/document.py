@@ -150,7 +150,8 @@ def plain_scalar(text: str) -> Any:
 def _node(text: str) -> yaml.Node | None:
     """Return the node of the only document of a file; of several objects of Kubernetes, a RayJob or else the first."""
     try:
-        return _Composer(text).get_single_node()
+        node: yaml.Node | None = _Composer(text).get_single_node()
+        return node
     except yaml.composer.ComposerError as error:
         kinds = {_kind(node): node for node in reversed(list(yaml.compose_all(text, Loader=_Composer)))}
         if None in kinds or "another document" not in str(error.problem):

@@ -28,8 +28,8 @@ _NO_KEY = re.compile(rf"[{_UNKNOWN}/@]|^hydra\.")
 _FILES = ("--config", "--config-file", "--config_path")
 
 
-_LATER = re.compile(r"--config(?:-file|-path|_path|-name|-dir)?|-c[npd]")
-"""Options that name files, not values."""
+_LATER = re.compile(r"config(?:_file|_path|_name|_dir)?")
+"""Flags that name files, not values."""
 _SBATCH = re.compile(r"^#SBATCH[ \t]+(--?[A-Za-z-]+)(?:[= \t]+([^\s#]+))?", re.MULTILINE)
 _SLURM = {
     ("-N", "--nodes"): ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -102,7 +102,8 @@ def parse_script(
         _other(one, tokens, line) for one in found if one.command is not chosen.command and _differs(tokens, one)
     ]
     config.document.warnings = sorted(warnings, key=lambda one: (one.line or 0, one.column or 0))
-    config.document.program = chosen.program
+    if isinstance(config.document, Places):
+        config.document.program = chosen.program
     _reject_own(given, followed, config, sources)
     return config, followed.used & set(given)
 
@@ -121,8 +122,12 @@ def _slurm(text: str) -> dict[str, Value]:
 
 
 def _nearest_file(name: str, folder: str, script: str) -> FilePath | None:
-    """Return a file that a script names: in the folder that it runs in, or else in one that the script is in."""
-    paths = [FilePath(folder, name), *(parent / name for parent in FilePath(script).parents)]
+    """Return a file that a script names: in the folder that it runs in, or else beside it.
+
+    A script with ``examples/run.sh`` in it runs in the root of its repository, which is above it.
+    """
+    above = list(FilePath(script).parents)
+    paths = [FilePath(folder, name), *(parent / name for parent in (above if "/" in name else above[:1]))]
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -190,7 +195,7 @@ def _tokens(command: Command, lines: Sources) -> list[_Token]:
     if any("." in token.key for token in overrides):
         return overrides
     last = max((index for index, field in enumerate(fields) if field.text == "--"), default=-1)
-    flags = [one for one in _flags(fields[last + 1 :], lines) if not _LATER.fullmatch(f"--{one.key}")]
+    flags = [one for one in _flags(fields[last + 1 :], lines) if not _LATER.fullmatch(one.key)]
     return overrides if len(overrides) > len(flags) and not flags else flags
 
 
@@ -223,13 +228,13 @@ def _value_place(field: Field, length: int, lines: Sources) -> Place:
             exact = piece.end - piece.start == len(piece.text)
             spans.append((piece.start + (length if exact else 0), piece.end))
         length = max(0, length - size)
-    if len(spans) == 1 and spans[0][1] > 0:
-        return lines.place(*spans[0])
-    return lines.place(field.start, field.end)
+    one = len(spans) == 1 and spans[0][1] > 0
+    place: Place = lines.place(*(spans[0] if one else (field.start, field.end)))
+    return place
 
 
 def _flags(fields: Sequence[Field], lines: Sources) -> Iterator[_Token]:
-    """Yield the flags of a command: ``--key value``, ``--key=value``, ``--key``."""
+    """Yield the flags of a command: ``--key value``, ``--key=value``, ``--key``; in keys, ``-`` is ``_`` (argparse)."""
     flags: list[tuple[Field, list[Field]]] = []
     for field in fields:
         if re.match(r"-{1,2}[A-Za-z]", _text(field)):
@@ -252,7 +257,7 @@ def _flags(fields: Sequence[Field], lines: Sources) -> Iterator[_Token]:
             causes = [*causes, *values[0].causes]
         if value[:1] in ("'", '"', "{") or (value[:1] == "[" and len(values) < 2):
             value = _quoted(value)  # text for argparse, which knows no lists
-        yield _Token("", found[1], value, key, place, tuple(causes))
+        yield _Token("", found[1].replace("-", "_"), value, key, place, tuple(causes))
 
 
 def _quoted(text: str) -> str:

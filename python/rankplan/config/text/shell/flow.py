@@ -177,7 +177,7 @@ class Flow(ABC):
         del self.commands[known:]
         for cause in assumed:
             for name, value in before.variables.items():
-                if cause in assumed_by(scalar(value)):
+                if cause.text in [one.text for one in assumed_by(scalar(value))]:
                     self.scope.forget(name, cause)
             if cause.variable:
                 self.scope.forget(cause.variable, cause)
