@@ -52,7 +52,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     ("serve server serving launch_server api", _SERVING),
     ("data dataset datasets preprocess prepare process download convert converter merge merger", _DATA),
 )
-"""Words in the last name of any other program, and the task that they tell."""
+"""Words in the last name of any other program of Python, and the task that they tell."""
 _TRAINING = frozenset({"ppo", "grpo", "dapo", "gspo", "rloo", "reinforce", "rlhf", "rl", "rlvr", "agentic", "train"})
 
 _TRAINERS = {
@@ -79,7 +79,7 @@ class Program:
     @property
     def fault(self) -> Diagnostic:
         """The fault of a script whose program is no training job."""
-        if self.task is None and self.otherwise is not None:
+        if not self.task and self.otherwise is not None:
             return self.otherwise
         message = f"`{self.name}` is {self.task}, not an RL job: there is no component to place"
         trainer = _TRAINERS.get(self.system or "")
@@ -96,7 +96,8 @@ def program_of(name: str, place: Place) -> Program:
             return Program(name, place, system, task)
     last = dotted.rpartition(".")[2].lower()
     parts = set(re.split(r"[_\W]+", last))
-    if not parts & _TRAINING:
+    python = name.endswith(".py") or re.fullmatch(r"\w+(\.\w+)+", name)
+    if python and not parts & _TRAINING:
         for words, task in _WORDS:
             if any(word in parts or word == last for word in words.split()):
                 return Program(name, place, None, task)

@@ -26,6 +26,7 @@ _FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _NO_KEY = re.compile(rf"[{_UNKNOWN}/@]|^hydra\.")
 """An unknown key, a config group, or a key of Hydra itself."""
 _FILES = ("--config", "--config-file", "--config_path")
+_FOLDERS, _NAMES = ("--config-path", "--config_path", "-cp"), ("--config-name", "--config_name", "-cn")
 
 
 _LATER = re.compile(r"config(?:_file|_path|_name|_dir)?")
@@ -84,12 +85,14 @@ def parse_script(
     command, tokens = chosen.command, chosen.tokens
     names = [  # the key under which Hydra keeps the name
         _Token("", "hydra.job.config_name", name, place, place, causes)
-        for name, place, causes in _options(command, sources, ("--config-name", "-cn"))
+        for name, place, causes in _options(command, sources, _NAMES)
     ]
     tokens = [*names, *tokens]
     source = Places(origin.file)
     warnings = [_skipped(cause, sources) for cause in followed.skipped]
-    base = _base(command, sources, load, warnings)
+    base = _base(chosen, sources, load, warnings)
+    if base is not None and chosen.program.system is None:  # the keys of its config tell more than its name
+        chosen = replace(chosen, program=replace(chosen.program, task=None))
     config: Section = relocated(base if base is not None else {}, source if base is None else base.document)
     try:
         config = overridden(config, [one for one in tokens if not one.causes], strict=base is not None)
@@ -153,18 +156,23 @@ def _chosen(found: list[_Started], origin: Text | Entrypoint) -> _Started:
     chosen = max(jobs or found, key=lambda one: len(one.tokens), default=None)
     if chosen is None or not (chosen.tokens or jobs):
         raise PlacementError([_nothing(found, origin)])
-    return chosen if jobs else replace(chosen, program=replace(chosen.program, otherwise=_nothing(found, origin)))
+    if not jobs:
+        return replace(chosen, program=replace(chosen.program, otherwise=_nothing(found, origin)))
+    message = f"`{chosen.program.name}` starts a training job, but no value here places a process of it"
+    help = "run the check in the folder that the script runs in, or pass the config of the job"
+    otherwise = chosen.program.place.of(Diagnostic("no-components", message, help))
+    return replace(chosen, program=replace(chosen.program, otherwise=otherwise))
 
 
 def _nothing(found: list[_Started], origin: Text | Entrypoint) -> Diagnostic:
     """Return the fault of a script without a training job: what it does instead."""
-    told = max((one for one in found if one.program.task), key=lambda one: len(one.tokens), default=None)
-    if told is not None:
-        return told.program.fault
     what = "this script" if isinstance(origin, Text) else "the entrypoint of this RayJob"
     message = f"{what} starts no training job that rankplan reads"
     help = "pass the script that starts the job, with the key=value words or flags of its trainer"
+    told = [one.program for one in sorted(found, key=lambda one: -len(one.tokens)) if one.program.task]
     missing = next((one for one in found if one.command.script and one.command.program), None)
+    if told and (told[0].system is not None or missing is None):
+        return told[0].fault
     if missing is not None:
         message += f": it runs {missing.command.program}, which is not here"
         help = f"pass {missing.command.program}, or run the check in the folder that the script runs in"
@@ -276,10 +284,12 @@ def _options(command: Command, lines: Sources, flags: Sequence[str]) -> Iterator
 
 
 def _base(
-    command: Command, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]
+    started: _Started, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]
 ) -> Section | None:
     """Return the config file that a command names; without it, its values are unknown."""
-    for name, place, _ in _options(command, lines, _FILES):
+    if (hydra := _hydra_file(started, lines)) is not None:
+        return load(str(hydra))
+    for name, place, _ in _options(started.command, lines, _FILES):
         if not name.endswith((".yaml", ".yml")):
             continue
         if _UNKNOWN not in name and (path := _nearest_file(name, "", place.file)) is not None:
@@ -288,6 +298,22 @@ def _base(
         fault = Diagnostic("not-run", message, "run the check in the folder that the script runs in", warning=True)
         warnings.append(place.of(fault))
     return None
+
+
+def _hydra_file(started: _Started, lines: Sources) -> FilePath | None:
+    """Return the config that a file of Python reads with Hydra: ``--config-path``, relative to it, ``--config-name``.
+
+    The path of a module is unknown, and so are its configs.
+    """
+    folders, names = (list(_options(started.command, lines, options)) for options in (_FOLDERS, _NAMES))
+    if not (folders and names and started.program.name.endswith(".py")):
+        return None
+    folder, name = folders[-1][0], names[-1][0]
+    if _UNKNOWN in folder + name:
+        return None
+    file = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
+    paths = FilePath(started.program.name).parent / folder / file, FilePath(folder) / file
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _differs(tokens: Sequence[_Token], other: _Started) -> str | None:

@@ -126,7 +126,7 @@ def _shell(fields: Sequence[Field], position: int) -> Launched:
         text = fields[position].text
         if text is not None and re.fullmatch(r"[-+][A-Za-z]+", text):
             command = command or (text[0] == "-" and "c" in text)
-            position += 2 if text.endswith("o") else 1
+            position += 2 if "o" in text else 1
         elif text is not None and text.startswith("--"):
             position += 1
         elif command:

@@ -37,7 +37,7 @@ from rankplan.config.text.shell.parse import (
     parse,
 )
 from rankplan.config.text.shell.sources import Origin, Sources, Span
-from rankplan.config.text.shell.words import ShellSyntaxError, Word
+from rankplan.config.text.shell.words import Expansion, ShellSyntaxError, Word
 
 _DEEPEST = 20
 _LONGEST = 10_000
@@ -131,7 +131,7 @@ class _Run(Flow):
         texts = [field.text or "" for field in found[1:]]
         cause = Cause(f"`{name}`", simple.start)
         if name in ("[", "[["):
-            return self._test(name, simple.words, found)
+            return self._test(name, simple.words)
         if name == "exit":
             self.ended, status = True, _status(texts)
             self.failed = status is False
@@ -243,7 +243,7 @@ class _Run(Flow):
         """Follow ``set``: the words after the options become the arguments."""
         position = 0
         while position < len(found) and (text := found[position].text) is not None and text[:1] in ("-", "+"):
-            position += 2 if text.endswith("o") else 1
+            position += 2 if "o" in text else 1
             if text == "--":
                 self.scope.arguments = found[position:]
                 return
@@ -282,15 +282,21 @@ class _Run(Flow):
             if len(text) > _LONGEST or sum(len(piece.text) for piece in text) > 100 * _LONGEST:
                 self.scope.forget(name, Cause("a very long text", assignment.start))
 
-    def _test(self, name: str, words: Sequence[Word], found: tuple[Field, ...]) -> bool | None:
+    def _test(self, name: str, words: Sequence[Word]) -> bool | None:
+        scope = self.scope
+        if scope.arguments is None:  # nothing is passed to a script that is only read
+            names = [part.name for word in words for part in word.parts if isinstance(part, Expansion)]
+            self.assumed += [Cause(f"the argument ${text}", words[0].start) for text in names if text.isdigit()]
+            scope = replace(scope, arguments=())
         for word in words:
-            self.assumed += assumed_by(self.scope.value(word))
+            self.assumed += assumed_by(scope.value(word))
         if name == "[":
-            return holds([Tested(field.text, text_of(field.value)) for field in found[1:-1]])
+            found = [field for word in words[1:-1] for field in scope.fields(word)]
+            return holds([Tested(field.text, text_of(field.value)) for field in found])
         # Words are not split between `[[` and `]]`, and an empty one counts.
         return holds(
             [
-                Tested(None if word.quoted else word.literal, text_of(self.scope.value(word)), self.scope.pattern(word))
+                Tested(None if word.quoted else word.literal, text_of(scope.value(word)), scope.pattern(word))
                 for word in words[1:-1]
             ]
         )

@@ -37,7 +37,11 @@ def output(commands: Block, value: Callable[[Word], str | None], folder: str) ->
 
 
 def _printed(name: str | None, arguments: Sequence[str | None], folder: str) -> str | None:
-    path = arguments[0] if len(arguments) == 1 else None
+    path = arguments[0] if arguments else None
+    if name == "basename" and path and len(arguments) == 2 and arguments[1] is not None:
+        return posixpath.basename(path.rstrip("/")).removesuffix(arguments[1])
+    if len(arguments) > 1:
+        return None
     if name == "pwd" and not arguments:
         return posixpath.normpath(folder)
     if not path:
