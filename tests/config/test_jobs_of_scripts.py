@@ -276,3 +276,19 @@ def test_only_values_that_decide_the_placement_are_reported(tmp_path: Path) -> N
     told = check(path, verbose=True)
     assert len(told.warnings) == 10 and told.unreported == 0 and told.remark is None
     assert check(path, overrides=["N=2"]).warnings == []
+
+
+def test_a_config_of_hydra_is_read_beside_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "examples" / "math").mkdir(parents=True)
+    (tmp_path / "examples" / "math" / "big.yaml").write_text("trainer: {nnodes: 2, n_gpus_per_node: 8}\n")
+    text = 'NAME=$(basename "$(dirname "$0")")\nif [ -z "$1" ]; then C=big; else C=$1; fi\n'
+    text += "python3 examples/start_x_pipeline.py --config_path $NAME --config_name $C\n"
+    written(tmp_path, examples__math__run=text)
+    monkeypatch.chdir(tmp_path)
+    assert check("examples/math/run.sh").plan.inventory.num_nodes == 2
+    written(tmp_path, examples__math__run=text.replace("big", "small"))
+    (fault,) = check("examples/math/run.sh").faults
+    assert fault.message.endswith("its values here place no process: its config `small` is not here")
+    written(tmp_path, examples__math__run=text.replace("C=big", "C=$(ls)"))
+    (fault,) = check("examples/math/run.sh").faults
+    assert fault.message.endswith("its values here place no process: a run decides which config it reads")

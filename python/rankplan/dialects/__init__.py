@@ -97,12 +97,12 @@ def _program(config: Mapping[Any, Any]) -> Program | None:
 def no_job(config: Mapping[Any, Any]) -> Diagnostic | None:
     """Return the fault of a config that is of no training job, as far as its program or its keys tell."""
     program, known = _program(config), _recognised(config)
-    if program is not None:
-        return program.fault if program.task or known is None else None
+    if program is not None and program.task:
+        return program.fault
     document = config.document if isinstance(config, Section) else None
     told = None if known is not None else description(config, getattr(document, "file", None))
-    if told is None:
-        return None
+    if told is None or program is not None:
+        return None if told is None or program is None else program.fault
     found = Diagnostic("no-components", *told)
     return found if document is None else document.locate((), found)
 

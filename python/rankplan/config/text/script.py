@@ -57,6 +57,13 @@ class _Started:
     command: Command
     tokens: list[_Token]
     program: Program
+    configured: bool
+    """Whether it names a config file."""
+
+    @property
+    def size(self) -> int:
+        """The number of its values and config files."""
+        return len(self.tokens) + self.configured
 
 
 def parse_script(
@@ -81,7 +88,7 @@ def parse_script(
         message = "the script is nested too deeply"
         raise PlacementError([Diagnostic("syntax", message, "split it", file=origin.file)]) from None
     found = [_started(command, sources) for command in followed.commands]
-    chosen = _chosen(found, origin)
+    chosen = _chosen(found, origin, sources)
     command, tokens = chosen.command, chosen.tokens
     names = [  # the key under which Hydra keeps the name
         _Token("", "hydra.job.config_name", name, place, place, causes)
@@ -147,18 +154,23 @@ def _opened(name: str, folder: str, script: str) -> tuple[str, Text] | None:
 def _started(command: Command, sources: Sources) -> _Started:
     name = command.program or (command.fields[0].text if command.fields else None) or "this command"
     place = sources.place(command.start, command.start + 1)
-    return _Started(command, _tokens(command, sources), program_of(name, place))
+    configured = next(_options(command, sources, (*_FILES, *_NAMES)), None) is not None
+    return _Started(command, _tokens(command, sources), program_of(name, place), configured)
 
 
-def _chosen(found: list[_Started], origin: Text | Entrypoint) -> _Started:
+def _chosen(found: list[_Started], origin: Text | Entrypoint, sources: Sources) -> _Started:
     """Return the command that starts the job. Raises `PlacementError` if there is none."""
     jobs = [one for one in found if one.program.task == JOB]
-    chosen = max(jobs or found, key=lambda one: len(one.tokens), default=None)
-    if chosen is None or not (chosen.tokens or jobs):
+    chosen = max(jobs or found, key=lambda one: one.size, default=None)
+    if chosen is None or not (chosen.size or jobs):
         raise PlacementError([_nothing(found, origin)])
     if not jobs:
         return replace(chosen, program=replace(chosen.program, otherwise=_nothing(found, origin)))
-    message = f"`{chosen.program.name}` starts a training job, but no value here places a process of it"
+    message = f"`{chosen.program.name}` starts a training job, but its values here place no process"
+    named = [name for flags in (_NAMES, _FILES) for name, _, _ in _options(chosen.command, sources, flags)]
+    if named:
+        unknown = _UNKNOWN in named[0]
+        message += ": a run decides which config it reads" if unknown else f": its config `{named[0]}` is not here"
     help = "run the check in the folder that the script runs in, or pass the config of the job"
     otherwise = chosen.program.place.of(Diagnostic("no-components", message, help))
     return replace(chosen, program=replace(chosen.program, otherwise=otherwise))
@@ -169,7 +181,7 @@ def _nothing(found: list[_Started], origin: Text | Entrypoint) -> Diagnostic:
     what = "this script" if isinstance(origin, Text) else "the entrypoint of this RayJob"
     message = f"{what} starts no training job that rankplan reads"
     help = "pass the script that starts the job, with the key=value words or flags of its trainer"
-    told = [one.program for one in sorted(found, key=lambda one: -len(one.tokens)) if one.program.task]
+    told = [one.program for one in sorted(found, key=lambda one: -one.size) if one.program.task]
     missing = next((one for one in found if one.command.script and one.command.program), None)
     if told and (told[0].system is not None or missing is None):
         return told[0].fault

@@ -314,12 +314,12 @@ class _Parser(Words):
         words: list[Word] = []
         while True:
             self._skip_blanks(lines=True)
-            if operator := _IN_TESTS.match(self.text, self.position):
+            regex = bool(words) and words[-1].literal == "=~"
+            if not regex and (operator := _IN_TESTS.match(self.text, self.position)):
                 self.position = operator.end()
                 words.append(Word((Literal(operator[0], operator.start()),), *operator.span()))
                 continue
             before = self.position
-            regex = bool(words) and words[-1].literal == "=~"
             words.append(self.word(" \t\n".__contains__ if regex else " \t\n;|&()<>".__contains__))
             if words[-1].literal == "]]":
                 self._skip_redirections()
