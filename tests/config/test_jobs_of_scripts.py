@@ -256,7 +256,13 @@ def test_the_job_is_read_among_other_programs(tmp_path: Path) -> None:
 
 TRAINERS = ["verl.trainer.main_ppo", "verl.experimental.fully_async_policy.fully_async_main", "train_async.py"]
 TRAINERS += ["openrlhf.cli.train_ppo_ray", "skyrl.train.entrypoints.main_base", "examples/run_grpo.py"]
-MINE = ["recipe.dapo.main_dapo", "recipe.spin.main_spin", "examples/start_rlvr_pipeline.py", "train_reward_rl.py"]
+TRAINERS += ["examples/start_rlvr_pipeline.py"]
+MINE = [
+    "recipe.dapo.main_dapo",
+    "recipe.spin.main_spin",
+    "train_reward_rl.py",
+    "examples/embodiment/train_embodied_agent.py",
+]
 
 
 @pytest.mark.parametrize(("name", "task"), [*((one, JOB) for one in TRAINERS), *((one, None) for one in MINE)])
