@@ -19,7 +19,7 @@ from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
@@ -90,8 +90,8 @@ class Report:
             counted(self.plan.inventory.num_nodes, "node"),
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
-        lines = [f"{self.file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}", *group_lines(self.plan)]
-        lines += [warning.render(color=color) for warning in self.warnings]
+        first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
+        lines = [first, *group_lines(self.plan), *(warning.render(color=color) for warning in self.warnings)]
         return "\n".join([*lines, self.remark] if self.remark else lines)
 
     def plain(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Report:
 def faults_line(faults: Sequence[Diagnostic]) -> str:
     """Return the number of faults, and the files that have them."""
     files = dict.fromkeys(found.file for found in faults if found.file)
-    where = f" in {' and '.join(files)}" if files else ""
+    where = f" in {' and '.join(map(printable, files))}" if files else ""
     return f"{counted(len(faults), 'fault')}{where}"
 
 

@@ -291,7 +291,7 @@ def test_a_config_of_hydra_is_read_beside_its_program(tmp_path: Path, monkeypatc
     text += "python3 examples/start_x_pipeline.py --config_path $NAME --config_name $C\n"
     written(tmp_path, examples__math__run=text)
     monkeypatch.chdir(tmp_path)
-    assert check("examples/math/run.sh").plan.inventory.num_nodes == 2
+    assert check("examples/math/run.sh").plain()["nodes"] == 2
     written(tmp_path, examples__math__run=text.replace("big", "small"))
     (fault,) = check("examples/math/run.sh").faults
     assert fault.message.endswith("its values here place no process: its config `small` is not here")

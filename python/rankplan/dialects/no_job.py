@@ -8,11 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from rankplan.config.text.files import read_whole
 from rankplan.words import nearest
 
 _OTHERS = ("cluster", "component_placement", "nodes", "components", "rankplan")
 """Keys of RLinf's configs, and of the files of rankplan that are no configs."""
 _MOST_FILES = 500
+_LARGEST = 1 << 20
+"""Bytes."""
 
 
 def description(config: Mapping[str, Any], file: str | None) -> tuple[str, str] | None:
@@ -58,7 +61,7 @@ def _option(file: str | None) -> tuple[str, str, str] | None:
     used = re.compile(rf"^\s*-\s*(?:override\s+)?/?{re.escape(group)}(?:@[\w.]+)?\s*:\s*{re.escape(name)}\s*$", re.M)
     for other in _configs(path.parent.parent):
         with suppress(OSError, ValueError):
-            if used.search(other.read_text(encoding="utf-8")):
+            if used.search(read_whole(other, _LARGEST).decode()):
                 return group, name, str(Path(file).parent.parent / other.name)
     return None
 
@@ -66,5 +69,5 @@ def _option(file: str | None) -> tuple[str, str, str] | None:
 def _configs(folder: Path) -> Iterator[Path]:
     found: list[Path] = []
     with suppress(OSError):
-        found = sorted(one for one in folder.iterdir() if one.suffix in (".yaml", ".yml"))
+        found = sorted(one for one in folder.iterdir() if one.suffix in (".yaml", ".yml") and one.is_file())
     return iter(found[:_MOST_FILES])

@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.entrypoints import Entrypoint
+from rankplan.config.text.files import read_whole
 from rankplan.config.text.overrides import OVERRIDE, Override, overridden
 from rankplan.config.text.places import Place, Places, Text, relocated
 from rankplan.config.text.programs import JOB, Program, program_of
@@ -21,6 +22,8 @@ from rankplan.config.text.shell.words import ShellSyntaxError
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import path_text
 
+_LARGEST = 1 << 20
+"""The most bytes of a script that another one names."""
 _UNKNOWN = "\0"
 _FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _NO_KEY = re.compile(rf"[{_UNKNOWN}/@]|^hydra\.")
@@ -138,17 +141,25 @@ def _nearest_file(name: str, folder: str, script: str) -> FilePath | None:
     """
     above = list(FilePath(script).parents)
     paths = [FilePath(folder, name), *(parent / name for parent in (above if "/" in name else above[:1]))]
-    return next((path for path in paths if path.is_file()), None)
+    return next(filter(_is_file, paths), None)
+
+
+def _is_file(path: FilePath) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no system has files with such names
+        return False
 
 
 def _opened(name: str, folder: str, script: str) -> tuple[str, Text] | None:
     """Read a script that another one names."""
+    if (path := _nearest_file(name, folder, script)) is None:
+        return None
     try:
-        path = _nearest_file(name, folder, script)
-        text = None if path is None else path.read_bytes().decode().replace("\r\n", "\n")
+        text = read_whole(path, _LARGEST).decode().replace("\r\n", "\n")
     except (OSError, ValueError):
         return None
-    return None if text is None else (text, Text(os.path.normpath(path or name), text))
+    return text, Text(os.path.normpath(path), text)
 
 
 def _started(command: Command, sources: Sources) -> _Started:
@@ -325,7 +336,7 @@ def _hydra_file(started: _Started, lines: Sources) -> FilePath | None:
         return None
     file = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
     paths = FilePath(started.program.name).parent / folder / file, FilePath(folder) / file
-    return next((path for path in paths if path.is_file()), None)
+    return next(filter(_is_file, paths), None)
 
 
 def _differs(tokens: Sequence[_Token], other: _Started) -> str | None:

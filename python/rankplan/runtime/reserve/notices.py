@@ -22,12 +22,12 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
 from rankplan._core import Placement, RankSet
+from rankplan.errors import printable
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import ranks_text
 from rankplan.runtime.ray.connection import Connection
 from rankplan.runtime.ray.internals import lost_connection
-from rankplan.words import printable
 
 _KEY = "rankplan notice"
 _AMOUNT = 0.0001
