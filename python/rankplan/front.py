@@ -83,7 +83,8 @@ class Report:
     def render(self, *, color: bool = False) -> str:
         """Return the report as the command prints it."""
         if self.plan is None:
-            return f"{PlacementError(self.faults).render(color=color)}\n\n{faults_line(self.faults)}"
+            found = PlacementError([*self.faults, *self.warnings]).render(color=color)
+            return "\n".join([f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])])
         counts = (
             counted(len(self.plan), "component"),
             counted(sum(len(rows) for rows in self.plan.values()), "process", "processes"),

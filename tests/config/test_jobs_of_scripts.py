@@ -298,3 +298,14 @@ def test_a_config_of_hydra_is_read_beside_its_program(tmp_path: Path, monkeypatc
     written(tmp_path, examples__math__run=text.replace("C=big", "C=$(ls)"))
     (fault,) = check("examples/math/run.sh").faults
     assert fault.message.endswith("its values here place no process: a run decides which config it reads")
+
+
+def test_a_refused_script_names_the_values_that_are_unknown(tmp_path: Path) -> None:
+    """They may be the cause: the fault is about verl's default."""
+    rollout = "actor_rollout_ref.rollout.tensor_model_parallel_size=16"
+    path = written(tmp_path, run=TRAIN.format(nodes="$N").strip() + f" {rollout} data.x=$X\n")
+    report = check(path)
+    assert not report and [one.path for one in report.warnings] == ["trainer.nnodes"]
+    text = report.render()
+    assert "warning[not-run]: `trainer.nnodes`" in text
+    assert text.endswith("run.sh\n1 more value is known only at run time: --verbose")
