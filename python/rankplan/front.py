@@ -10,11 +10,12 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.hydra import compose
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
@@ -278,7 +279,7 @@ class Job:
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job. Raises `PlacementError` for weights without a sender."""
-        yield from sender_warnings(plan, self.reader, shards=self.dialect is DIALECTS["rlinf"])
+        reject_senderless(plan, self.reader)
         yield from group_warnings(plan, self.reader)
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
@@ -353,7 +354,7 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     plan.check_shares()
     plan.check_keep()
     no_config = Reader({})
-    yield from sender_warnings(plan, no_config, shards=plan.mode is not None)
+    reject_senderless(plan, no_config)
     yield from group_warnings(plan, no_config)
     yield from idle_warnings(plan, plan.inventory, name)
 
@@ -367,29 +368,23 @@ def reject_empty(plan: Plan, reader: Reader) -> None:
     name = resembled({**config, **(cluster if isinstance(cluster, Mapping) else {})})
     help = "add components: `component_placement: {actor: 0-7}`"
     if "defaults" in config:
-        help = "pass the config that Hydra has composed: `defaults` are not read"
+        help = compose(config)
     if name is not None:
         help = f"this looks like a config of {name}; pass --dialect {name}"
     found = Diagnostic("no-components", "the config places no component", help)
     raise PlacementError([reader.located(("cluster",) if "cluster" in config else (), found)])
 
 
-def sender_warnings(plan: Plan, reader: Reader, *, shards: bool) -> Iterator[Diagnostic]:
-    """Yield warnings about weights without a sender, at the tensor size of the receiver.
+def reject_senderless(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` for weights without a sender, at the tensor size of the receiver.
 
-    ``shards``: the trainer may send weights slot by slot: RLinf, or a trainer of its own that uses `Plan.weight_map`.
-    The other systems gather whole tensors first. Raises `PlacementError` in a mode in which RLinf always sends slots.
+    Only for the modes of RLinf, which sends weights slot by slot: other trainers gather whole tensors first.
     """
-    if not shards:
+    if plan.mode in (None, PlacementMode.HYBRID):
         return
     found = [(reader.size_paths.get(name, ()), fault) for name, fault in senderless(plan)]
-    located = [reader.located(_tensor_size(reader, path), fault) for path, fault in found]
-    if located and plan.mode not in (None, PlacementMode.HYBRID):
-        raise PlacementError(located)
-    for fault in located:
-        yield replace(
-            fault, help=f"{fault.help}; a trainer that gathers whole tensors can ignore this warning", warning=True
-        )
+    if found:
+        raise PlacementError(reader.located(_tensor_size(reader, path), fault) for path, fault in found)
 
 
 def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:
@@ -411,8 +406,8 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
     """Yield warnings about unused nodes and accelerators."""
     if inventory.num_nodes > plan.inventory.num_nodes:
-        message = f"num_nodes is {plan.inventory.num_nodes}, but the inventory has {inventory.num_nodes} nodes"
-        help = f"set num_nodes to {inventory.num_nodes} to use all nodes"
+        message = f"the config uses {counted(plan.inventory.num_nodes, 'node')} of {inventory.num_nodes}"
+        help = f"set num_nodes to {inventory.num_nodes}, place components on the other nodes, or ignore this warning"
         yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
     if idle := plan.idle():
         usable = plan.inventory.core.accelerators() - plan.inventory.excluded_accelerators

@@ -89,6 +89,16 @@ class Parallel:
         """The slots of a replica of the experts: ``etp * ep * pp``."""
         return self.etp * self.ep * self.pp
 
+    def breaking(self, slots: int) -> str | None:
+        """Return the first size by which the slots cannot be divided further, ``None`` if all replicas fit."""
+        for kinds in (("tp", "cp", "pp"), ("etp", "ep", "pp")):
+            product = 1
+            for kind in kinds:
+                product *= getattr(self, kind)
+                if slots % product:
+                    return kind
+        return None
+
     @property
     def stated(self) -> bool:
         """Whether any size is stated."""

@@ -93,7 +93,7 @@ def test_conflicting_names() -> None:
 
 def test_a_name_that_would_select_another_dialect() -> None:
     """The file would be read as one of the other's."""
-    roles = {name: {"device_mapping": [0]} for name in ("a", "cluster.b", "rollout-num-gpus")}
+    roles = {name: {"device_mapping": [11]} for name in ("a", "cluster.b", "rollout-num-gpus")}
     components = [replace(roll.plan({"x": role}, EIGHT)["x"], name=name) for name, role in roles.items()]
     conversion = convert(Plan(EIGHT, components), "roll")
     assert list(conversion.config) == ["num_nodes", "num_gpus_per_node", "a"]

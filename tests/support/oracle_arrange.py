@@ -8,7 +8,7 @@ from itertools import permutations
 
 from rankplan.plans.component import Component
 
-CLASSES = (("tp", "cp", "etp"), ("ep",), ("dp",), ("pp",))
+CLASSES = (("tp", "cp", "etp"), ("ep",), ("dp", "fsdp", "replica", "edp"), ("pp",))
 """Kinds of groups, those whose crossings are worst first."""
 
 Labels = Sequence[str | None]
@@ -36,7 +36,9 @@ class Case:
 
     def __post_init__(self) -> None:
         stated = [one for one in self.components.values() if one.parallel.stated]
-        self.groups = [[ranks_of(one, kind) for one in stated for kind in kinds] for kinds in CLASSES]
+        self.groups = [
+            [ranks_of(one, kind) for one in stated for kind in kinds if kind in one.layout.kinds] for kinds in CLASSES
+        ]
 
     @property
     def levels(self) -> int:

@@ -15,12 +15,17 @@ from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.plans.component import Component
+from rankplan.plans.crossings import crossing
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
 from rankplan.words import counted, nodes_text
 
 KINDS = ("tensor or context", "expert", "data", "pipeline")
-"""The groups whose crossings are counted together, those whose crossings cost most first."""
+"""The groups whose crossings are counted together, those whose crossings cost most first.
+
+Together they are all kinds of groups: tensor groups include expert-tensor groups; data groups include their shard and
+replica groups and expert-data groups.
+"""
 
 _Kind: TypeAlias = tuple[str, int, str | None, RankSet]  # type, number and model of accelerators; the broken ones
 
@@ -33,10 +38,10 @@ class Arrangement:
     """A node for every node rank of a plan.
 
     ``nodes`` has, by node rank, a rank in the inventory before; the others are ``spares``, domain after domain.
-    ``before`` and ``after``, shape (levels, 4), count the groups that cross a domain of each of the ``levels``: tensor
-    or context groups, expert, data and pipeline groups. ``optimal``: it is proved that no arrangement costs less.
-    ``moved`` is the number of processes on another node than before a failure; ``as_block`` is the number that would
-    have to move so that the smallest torn group is whole again, if that is possible.
+    ``before`` and ``after``, shape (levels, 4), count the groups that cross a domain of each of the ``levels``, by
+    `KINDS`: those of the components that state sizes, as ``rankplan check`` counts them. ``optimal``: it is proved that
+    no arrangement costs less. ``moved`` is the number of processes on another node than before a failure; ``as_block``
+    is the number that would have to move so that the smallest torn group is whole again, if that is possible.
     """
 
     present: Inventory
@@ -134,9 +139,18 @@ class Task:
         return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
 
     @cached_property
-    def _kept(self) -> list[tuple[int, str, int]]:
-        """The groups that must stay within a domain: index of the component, kind, level."""
-        return list(self.rules.kept(list(self.parts)))
+    def _kept(self) -> list[tuple[str, str, int]]:
+        """The groups that must stay within a domain: component, kind, level.
+
+        Raises `PlacementError` (``group-spans``) for groups that must stay within a node and are on several node ranks.
+        """
+        found = []
+        for name, kind, level in self.rules.kept(list(self.parts)):
+            if level is not None:
+                found.append((name, kind, level))
+            elif apart := crossing(name, self.parts[name].layout, self.planned, kind, None):
+                raise PlacementError([Diagnostic("group-spans", *apart)])
+        return found
 
     @cached_property
     def _usable(self) -> list[int]:
@@ -199,7 +213,7 @@ class Task:
             node_classes=node_classes,
             rank_classes=rank_classes,
             parts=self._parts(),
-            kept=self._kept,
+            kept=[(self.parts[name].layout, kind, level) for name, kind, level in self._kept],
             sets=segments,
             pinned=pinned,
             old=old,
@@ -281,8 +295,7 @@ class Task:
         name, sizes = self.rules.levels[level], self._hierarchy.sizes(level)
         if source is None:
             return self._incomplete(segments, name, sizes, unproved)
-        part, kind, _ = self._kept[source]
-        component = list(self.parts)[part]
+        component, kind, _ = self._kept[source]
         where = f"on {nodes_text(RankSet(ranks))}"
         if len(ranks) > max(sizes):
             message = (

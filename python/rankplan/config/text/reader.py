@@ -20,7 +20,10 @@ Config = Mapping[str, Any] | str | os.PathLike[str]
 
 LARGEST = 2**20
 """The largest size: more is a typo, and would fill the memory before a check could say so."""
-_SELECTION = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,([^{}]*))?\}")
+_INTERPOLATION = re.compile(
+    r"\$\{(?:(?:oc\.select:)?(?P<dots>\.*)(?P<path>[A-Za-z_][\w.]*)(?:,(?P<default>[^{}]*))?"
+    r"|oc\.env:[^{},]+,(?P<unset>[^{}]*))\}"
+)
 _DEEPEST = 20
 
 
@@ -30,7 +33,8 @@ class Reader:
     ``prefix`` is the path of ``content`` in its config. The mapping of a file knows its own path and its document.
     ``config`` is the config that ``content`` is a section of, or ``None`` if the content is all that is known. Paths
     are those within the config, except for `add`. An interpolation of another value of the config
-    (``${trainer.nnodes}``, ``${oc.select:trainer.nnodes,1}``) is resolved where a value is read by its path.
+    (``${trainer.nnodes}``, ``${..nnodes}``, ``${oc.select:trainer.nnodes,1}``) is resolved, also inside a text; one of
+    the environment has its default (``${oc.env:NNODES,1}``).
     """
 
     def __init__(self, content: Any, prefix: KeyPath = (), config: Any = None) -> None:
@@ -132,7 +136,7 @@ class Reader:
         self.asked.add((*path, key))
         try:
             keys = mapping.keys()  # `in` is false for an OmegaConf key whose value is ???
-            return mapping[key] if key in keys else None
+            return self.resolved(mapping[key], path) if key in keys else None
         except Exception as error:
             self.add_in_config((*path, str(key)), unreadable(key, error))
             return None
@@ -165,19 +169,35 @@ class Reader:
 
     def at(self, path: KeyPath) -> Any:
         """Return the value at a path, ``None`` if it is missing."""
-        return self._resolved(self.value(self.section_at(path[:-1]), path[-1], path[:-1]))
+        return self.value(self.section_at(path[:-1]), path[-1], path[:-1])
 
-    def _resolved(self, value: Any, depth: int = 0) -> Any:
-        found = _SELECTION.fullmatch(value) if isinstance(value, str) else None
-        if found is None or depth > _DEEPEST:
+    def resolved(self, value: Any, path: KeyPath, depth: int = 0) -> Any:
+        """Return a value of the section at ``path`` in the config, with its interpolations that can be resolved."""
+        if not isinstance(value, str) or "${" not in value or depth > _DEEPEST:
             return value
+        if (whole := _INTERPOLATION.fullmatch(value)) is not None:
+            return self._selected(whole, path, depth)
+
+        def part(found: re.Match[str]) -> str:
+            selected = self._selected(found, path, depth)
+            return found[0] if isinstance(selected, (Mapping, list, type(None))) else str(selected)
+
+        return _INTERPOLATION.sub(part, value)
+
+    def _selected(self, found: re.Match[str], path: KeyPath, depth: int) -> Any:
+        """Return the value that an interpolation selects, or its text if there is none."""
+        if found["unset"] is not None:
+            return plain_scalar(found["unset"].strip())
+        inner = path[: len(path) + 1 - len(found["dots"])] if found["dots"] else ()
         here: Any = self._sections[()]
-        self.asked.add(tuple(found[1].split(".")))
-        for key in found[1].split("."):
-            here = here.get(key) if isinstance(here, Mapping) else None
-        if here is None:
-            return plain_scalar(found[2].strip()) if found[2] is not None else value
-        return self._resolved(here, depth + 1)
+        sections: KeyPath = (*inner, *str(found["path"]).split("."))
+        self.asked.add(sections)
+        for key in sections[:-1]:
+            here = self.resolved(here.get(key) if isinstance(here, Mapping) else None, (), depth + 1)
+        selected = here.get(sections[-1]) if isinstance(here, Mapping) else None
+        if selected is None:
+            return found[0] if found["default"] is None else plain_scalar(found["default"].strip())
+        return self.resolved(selected, sections[:-1], depth + 1)
 
     def size(self, path: KeyPath, default: int, least: int = 1) -> int:
         """Return the number at a path; the default if it is missing or invalid, which is recorded."""
@@ -196,10 +216,18 @@ class Reader:
         self.add_in_config(path, must_be(path, value, "true or false", "write true or false"))
         return default
 
+    def coefficient(self, path: KeyPath, default: float) -> float:
+        """Return the real number at a path; the default if it is missing or invalid, which is recorded."""
+        value = self.at(path)
+        if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+            return default if value is None else float(value)
+        help = RESOLVE if unresolved(value) else f"write a number such as {default}"
+        self.add_in_config(path, must_be(path, value, "a number", help))
+        return default
+
     def sizes(self, path: KeyPath, keys: Mapping[str, Collection[str]], order: str = ORDER) -> Parallel:
         """Return the parallel sizes in the section at a path; none if any is invalid, which is recorded."""
-        section = {key: self._resolved(value) for key, value in self.section_at(path).items()}
-        return self.sizes_in(section, keys, path, order) or NO_SIZES
+        return self.sizes_in(self.section_at(path), keys, path, order) or NO_SIZES
 
     def sizes_in(
         self, mapping: Mapping[Any, Any], keys: Mapping[str, Collection[str]], path: KeyPath, order: str = ORDER

@@ -71,8 +71,8 @@ class _Started:
 
 def parse_script(
     origin: Text | Entrypoint, text: str, load: Callable[[str], Section], given: Mapping[str, str]
-) -> tuple[Section, set[str]]:
-    """Return the config that a script passes to the trainer that it starts, and the names in ``given`` that it reads.
+) -> Section:
+    """Return the config that a script passes to the trainer that it starts.
 
     The trainer is the known program with the most ``key=value`` words or flags, or else any program. ``given`` are
     environment variables; ``load`` reads the file that a command names after ``--config``. A value that only a run
@@ -117,8 +117,9 @@ def parse_script(
     config.document.warnings = sorted(warnings, key=lambda one: (one.line or 0, one.column or 0))
     if isinstance(config.document, Places):
         config.document.program = chosen.program
+        config.document.used = followed.used & set(given)
     _reject_own(given, followed, config, sources)
-    return config, followed.used & set(given)
+    return config
 
 
 def _slurm(text: str) -> dict[str, Value]:

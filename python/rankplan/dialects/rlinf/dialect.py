@@ -26,7 +26,7 @@ read = read_config
 _ENGINE_KEYS = {*ENGINE.values(), "rollout_backend"}
 _MODEL_KEYS = {*TRAINING.values()}
 _FURTHER = "rollout_"
-"""How the names of further rollouts, and of their sections, start."""
+"""How the names of further rollouts start (``_validate_collocated_placement``); a section may be of anything."""
 
 
 def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
@@ -59,8 +59,8 @@ def roles_class(reading: Reading) -> type[Roles]:
         engines, evaluates = sized and "env" not in config, "actor" not in config
     if not engines:
         return HybridRoles if isinstance(task, str) or "env" in config else Roles
-    names: list[Any] = [*config, *(name for key in reading.keys for name in component_names(key))]
-    several = "use_fixed_worker" in rollout or any(str(name).startswith(_FURTHER) for name in names)
+    names = [name for key in reading.keys for name in component_names(key)]
+    several = "use_fixed_worker" in rollout or any(name.startswith(_FURTHER) for name in names)
     if evaluates:
         return MultiAgentModelParallelEvalRoles if several else ModelParallelEvalRoles
     return MultiAgentModelParallelRoles if several else ModelParallelRoles
