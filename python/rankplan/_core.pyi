@@ -85,6 +85,8 @@ class RankMap:
     @staticmethod
     def parse(text: str, num_resources: int | None = None) -> RankMap: ...
     @staticmethod
+    def read(text: str) -> RankMap: ...
+    @staticmethod
     def from_lists(lists: Sequence[Sequence[int]]) -> RankMap: ...
     world_size: Final[int]
     resources: Final[RankSet]
@@ -263,6 +265,7 @@ class Problem:
         *,
         node_classes: Sequence[int],
         rank_classes: Sequence[int | None],
+        unfit: Sequence[tuple[int, RankSet]],
         parts: Sequence[tuple[Placements, Layout | None]],
         kept: Sequence[tuple[Layout, str, int]],
         sets: Sequence[tuple[int, Sequence[int]]],

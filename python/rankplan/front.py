@@ -22,6 +22,7 @@ from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, rese
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
@@ -259,14 +260,17 @@ class Job:
     def announce(self) -> None:
         """Log which nodes are assumed."""
         if self.assumed:
-            nodes, has = self.inventory.num_nodes, counted(self.inventory.node(0).num_accelerators, "accelerator")
-            each = " each" if nodes > 1 else ""
+            equal = [
+                f"{counted(len(nodes), 'node')} with {counted(spec.num_accelerators, 'accelerator')}"
+                + (" each" if len(nodes) > 1 else "")
+                for nodes, spec in self.inventory.stretches()
+            ]
             hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
-            notes.warning("%s: assuming %s with %s%s", self.name, counted(nodes, "node"), has, each, extra=hint)
+            notes.warning("%s: assuming %s", self.name, " and ".join(equal), extra=hint)
 
     def announce_unknown(self) -> None:
         """Log how many values of a script decide the placement, and are known only when it runs."""
-        if unknown := [one for one in self.reader.warnings if self.reader.decides(one)]:
+        if unknown := [one for one in self.reader.warnings if one.code == "not-run" and self.reader.decides(one)]:
             values = counted(len(unknown), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
@@ -400,7 +404,8 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     """Yield warnings about parallel groups, at the sizes of their components."""
     for name, component in plan.items():
         for warning in component.parallel_warnings():
-            yield reader.located(reader.size_paths.get(name, ()), warning)
+            kinds = [kind for kind, _ in SIZE.findall(warning.message)]
+            yield reader.located(reader.size_path(reader.size_paths.get(name, ()), kinds), warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Plan, arrange
-from rankplan._core import Chunks, Hierarchy, Problem, pack_segments
+from rankplan._core import Chunks, Hierarchy, Problem, RankSet, pack_segments
 from rankplan.cli import main
 from rankplan.config.network import GROUP_KINDS
 from rankplan.errors import PlacementError
@@ -63,12 +63,19 @@ def cases(draw: st.DrawFn, most_ranks: int = 5, most_nodes: int = 7) -> Case:
     sets = []
     if segment > 1 and draw(st.booleans()):
         sets = [(levels - 1, needed[at : at + segment]) for at in range(0, len(needed), segment)]
+    unfit: dict[int, set[int]] = {}
+    if draw(st.booleans()):  # some accelerators of these nodes are broken
+        some = st.sets(st.integers(0, ranks - 1), min_size=1)
+        unfit = draw(st.dictionaries(st.integers(0, nodes - 1), some, max_size=nodes))
     old: list[int | None] = []
     if draw(st.booleans()):
         places = draw(st.permutations(range(nodes)))
-        fits = [need is not None and kinds[place] == need for need, place in zip(needs, places, strict=False)]
+        fits = [
+            need is not None and kinds[place] == need and rank not in unfit.get(place, ())
+            for rank, (need, place) in enumerate(zip(needs, places, strict=False))
+        ]
         old = [place if fit and draw(st.integers(0, 3)) else None for fit, place in zip(fits, places, strict=False)]
-    return Case(labels, kinds, needs, components, kept, sets, old, segment)
+    return Case(labels, kinds, needs, components, kept, sets, old, segment, unfit)
 
 
 def problem(case: Case) -> Problem:
@@ -83,6 +90,7 @@ def problem(case: Case) -> Problem:
         Hierarchy(len(case.labels), columns),
         node_classes=list(case.kinds),
         rank_classes=list(case.needs),
+        unfit=[(node, RankSet(ranks)) for node, ranks in case.unfit.items()],
         parts=parts,
         kept=[(case.components[name].layout, kind, level) for name, kind, level in case.kept],
         sets=[(level, list(ranks)) for level, ranks in case.sets],
@@ -104,6 +112,7 @@ def check(case: Case) -> None:
     for node, need in zip(found.nodes, case.needs, strict=True):
         assert (node is None) == (need is None)
         assert node is None or case.kinds[node] == need
+    assert all(rank not in case.unfit.get(node, ()) for rank, node in enumerate(found.nodes) if node is not None)
     assert found.cost == case.cost(found.nodes)
     assert found.optimal
     assert found.cost == best

@@ -693,7 +693,7 @@ REFUSED_ELSEWHERE = [
     (
         "a:\n  device_mapping: list(range(0,12))\n  strategy_args:\n    strategy_name: megatron_train\n"
         "    strategy_config: {tensor_model_parallel_size: 8}\n",
-        "5:5 parallel-not-divisible: 12 processes are not a multiple of tp 8",
+        "5:51 parallel-not-divisible: 12 processes are not a multiple of tp 8",
         "use 8 or 16 processes, or tp 6 or 12",
     ),
     (
@@ -705,7 +705,7 @@ REFUSED_ELSEWHERE = [
     (
         "a:\n  device_mapping: list(range(0,8))\n  num_gpus_per_worker: 4\n  strategy_args:\n"
         "    strategy_name: sglang\n    strategy_config: {tp_size: 3}\n",
-        "6:5 parallel-idle: a process of 4 devices holds 1 group of tp 3; 1 is idle",
+        "6:32 parallel-idle: a process of 4 devices holds 1 group of tp 3; 1 is idle",
         "use tp 2 or 4, or 3 or 6 devices per process",
     ),
     (

@@ -15,7 +15,7 @@ Follows ROLL's ``WorkerConfig.__post_init__``, ``RLVRConfig.__post_init__``, ``R
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -141,7 +141,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             role: dict[str, Any] = {"world_size": len(component)}
         elif len(sizes) == 1:
             role = {"device_mapping": _mapping_text([rank for resources in lists for rank in resources])}
-            role |= {"num_gpus_per_worker": size} if (size := sizes.pop()) > 1 else {}
+            role |= _sizes(component.parallel, sizes.pop())
         else:
             inexpressible[name] = "its processes have different numbers of accelerators"
             continue
@@ -161,6 +161,21 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     counts = {spec.num_accelerators for nodes, spec in planned.inventory.stretches() if nodes[0] < needed}
     sizes_of_nodes = {"num_nodes": needed, "num_gpus_per_node": counts.pop() if len(counts) == 1 else None}
     return {key: value for key, value in (config | sizes_of_nodes).items() if value is not None}, inexpressible
+
+
+def _sizes(parallel: Parallel, each: int) -> dict[str, Any]:
+    """Return the accelerators per worker, by the strategy that has these sizes if one does."""
+    if parallel.order == ENGINE_ORDER and each == parallel.tp * parallel.pp == parallel.dense:
+        return _stated("vllm", _ENGINES["vllm"], parallel)  # whose workers have as many accelerators
+    if parallel.order == ORDER and parallel.dense * parallel.expert > 1 == each:
+        return _stated("megatron_train", MEGATRON, parallel)
+    return {"num_gpus_per_worker": each} if each > 1 else {}
+
+
+def _stated(name: str, keys: Mapping[str, Sequence[str]], parallel: Parallel) -> dict[str, Any]:
+    stated = {kind for kind in keys if getattr(parallel, kind) > 1 or (kind == "etp" and parallel.ep > 1)}
+    config = {keys[kind][0]: getattr(parallel, kind) for kind in keys if kind in stated}
+    return {"strategy_args": {"strategy_name": name, **({"strategy_config": config} if config else {})}}
 
 
 def _mapping_text(devices: list[int]) -> str:

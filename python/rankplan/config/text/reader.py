@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -47,6 +47,9 @@ class Reader:
         """The paths in the config of the values that were asked for, so far: those that decide the placement."""
         self.size_paths: dict[str, KeyPath] = {}
         """The path in the config of the parallel sizes of each component that states some."""
+        self.size_keys: dict[KeyPath, dict[str, KeyPath]] = {}
+        """The path of each size that the section at a path states, by its kind (``tp``)."""
+        self._warnings: list[Diagnostic] = []
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
         self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
@@ -88,17 +91,31 @@ class Reader:
 
     @property
     def warnings(self) -> list[Diagnostic]:
-        """Values of a launch script that are known only when it runs."""
-        return self._document.warnings if self._document is not None else []
+        """Values of a launch script that are known only when it runs, and what the reader of a dialect warns of."""
+        return [*(self._document.warnings if self._document is not None else ()), *self._warnings]
+
+    @property
+    def program(self) -> str:
+        """The module that a launch script starts, with dots; empty if it is unknown, or the config is no script."""
+        name = getattr(getattr(self._document, "program", None), "name", "")
+        return re.sub(r"^[./]+|\.py$", "", name).replace("/", ".")
 
     def decides(self, warning: Diagnostic) -> bool:
-        """Return whether a warning is about a value that was asked for, or about values in it."""
+        """Return whether a warning is of the dialect, or about a value that was asked for, or about values in it."""
         path = warning.path or ""
-        return any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked))
+        return warning in self._warnings or any(
+            one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked)
+        )
 
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the content."""
         self._add(self._prefix + path, diagnostic)
+
+    def warn(self, path: KeyPath, diagnostic: Diagnostic) -> None:
+        """Record a warning at a path within the config, once."""
+        warning = replace(self.located(path, diagnostic), warning=True)
+        if warning not in self._warnings:
+            self._warnings.append(warning)
 
     def add_in_config(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the config."""
@@ -243,11 +260,17 @@ class Reader:
             for key in names:
                 if (value := self.value(mapping, key, path)) is not None:
                     sizes[name] = self.number(value, (*path, key), 1) or 1
+                    self.size_keys.setdefault(path, {})[name] = (*path, key)
         if len(self.faults) > before:
             return None
         if sizes.get("ep", 1) > 1:
             sizes.setdefault("etp", sizes.get("tp", 1))
         return Parallel(**sizes, order=order)
+
+    def size_path(self, path: KeyPath, kinds: Iterable[str]) -> KeyPath:
+        """Return the path of the first of these sizes that the section at ``path`` states, else ``path``."""
+        keys = self.size_keys.get(path, {})
+        return next((keys[kind] for kind in kinds if kind in keys), path)
 
     def reject_misspelt(self, key: str, known: Collection[str], path: KeyPath) -> bool:
         """Record a fault if a key, at a path within the content, looks like a typo of one of these; return whether."""
@@ -267,9 +290,9 @@ class Reader:
             raise self.refusal()
 
     def refusal(self) -> PlacementError:
-        """Return the exception with every fault (at least one), in the order of the file or of the mapping."""
+        """Return the exception with every fault (at least one), once each, in the order of the file or mapping."""
         order = sorted(range(len(self.faults)), key=self._positions.__getitem__)
-        return refusal([self.faults[index] for index in order])
+        return refusal(list(dict.fromkeys(self.faults[index] for index in order)))
 
     def _position(self, path: KeyPath, diagnostic: Diagnostic) -> tuple[int, ...]:
         if self._document is not None:

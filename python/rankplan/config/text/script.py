@@ -26,8 +26,8 @@ _LARGEST = 1 << 20
 """The most bytes of a script that another one names."""
 _UNKNOWN = "\0"
 _FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-_NO_KEY = re.compile(rf"[{_UNKNOWN}/@]|^hydra\.")
-"""An unknown key, a config group, or a key of Hydra itself."""
+_NO_KEY = re.compile(rf"[{_UNKNOWN}]|^hydra\.")
+"""An unknown key, or a key of Hydra itself."""
 _FILES = ("--config", "--config-file", "--config_path")
 _FOLDERS, _NAMES = ("--config-path", "--config_path", "-cp"), ("--config-name", "--config_name", "-cn")
 
@@ -279,21 +279,24 @@ def _flags(fields: Sequence[Field], lines: Sources) -> Iterator[_Token]:
             continue
         causes, start = field.causes, _start(field)
         key = place = lines.place(start, start + len(found[1]) + 2)
-        value = "true" if found[2] is None else found[2]
+        value = "true" if found[2] is None else _as_text(found[2])
         if found[2] is not None:
             place = _value_place(field, len(found[1]) + 3, lines)
         elif values:
             texts = [one.text or "" for one in values]
-            value = f"[{','.join(map(_quoted, texts))}]" if len(texts) > 1 else texts[0]
+            value = _as_text(texts[0]) if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
             place = _value_place(values[0], 0, lines)
             causes = [*causes, *values[0].causes]
-        if value[:1] in ("'", '"', "{") or (value[:1] == "[" and len(values) < 2):
-            value = _quoted(value)  # text for argparse, which knows no lists
         yield _Token("", found[1].replace("-", "_"), value, key, place, tuple(causes))
 
 
+def _as_text(text: str) -> str:
+    """Return the value of a flag as an override has it: brackets and quotes are a part of its text."""
+    return _quoted(text) if text[:1] in ("[", "{", "'", '"') else text
+
+
 def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda end: end[1] * 2 + ("\\'" if end[2] else ""), text) + "'"
 
 
 def _options(command: Command, lines: Sources, flags: Sequence[str]) -> Iterator[tuple[str, Place, tuple[Cause, ...]]]:
