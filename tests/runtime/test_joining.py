@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from rankplan import ComponentPlacement, Inventory
-from rankplan.runtime.nodes.simulate import end, family, left_after
+from rankplan.runtime.nodes.processes import end, family, left_after
 
 JOINS = """
 import sys
