@@ -1,6 +1,6 @@
 """Ctrl-C at every point where Python handles signals leaves no placement group, record, rank or port behind.
 
-HYPOTHESIS_PROFILE=deep tries all points; otherwise some, evenly spread.
+HYPOTHESIS_PROFILE=deep tries all points; otherwise one at each place of the code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ pytestmark = [
 
 DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 SECTION = {"num_nodes": 2, "component_placement": {"actor": "2-5"}}
-SOURCES = (str(Path(rankplan.runtime.__file__).parent), placement_group_table.__code__.co_filename)
+SOURCES = (str(Path(rankplan.runtime.__file__).parent), str(sys.modules["ray.util.placement_group"].__file__))
+"""What starts anything in Ray."""
 
 
 @pytest.fixture
@@ -46,14 +47,16 @@ def interruptible() -> Iterator[None]:
 class CtrlC:
     """Ctrl-C at one of the points at which Python handles signals: when a function begins, or one in C has returned."""
 
-    def __init__(self, point: int) -> None:
-        self.left = point
+    def __init__(self, point: int | None) -> None:
+        self.point = point
+        self.places: list[tuple[str, int, str]] = []
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        if event not in ("call", "c_return") or not frame.f_code.co_filename.startswith(SOURCES):
+        file = frame.f_code.co_filename
+        if event not in ("call", "c_return") or not file.startswith(SOURCES):
             return
-        self.left -= 1
-        if self.left < 0:
+        self.places.append((file, frame.f_lineno, event))
+        if len(self.places) - 1 == self.point:
             sys.setprofile(None)
             handler = signal.getsignal(signal.SIGINT)
             assert callable(handler)
@@ -70,12 +73,14 @@ class CtrlC:
             sys.setprofile(None)
 
 
-def points(work: Callable[[], Any], most: int) -> range:
-    """Do the work once, and return the points at which to interrupt it, at most this many."""
-    counting = CtrlC(sys.maxsize)
+def points(work: Callable[[], Any], most: int) -> list[int]:
+    """Do the work once; return the points at which to interrupt it: one at each place of the code, at most so many."""
+    counting = CtrlC(None)
     assert counting.during(work) is not None
-    count = sys.maxsize - counting.left
-    return range(0, count, 1 if DEEP else -(-count // most))
+    if DEEP:
+        return list(range(len(counting.places)))
+    first = {place: point for point, place in reversed(list(enumerate(counting.places)))}
+    return sorted(first.values())[:: -(-len(first) // most)]
 
 
 def present() -> list[str]:
@@ -96,7 +101,7 @@ NOTHING: tuple[Any, ...] = ([], {}, set(), [])
 
 def test_an_interrupted_reservation(two_nodes: Cluster) -> None:
     plan = ComponentPlacement({"cluster": SECTION}, two_nodes).plan()
-    found = points(lambda: two_nodes.reserve(plan), 80)
+    found = points(lambda: two_nodes.reserve(plan), 200)
     two_nodes.connection._owned[-1].end()
     for point in found:
         reservation = CtrlC(point).during(lambda: two_nodes.reserve(plan))
@@ -107,8 +112,8 @@ def test_an_interrupted_reservation(two_nodes: Cluster) -> None:
 
 def test_an_interrupted_release(two_nodes: Cluster) -> None:
     plan = ComponentPlacement({"cluster": SECTION}, two_nodes).plan()
-    reservation = two_nodes.reserve(plan)
-    for point in points(lambda: [reservation.release()], 30):
+    first = two_nodes.reserve(plan)
+    for point in points(lambda: [first.release()], 100):
         reservation = two_nodes.reserve(plan)
         CtrlC(point).during(reservation.release)
         reservation.release()
@@ -120,7 +125,7 @@ def test_an_interrupted_launch(two_nodes: Cluster) -> None:
     def launch() -> WorkerGroup:
         return Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 1]), name="actor", reserve=True)
 
-    found = points(launch, 25)
+    found = points(launch, 50)
     two_nodes.connection._owned[-1].end()
     for point in found:
         group = CtrlC(point).during(launch)
@@ -132,7 +137,7 @@ def test_an_interrupted_launch(two_nodes: Cluster) -> None:
 def test_an_interrupted_search_for_ports(two_nodes: Cluster) -> None:
     with Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 1])) as group:
         before = PORTS.taken(socket.gethostname())
-        found = points(lambda: group.free_ports(3), 60)
+        found = points(lambda: group.free_ports(3), 100)
         mine = PORTS.taken(socket.gethostname()) - before
         assert len(mine) == 6
         before |= mine
