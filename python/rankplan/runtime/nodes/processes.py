@@ -66,10 +66,21 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
+def _users(folder: str) -> set[psutil.Process]:
+    """Return the processes with open files in a folder: Ray's agents, whose parent is gone and environment hidden."""
+    found = set()
+    for pid in psutil.pids():
+        with suppress(psutil.Error, OSError):
+            process = psutil.Process(pid)
+            if _runs(process) and any(file.path.startswith(f"{folder}/") for file in process.open_files()):
+                found.add(process)
+    return found
+
+
 def _outlast(parent: int, variable: str, folder: str) -> None:
     while os.getppid() == parent:
         time.sleep(_PARENT_POLL)
-    while processes := family(variable):  # some may just be starting others
+    while processes := family(variable) | _users(folder):  # some may just be starting others
         end(processes, 0)
     shutil.rmtree(folder, ignore_errors=True)
 
