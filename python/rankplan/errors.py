@@ -10,6 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 
+def printable(text: str) -> str:
+    """Return the text with control characters escaped, so that it stays on its line and colors nothing."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return the text with control characters except newlines escaped."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """A part of a diagnostic's text, characters ``start`` to ``end`` (exclusive), with a short comment."""
@@ -61,12 +71,12 @@ class Diagnostic:
         place = self.path or ""
         if self.file is not None:
             place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-        lines = [f"{place}: {self.message}" if place else self.message]
+        lines = [f"{printable(place)}: {self.message}" if place else self.message]
         if self.text is not None and len(self.text) <= 120 and self.text not in self.message:
             lines[0] += f" (in {self.text!r})"
         if self.help:
             lines.append(f"help: {self.help}")
-        return "\n".join(lines)
+        return printable_lines("\n".join(lines))
 
 
 class RankplanError(Exception):

@@ -19,7 +19,7 @@ from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
@@ -80,7 +80,10 @@ class Report:
             counted(self.plan.inventory.num_nodes, "node"),
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
-        lines = [f"{self.file}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}", *group_lines(self.plan)]
+        lines = [
+            f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}",
+            *group_lines(self.plan),
+        ]
         return "\n".join([*lines, *(warning.render(color=color) for warning in self.warnings)])
 
     def plain(self) -> dict[str, Any]:
@@ -102,7 +105,7 @@ class Report:
 def faults_line(faults: Sequence[Diagnostic]) -> str:
     """Return the number of faults, and the files that have them."""
     files = dict.fromkeys(found.file for found in faults if found.file)
-    where = f" in {' and '.join(files)}" if files else ""
+    where = f" in {' and '.join(map(printable, files))}" if files else ""
     return f"{counted(len(faults), 'fault')}{where}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, printable
 
 Name: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -118,11 +118,6 @@ def nodes_text(ranks: RankSet) -> str:
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return ``1 node``, ``2,048 nodes``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def printable(text: str) -> str:
-    """Return the text with control characters escaped, so that it stays on its line and colors nothing."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 _LONGEST = 60

@@ -34,7 +34,7 @@ codes! {
     NotMultiple = "not-multiple", "neither size of a segment is a multiple of the other";
     SpansNodes = "spans-nodes", "one process would need two nodes";
     MixedHardware = "mixed-hardware", "one process would need two hardware types";
-    TooManyProcesses = "too-many-processes", "a component has more than 16,777,216 processes";
+    TooManyProcesses = "too-many-processes", "a component, or a plan, has more than 16,777,216 processes";
     NoResources = "no-resources", "the selected node groups have no resource of the required kind";
     ExcludedResource = "excluded-resource", "a component names a node or an accelerator that is excluded";
     // The cluster section.

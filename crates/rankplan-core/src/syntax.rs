@@ -46,7 +46,7 @@ impl Span {
 }
 
 /// The largest text, in bytes.
-pub const MAX_TEXT: usize = 1 << 30;
+pub const MAX_TEXT: usize = 1 << 26;
 
 /// Ranks as written: possibly a reversed range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,6 +54,7 @@ fn objects<'py>(
     let errors = py.import("rankplan.errors")?;
     let (diagnostic, label) = (errors.getattr("Diagnostic")?, errors.getattr("Label")?);
     let found_in = text.unwrap_or_default();
+    let shared = text.map(|text| PyString::new(py, text)); // one text for all faults: it may be large
     let ascii = found_in.is_ascii();
     let chars = |at: usize| if ascii { at } else { found_in.get(..at).map_or(at, |before| before.chars().count()) };
     let object = |fault: Diagnostic| {
@@ -65,7 +66,7 @@ fn objects<'py>(
         let fields = PyDict::new(py);
         fields.set_item("help", fault.help)?;
         fields.set_item("labels", PyTuple::new(py, labels)?)?;
-        fields.set_item("text", text)?;
+        fields.set_item("text", &shared)?;
         fields.set_item("warning", warning)?;
         diagnostic.call((fault.code.slug(), fault.message), Some(&fields))
     };

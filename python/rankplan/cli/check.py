@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from rankplan.cli.common import EXPECTED, Choice, colored, config_arguments, config_options, faults_end_it, show_error
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, printable
 from rankplan.front import Report
 from rankplan.front import check as check_config
 from rankplan.render.annotations import github, sarif
@@ -79,7 +79,7 @@ def watch(files: Sequence[str], command: Callable[[], object], rounds: int | Non
         rounds = None if rounds is None else rounds - 1
         if rounds == 0:
             return
-        click.echo(f"watching {', '.join(files)}; Ctrl-C ends it", err=True)
+        click.echo(f"watching {', '.join(map(printable, files))}; Ctrl-C ends it", err=True)
         while _states(files) == before:
             time.sleep(_INTERVAL)
 

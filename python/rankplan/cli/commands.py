@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import click
 
 from rankplan.cli import signals
+from rankplan.errors import printable
 
 COMMANDS = {
     "arrange": "Order nodes so that few parallel groups cross a domain.",
@@ -34,6 +38,16 @@ _NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory"})
 """Commands that read no config, or several."""
 
 
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    """Escape control characters in the message of a wrong usage: it repeats words of the command line."""
+    try:
+        yield
+    except click.ClickException as error:
+        vars(error)["message"] = printable(error.message)  # click declares it final
+        raise
+
+
 class Commands(click.Group):
     """The commands, each imported when it is used. They take overrides of their config after ``--``."""
 
@@ -53,6 +67,16 @@ class Commands(click.Group):
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def make_context(self, *arguments: Any, **keywords: Any) -> click.Context:
+        """Escape control characters in errors about the words before the command."""
+        with _printable_errors():
+            return super().make_context(*arguments, **keywords)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Escape control characters in errors about the words of the command."""
+        with _printable_errors():
+            return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the words after ``--`` as overrides; ``run`` passes them to the worker."""

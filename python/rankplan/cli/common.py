@@ -19,7 +19,7 @@ from rankplan.cli import signals
 from rankplan.cli.commands import OVERRIDES
 from rankplan.dialects import DIALECTS
 from rankplan.dialects.orders import by_address_text
-from rankplan.errors import PlacementError, RankplanError
+from rankplan.errors import PlacementError, RankplanError, printable, printable_lines
 from rankplan.front import Job, faults_line, inventory_from, is_saved, notes, plan, read_job, saved_plan
 from rankplan.front import Nodes as Given
 from rankplan.nodes.inventory import Inventory
@@ -256,8 +256,8 @@ def colored(stream: TextIO) -> bool:
 
 
 def note(text: str, color: str | None = None) -> None:
-    """Print a note on stderr, dim unless it has a color."""
-    click.secho(text, fg=color, dim=color is None, err=True, color=None if colored(sys.stderr) else False)
+    """Print a note, one line, on stderr, dim unless it has a color."""
+    click.secho(printable(text), fg=color, dim=color is None, err=True, color=None if colored(sys.stderr) else False)
 
 
 def show_error(error: Exception) -> None:
@@ -268,9 +268,9 @@ def show_error(error: Exception) -> None:
     text = "\n".join([str(error), *getattr(error, "__notes__", ())])
     if isinstance(error, OSError) and error.filename:
         hint = "; write overrides after --" if "=" in str(error.filename) else ""
-        text = f"{error.filename}: {error.strerror}{hint}"
+        text = f"{printable(str(error.filename))}: {error.strerror}{hint}"
     title = click.style("error:", fg="red", bold=True)
-    click.echo(f"{title} {text}", err=True, color=None if colored(sys.stderr) else False)
+    click.echo(f"{title} {printable_lines(text)}", err=True, color=None if colored(sys.stderr) else False)
 
 
 @contextmanager

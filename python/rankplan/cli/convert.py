@@ -12,6 +12,7 @@ from rankplan.config.text.files import write_whole
 from rankplan.dialects import DIALECTS, WRITERS
 from rankplan.dialects.convert import Converted
 from rankplan.dialects.convert import convert as converted
+from rankplan.errors import printable
 
 
 @click.command()
@@ -42,6 +43,6 @@ def print_converted(conversion: Converted, to: str, output: str | None = None) -
     else:
         click.echo(conversion.text, nl=False)
     for what in conversion.omitted:
-        click.echo(f"omitted in {to}: {what}", err=True)
+        click.echo(f"omitted in {to}: {printable(what)}", err=True)
     for name in conversion.added:
         click.echo(f"added in {to}: {name}, which every config of {to} has", err=True)

@@ -20,12 +20,12 @@ from rankplan.environment import (
     rank_environment,
     refers,
 )
+from rankplan.errors import printable
 from rankplan.hardware.egl import VARIABLES
 from rankplan.hardware.policies import BOUND
 from rankplan.plans.nearby import network_variables
 from rankplan.plans.plan import Plan
 from rankplan.render.rows import address
-from rankplan.words import printable
 
 _ADDRESS, _PORT = MASTER_VARIABLES
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

@@ -20,6 +20,7 @@ from rankplan.errors import Diagnostic, Label, PlacementError, refusal
 from rankplan.words import as_int, must_be, shown
 
 _LARGEST = 1 << 60  # intermediate results may exceed the largest rank
+_MOST_STEPS = 1 << 18  # half a second
 _HELP = "write list(range(0,8)), [0,1,2,3], or several of these with +"
 _LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")  # Python's, which are fewer than those of str.splitlines
 _CUT = "close it, and quote it inside YAML braces, where a comma ends the text"
@@ -148,6 +149,9 @@ class _Expression:
 
     def _comprehension(self, element: ast.expr, name: str, each: ast.expr) -> list[int]:
         values, outer = self._sequence(each), self._variables
+        if len(values) > _MOST_STEPS:
+            message = f"the comprehension has {len(values):,} steps; at most {_MOST_STEPS:,} are evaluated"
+            raise self._fault(each, message, "write list(range(start, stop, step))")
         numbers = []
         for value in values:
             self._variables = {**outer, name: value}

@@ -11,7 +11,19 @@ from itertools import chain, groupby, islice, pairwise, repeat
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Literal, TypeAlias, overload
 
-from rankplan._core import Chunks, Groups, Layout, Packed, Pattern, Placement, Placements, RankMap, RankSet, Spans
+from rankplan._core import (
+    MAX_PROCESSES,
+    Chunks,
+    Groups,
+    Layout,
+    Packed,
+    Pattern,
+    Placement,
+    Placements,
+    RankMap,
+    RankSet,
+    Spans,
+)
 from rankplan.accelerators import vendor
 from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
@@ -312,6 +324,13 @@ def merged(rank_map: RankMap) -> str:
         resources, processes = zip(*alike, strict=True)
         texts.append(f"{RankSet().union(*resources)}:{RankSet().union(*chain.from_iterable(processes))}")
     return ",".join(texts)
+
+
+def check_size(name: str, processes: int) -> None:
+    """Raise `PlacementError` (``too-many-processes``) if the components of a plan up to this one have too many."""
+    if processes > MAX_PROCESSES:
+        message = f"the components up to `{name}` have {processes:,} processes; a plan has at most {MAX_PROCESSES:,}"
+        raise PlacementError([Diagnostic("too-many-processes", message, "place fewer processes")])
 
 
 def fitted(components: Sequence[Component], cluster: Inventory) -> list[Component]:

@@ -20,7 +20,7 @@ from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
-from rankplan.plans.component import Component, PlacementMode, Visibility, fitted
+from rankplan.plans.component import Component, PlacementMode, Visibility, check_size, fitted
 from rankplan.plans.crossings import check_keep, topology_faults
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean
@@ -91,7 +91,8 @@ class NodeKind:
 class Plan(Mapping[str, Component]):
     """Where every process of every component runs: a mapping from names to `Component`, over one inventory.
 
-    Raises ``ValueError`` for components over different inventories, or two with one name.
+    Raises ``ValueError`` for components over different inventories, or two with one name, and `PlacementError`
+    (``too-many-processes``) for more than 16,777,216 processes.
     """
 
     def __init__(
@@ -100,7 +101,9 @@ class Plan(Mapping[str, Component]):
         self._inventory = inventory
         self._mode = mode
         self._components: dict[str, Component] = {}
+        processes = 0
         for component in components:
+            check_size(component.name, processes := processes + len(component))
             if component.inventory is not inventory and component.inventory != inventory:
                 raise ValueError(f"component {component.name!r} is placed on another inventory")
             if component.name in self._components:

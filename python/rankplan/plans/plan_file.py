@@ -19,15 +19,18 @@ from rankplan.config.base import BindingWord, MemoryWord, Model, NicsWord, Visib
 from rankplan.config.models import Count
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import KeyPath, diagnostics, fault
-from rankplan.config.text.files import write_whole
+from rankplan.config.text.files import read_whole, write_whole
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component, PlacementMode, Rule, Settings
+from rankplan.plans.component import Component, PlacementMode, Rule, Settings, check_size
 from rankplan.words import shown
 
 VERSION = 2
+
+_LARGEST = 1 << 30
+"""The most bytes of a saved plan: 2**24 processes in no order take a third of it."""
 
 _HELP = "save a plan with `rankplan plan CONFIG --save FILE` or Plan.save"
 
@@ -115,7 +118,7 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
 
 def load(file: str) -> tuple[Inventory, list[Component], PlacementMode | None]:
     """Read a file for `read`. Its faults have the path of the file. Raises ``OSError`` for an unreadable file."""
-    data = Path(file).read_bytes()
+    data = read_whole(file, _LARGEST)
     try:
         return read(json.loads(data))
     except PlacementError as error:
@@ -167,14 +170,17 @@ def _read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | Non
         raise PlacementError(faults) from None
     if content["cluster"] is not None:
         inventory = inventory.with_config(content["cluster"])
-    components = []
+    components: list[Component] = []
+    processes = 0
     for name, state in content["components"].items():
         path: KeyPath = ("components", name)
         if not name.isprintable():
             fault(("components",), f"the component name {shown(name)} contains unprintable characters")
             continue
         try:
-            components.append(_Component.model_validate(state).value(name, inventory))
+            component = _Component.model_validate(state).value(name, inventory)
+            components.append(component)
+            processes += len(component)
         except ValidationError as error:
             for place, diagnostic in diagnostics(error, _MODELS, path):
                 reader.add(place, diagnostic)
@@ -183,5 +189,6 @@ def _read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | Non
                 reader.add((*path, one.path or "rule"), one)
         except (ValueError, OverflowError) as error:
             fault(path, f"the rule of `{name}` is damaged: {error}")
+        check_size(name, processes)
     reader.finish()
     return inventory, components, None if mode is None else modes[mode]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, printable
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -62,4 +62,4 @@ def _width(one: Diagnostic) -> int:
 def _escaped(text: str, more: str = "") -> str:
     for character in "%\r\n" + more:
         text = text.replace(character, f"%{ord(character):02X}")
-    return text
+    return printable(text)

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rankplan._core import RankSet
+from rankplan.errors import printable
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import AcceleratorFacts, NicFacts, NodeSpec
-from rankplan.words import counted, nodes_text, printable
+from rankplan.words import counted, nodes_text
 
 _MOST_NAMES = 4
 _MOST = 16

@@ -62,7 +62,12 @@ def csv_rows(plan: Plan) -> Iterator[str]:
     for row in plain_rows(plan):
         slots = row.pop("coordinates") or []
         cells = [" ".join(map(_cell, value)) if isinstance(value, list) else value for value in row.values()]
-        yield writer.writerow([*cells, ";".join(" ".join(map(_cell, slot.items())) for slot in slots)])
+        yield writer.writerow([*map(_inert, cells), ";".join(" ".join(map(_cell, slot.items())) for slot in slots)])
+
+
+def _inert(cell: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula: OWASP's "CSV Injection" puts a quote before it."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def npz(plan: Plan) -> bytes:

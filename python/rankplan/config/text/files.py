@@ -1,11 +1,32 @@
-"""Atomic writing of files."""
+"""Reading of files up to a size, and atomic writing."""
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 import uuid
 from contextlib import suppress
 from pathlib import Path
+
+LARGEST = 64 << 20
+"""The most bytes of a file that people write."""
+
+_CHUNK = 1 << 20
+
+
+def read_whole(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
+    """Return the content of a regular file or a pipe of at most ``limit`` bytes. Raises ``OSError``."""
+    with Path(path).open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+            raise OSError(errno.EINVAL, "not a regular file or a pipe", os.fspath(path))
+        content = bytearray()
+        while chunk := file.read(_CHUNK):
+            content += chunk
+            if len(content) > limit:
+                raise OSError(errno.EFBIG, f"larger than {limit >> 20} MiB, the limit for this file", os.fspath(path))
+    return bytes(content)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankplan.config.text.document import Document, Section, Source
+from rankplan.config.text.files import read_whole
 from rankplan.config.text.places import relocated
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
@@ -39,7 +40,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
 def _load(file: str) -> Section:
     try:
-        text = Path(file).read_bytes().decode("utf-8-sig")
+        text = read_whole(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"the file is not UTF-8: invalid byte at position {error.start}"
         raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-from rankplan._core import RankMap
+from rankplan._core import MAX_PROCESSES, RankMap
 from rankplan.config.models import ClusterSection, ComponentEntry, component_names
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
@@ -15,7 +15,7 @@ from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
-from rankplan.plans.component import Component, PlacementMode, Settings, Visibility
+from rankplan.plans.component import Component, PlacementMode, Settings, Visibility, check_size
 from rankplan.plans.configured import with_sizes
 from rankplan.plans.plan import Plan
 
@@ -35,6 +35,7 @@ class Roles:
         for path, found in unfit:
             reading.add(path, found)
         self.components: dict[str, Component] = {}
+        self._processes = 0
         seen: set[str] = set()
         for key in reading.keys:
             for name in component_names(key):
@@ -53,6 +54,8 @@ class Roles:
                 _check_text(key, entry, reading)
             else:
                 self._place(key, entry, reading)
+            if self._processes > MAX_PROCESSES:
+                break  # a fault by now; the others would take more memory
         reject_conflicts(reading)
         self._arrange(reading)
         reading.finish()
@@ -66,6 +69,8 @@ class Roles:
             pool = self.inventory.pool(entry.node_group)
             at = "placement"
             rule, rows = pool.place(entry.placement)
+            self._processes += len(rows) * len(names)
+            check_size(names[-1], self._processes)
             at = "visibility"
             settings = _settings(entry, reading.section)
             component = Component(names[0], self.inventory, entry.node_group, rule, rows, settings)

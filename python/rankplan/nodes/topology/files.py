@@ -15,9 +15,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from rankplan._core import MAX_NODES
 from rankplan.config.network import NODE_LEVEL
 from rankplan.config.text.document import Document, Section
+from rankplan.config.text.files import read_whole
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.topology.sources import BLOCK, HOSTNAME, SWITCH
@@ -26,6 +26,10 @@ from rankplan.words import did_you_mean, path_text, shown
 Labels = dict[str, dict[str, str]]
 """The labels of each node, by its name."""
 
+_MOST_NAMES = 1 << 20
+"""The most names of a list, and of all switches or blocks together: ten times as many as a large cluster has."""
+
+_TOO_MANY = f"list at most {_MOST_NAMES:,} names"
 _KEYS = ("SwitchName", "Switches", "Nodes", "LinkSpeed", "BlockName", "BlockSizes")
 
 
@@ -36,6 +40,7 @@ class _Topology:
     nodes: dict[str, list[str]] = field(default_factory=dict)
     below: dict[str, list[str]] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
+    listed: int = 0
 
     def add(self, name: str, nodes: Any, below: Any) -> None:
         """Add a switch or a block. Raises `PlacementError` if its name is taken, or a list is damaged."""
@@ -43,6 +48,9 @@ class _Topology:
             raise _refusal(f"`{name}` is defined twice", "give each switch and block its own name")
         self.below[name] = hostlist(str(below or ""))
         self.nodes[name] = hostlist(str(nodes or ""))
+        self.listed += len(self.below[name]) + len(self.nodes[name])
+        if self.listed > _MOST_NAMES:
+            raise _refusal(f"the lists up to `{name}` have {self.listed:,} names", _TOO_MANY)
 
 
 def read_slurm(path: str | os.PathLike[str], topology: str | None = None) -> Labels:
@@ -53,7 +61,7 @@ def read_slurm(path: str | os.PathLike[str], topology: str | None = None) -> Lab
     ``OSError`` if it cannot be read.
     """
     file = os.fspath(path)
-    data = Path(file).read_bytes()
+    data = read_whole(file)
     try:
         return _labels(file, data.decode("utf-8-sig"), topology)
     except UnicodeDecodeError:
@@ -230,10 +238,12 @@ _BRACKET = re.compile(r"\[([^\[\]]*)\]")
 def hostlist(text: str) -> list[str]:
     """Return the names of a list such as ``node[01-03,7],login``. Raises `PlacementError` for any other text."""
     names: list[str] = []
+    if not text.isprintable():
+        raise _refusal(f"{shown(text)} contains unprintable characters", "write names of letters, digits, - and .")
     if set("[]") & set(_BRACKET.sub("", text)):
         raise _refusal(f"{shown(text)} is not a list of names", "close every bracket")
     for part in filter(None, map(str.strip, _LIST.findall(text))):
-        names += _expanded(part, MAX_NODES - len(names))
+        names += _expanded(part, _MOST_NAMES - len(names))
     return names
 
 
@@ -242,7 +252,7 @@ def _expanded(part: str, most: int) -> list[str]:
     first, *texts = _BRACKET.split(part)  # names and the content of brackets in turn
     brackets = [_ranges(content) for content in texts[::2]]
     if prod(sum(last - first + 1 for first, last, _ in ranges) for ranges in brackets) > most:
-        raise _refusal(f"{shown(part)} stands for too many names", f"list at most {MAX_NODES:,} nodes")
+        raise _refusal(f"{shown(part)} stands for too many names", _TOO_MANY)
     found = [first]
     for ranges, after in zip(brackets, texts[1::2], strict=True):
         numbers = [f"{number:0{width}}{after}" for first, last, width in ranges for number in range(first, last + 1)]

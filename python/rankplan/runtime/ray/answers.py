@@ -29,10 +29,10 @@ from ray.exceptions import (
 )
 
 from rankplan._core import Placement, RankSet
-from rankplan.errors import LaunchError
+from rankplan.errors import LaunchError, printable
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.internals import death, memory_shortage, unloadable
-from rankplan.words import printable, ranges_text, shown
+from rankplan.words import ranges_text, shown
 
 _Error = TypeVar("_Error", bound=Exception)
 

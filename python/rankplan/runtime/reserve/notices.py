@@ -22,11 +22,12 @@ import ray
 from ray.util.placement_group import placement_group_table
 
 from rankplan._core import Placement, RankSet
+from rankplan.errors import printable
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.ray.answers import ranks_text
 from rankplan.runtime.ray.connection import Connection
 from rankplan.runtime.reserve.groups import NamedGroups
-from rankplan.words import printable, ranges_text, shown
+from rankplan.words import ranges_text, shown
 
 _KEY = "rankplan notice"
 _AMOUNT = 0.0001
