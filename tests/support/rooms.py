@@ -12,6 +12,7 @@ ROOMS = [
     "nodes.topology",
     "nodes",
     "plans",
+    "starting",
     "arranging",
     "dialects.rlinf",
     "dialects",

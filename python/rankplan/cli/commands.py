@@ -20,6 +20,7 @@ COMMANDS = {
     "convert": "Write the placements of a config in another dialect.",
     "diff": "Compare two configs or saved plans.",
     "env": "Print the environment of one rank.",
+    "exec": "Start one rank, or all ranks of a node, without Ray.",
     "explain": "Explain a rule by its code, with an example and the fix.",
     "inventory": "Show the nodes as a tree, with their network and hardware.",
     "plan": "Show where every process runs.",
@@ -36,6 +37,9 @@ OVERRIDES = "rankplan.overrides"
 
 _NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory"})
 """Commands that read no config, or several."""
+
+_WITH_COMMAND = frozenset({"run", "exec"})
+"""Commands that read a command after ``--``, not overrides."""
 
 
 @contextmanager
@@ -81,7 +85,7 @@ class Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the words after ``--`` as overrides; ``run`` passes them to the worker."""
         name = next((word for word in args if word in COMMANDS), None)
-        if "--" in args[1:] and name != "run" and not ctx.resilient_parsing:
+        if "--" in args[1:] and name not in _WITH_COMMAND and not ctx.resilient_parsing:
             dashes = args.index("--", 1)
             ctx.meta[OVERRIDES] = tuple(args[dashes + 1 :])
             if name in _NOT_OVERRIDING:

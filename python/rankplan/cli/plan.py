@@ -69,7 +69,7 @@ def plan(
     hostfile and rankfile describe one component for Open MPI. In a hostfile, slots is the number of its processes on a
     host; mpirun --map-by slot --bind-to none fills the hosts in this order. In a rankfile, slot has the CPU cores to
     bind to: those of the component's binding, else the local rank, which you should edit. A host is an ip or a
-    hostname; if the inventory lacks one, a rankfile uses +n, the n-th host given to mpirun.
+    hostname; if the inventory lacks one, a rankfile uses +n, the n-th host of a resource manager's allocation.
 
     numpy is an .npz file with the columns of each component, named component.column; see Component.to_numpy.
 

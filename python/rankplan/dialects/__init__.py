@@ -100,7 +100,10 @@ def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
     name = name_of(config)
     found: list[tuple[KeyPath, Diagnostic]] = []
     telling = {"rlinf": [("cluster", "component_placement")]} | {name: table.alone for name, table in TABLES.items()}
+    own = TABLES[name].known if name in TABLES else {}
     for other, path in ((other, path) for other, paths in telling.items() if other != name for path in paths):
+        if path[-1] in own.get(path[:-1], ()):
+            continue  # both systems have this key
         here: Any = config
         for key in path:
             here = here.get(key) if isinstance(here, Mapping) else None

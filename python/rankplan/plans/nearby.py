@@ -16,6 +16,13 @@ def own_devices(component: Component, row: Placement) -> list[AcceleratorFacts]:
     return [devices[index] for node, index in row.devices if node == row.cluster_node_rank]
 
 
+def first_accelerator(component: Component, row: Placement) -> tuple[int | None, str | None]:
+    """Return the number of a process's first accelerator on its node, and its PCI address, as far as known."""
+    name = component.inventory.node(row.cluster_node_rank).accelerator_ids[row.local_accelerator_rank]
+    own = own_devices(component, row)
+    return int(name) if name.isascii() and name.isdigit() else None, own[0].pci if own else None
+
+
 def visible_uuids(component: Component, row: Placement) -> tuple[str, ...]:
     """Return the uuids of the accelerators that a process sees, in order; empty if one of them is unknown."""
     spec = component.inventory.node(row.cluster_node_rank)

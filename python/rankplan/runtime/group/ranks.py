@@ -21,7 +21,7 @@ from rankplan._core import Placement, RankSet
 from rankplan.environment import added, expanded, start_variables
 from rankplan.errors import LaunchError, PlacementError
 from rankplan.plans.component import Component
-from rankplan.plans.nearby import near_cards, network_variables, own_devices, visible_uuids
+from rankplan.plans.nearby import first_accelerator, near_cards, network_variables, visible_uuids
 from rankplan.runtime.nodes.exports import environment_of
 from rankplan.runtime.nodes.nodes import Nodes, pinned
 from rankplan.runtime.rank.spec import DEVICES, ENVIRONMENT, RankSpec
@@ -57,7 +57,7 @@ def rank_specs(nodes: Nodes, component: Component, prove: str | None, ranks: Ran
         env_vars, interpreter = settings[place]
         robots = tuple(component.inventory.hardware(row))
         egl = component.egl and row.num_accelerators > 0
-        ordinal, pci = _first_accelerator(component, row) if egl else (None, None)
+        ordinal, pci = first_accelerator(component, row) if egl else (None, None)
         specs.append(
             RankSpec(
                 component=name,
@@ -92,13 +92,6 @@ def _proof(component: Component, row: Placement, prove: str | None, uuids: tuple
         message = f'{component.name}: prove="devices" {why}; use prove="environment"'
         raise LaunchError(message, component.name, row.rank, row.cluster_node_rank)
     return prove or (DEVICES if uuids and row.accelerator_type == _CUDA else ENVIRONMENT)
-
-
-def _first_accelerator(component: Component, row: Placement) -> tuple[int | None, str | None]:
-    """Return the number of a process's first accelerator on its node, and its PCI address, as far as known."""
-    name = component.inventory.node(row.cluster_node_rank).accelerator_ids[row.local_accelerator_rank]
-    own = own_devices(component, row)
-    return int(name) if name.isascii() and name.isdigit() else None, own[0].pci if own else None
 
 
 def pickled(component: str, what: str, value: object, advice: str) -> bytes:
