@@ -10,17 +10,19 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.hydra import compose
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
@@ -240,12 +242,15 @@ class Job:
     def announce(self, *, unknown: bool = True) -> None:
         """Log which nodes are assumed and, if ``unknown``, how many values of a script are known only when it runs."""
         if self.assumed:
-            nodes, has = self.inventory.num_nodes, counted(self.inventory.node(0).num_accelerators, "accelerator")
-            each = " each" if nodes > 1 else ""
+            equal = [
+                f"{counted(len(nodes), 'node')} with {counted(spec.num_accelerators, 'accelerator')}"
+                + (" each" if len(nodes) > 1 else "")
+                for nodes, spec in self.inventory.stretches()
+            ]
             hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
-            notes.warning("%s: assuming %s with %s%s", self.name, counted(nodes, "node"), has, each, extra=hint)
-        if unknown and self.reader.warnings:
-            values = counted(len(self.reader.warnings), "warning")
+            notes.warning("%s: assuming %s", self.name, " and ".join(equal), extra=hint)
+        if unknown and (open_values := [one for one in self.reader.warnings if one.code == "not-run"]):
+            values = counted(len(open_values), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
     def plan(self, *, isolate: bool | None = None) -> Plan:
@@ -256,9 +261,9 @@ class Job:
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job. Raises `PlacementError` for weights without a sender."""
+        reject_senderless(plan, self.reader)
         yield from self.reader.warnings
         yield from empty_warnings(plan, self.reader)
-        yield from sender_warnings(plan, self.reader)
         yield from group_warnings(plan, self.reader)
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
@@ -331,7 +336,7 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     plan.check_shares()
     plan.check_keep()
     no_config = Reader({})
-    yield from sender_warnings(plan, no_config)
+    reject_senderless(plan, no_config)
     yield from group_warnings(plan, no_config)
     yield from idle_warnings(plan, plan.inventory, name)
 
@@ -345,27 +350,23 @@ def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     name = resembled({**config, **(cluster if isinstance(cluster, Mapping) else {})})
     help = "add components: `component_placement: {actor: 0-7}`"
     if "defaults" in config:
-        help = "pass the config that Hydra has composed: `defaults` are not read"
+        help = compose(config)
     if name is not None:
         help = f"this looks like a config of {name}; pass --dialect {name}"
     found = Diagnostic("no-components", "the config places no component", help, warning=True)
     yield reader.located(("cluster",) if "cluster" in config else (), found)
 
 
-def sender_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
-    """Yield warnings about weights without a sender, at the tensor size of the receiver.
+def reject_senderless(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` for weights without a sender, at the tensor size of the receiver.
 
-    Raises `PlacementError` if the config has a mode of RLinf, which sends weights slot by slot: other trainers may
-    gather whole tensors first.
+    Only for the modes of RLinf, which sends weights slot by slot: other trainers gather whole tensors first.
     """
+    if plan.mode in (None, PlacementMode.HYBRID):
+        return
     found = [(reader.size_paths.get(name, ()), fault) for name, fault in senderless(plan)]
-    located = [reader.located(_tensor_size(reader, path), fault) for path, fault in found]
-    if located and plan.mode not in (None, PlacementMode.HYBRID):
-        raise PlacementError(located)
-    for fault in located:
-        yield replace(
-            fault, help=f"{fault.help}; a trainer that gathers whole tensors can ignore this warning", warning=True
-        )
+    if found:
+        raise PlacementError(reader.located(_tensor_size(reader, path), fault) for path, fault in found)
 
 
 def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:
@@ -381,14 +382,15 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     """Yield warnings about parallel groups, at the sizes of their components."""
     for name, component in plan.items():
         for warning in component.parallel_warnings():
-            yield reader.located(reader.size_paths.get(name, ()), warning)
+            kinds = [kind for kind, _ in SIZE.findall(warning.message)]
+            yield reader.located(reader.size_path(reader.size_paths.get(name, ()), kinds), warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
     """Yield warnings about unused nodes and accelerators."""
     if inventory.num_nodes > plan.inventory.num_nodes:
-        message = f"num_nodes is {plan.inventory.num_nodes}, but the inventory has {inventory.num_nodes} nodes"
-        help = f"set num_nodes to {inventory.num_nodes} to use all nodes"
+        message = f"the config uses {counted(plan.inventory.num_nodes, 'node')} of {inventory.num_nodes}"
+        help = f"set num_nodes to {inventory.num_nodes}, place components on the other nodes, or ignore this warning"
         yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
     if idle := plan.idle():
         usable = plan.inventory.core.accelerators() - plan.inventory.excluded_accelerators

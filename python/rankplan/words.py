@@ -88,7 +88,8 @@ def unknown(kind: str, name: Any, known: Iterable[str], what: str = "", *, code:
     introduces the list of known names if none is similar.
     """
     code = code or f"unknown-{kind.replace(' ', '-')}"
-    return Diagnostic(code, f"unknown {kind} `{name}`", did_you_mean(str(name), known, what))
+    help = did_you_mean(str(name), known, what) or f"remove it: there is no {kind}"
+    return Diagnostic(code, f"unknown {kind} `{name}`", help)
 
 
 def path_text(path: Iterable[str | int]) -> str:

@@ -71,25 +71,29 @@ rollout_num_gpus_per_engine: {rtp}
 DISAGGREGATED = RLINF.replace("{actor}", "0-7").replace("{rollout}", "8-15")
 COLLOCATED = RLINF.replace("{actor}", "0-15").replace("{rollout}", "0-15")
 
-CONFIGS = [
-    (DISAGGREGATED, "error", "rollout", "7:33  rollout.tensor_parallel_size"),
-    (COLLOCATED, "error", "rollout", "7:33  rollout.tensor_parallel_size"),
-    (OWN, "warning", "rollout", "5:47  cluster.component_placement.rollout.parallel.tp"),
-    (COMPACT, "warning", "rollout_planner", "5:50  cluster.component_placement.rollout_planner.parallel"),
-    (ROLL, "warning", "actor_infer", "10:32  actor_infer.strategy_args.strategy_config.tp_size"),
-    (SLIME, "warning", "rollout", "5:30  rollout_num_gpus_per_engine"),
-]
+VERL = """\
+trainer: {{nnodes: 2, n_gpus_per_node: 8}}
+actor_rollout_ref:
+  actor: {{strategy: megatron, megatron: {{tensor_model_parallel_size: {tp}}}}}
+  rollout: {{tensor_model_parallel_size: {rtp}}}
+"""
 
 
-@pytest.mark.parametrize(("text", "level", "receiver", "place"), CONFIGS, ids=range(len(CONFIGS)))
-def test_weights_without_a_sender_are_reported_in_every_dialect(
-    text: str, level: str, receiver: str, place: str
-) -> None:
+@pytest.mark.parametrize(
+    ("text", "sends_parts"),
+    [
+        *((text, True) for text in (DISAGGREGATED, COLLOCATED)),
+        *((text, False) for text in (OWN, COMPACT, ROLL, SLIME, VERL)),
+    ],
+    ids=range(7),
+)
+def test_weights_without_a_sender_are_reported_for_trainers_that_send_parts(text: str, sends_parts: bool) -> None:
+    """RLinf sends each tensor part from one slot; the others gather whole tensors, and serve any size."""
     done = check(text.format(tp=2, rtp=4))
-    assert done.exit_code == (1 if level == "error" else 0)
-    assert f"{level}[no-weight-sender]: {receiver} tensor size 4 does not divide " in done.output
-    assert f" --> conf.yaml:{place}\n" in done.output
-    assert ("gathers whole tensors can ignore this warning" in done.output) == (level == "warning")
+    assert done.exit_code == sends_parts, done.output
+    assert ("error[no-weight-sender]: rollout tensor size 4 does not divide " in done.output) == sends_parts
+    assert (" --> conf.yaml:7:33  rollout.tensor_parallel_size\n" in done.output) == sends_parts
+    assert "warning[no-weight-sender]" not in done.output
     for tp, rtp in ((1, 4), (4, 4), (4, 2), (8, 2)):
         done = check(text.format(tp=tp, rtp=rtp))
         assert done.exit_code == 0 and "no-weight-sender" not in done.output, (tp, rtp)

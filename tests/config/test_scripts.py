@@ -187,6 +187,7 @@ def test_arrays_keep_the_places_of_their_words(tmp_path: Path) -> None:
         "trainer": {"nnodes": 2, "n_gpus_per_node": 8},
         "actor_rollout_ref": {"rollout": {"tensor_model_parallel_size": 4}},
         "algorithm": {"adv_estimator": "grpo"},
+        "hydra": {"runtime": {"choices": {"model@pkg": "x"}}},
     }
     places = {}
     for keys in (("trainer", "nnodes"), ("trainer", "n_gpus_per_node"), ("actor_rollout_ref", "rollout")):
@@ -408,10 +409,25 @@ def test_overrides_agree_with_omegaconf(words: list[str]) -> None:
 
 
 HYDRA = OverridesParser.create()
-PIECES = ["a", "b-1", " ", "it", "/", "$", *(f"\\{letter}" for letter in "\\()[]{}:=, "), "\\n"]
+PIECES = [
+    "a",
+    "b-1",
+    " ",
+    "it",
+    "/",
+    "$",
+    "*",
+    "|",
+    "%",
+    "?",
+    "${a.b}",
+    *(f"\\{letter}" for letter in "\\()[]{}:=, "),
+    "\\n",
+]
 PLAIN_TEXTS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join)
+QUOTED_TEXTS = st.sampled_from([r"'it\'s'", r"'a\\'", r"'\a'", '"[b"', r'"\"', "'{*}'", "''"])
 ELEMENTS = st.recursive(
-    PLAIN_TEXTS,
+    PLAIN_TEXTS | QUOTED_TEXTS,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]"),
         st.lists(st.tuples(PLAIN_TEXTS, inner).map(":".join), max_size=3).map(lambda items: f"{{{', '.join(items)}}}"),
@@ -425,6 +441,7 @@ ELEMENTS = st.recursive(
 @example("x\\ ")
 @example(r"[a\,b:c, {k\:1: \{v\}, l: [\\]}]")
 @example("C:\\dir")
+@example(r"{model.blocks.\{*\}:{},lm_head:[*,'layers.{*}']}")
 def test_escapes_agree_with_hydra(text: str) -> None:
     try:
         expected = HYDRA.parse_override(f"key={text}").value()
@@ -436,3 +453,14 @@ def test_escapes_agree_with_hydra(text: str) -> None:
         assert "duplicate key" in error.message  # Hydra takes the last one
     else:
         assert found == {"key": None if expected == "" else expected}
+
+
+def test_the_value_of_a_flag_is_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("python3 train.py --key '{token}' --names \"it's\" 'a\\' --kwargs='{\"on\": [1]}' --number 4\n")
+    assert load_config(path).to_dict() == {
+        "key": "{token}",
+        "names": ["it's", "a\\"],
+        "kwargs": '{"on": [1]}',
+        "number": 4,
+    }

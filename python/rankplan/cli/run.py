@@ -36,7 +36,8 @@ from rankplan.errors import PlacementError, RankplanError
 from rankplan.front import inventory_from, is_saved, read_job
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.tuning.costs import Costs, Measurement, add_measurements
+from rankplan.tuning.costs import Costs
+from rankplan.tuning.measurements import Measurement, Run, add_measurements, peak
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -214,10 +215,17 @@ def run(
                 measured = {}
                 for name, group in groups.items() if timings is not None else ():
                     rows, seconds = plan[name].rows, slowest_rank(WorkerGroup.timings(group))
-                    measured[name] = Measurement(len(rows.accelerators()) or len(rows), seconds, plan[name].parallel)
+                    size, memory = (
+                        len(rows.accelerators()) or len(rows),
+                        peak(plan, name, WorkerGroup.peak_memory(group)),
+                    )
+                    measured[name] = Measurement(size, seconds, plan[name].parallel, memory)
                 reports = [found for group in groups.values() for found in WorkerGroup.verify(group)]
         if timings is not None:
-            add_measurements(Path(timings), measured)
+            about = Run.of(plan, reader)
+            add_measurements(Path(timings), measured, about)
+            for name in about.unknown:
+                click.echo(f"{timings}: add what `{name}` waits for to `after`; no role has this name", err=True)
         if form == "json":
             ranks = [found.to_dict() | {"verified": True} for found in reports]
             mode = plan.mode and plan.mode.name

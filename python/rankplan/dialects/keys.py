@@ -112,23 +112,31 @@ _ROLLOUTS = "actor_rollout_ref.rollout reward.reward_model.rollout"
 _MODELS = "actor_rollout_ref.actor actor_rollout_ref.ref critic"
 _HYBRID = "use_trainer_do_validate use_dynamic_resource_scheduling"
 _ULYSSES = "ulysses_sequence_parallel_size"
+_TURBO = "fsdp_config.turbo_config.distributed"
+_TURBO_SIZES = "fully_shard_parallel_size ulysses_parallel_size"
+_MLITE = "tp cp ep etp pp"
 VERL = Keys(
     (
+        Row("topology", "any", "clusters device_pools models", "the placement, in a draft of verl's", TELLS),
         Row("", "any", "actor_rollout_ref", "actor, rollout and reference model", ALONE),
         Row("algorithm", "switch", "use_kl_in_reward", "whether there is a reference model"),
         Row("", "any", "model_engine", "the engine of the training"),
         Row("trainer", "size", _POOL, "the pool of the training", TELLS),
+        Row("trainer", "switch", "use_v1", "whether `trainer.v1` counts"),
+        Row("trainer.v1", "text", "trainer_mode", "`separate_async`: whether the rollout has a pool, too"),
         Row("rollout", "size", _POOL, "the pool of an asynchronous rollout"),
         Row("async_training", "switch", _HYBRID, "whether the trainer generates, too"),
         Row("actor_rollout_ref.model", "size", "lora_rank", "an adapter, which needs no reference model"),
         Row("actor_rollout_ref.model.lora", "size", "rank", "an adapter, which needs no reference model"),
-        Row("actor_rollout_ref.rollout", "size", _POOL, "the pool of a separate rollout"),
+        Row("actor_rollout_ref.rollout", "size", _POOL, "the pool of a separate rollout; GPUs of each server"),
         Row(_ROLLOUTS, "size", _INFERENCE, "the size of an engine"),
         Row(_inside(_ROLLOUTS, "disaggregation"), "switch", "enabled", "whether other engines prefill"),
         Row("actor_rollout_ref.actor", "switch", "use_kl_loss", "whether there is a reference model"),
         Row(_MODELS, "size", _ULYSSES, "sizes of training with FSDP"),
         Row(_inside(_MODELS, "fsdp_config"), "size", f"fsdp_size {_ULYSSES}", "sizes of training with FSDP"),
+        Row(_inside(_MODELS, _TURBO), "size", _TURBO_SIZES, "sizes of training with FSDP-Turbo"),
         Row(_inside(_MODELS, "megatron"), "size", _MEGATRON, "sizes of training with Megatron"),
+        Row(_inside(_MODELS, "engine"), "size", _MLITE, "sizes of training with Megatron Lite"),
         Row("critic", "switch", "enable", "whether there is a critic"),
         Row("reward.reward_model", "size", _POOL, "the pool of the reward model"),
         Row("reward.reward_model", "switch", "enable", "whether there is a reward model"),
@@ -193,7 +201,10 @@ AREAL = Keys(
         Row("cluster", "size", "n_nodes", "the nodes of the job"),
         Row("cluster", "size", "n_gpus_per_node", "GPUs of each node", ALONE),
         Row(_ENGINES, "text", "backend", "the backend of an engine, its sizes and its GPUs"),
+        Row(_ENGINES, "any", "scheduling_spec", "whether the processes of an engine have GPUs"),
         Row(_inside(_ENGINES, "scheduling_strategy"), "any", "type target", "the engine whose GPUs it shares"),
+        Row("actor", "any", "kl_ctl", "whether there is a reference model"),
+        Row("scheduler", "any", "type", "whether engines need whole nodes"),
     ),
     never=(),
     tells=_has_backend,
@@ -326,6 +337,10 @@ ROLL = Keys(
         Row("", "size", "num_gpus_per_node", "GPUs of each node", TELLS),
         Row("", "any", "actor_train actor_infer", "usual roles; a role may have any name", OTHERS),
         Row("", "any", "reference critic", "usual roles, too"),
+        Row("", "switch", "enable_reference use_kl_loss", "whether there is a reference model"),
+        Row("", "any", "init_kl_coef", "the same, if above 0"),
+        Row("", "switch", "use_opd", "whether teachers are the reference model"),
+        Row("", "text", "adv_estimator", "whether there is a critic"),
         Row(ROLE, "devices", "device_mapping", "the accelerators of a role"),
         Row(ROLE, "size", "num_gpus_per_worker world_size", "accelerators of a worker; workers without accelerators"),
         Row(ROLE, "any", "strategy_args", "the engine of a role, and its sizes"),

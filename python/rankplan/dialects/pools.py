@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar
 
-from rankplan._core import CLUSTER, Chunks
+from rankplan._core import CLUSTER, NODE, Chunks
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import Keys
@@ -139,6 +139,17 @@ class Pools:
         else:
             self.components.append(with_sizes(self.reader, placed, parallel, path))
 
+    def on_nodes(self, name: str, processes: int, path: KeyPath) -> None:
+        """Place a component without accelerators: its processes take the nodes in turn."""
+        resources = [rank % self.inventory.num_nodes for rank in range(processes)]
+        rule = Chunks(resources, 1)
+        try:
+            placed = Component.place(name, self.inventory, (NODE,), rule, visibility=self.visibility)
+        except PlacementError as error:
+            self.reader.add_all(path, error)
+        else:
+            self.components.append(placed)
+
     def engines(self, name: str, pool: list[int], per_node: int, engine: Engine, share: float | None) -> None:
         """Place engines one after the other on a pool with ``per_node`` accelerators per node, unless it is empty."""
         if not pool:
@@ -191,9 +202,10 @@ class Job(ABC):
         """Return the plan of a config on an inventory. Raises `PlacementError` with every fault."""
         reader = cls.read(config).fork()
         reader.finish()
-        lacks_accelerators(reader, inventory, ())
-        reader.finish()
         job: Job = reader.state
+        if job.size()[1]:
+            lacks_accelerators(reader, inventory, ())
+        reader.finish()
         pools = Pools(reader, job.inventory(reader, inventory), isolate=isolate_accelerator)
         job.place(pools)
         reader.finish()

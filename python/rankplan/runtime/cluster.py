@@ -116,7 +116,8 @@ class Cluster:
                 found = find_nodes(num_nodes, timeout, report, starting=starting, topology=topology)
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
-                inventory = inventory.with_config(reading)
+                # the names that a simulated cluster excludes are those of other machines
+                inventory = inventory.with_config(reading, planned=self._raylets is not None)
             exports = find_exports(forward_env)
             self.nodes = Nodes(tuple(node.node_id for node in found), inventory, self._raylets is not None, exports)
         except BaseException:
@@ -162,8 +163,9 @@ class Cluster:
             Cluster.__init__(cluster, reading, inventory.num_nodes, raylets.address, on_progress=on_progress)
             records = []
             for rank in range(cluster.num_nodes):  # the raylets of excluded nodes run too
-                here, given = cluster.inventory.node(rank), inventory.node(rank)
-                marks = {"healthy": here.healthy and given.healthy, "unhealthy": here.unhealthy | given.unhealthy}
+                here = cluster.inventory.node(rank)
+                local = inventory.marks.get(rank, RankSet())
+                marks = {"healthy": False} if local is None else {"unhealthy": here.unhealthy | local}
                 records.append(here.model_copy(update=marks))
             cluster.nodes = replace(cluster.nodes, inventory=cluster.inventory.updated(records))
             # Ray ends its own connection when the program ends, but not these raylets

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from rankplan.config.text.document import Document, Section
 from rankplan.config.text.extends import extended
 from rankplan.config.text.files import read_whole
+from rankplan.config.text.hydra import composed
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
 
@@ -21,9 +23,9 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
     YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
     such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the command that starts the job; it is never
-    executed. ``defaults: base.yaml`` extends other files, as in NeMo-RL; config groups in Hydra's ``defaults`` are not
-    read. ``overrides`` change values as on Hydra's command line: ``key=value``, ``+key=value``, ``++key=value``,
-    ``~key``.
+    executed. ``defaults: base.yaml`` extends other files, as in NeMo-RL; the files that Hydra's ``defaults`` names are
+    read if they exist. ``overrides`` change values as on Hydra's command line: ``key=value``, ``+key=value``,
+    ``++key=value``, ``~key``.
 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
     it; ``OSError`` if it cannot be read.
@@ -37,6 +39,19 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
 
 def _load(file: str, above: tuple[str, ...] = ()) -> Section:
+    document, value = _read(file)
+    if not isinstance(value, Section):
+        found = "the file is empty" if value is None else f"the file contains {shown(value)}"
+        message = f"{found}; it must be a mapping"
+        help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
+        raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
+    if "defaults" not in value:
+        return value
+    return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1])
+
+
+def _read(file: str) -> tuple[Any, Any]:
+    """Return where the values of a file are, and its content."""
     try:
         text = read_whole(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -46,12 +61,7 @@ def _load(file: str, above: tuple[str, ...] = ()) -> Section:
     if file.endswith(_SCRIPTS) or _SHEBANG.match(text):
         from rankplan.config.text.script import parse_script
 
-        return parse_script(file, text, _load)
+        script = parse_script(file, text, _load)
+        return script.document, script
     document = Document(file, text)
-    value = document.value()
-    if not isinstance(value, Section):
-        found = "the file is empty" if value is None else f"the file contains {shown(value)}"
-        message = f"{found}; it must be a mapping"
-        help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
-        raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
-    return extended(value, _load, (*above, file))
+    return document, document.value()

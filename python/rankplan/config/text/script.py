@@ -18,8 +18,9 @@ from rankplan.words import path_text
 
 _UNKNOWN = "\0"
 _FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-_NO_KEY = re.compile(rf"[{_UNKNOWN}/@]|^hydra\.")
-"""An unknown key, a config group, or a key of Hydra itself."""
+_NO_KEY = re.compile(rf"[{_UNKNOWN}]|^hydra\.")
+"""An unknown key, or a key of Hydra itself."""
+_MODULE = re.compile(r"[A-Za-z_][\w.]*")
 _FILES = ("--config", "--config-file", "--config_path")
 
 
@@ -28,6 +29,13 @@ class _Token(Override):
     """An override in a script; with ``causes``, its value is known only when the script runs."""
 
     causes: tuple[Cause, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """The program that a command starts, as written: a module or a path."""
+
+    name: str
 
 
 def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Section:
@@ -70,7 +78,20 @@ def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Sectio
                 start.of(Diagnostic("not-run", message, "check a script with this command alone", warning=True))
             )
     config.document.warnings = sorted(warnings, key=lambda one: (one.line or 0, one.column or 0))
+    if isinstance(config.document, Places):
+        config.document.program = _program(command)
     return config
+
+
+def _program(command: Command) -> _Program | None:
+    """Return the module after ``-m``, or the first Python file among the words of a command."""
+    words = [field.text or "" for field in command.fields]
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "-m" and _MODULE.fullmatch(following):
+            return _Program(following)
+        if word.endswith(".py"):
+            return _Program(word)
+    return None
 
 
 def _tokens(command: Command, lines: Text) -> list[_Token]:
@@ -131,19 +152,24 @@ def _flags(fields: Sequence[Field], lines: Text) -> Iterator[_Token]:
             continue
         causes, start = field.causes, _start(field)
         key = place = lines.place(start, start + len(found[1]) + 2)
-        value = "true" if found[2] is None else found[2]
+        value = "true" if found[2] is None else _as_text(found[2])
         if found[2] is not None:
             place = _value_place(field, len(found[1]) + 3, lines)
         elif values:
             texts = [one.text or "" for one in values]
-            value = texts[0] if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
+            value = _as_text(texts[0]) if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
             place = _value_place(values[0], 0, lines)
             causes = [*causes, *values[0].causes]
         yield _Token("", found[1], value, key, place, tuple(causes))
 
 
+def _as_text(text: str) -> str:
+    """Return the value of a flag as an override has it: brackets and quotes are a part of its text."""
+    return _quoted(text) if text[:1] in ("[", "{", "'", '"') else text
+
+
 def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda end: end[1] * 2 + ("\\'" if end[2] else ""), text) + "'"
 
 
 def _options(command: Command, lines: Text, flags: Sequence[str]) -> Iterator[tuple[str, Place, tuple[Cause, ...]]]:

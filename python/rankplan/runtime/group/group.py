@@ -278,6 +278,15 @@ class WorkerGroup(RankSelection):
         answered = zip(*self._asked("timings", "timings", timeout), strict=True)
         return [Timing(method, rank.placement.rank, *times) for rank, calls in answered for method, *times in calls]
 
+    def peak_memory(self, timeout: float | None = None) -> list[int | None]:
+        """Return the most bytes that each rank has had on one of its accelerators, in rank order.
+
+        PyTorch counts them (``max_memory_reserved``); ``None`` for a rank that has not used an accelerator with it. A
+        rank answers once the calls it received before are done. Raises ``WorkerError`` and ``TimeoutError`` like other
+        calls.
+        """
+        return self._asked("peak_memory", "peak_memory", timeout)[1]
+
     def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
         """Find, for every rank, ``count`` consecutive ports that are free on its node; return them in rank order.
 

@@ -42,7 +42,7 @@ from rankplan.hardware.driver import Question, Shown, plain, written
 from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
 from rankplan.runtime.rank.ports import free_block
 from rankplan.runtime.rank.spec import DEVICES, RankReport, RankSpec
-from rankplan.runtime.rank.timing import Stopwatch
+from rankplan.runtime.rank.timing import Stopwatch, peak_memory
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import RankFailure
 from rankplan.runtime.ray.internals import is_termination
@@ -219,6 +219,9 @@ class Rank:
 
     def timings(self) -> list[tuple[str, float, float]]:
         return list(self._stopwatch.calls)
+
+    def peak_memory(self) -> int | None:
+        return peak_memory()
 
     def _become(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
         global _current
