@@ -144,7 +144,7 @@ def test_scripts_above_are_those_of_the_repository(tmp_path: Path) -> None:
 def test_the_config_beside_a_script_may_be_named_with_sed(tmp_path: Path) -> None:
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "run.yaml").write_text("cluster: {num_nodes: 3}\n")
-    lines = "D=$(cd -- \"$(dirname -- \"$0\")\" && pwd)\nN=$(basename $0 .sh)\n"
+    lines = 'D=$(cd -- "$(dirname -- "$0")" && pwd)\nN=$(basename $0 .sh)\n'
     config = "C=$(echo $D/$N.yaml | sed 's#/tests#/configs#')\nif [[ ! -f $C ]]; then exit 1; fi\n"
     path = written(tmp_path, tests__run=f"{lines}{config}uv run examples/run_ppo.py --config $C a.b=1 2>&1 | tee log\n")
     assert load_config(tmp_path / "tests" / "run.sh")["cluster"] == {"num_nodes": 3} and path
@@ -152,7 +152,7 @@ def test_the_config_beside_a_script_may_be_named_with_sed(tmp_path: Path) -> Non
 
 RECURSIVE = [
     "case ${{1:-all}} in\n{cases}  *) bash $0 $X; bash $0 $Y ;;\nesac\n",
-    'stop() {{\n  case $1 in\n{cases}  *) for s in "${{X[@]}}"; do stop $s; stop $Y; stop $Z; done ;;\n  esac\n}}\nstop $X\n',
+    "stop() {{\n  case $1 in\n{cases}  *) for s in $X; do stop $s; stop $Y; stop $Z; done ;;\n  esac\n}}\nstop $X\n",
 ]
 
 
