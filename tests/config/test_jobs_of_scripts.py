@@ -244,6 +244,11 @@ A_JOB = "not the config of a job"
 YAML = [
     ("a.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nspec: {}", f"this is a RayCluster of Kubernetes, {A_JOB}"),
     ("a.yaml", "resources: {accelerators: A100:8}\nrun: ray start", f"this is a task of SkyPilot, {A_JOB}"),
+    (
+        "a.yaml",
+        "trainer: {nnodes: 1, n_gpus_per_node: 1}\nengine: {strategy: fsdp}\noptim: {lr: 1}",
+        "this is a config of supervised fine-tuning (SFT), not of an RL job",
+    ),
     ("a.yaml", "env_type: maniskill", f"this is part of a config, {A_JOB}"),
     (
         "a.yaml",
