@@ -75,6 +75,11 @@ class Report:
         return self.plan is not None
 
     @property
+    def is_job(self) -> bool:
+        """Whether the file is the config of a job, with or without faults."""
+        return all(found.code != "no-components" for found in self.faults)
+
+    @property
     def remark(self) -> str | None:
         """One line about the values that are not reported, ``None`` if there are none."""
         if not self.unreported:
