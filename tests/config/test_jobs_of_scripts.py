@@ -141,6 +141,28 @@ def test_scripts_above_are_those_of_the_repository(tmp_path: Path) -> None:
     assert load_config(tmp_path / "tests" / "gpu" / "run.sh")["trainer"]["nnodes"] == 2
 
 
+def test_the_config_beside_a_script_may_be_named_with_sed(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "run.yaml").write_text("cluster: {num_nodes: 3}\n")
+    lines = 'D=$(cd -- "$(dirname -- "$0")" && pwd)\nN=$(basename $0 .sh)\n'
+    config = "C=$(echo $D/$N.yaml | sed 's#/tests#/configs#')\nif [[ ! -f $C ]]; then exit 1; fi\n"
+    path = written(tmp_path, tests__run=f"{lines}{config}uv run examples/run_ppo.py --config $C a.b=1 2>&1 | tee log\n")
+    assert load_config(tmp_path / "tests" / "run.sh")["cluster"] == {"num_nodes": 3} and path
+
+
+RECURSIVE = [
+    "case ${{1:-all}} in\n{cases}  *) bash $0 $X; bash $0 $Y ;;\nesac\n",
+    "stop() {{\n  case $1 in\n{cases}  *) for s in $X; do stop $s; stop $Y; stop $Z; done ;;\n  esac\n}}\nstop $X\n",
+]
+
+
+@pytest.mark.parametrize("text", RECURSIVE)
+def test_stages_that_start_each_other_are_followed(text: str, tmp_path: Path) -> None:
+    cases = "".join(f"  s{index}) N={index} ;;\n" for index in range(9))
+    path = written(tmp_path, run=text.format(cases=cases) + TRAIN.format(nodes=2))
+    assert load_config(path)["trainer"]["nnodes"] == 2
+
+
 def test_scripts_that_run_each_other_end(tmp_path: Path) -> None:
     path = written(tmp_path, run="bash other.sh\n", other="bash run.sh\nsource run.sh\n" + TRAIN.format(nodes=2))
     assert load_config(path)["trainer"]["nnodes"] == 2
@@ -222,6 +244,11 @@ A_JOB = "not the config of a job"
 YAML = [
     ("a.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nspec: {}", f"this is a RayCluster of Kubernetes, {A_JOB}"),
     ("a.yaml", "resources: {accelerators: A100:8}\nrun: ray start", f"this is a task of SkyPilot, {A_JOB}"),
+    (
+        "a.yaml",
+        "trainer: {nnodes: 1, n_gpus_per_node: 1}\nengine: {strategy: fsdp}\noptim: {lr: 1}",
+        "this is a config of supervised fine-tuning (SFT), not of an RL job",
+    ),
     ("a.yaml", "env_type: maniskill", f"this is part of a config, {A_JOB}"),
     (
         "a.yaml",
@@ -256,7 +283,8 @@ def test_the_job_is_read_among_other_programs(tmp_path: Path) -> None:
 
 TRAINERS = ["verl.trainer.main_ppo", "verl.experimental.fully_async_policy.fully_async_main", "train_async.py"]
 TRAINERS += ["openrlhf.cli.train_ppo_ray", "skyrl.train.entrypoints.main_base", "examples/run_grpo.py"]
-TRAINERS += ["examples/start_rlvr_pipeline.py"]
+TRAINERS += ["examples/start_rlvr_pipeline.py", "examples/run_ppo.py", "run_vlm_grpo.py"]
+TRAINERS += ["examples/run_xtoken_off_policy_distillation.py", "examples/nemo_gym/run_grpo_nemo_gym.py"]
 MINE = [
     "recipe.dapo.main_dapo",
     "recipe.spin.main_spin",

@@ -315,6 +315,8 @@ def test_no_script_takes_long(tmp_path: Path) -> None:
     path.write_text("X=" + "a" * 200_000 + "\nX=${X%b*}\n" + RUN)
     assert "x" not in load_config(path)["a"]
     path.write_text("f() { f; f; }\nf\n" + RUN)
+    assert load_config(path)["a"]
+    path.write_text("".join(f"f{one}() {{ f{one + 1}; f{one + 1}; }}\n" for one in range(17)) + "f0\n" + RUN)
     with pytest.raises(PlacementError, match="the script has more than 50,000 steps"):
         load_config(path)
     path.write_text("X=$((" + "(" * 5000 + "1" + ")" * 5000 + "))\n" + "{ " * 3000 + "\n" + RUN)
@@ -461,7 +463,7 @@ def test_escapes_agree_with_hydra(text: str) -> None:
     except PlacementError as error:
         assert "duplicate key" in error.message  # Hydra takes the last one
     else:
-        assert found == {"key": None if expected == "" else expected}
+        assert found == {"key": None if expected == "" and "'" not in text and '"' not in text else expected}
 
 
 def test_the_value_of_a_flag_is_a_text(tmp_path: Path) -> None:

@@ -1,22 +1,17 @@
-"""The placing keys of configs that AReaL and ROLL ship: their plans have the processes that the systems start."""
+"""The placing keys of files that trainers ship: their plans have the processes that the systems start."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from rankplan.dialects import DIALECTS, name_of
+from golden.real_jobs import answer, config_of
 from support.goldens import lines
 
 LINES = lines("real_jobs")
 
 
-@pytest.mark.parametrize("line", LINES, ids=[f"{line['system']}-{index}" for index, line in enumerate(LINES)])
-def test_a_shipped_config_has_the_processes_that_its_system_starts(line: dict[str, Any]) -> None:
-    config, expected = line["config"], line["components"]
-    assert name_of(config) == line["system"]
-    dialect = DIALECTS[line["system"]]
-    plan = dialect.plan(config, dialect.assumed_inventory(config))
-    found = {name: [len(rows), rows[0].num_accelerators] for name, rows in plan.items()}
-    assert {name: sizes for name, sizes in found.items() if sizes[1] or name in expected} == expected
-    assert len({node for rows in plan.values() for row in rows for node, _ in row.devices}) == line["nodes"]
+@pytest.mark.parametrize("line", LINES, ids=[line["files"][0] for line in LINES])
+def test_a_shipped_file_is_read_as_its_system_reads_it(line: dict[str, Any]) -> None:
+    expected = {key: line[key] for key in ("components", "nodes", "refused") if key in line}
+    assert answer(config_of(line), line.get("on")) == expected

@@ -11,7 +11,7 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.programs import Program
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import TABLES
-from rankplan.dialects.no_job import description
+from rankplan.dialects.no_job import description, fine_tuning
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -100,7 +100,8 @@ def no_job(config: Mapping[Any, Any]) -> Diagnostic | None:
     if program is not None and program.task:
         return program.fault
     document = config.document if isinstance(config, Section) else None
-    told = None if known is not None else description(config, getattr(document, "file", None))
+    file = getattr(document, "file", None)
+    told = description(config, file) if known is None else fine_tuning(config) if known == "verl" else None
     if told is None or program is not None:
         return None if told is None or program is None else program.fault
     found = Diagnostic("no-components", *told)

@@ -37,7 +37,7 @@ _PROGRAMS: tuple[tuple[str, str | None, str], ...] = (
     (r"skyrl\.tinker\..*", "skyrl", _SERVING),
     (r"skyrl(\.|_)train\..*", "skyrl", JOB),
     # NeMo-RL: examples/run_*.py; its SFT, DPO and reward models train on a cluster of nodes that rankplan places
-    (r"(.*\.)?run_(grpo|sft|dpo|rm|distillation|vlm_grpo|grpo_\w+|distillation_\w+)", None, JOB),
+    (r"(.*\.)?run_(vlm_)?(grpo|ppo|sft|dpo|rm|distillation|xtoken_\w*distillation)(_\w+)?", None, JOB),
     # ROLL: examples/start_*_pipeline.py
     (r"(.*\.)?start_\w+_pipeline", None, JOB),
     # slime, and forks of it

@@ -39,11 +39,12 @@ from rankplan.config.text.shell.parse import (
 from rankplan.config.text.shell.sources import Origin, Sources, Span
 from rankplan.config.text.shell.words import Expansion, ShellSyntaxError, Word
 
-_DEEPEST = 20
 _LONGEST = 10_000
 """Pieces of a value: a few lines that double a variable would exceed any memory."""
 _MOST_SCRIPTS = 8
 """Scripts that run each other."""
+_MOST_TURNS = 3
+"""How often a script or a function is followed inside itself: each turn follows all of its ways again."""
 _DECLARING = frozenset({"export", "local", "readonly"})
 _SETTING = frozenset({"read", "mapfile", "readarray", "getopts", "let", "declare", "typeset"})
 """Commands that set the variables they name, to values that are not read."""
@@ -89,6 +90,8 @@ class _Run(Flow):
         self.own: dict[str, int] = {}
         self.exported = set(environment)
         self.depth = 0
+        self.running: list[str] = [sources.file(0)]
+        """The scripts and functions on the way here."""
         self.locals: list[dict[str, Variable | None]] = []
         """The variables that the functions on the way here have made their own, and the values before."""
 
@@ -164,8 +167,11 @@ class _Run(Flow):
             self._set_arguments(found[1:])
         elif name == "cd" and len(found) == 2 and (folder := found[1].text):
             self.scope.folder = posixpath.join(self.scope.folder, folder)
-        elif name in self.functions and len(self.locals) < _DEEPEST:
-            return self._call(self.functions[name], found[1:])
+        elif name in self.functions and self.running.count(name) < _MOST_TURNS:
+            self.running.append(name)
+            status = self._call(self.functions[name], found[1:])
+            self.running.pop()
+            return status
         elif name not in _SILENT:
             return self._launch(launched(found), found, simple.start, own)
         return True
@@ -177,6 +183,8 @@ class _Run(Flow):
             begin = self._add_text(one.text.value)
         elif one.kind == "script" and one.program and self.depth < _MOST_SCRIPTS:
             begin = self._add_file(one.program)
+            if begin is not None and self.running.count(self.scope.sources.file(begin)) >= _MOST_TURNS:
+                begin = None
         if begin is None:
             self.commands.append(Command(found, start, one.program, one.arguments, one.kind == "script"))
             return False if found and found[0].text == "false" else None
@@ -190,6 +198,7 @@ class _Run(Flow):
         arguments = one.arguments if one.kind == "script" else one.arguments[1:]
         self.scope = replace(before, variables=variables, arguments=arguments)
         self.functions, self.depth = {}, self.depth + 1
+        self.running.append(before.sources.file(begin))
         try:
             status = self.block(parse(before.sources.text, begin))
         except ShellSyntaxError:
@@ -198,6 +207,7 @@ class _Run(Flow):
             status = None  # its quotes may depend on the run
             self.commands.append(Command(found, start, None, found))
         self.scope, self.functions, self.depth = before, functions, self.depth - 1
+        self.running.pop()
         self.ended = self.left = False
         return status
 

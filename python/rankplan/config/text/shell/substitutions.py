@@ -1,12 +1,19 @@
-"""The output of ``$(...)`` where it is the path of a file of the script: ``$(cd "$(dirname "$0")/.." && pwd)``."""
+"""The output of ``$(...)`` where it is the path of a file of the script: ``$(cd "$(dirname "$0")/.." && pwd)``.
+
+So is ``$(echo "$FOLDER/run.sh" | sed 's#scripts#configs#')``.
+"""
 
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Sequence
 
-from rankplan.config.text.shell.parse import Block, Chain, Simple, Statement
+from rankplan.config.text.shell.parse import Block, Chain, Group, Simple, Statement
 from rankplan.config.text.shell.words import Word
+
+_REPLACEMENT = re.compile(r"s([#,|/])([\w/ -]+)\1([\w/. -]*)\1(g?)")
+"""A command of sed that replaces a text without special characters."""
 
 
 def output(commands: Block, value: Callable[[Word], str | None], folder: str) -> str | None:
@@ -22,6 +29,8 @@ def output(commands: Block, value: Callable[[Word], str | None], folder: str) ->
         else:
             listed.append(one)
     for index, one in enumerate(listed):
+        if isinstance(one, Group) and len(listed) == 1:
+            return _piped(one, value, folder)
         if not isinstance(one, Simple) or one.assignments or not one.words:
             return None
         texts = [value(word) for word in one.words]
@@ -34,6 +43,20 @@ def output(commands: Block, value: Callable[[Word], str | None], folder: str) ->
         else:
             return None
     return None
+
+
+def _piped(pipeline: Group, value: Callable[[Word], str | None], folder: str) -> str | None:
+    """Return what ``... | sed 's/a/b/'`` prints."""
+    if len(pipeline.body) != 2:
+        return None
+    first, last = (one.body if isinstance(one, Group) else () for one in pipeline.body)
+    words = last[0].words if len(last) == 1 and isinstance(last[0], Simple) else ()
+    texts = [value(word) for word in words]
+    found = _REPLACEMENT.fullmatch(texts[1] or "") if texts[:1] == ["sed"] and len(texts) == 2 else None
+    printed = None if found is None else output(first, value, folder)
+    if found is None or printed is None:
+        return None
+    return printed.replace(found[2], found[3], -1 if found[4] else 1)
 
 
 def _printed(name: str | None, arguments: Sequence[str | None], folder: str) -> str | None:
