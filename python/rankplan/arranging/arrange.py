@@ -114,7 +114,7 @@ class Task:
         except ValueError as error:
             raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
         if broken := problem.broken(found):
-            unproved = "" if found.optimal else " (the search ended early)"
+            unproved = "" if found.impossible else " (the search ended early)"
             raise PlacementError([self._broken(broken, segments, unproved)])
         block = problem.moved_as_block(found) if self.old else None
         if block is not None and block.cost[3:] >= found.cost[3:]:

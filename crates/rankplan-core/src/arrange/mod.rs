@@ -10,20 +10,23 @@
 //! |---|---|
 //! | [`hierarchy`], [`segments`] | levels of the network; whole segments of nodes within domains |
 //! | [`demand`], [`objective`] | the node ranks that an arrangement keeps together; its cost |
+//! | `filling`, `nesting` | the fewest domains for a number of nodes; whether sets within sets fit |
 //! | `matching` | whether there are nodes for all node ranks |
 //! | `bundles`, `merging`, `packing`, `exact` | node ranks that stay together; sets of them into domains; a few of them exactly |
 
 mod bundles;
 pub mod demand;
 mod exact;
+mod filling;
 pub mod hierarchy;
 mod matching;
 mod merging;
+mod nesting;
 pub mod objective;
 mod packing;
 pub mod segments;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::arrange::bundles::{Bundles, largest_leaf};
 use crate::arrange::demand::Bond;
@@ -31,6 +34,7 @@ use crate::arrange::exact::search;
 use crate::arrange::hierarchy::UNKNOWN;
 pub use crate::arrange::matching::Shortage;
 use crate::arrange::matching::matched;
+use crate::arrange::nesting::{Fit, Nesting};
 use crate::arrange::objective::{Assignment, Cost, Problem};
 use crate::arrange::packing::{free_nodes, packed};
 use crate::arrange::segments::{Packing, Want, pack};
@@ -47,6 +51,8 @@ pub struct Arrangement {
     pub optimal: bool,
     /// The bonds that it breaks: indices in [`Problem::bonds`].
     pub broken: Vec<u32>,
+    /// Whether it is proved that every arrangement breaks some.
+    pub impossible: bool,
 }
 
 /// The most node ranks that the exact search is tried for, and those for which it always ends.
@@ -89,16 +95,30 @@ pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
         }
     }
     if !bonds.is_empty() || !displaced.is_empty() {
-        released = pinned;
+        released.clone_from(&pinned);
     }
     let mut best = best.unwrap_or_else(|| (problem.cost(&possible), possible));
     let open = problem.needed().filter(|&rank| released[rank as usize].is_none()).count();
     // Every state looks at every node.
     let budget = BUDGETS[usize::from(open > SURELY_EXACT)] / (1 + problem.domains.nodes() / 256);
-    let optimal = best.0 == problem.bound() || open <= MOST_EXACT && search(problem, &released, &mut best, budget);
+    let nesting = Nesting::of(problem);
+    let filled = nesting.fill(problem);
+    let optimal = best.0 == nesting.bound(problem, filled.as_ref())
+        || open <= MOST_EXACT && search(problem, &released, &mut best, budget);
     let (cost, nodes) = best;
     let broken = broken(problem, &nodes);
-    Ok(Arrangement { nodes, cost, optimal, broken })
+    let impossible = !broken.is_empty()
+        && (optimal
+            || filled.is_none()
+            || problem.unfit.is_empty()
+                && matches!(nesting.search(problem, &pinned, SEGMENT_BUDGET), Fit::Impossible));
+    Ok(Arrangement { nodes, cost, optimal, broken, impossible })
+}
+
+/// A lower bound of the cost of every arrangement.
+pub fn bound(problem: &Problem) -> Cost {
+    let nesting = Nesting::of(problem);
+    nesting.bound(problem, nesting.fill(problem).as_ref())
 }
 
 /// A cheaper place for the groups of one torn set, if the whole set moves: the least arrangement in which the smallest and
@@ -183,6 +203,10 @@ fn consider_all(problem: &Problem, fixed: &Assignment, best: &mut Option<(Cost, 
         best.as_ref().is_some_and(|best| best.0[0] > 0)
     };
     let bundles = Bundles::of(problem, fixed, None);
+    let nesting = Nesting::of(problem);
+    if nesting.even && fixed.iter().all(Option::is_none) {
+        offer(nesting.fill(problem).and_then(|filled| nesting.dealt(problem, &filled)));
+    }
     offer(in_order(problem, fixed, (0..problem.domains.nodes()).collect()));
     offer(in_order(problem, fixed, problem.domains.order().to_vec()));
     let torn = offer(packed(problem, fixed, &bundles, &[]));
@@ -192,8 +216,12 @@ fn consider_all(problem: &Problem, fixed: &Assignment, best: &mut Option<(Cost, 
     if let Some(edge) = fitting.filter(|_| problem.domains.levels() > 1) {
         offer(packed(problem, fixed, &Bundles::of(problem, fixed, Some(edge.class)), &[]));
     }
-    if torn && let Some(allotted) = allotted(problem, fixed, &bundles) {
-        offer(packed(problem, fixed, &bundles, &allotted));
+    let torn = torn && {
+        let allotted = allotted(problem, fixed, &bundles);
+        offer(allotted.and_then(|allotted| packed(problem, fixed, &bundles, &allotted)))
+    };
+    if torn && let Fit::Found(leaves) = nesting.search(problem, fixed, SEGMENT_BUDGET) {
+        offer(within(problem, fixed, &leaves));
     }
 }
 
@@ -209,6 +237,21 @@ fn in_order(problem: &Problem, fixed: &Assignment, order: Vec<u32>) -> Option<As
     let mut nodes = fixed.clone();
     for rank in problem.needed().filter(|&rank| fixed[rank as usize].is_none()) {
         nodes[rank as usize] = Some(free.get_mut(problem.rank_class[rank as usize]? as usize)?.pop()?);
+    }
+    Some(nodes)
+}
+
+/// The node ranks that are not fixed on the free nodes of these innermost domains, in order.
+fn within(problem: &Problem, fixed: &Assignment, leaves: &[u32]) -> Option<Assignment> {
+    let taken: HashSet<u32> = fixed.iter().flatten().copied().collect();
+    let mut free: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
+    for &node in problem.domains.order().iter().rev().filter(|&node| !taken.contains(node)) {
+        free.entry((problem.domains.leaf(node), problem.node_class[node as usize])).or_default().push(node);
+    }
+    let mut nodes = fixed.clone();
+    for rank in problem.needed().filter(|&rank| fixed[rank as usize].is_none()) {
+        let free = free.get_mut(&(leaves[rank as usize], problem.rank_class[rank as usize]?))?;
+        nodes[rank as usize] = Some(free.pop()?);
     }
     Some(nodes)
 }
