@@ -66,7 +66,11 @@ impl Filling<'_> {
         let room = self.room();
         let Some(outermost) = room.first() else {
             let lost = self.lost(self.free[0], self.nodes);
-            return (self.nodes <= self.free[0]).then(|| Filled { nodes: vec![self.nodes], least: vec![lost], reached: true });
+            return (self.nodes <= self.free[0]).then(|| Filled {
+                nodes: vec![self.nodes],
+                least: vec![lost],
+                reached: true,
+            });
         };
         if outermost.iter().map(|&room| u64::from(room)).sum::<u64>() < u64::from(self.nodes) {
             return None;
@@ -90,7 +94,13 @@ impl Filling<'_> {
             let mut sizes = room.clone();
             sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
             let mut held = 0;
-            *least = 1 + sizes.iter().take_while(|&&size| { held += size; held < self.nodes }).count() as i64;
+            *least = 1 + sizes
+                .iter()
+                .take_while(|&&size| {
+                    held += size;
+                    held < self.nodes
+                })
+                .count() as i64;
         }
         least
     }

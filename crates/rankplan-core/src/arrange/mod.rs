@@ -65,6 +65,9 @@ const BUDGETS: [u32; 2] = [300_000, 20_000];
 /// The states that the search for segments of several sizes visits at most.
 const SEGMENT_BUDGET: u32 = 200_000;
 
+/// The domains that the search for sets within sets tries at most.
+const SEARCH_BUDGET: u32 = 20_000;
+
 /// Find a node for every node rank.
 ///
 /// # Errors
@@ -76,8 +79,9 @@ pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
     let displaced: Vec<usize> =
         (0..staying.len()).filter(|&rank| staying[rank].is_some() && staying[rank] != possible[rank]).collect();
     displaced.iter().for_each(|&rank| staying[rank] = None);
+    let nesting = Nesting::of(problem);
     let mut best = None;
-    consider(problem, &staying, &possible, &mut best);
+    consider(problem, &nesting, &staying, &possible, &mut best);
     // Moving a process is cheaper than breaking a rule: release the sets that are torn, then everything.
     let torn = |best: &Option<(Cost, Assignment)>| match best {
         Some((cost, nodes)) if cost[0] > 0 => broken(problem, nodes),
@@ -89,9 +93,9 @@ pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
         for &bond in &bonds {
             problem.bonds[bond as usize].ranks.iter().for_each(|&rank| released[rank as usize] = pinned[rank as usize]);
         }
-        consider(problem, &released, &possible, &mut best);
+        consider(problem, &nesting, &released, &possible, &mut best);
         if !torn(&best).is_empty() {
-            consider(problem, &pinned, &possible, &mut best);
+            consider(problem, &nesting, &pinned, &possible, &mut best);
         }
     }
     if !bonds.is_empty() || !displaced.is_empty() {
@@ -101,24 +105,20 @@ pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
     let open = problem.needed().filter(|&rank| released[rank as usize].is_none()).count();
     // Every state looks at every node.
     let budget = BUDGETS[usize::from(open > SURELY_EXACT)] / (1 + problem.domains.nodes() / 256);
-    let nesting = Nesting::of(problem);
-    let filled = nesting.fill(problem);
-    let optimal = best.0 == nesting.bound(problem, filled.as_ref())
-        || open <= MOST_EXACT && search(problem, &released, &mut best, budget);
+    let optimal =
+        best.0 == nesting.bound(problem) || open <= MOST_EXACT && search(problem, &released, &mut best, budget);
     let (cost, nodes) = best;
     let broken = broken(problem, &nodes);
     let impossible = !broken.is_empty()
         && (optimal
-            || filled.is_none()
-            || problem.unfit.is_empty()
-                && matches!(nesting.search(problem, &pinned, SEGMENT_BUDGET), Fit::Impossible));
+            || nesting.filled.is_none()
+            || problem.unfit.is_empty() && matches!(nesting.search(problem, &pinned, SEARCH_BUDGET), Fit::Impossible));
     Ok(Arrangement { nodes, cost, optimal, broken, impossible })
 }
 
 /// A lower bound of the cost of every arrangement.
 pub fn bound(problem: &Problem) -> Cost {
-    let nesting = Nesting::of(problem);
-    nesting.bound(problem, nesting.fill(problem).as_ref())
+    Nesting::of(problem).bound(problem)
 }
 
 /// A cheaper place for the groups of one torn set, if the whole set moves: the least arrangement in which the smallest and
@@ -164,17 +164,23 @@ fn broken(problem: &Problem, nodes: &Assignment) -> Vec<u32> {
 
 /// Keep the cheapest of several arrangements with these node ranks fixed: on nodes that suit all others, then also on those
 /// nodes with broken accelerators that a `possible` arrangement uses.
-fn consider(problem: &Problem, fixed: &Assignment, possible: &Assignment, best: &mut Option<(Cost, Assignment)>) {
+fn consider(
+    problem: &Problem,
+    nesting: &Nesting,
+    fixed: &Assignment,
+    possible: &Assignment,
+    best: &mut Option<(Cost, Assignment)>,
+) {
     if problem.unfit.is_empty() {
-        return consider_all(problem, fixed, best);
+        return consider_all(problem, nesting, fixed, best);
     }
-    consider_all(&without_broken(problem, fixed), fixed, best);
+    consider_all(&without_broken(problem, fixed), nesting, fixed, best);
     let mut more = fixed.clone();
     for (rank, &node) in more.iter_mut().zip(possible) {
         *rank = rank.or(node.filter(|node| problem.unfit.contains_key(node)));
     }
     if more != *fixed {
-        consider_all(&without_broken(problem, &more), &more, best);
+        consider_all(&without_broken(problem, &more), nesting, &more, best);
     }
 }
 
@@ -192,7 +198,7 @@ fn without_broken(problem: &Problem, fixed: &Assignment) -> Problem {
     found
 }
 
-fn consider_all(problem: &Problem, fixed: &Assignment, best: &mut Option<(Cost, Assignment)>) {
+fn consider_all(problem: &Problem, nesting: &Nesting, fixed: &Assignment, best: &mut Option<(Cost, Assignment)>) {
     let mut offer = |nodes: Option<Assignment>| {
         if let Some(nodes) = nodes {
             let cost = problem.cost(&nodes);
@@ -200,27 +206,26 @@ fn consider_all(problem: &Problem, fixed: &Assignment, best: &mut Option<(Cost, 
                 *best = Some((cost, nodes));
             }
         }
-        best.as_ref().is_some_and(|best| best.0[0] > 0)
+        best.as_ref().map_or((false, false), |(cost, _)| (cost[0] > 0, nesting.fills_more(problem, cost)))
     };
     let bundles = Bundles::of(problem, fixed, None);
-    let nesting = Nesting::of(problem);
-    if nesting.even && fixed.iter().all(Option::is_none) {
-        offer(nesting.fill(problem).and_then(|filled| nesting.dealt(problem, &filled)));
-    }
     offer(in_order(problem, fixed, (0..problem.domains.nodes()).collect()));
     offer(in_order(problem, fixed, problem.domains.order().to_vec()));
-    let torn = offer(packed(problem, fixed, &bundles, &[]));
+    let (mut torn, mut more) = offer(packed(problem, fixed, &bundles, &[]));
     // An outer domain may have room for a group that none of its inner ones has.
     let largest = largest_leaf(problem);
     let fitting = problem.demand.edges.iter().find(|edge| edge.ranks.len() <= largest);
     if let Some(edge) = fitting.filter(|_| problem.domains.levels() > 1) {
-        offer(packed(problem, fixed, &Bundles::of(problem, fixed, Some(edge.class)), &[]));
+        (torn, more) = offer(packed(problem, fixed, &Bundles::of(problem, fixed, Some(edge.class)), &[]));
     }
-    let torn = torn && {
+    if torn {
         let allotted = allotted(problem, fixed, &bundles);
-        offer(allotted.and_then(|allotted| packed(problem, fixed, &bundles, &allotted)))
-    };
-    if torn && let Fit::Found(leaves) = nesting.search(problem, fixed, SEGMENT_BUDGET) {
+        (torn, more) = offer(allotted.and_then(|allotted| packed(problem, fixed, &bundles, &allotted)));
+    }
+    if (torn || more) && nesting.even && fixed.iter().all(Option::is_none) {
+        (torn, _) = offer(nesting.dealt(problem));
+    }
+    if torn && let Fit::Found(leaves) = nesting.search(problem, fixed, SEARCH_BUDGET) {
         offer(within(problem, fixed, &leaves));
     }
 }

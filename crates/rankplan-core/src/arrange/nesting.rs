@@ -14,9 +14,12 @@ pub(crate) struct Nesting {
     /// By level and node rank, the first node rank of its piece.
     first_of: Vec<Vec<u32>>,
     /// By level, the units that a domain takes: the size of its pieces if all have the same, else the unit of the next level.
-    pub units: Vec<u32>,
+    units: Vec<u32>,
     /// Whether all pieces of every level have the same size.
     pub even: bool,
+    /// The nodes in use of each innermost domain if all nodes with hardware that some node rank needs are alike and no node rank
+    /// is fixed; `None` if not even then all pieces fit.
+    pub filled: Option<Filled>,
 }
 
 /// Whether the pieces fit into the domains.
@@ -35,7 +38,8 @@ const MOST_SEARCHED: usize = 1_000;
 impl Nesting {
     pub fn of(problem: &Problem) -> Self {
         let levels = problem.domains.levels();
-        let mut nesting = Nesting { first_of: vec![Vec::new(); levels], units: vec![1; levels], even: true };
+        let mut nesting =
+            Nesting { first_of: vec![Vec::new(); levels], units: vec![1; levels], even: true, filled: None };
         let mut up: Vec<u32> = (0..problem.rank_class.len() as u32).collect();
         let mut unit = 1;
         for level in (0..levels).rev() {
@@ -58,12 +62,11 @@ impl Nesting {
             }
             nesting.units[level] = unit;
         }
+        nesting.filled = nesting.fill(problem);
         nesting
     }
 
-    /// The least nodes in use of each innermost domain if all nodes with hardware that some node rank needs are alike and no node
-    /// rank is fixed; `None` if not even then all pieces fit.
-    pub fn fill(&self, problem: &Problem) -> Option<Filled> {
+    fn fill(&self, problem: &Problem) -> Option<Filled> {
         let classes: HashSet<u32> = problem.rank_class.iter().flatten().copied().collect();
         let mut free = vec![0; problem.domains.leaves() as usize];
         for (node, class) in (0..).zip(&problem.node_class) {
@@ -76,7 +79,7 @@ impl Nesting {
 
     /// A lower bound of the cost of every arrangement: only the sets of node ranks that are larger than any domain cross, and
     /// the fewest nodes are in use that hold all.
-    pub fn bound(&self, problem: &Problem, filled: Option<&Filled>) -> Cost {
+    pub fn bound(&self, problem: &Problem) -> Cost {
         let mut cost = problem.free_of_cost();
         for rank in problem.needed().filter(|&rank| problem.old.get(rank as usize) == Some(&None)) {
             cost[MOVED] += i64::from(problem.demand.processes[rank as usize]);
@@ -90,8 +93,8 @@ impl Nesting {
             }
         }
         let all: Vec<u32> = (0..domains.leaves()).map(|leaf| problem.leaf_size(leaf)).collect();
-        if let (Some(filled), used) = (filled, problem.used_at(0)) {
-            cost[used..].copy_from_slice(&filled.least);
+        if let Some(filled) = &self.filled {
+            cost[problem.used_at(0)..].copy_from_slice(&filled.least);
             if let Some(segments) = cost.last_mut() {
                 *segments -= problem.whole_segments(&all);
             }
@@ -101,8 +104,17 @@ impl Nesting {
         cost
     }
 
-    /// The node ranks, pieces one after the other, on the nodes in use of each innermost domain.
-    pub fn dealt(&self, problem: &Problem, filled: &Filled) -> Option<Assignment> {
+    /// Whether an arrangement of this cost uses more domains or leaves more nodes in them unused than necessary, as far as known.
+    pub fn fills_more(&self, problem: &Problem, cost: &Cost) -> bool {
+        let Some(filled) = &self.filled else { return false };
+        let end = if filled.reached { problem.unused_at(problem.domains.levels()) } else { problem.unused_at(0) };
+        let used = &cost[problem.used_at(0)..end];
+        *used > filled.least[..used.len()]
+    }
+
+    /// The node ranks, pieces one after the other, on as few nodes of each innermost domain as possible.
+    pub fn dealt(&self, problem: &Problem) -> Option<Assignment> {
+        let filled = self.fill(problem)?;
         let mut ranks: Vec<u32> = problem.needed().collect();
         ranks.sort_by(|&a, &b| {
             let keys = |rank: u32| self.first_of.iter().map(move |first_of| first_of[rank as usize]);
@@ -214,8 +226,9 @@ impl<'a> Search<'a> {
             let (these, inner) = pieces.split_at_mut(level + 1);
             let mut shapes = HashMap::new();
             for piece in &mut these[level] {
-                let mut parts: Vec<u32> =
-                    inner.first().map_or(Vec::new(), |inner| piece.parts.iter().map(|&at| inner[at as usize].shape).collect());
+                let mut parts: Vec<u32> = inner
+                    .first()
+                    .map_or(Vec::new(), |inner| piece.parts.iter().map(|&at| inner[at as usize].shape).collect());
                 parts.sort_unstable();
                 let next = shapes.len() as u32;
                 piece.shape = *shapes.entry((piece.need.clone(), piece.label, parts)).or_insert(next);
