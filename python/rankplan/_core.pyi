@@ -283,6 +283,7 @@ class Problem:
 class Arrangement:
     nodes: Final[list[int | None]]
     optimal: Final[bool]
+    impossible: Final[bool]
     cost: Final[list[int]]
     moved: Final[int]
 

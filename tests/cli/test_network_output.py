@@ -144,6 +144,8 @@ def test_levels_are_not_checked_on_nodes_whose_labels_are_unknown() -> None:
         ("segment: 0", "`segment` is 0; it must be a whole number of 1 or more"),
         ("segment: {actor: 1.5}", "`actor` is 1.5; it must be a whole number of 1 or more"),
         ("segment: {actr: 2}", "unknown component `actr`"),
+        ("segment: {actor: {block: 4, nvlink: 3}}", "4 nodes in a block cannot be divided into segments of 3"),
+        ("segment: {actor: {blok: 4}}", "unknown level `blok`"),
         ("segment: x", "`segment` is 'x'; it must be a whole number of 1 or more"),
         ("levels: [blok]", "no node has the label `blok`\n"),
         ("level: [block]", "unknown key `level`"),

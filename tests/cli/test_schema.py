@@ -67,6 +67,7 @@ def test_every_way_of_writing_is_accepted() -> None:
         ("topology: {order: rack}", False),
         ("topology: {level: [a]}", False),
         ("topology: {keep: {actor: node}}", False),
+        ("topology: {segment: {actor: {block: 4, nvlink: 2}, all: 2}}", True),
         ("topology: {segment: 0}", False),
         ("exclude: [3]", False),
     ],

@@ -70,10 +70,10 @@ class Case:
                 cost.append(sum(self.crosses(nodes, ranks, level) for groups in kinds for ranks in groups))
         taken = {node for node in nodes if node is not None}
         everything = range(len(self.labels))
-        for level in range(self.levels):
-            used = {self.domain(node, level) for node in taken}
-            cost.append(len(used))
-            cost.append(sum(self.domain(node, level) in used and node not in taken for node in everything))
+        used = [{self.domain(node, level) for node in taken} for level in range(self.levels)]
+        cost += map(len, used)
+        for level, domains in enumerate(used):
+            cost.append(sum(self.domain(node, level) in domains and node not in taken for node in everything))
         inner = [self.domain(node, self.levels - 1) if self.levels else () for node in everything]
         spares = [sum(inner[node] == one and node not in taken for node in everything) for one in set(inner)]
         cost.append(-sum(count // self.segment for count in spares) if self.segment > 1 else 0)

@@ -182,6 +182,12 @@ impl Arrangement {
         self.0.optimal
     }
 
+    /// Whether it is proved that every arrangement breaks a rule.
+    #[getter]
+    fn impossible(&self) -> bool {
+        self.0.impossible
+    }
+
     /// Its cost: a list compared from its first number on.
     #[getter]
     fn cost(&self) -> Vec<i64> {

@@ -74,7 +74,8 @@ def arrange(
 
     ``keep`` has levels that groups must stay within, by component and kind: ``{"actor": {"ep": "nvlink"}}``.
     ``segment`` is a number of nodes that must be in one innermost domain together, or such numbers by component:
-    ``{"policy": 4, "generation": 2}``. The defaults are those of ``cluster.topology``.
+    ``{"policy": 4, "generation": 2}``, and by level too: ``{"policy": {"block": 16, "nvlink": 8}}``. The defaults are
+    those of ``cluster.topology``.
 
     Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
     """
@@ -114,7 +115,7 @@ class Task:
         except ValueError as error:
             raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
         if broken := problem.broken(found):
-            unproved = "" if found.optimal else " (the search ended early)"
+            unproved = "" if found.impossible else " (the search ended early)"
             raise PlacementError([self._broken(broken, segments, unproved)])
         block = problem.moved_as_block(found) if self.old else None
         if block is not None and block.cost[3:] >= found.cost[3:]:
@@ -319,7 +320,7 @@ class Task:
         source, level, ranks = min(broken, key=lambda one: (one[0] is None, len(one[2]), one[2]))
         name, sizes = self.rules.levels[level], self._hierarchy.sizes(level)
         if source is None:
-            return self._incomplete(segments, name, sizes, unproved)
+            return self._incomplete([ranks for at, ranks in segments if at == level], name, sizes, unproved)
         component, kind, _ = self._kept[source]
         where = f"on {nodes_text(RankSet(ranks))}"
         if len(ranks) > max(sizes):
@@ -336,13 +337,13 @@ class Task:
         help = f"use more nodes, a smaller {kind} size, or remove `{kind}: {name}` from `keep`"
         return Diagnostic("group-spans", message, help)
 
-    def _incomplete(self, segments: Sequence[_Together], name: str, sizes: list[int], unproved: str) -> Diagnostic:
+    def _incomplete(self, segments: Sequence[list[int]], name: str, sizes: list[int], unproved: str) -> Diagnostic:
         """Return the fault of segments of which not all are within domains of these sizes."""
-        wants = _counted(ranks for _, ranks in segments)
+        wants = _counted(segments)
         texts = [f"{counted(count, 'segment')} of {counted(size, 'node')}" for size, count in wants]
         taken: set[int] = set()
         apart = []
-        for _, ranks in sorted(segments, key=lambda one: -len(one[1])):
+        for ranks in sorted(segments, key=len, reverse=True):
             if taken.isdisjoint(ranks):  # others share nodes with larger ones
                 taken.update(ranks)
                 apart.append(ranks)

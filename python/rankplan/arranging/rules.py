@@ -9,17 +9,18 @@ from typing import TypeAlias, TypeVar
 from pydantic import ValidationError
 
 from rankplan._core import RankSet
-from rankplan.config.network import GROUP_KINDS, NODE_LEVEL, Topology
+from rankplan.config.network import ALL, GROUP_KINDS, NODE_LEVEL, Topology
 from rankplan.config.text.faults import diagnostics
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
-from rankplan.words import counted, did_you_mean, unknown
+from rankplan.plans.segments import cut
+from rankplan.words import did_you_mean, unknown
 
 _T = TypeVar("_T")
 
-Segments: TypeAlias = int | Mapping[str, int]
-"""A number of nodes, or numbers by component."""
+Segments: TypeAlias = int | Mapping[str, int | Mapping[str, int]]
+"""A number of nodes, or numbers by component, or by component and level."""
 
 Keep: TypeAlias = Mapping[str, Mapping[str, str]]
 """Levels by component and kind of group."""
@@ -30,8 +31,8 @@ class Rules:
     """The levels of the network, and the rules of a plan about them.
 
     ``levels`` are keys of labels, outermost first. ``keep`` are levels that groups must stay within, by component and
-    kind of group. ``segment`` is the number of nodes that must be in one innermost domain together: of all node ranks,
-    or of those of each component.
+    kind of group. ``segment`` is the number of nodes that must be in one innermost domain together, or in one domain of
+    each level: of all node ranks, or of those of each component.
     """
 
     levels: tuple[str, ...] = ()
@@ -56,8 +57,10 @@ class Rules:
 
     @property
     def largest_segment(self) -> int:
-        """The largest number of nodes that must be together."""
-        return self.segment if isinstance(self.segment, int) else max(self.segment.values(), default=1)
+        """The largest number of nodes that must be together in an innermost domain."""
+        sizes = [self.segment] if isinstance(self.segment, int) else self.segment.values()
+        inner = self.levels[-1] if self.levels else ""
+        return max((size.get(inner, 1) if isinstance(size, Mapping) else size for size in sizes), default=1)
 
     def kept(self, names: Sequence[str]) -> Iterator[tuple[str, str, int | None]]:
         """Yield the groups that must stay within a domain: component, kind, index of the level; ``None`` for a node.
@@ -75,34 +78,20 @@ class Rules:
                 yield name, kind, None if level == NODE_LEVEL else self.levels.index(level)
 
     def segments(self, parts: Mapping[str, Component], needed: RankSet) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield the innermost level and the node ranks of each segment; components may have the same segments.
+        """Yield the level and the node ranks of each segment; components may have the same segments.
 
-        ``needed`` are the node ranks with processes. Raises `PlacementError`: ``segment-incomplete``, or
-        ``unknown-component``.
+        ``needed`` are the node ranks with processes. Raises `PlacementError` with every fault: ``segment-incomplete``,
+        ``invalid-value``, ``unknown-level`` or ``unknown-component``.
         """
-        sized: Iterator[tuple[str, int, RankSet]]
-        if isinstance(self.segment, int):
-            sized = iter([("", self.segment, needed)])
-        else:
-            names = list(parts)
-            sized = ((name, size, parts[name].used_nodes()) for name, size in _each(self.segment, names, "segment"))
-        for name, size, nodes in sized:
-            if size < 2:
-                continue
-            if not self.levels:
-                help = "label the nodes of the inventory and state the levels, or remove `segment`"
-                message = f"segment is {size}, but the nodes have no known domains"
-                raise PlacementError([Diagnostic("segment-incomplete", message, help)])
-            ranks = tuple(nodes)
-            if len(ranks) % size:
-                below = len(ranks) // size * size
-                choices = " or ".join(str(count) for count in (below, below + size) if count)
-                who = f"{name}: " if name else ""
-                message = f"{who}{counted(len(ranks), 'node')} cannot be divided into segments of {size}"
-                help = f"use {choices} nodes, or another segment"
-                raise PlacementError([Diagnostic("segment-incomplete", message, help)])
-            for at in range(0, len(ranks), size):
-                yield len(self.levels) - 1, ranks[at : at + size]
+        stated = {ALL: self.segment} if isinstance(self.segment, int) else self.segment
+        nodes = {name: part.used_nodes() for name, part in parts.items()}
+        if ALL not in nodes:
+            nodes[ALL] = needed
+        found, faults = cut(stated, nodes, self.levels)
+        if faults:
+            raise PlacementError([fault for _, fault in faults])
+        for _, level, ranks in found:
+            yield level, ranks
 
 
 def _each(stated: Mapping[str, _T], names: Sequence[str], key: str) -> Iterator[tuple[str, _T]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from rankplan.arranging.arrange import arrange as arranged
+from rankplan.arranging.rules import Segments
 from rankplan.cli.common import Choice, config_options, faults_end_it, print_table, read
 from rankplan.front import saved_plan
 from rankplan.render.changes import arrangement_line, crossings_table, node_lines
@@ -20,7 +21,8 @@ from rankplan.render.changes import arrangement_line, crossings_table, node_line
     "--segment",
     multiple=True,
     metavar="[COMPONENT=]N",
-    help="Keep each N nodes of the plan, or of a component, in one innermost domain; may be repeated.",
+    help="Keep each N nodes of the plan, or of a component, in one innermost domain, or in one of each level "
+    "(actor=block:16,nvlink:8); may be repeated.",
 )
 @click.option(
     "--keep",
@@ -61,18 +63,24 @@ def arrange(file: str, choice: Choice, segment: tuple[str, ...], keep: tuple[str
             click.echo("\n".join(node_lines(found)))
 
 
-def segment_sizes(texts: Sequence[str]) -> int | dict[str, int] | None:
-    """Return the size of segments, or sizes by component, from texts such as ``policy=4``."""
-    sizes: dict[str, int] = {}
+def segment_sizes(texts: Sequence[str]) -> Segments | None:
+    """Return the size of segments, or sizes by component, from texts such as ``policy=4`` or ``a=block:8,nvlink:4``."""
+    sizes: dict[str, int | dict[str, int]] = {}
     for text in texts:
         component, equals, size = text.rpartition("=")
+        by_level = [re.fullmatch(r"([^:,]+):(0*[1-9][0-9]{0,8})", part.strip()) for part in size.split(",")]
+        if component and all(by_level):
+            sizes[component] = {part[1]: int(part[2]) for part in by_level if part is not None}
+            continue
         if (equals and not component) or re.fullmatch("0*[1-9][0-9]{0,8}", size) is None:
-            raise click.BadParameter(f"{text!r} is not [COMPONENT=]N; write 4 or policy=4", param_hint="--segment")
+            help = "write 4, policy=4 or policy=block:8,nvlink:4"
+            raise click.BadParameter(f"{text!r} is not [COMPONENT=]N; {help}", param_hint="--segment")
         sizes[component] = int(size)
     if "" in sizes and len(texts) > 1:
         help = "state one size for all nodes, or a size for each component"
         raise click.BadParameter(f"{' and '.join(texts)} do not go together; {help}", param_hint="--segment")
-    return sizes.get("", sizes or None)
+    plain = sizes.get("")
+    return plain if isinstance(plain, int) else sizes or None
 
 
 def kept_levels(texts: Sequence[str]) -> dict[str, dict[str, str]] | None:

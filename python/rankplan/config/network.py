@@ -50,27 +50,38 @@ Levels = Annotated[
 
 
 def _segment_sizes(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _segment_size(size, (str(name),)) for name, size in value.items()}
-    return _segment_size(value, ())
+    if not isinstance(value, Mapping):
+        return _segment_size(value, ())
+    found: dict[str, Any] = {}
+    for name, size in value.items():
+        path = (str(name),)
+        if isinstance(size, Mapping) and size:
+            found[path[0]] = {str(level): _segment_size(one, (*path, str(level))) for level, one in size.items()}
+        else:
+            found[path[0]] = _segment_size(size, path)
+    return found
 
 
 def _segment_size(value: Any, path: tuple[str, ...]) -> int:
     size = whole_number(value)
     if size is None or not 1 <= size <= MAX_NODES:
-        help = RESOLVE if unresolved(value) else "write the number of nodes of a segment, or one for each component"
-        raise as_pydantic(must_be(path or ("segment",), value, "a whole number of 1 or more", help), path)
+        help = RESOLVE if unresolved(value) else "write the number of nodes of a segment, by component, or by level too"
+        raise as_pydantic(must_be(path[-1:] or ("segment",), value, "a whole number of 1 or more", help), path)
     return size
 
 
 _SIZE = {"type": "integer", "minimum": 1, "maximum": MAX_NODES}
-Segments = int | dict[str, int]
-"""The number of nodes that must be in one domain together, or numbers by component."""
+_BY_LEVEL = {"type": "object", "additionalProperties": _SIZE, "minProperties": 1}
+_BY_COMPONENT = {"type": "object", "additionalProperties": {"anyOf": [_SIZE, _BY_LEVEL]}}
+Segments = int | dict[str, int | dict[str, int]]
+"""The number of nodes that must be in one domain together: of the innermost level, or by level; by component."""
 Segment = Annotated[
     Segments,
     BeforeValidator(_segment_sizes),
-    WithJsonSchema({"anyOf": [_SIZE, {"type": "object", "additionalProperties": _SIZE}]}),
+    WithJsonSchema({"anyOf": [_SIZE, _BY_COMPONENT]}),
 ]
+ALL = "all"
+"""Takes the place of a component in ``segment``: all nodes of the plan."""
 
 
 class Topology(Model):
@@ -90,7 +101,8 @@ class Topology(Model):
     )
     segment: Segment | None = Field(
         default=None,
-        description="Number of nodes that must be in one domain together; by component: {policy: 4, generation: 2}.",
+        description="Number of nodes that must be in one domain together; by component: {policy: 4, generation: 2}; "
+        "by level too: {policy: {block: 16, nvlink: 8}}.",
     )
 
     @field_validator("order", mode="before")

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rankplan._core import Layout, RankSet, Spans
-from rankplan.config.network import NODE_LEVEL, USUAL_TOPOLOGY
+from rankplan.config.network import ALL, NODE_LEVEL, USUAL_TOPOLOGY
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
+from rankplan.plans.segments import level_sizes
 from rankplan.words import nodes_text, unknown
 
 WORDS = {
@@ -60,9 +61,12 @@ def topology_faults(
     stated = [("segment", key) for key in segments] + [("keep", key) for key in keep]
     for path in stated if complete else ():
         for name in map(str.strip, path[1].split(",")):
-            if name not in components:
+            if name not in components and path != ("segment", ALL):
                 yield path, unknown("component", name, components, "the components are")
-    by_level = {domains.level: domains for domains in inventory.domains} if keep else {}
+    by_level = {domains.level: domains for domains in inventory.domains} if keep or segments else {}
+    for key, sizes in segments.items() if labelled else ():
+        if isinstance(sizes, Mapping):  # a plain size is that of the innermost level, whatever its name
+            yield from ((("segment", *path), found) for path, found in level_sizes(key, sizes, list(by_level))[1])
     for key, kinds in keep.items():
         names = set(map(str.strip, key.split(",")))
         for kind, level in kinds.items():

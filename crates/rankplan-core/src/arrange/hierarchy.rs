@@ -114,6 +114,13 @@ impl Hierarchy {
         &self.order[starts[domain as usize] as usize..starts[domain as usize + 1] as usize]
     }
 
+    /// The domains of the next level in a domain.
+    pub fn inside(&self, level: usize, domain: u32) -> std::ops::Range<usize> {
+        let nodes = self.nodes_of(level, domain);
+        let at = |node: &u32| self.of(level + 1, *node) as usize;
+        nodes.first().map_or(0, at)..nodes.last().map_or(0, |last| at(last) + 1)
+    }
+
     /// The number of domains of the innermost level; without levels, all nodes are one domain.
     pub fn leaves(&self) -> u32 {
         self.levels().checked_sub(1).map_or(1, |inner| self.count(inner))

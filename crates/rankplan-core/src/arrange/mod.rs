@@ -10,20 +10,23 @@
 //! |---|---|
 //! | [`hierarchy`], [`segments`] | levels of the network; whole segments of nodes within domains |
 //! | [`demand`], [`objective`] | the node ranks that an arrangement keeps together; its cost |
+//! | `filling`, `nesting` | the fewest domains for a number of nodes; whether sets within sets fit |
 //! | `matching` | whether there are nodes for all node ranks |
 //! | `bundles`, `merging`, `packing`, `exact` | node ranks that stay together; sets of them into domains; a few of them exactly |
 
 mod bundles;
 pub mod demand;
 mod exact;
+mod filling;
 pub mod hierarchy;
 mod matching;
 mod merging;
+mod nesting;
 pub mod objective;
 mod packing;
 pub mod segments;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::arrange::bundles::{Bundles, largest_leaf};
 use crate::arrange::demand::Bond;
@@ -31,6 +34,7 @@ use crate::arrange::exact::search;
 use crate::arrange::hierarchy::UNKNOWN;
 pub use crate::arrange::matching::Shortage;
 use crate::arrange::matching::matched;
+use crate::arrange::nesting::{Fit, Nesting};
 use crate::arrange::objective::{Assignment, Cost, Problem};
 use crate::arrange::packing::{free_nodes, packed};
 use crate::arrange::segments::{Packing, Want, pack};
@@ -47,6 +51,8 @@ pub struct Arrangement {
     pub optimal: bool,
     /// The bonds that it breaks: indices in [`Problem::bonds`].
     pub broken: Vec<u32>,
+    /// Whether it is proved that every arrangement breaks some.
+    pub impossible: bool,
 }
 
 /// The most node ranks that the exact search is tried for, and those for which it always ends.
@@ -59,6 +65,9 @@ const BUDGETS: [u32; 2] = [300_000, 20_000];
 /// The states that the search for segments of several sizes visits at most.
 const SEGMENT_BUDGET: u32 = 200_000;
 
+/// The domains that the search for sets within sets tries at most.
+const SEARCH_BUDGET: u32 = 20_000;
+
 /// Find a node for every node rank.
 ///
 /// # Errors
@@ -70,8 +79,9 @@ pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
     let displaced: Vec<usize> =
         (0..staying.len()).filter(|&rank| staying[rank].is_some() && staying[rank] != possible[rank]).collect();
     displaced.iter().for_each(|&rank| staying[rank] = None);
+    let nesting = Nesting::of(problem);
     let mut best = None;
-    consider(problem, &staying, &possible, &mut best);
+    consider(problem, &nesting, &staying, &possible, &mut best);
     // Moving a process is cheaper than breaking a rule: release the sets that are torn, then everything.
     let torn = |best: &Option<(Cost, Assignment)>| match best {
         Some((cost, nodes)) if cost[0] > 0 => broken(problem, nodes),
@@ -83,22 +93,32 @@ pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
         for &bond in &bonds {
             problem.bonds[bond as usize].ranks.iter().for_each(|&rank| released[rank as usize] = pinned[rank as usize]);
         }
-        consider(problem, &released, &possible, &mut best);
+        consider(problem, &nesting, &released, &possible, &mut best);
         if !torn(&best).is_empty() {
-            consider(problem, &pinned, &possible, &mut best);
+            consider(problem, &nesting, &pinned, &possible, &mut best);
         }
     }
     if !bonds.is_empty() || !displaced.is_empty() {
-        released = pinned;
+        released.clone_from(&pinned);
     }
     let mut best = best.unwrap_or_else(|| (problem.cost(&possible), possible));
     let open = problem.needed().filter(|&rank| released[rank as usize].is_none()).count();
     // Every state looks at every node.
     let budget = BUDGETS[usize::from(open > SURELY_EXACT)] / (1 + problem.domains.nodes() / 256);
-    let optimal = best.0 == problem.bound() || open <= MOST_EXACT && search(problem, &released, &mut best, budget);
+    let optimal =
+        best.0 == nesting.bound(problem) || open <= MOST_EXACT && search(problem, &released, &mut best, budget);
     let (cost, nodes) = best;
     let broken = broken(problem, &nodes);
-    Ok(Arrangement { nodes, cost, optimal, broken })
+    let impossible = !broken.is_empty()
+        && (optimal
+            || nesting.filled.is_none()
+            || problem.unfit.is_empty() && matches!(nesting.search(problem, &pinned, SEARCH_BUDGET), Fit::Impossible));
+    Ok(Arrangement { nodes, cost, optimal, broken, impossible })
+}
+
+/// A lower bound of the cost of every arrangement.
+pub fn bound(problem: &Problem) -> Cost {
+    Nesting::of(problem).bound(problem)
 }
 
 /// A cheaper place for the groups of one torn set, if the whole set moves: the least arrangement in which the smallest and
@@ -144,17 +164,23 @@ fn broken(problem: &Problem, nodes: &Assignment) -> Vec<u32> {
 
 /// Keep the cheapest of several arrangements with these node ranks fixed: on nodes that suit all others, then also on those
 /// nodes with broken accelerators that a `possible` arrangement uses.
-fn consider(problem: &Problem, fixed: &Assignment, possible: &Assignment, best: &mut Option<(Cost, Assignment)>) {
+fn consider(
+    problem: &Problem,
+    nesting: &Nesting,
+    fixed: &Assignment,
+    possible: &Assignment,
+    best: &mut Option<(Cost, Assignment)>,
+) {
     if problem.unfit.is_empty() {
-        return consider_all(problem, fixed, best);
+        return consider_all(problem, nesting, fixed, best);
     }
-    consider_all(&without_broken(problem, fixed), fixed, best);
+    consider_all(&without_broken(problem, fixed), nesting, fixed, best);
     let mut more = fixed.clone();
     for (rank, &node) in more.iter_mut().zip(possible) {
         *rank = rank.or(node.filter(|node| problem.unfit.contains_key(node)));
     }
     if more != *fixed {
-        consider_all(&without_broken(problem, &more), &more, best);
+        consider_all(&without_broken(problem, &more), nesting, &more, best);
     }
 }
 
@@ -172,7 +198,7 @@ fn without_broken(problem: &Problem, fixed: &Assignment) -> Problem {
     found
 }
 
-fn consider_all(problem: &Problem, fixed: &Assignment, best: &mut Option<(Cost, Assignment)>) {
+fn consider_all(problem: &Problem, nesting: &Nesting, fixed: &Assignment, best: &mut Option<(Cost, Assignment)>) {
     let mut offer = |nodes: Option<Assignment>| {
         if let Some(nodes) = nodes {
             let cost = problem.cost(&nodes);
@@ -180,20 +206,27 @@ fn consider_all(problem: &Problem, fixed: &Assignment, best: &mut Option<(Cost, 
                 *best = Some((cost, nodes));
             }
         }
-        best.as_ref().is_some_and(|best| best.0[0] > 0)
+        best.as_ref().map_or((false, false), |(cost, _)| (cost[0] > 0, nesting.fills_more(problem, cost)))
     };
     let bundles = Bundles::of(problem, fixed, None);
     offer(in_order(problem, fixed, (0..problem.domains.nodes()).collect()));
     offer(in_order(problem, fixed, problem.domains.order().to_vec()));
-    let torn = offer(packed(problem, fixed, &bundles, &[]));
+    let (mut torn, mut more) = offer(packed(problem, fixed, &bundles, &[]));
     // An outer domain may have room for a group that none of its inner ones has.
     let largest = largest_leaf(problem);
     let fitting = problem.demand.edges.iter().find(|edge| edge.ranks.len() <= largest);
     if let Some(edge) = fitting.filter(|_| problem.domains.levels() > 1) {
-        offer(packed(problem, fixed, &Bundles::of(problem, fixed, Some(edge.class)), &[]));
+        (torn, more) = offer(packed(problem, fixed, &Bundles::of(problem, fixed, Some(edge.class)), &[]));
     }
-    if torn && let Some(allotted) = allotted(problem, fixed, &bundles) {
-        offer(packed(problem, fixed, &bundles, &allotted));
+    if torn {
+        let allotted = allotted(problem, fixed, &bundles);
+        (torn, more) = offer(allotted.and_then(|allotted| packed(problem, fixed, &bundles, &allotted)));
+    }
+    if (torn || more) && nesting.even && fixed.iter().all(Option::is_none) {
+        (torn, _) = offer(nesting.dealt(problem));
+    }
+    if torn && let Fit::Found(leaves) = nesting.search(problem, fixed, SEARCH_BUDGET) {
+        offer(within(problem, fixed, &leaves));
     }
 }
 
@@ -209,6 +242,21 @@ fn in_order(problem: &Problem, fixed: &Assignment, order: Vec<u32>) -> Option<As
     let mut nodes = fixed.clone();
     for rank in problem.needed().filter(|&rank| fixed[rank as usize].is_none()) {
         nodes[rank as usize] = Some(free.get_mut(problem.rank_class[rank as usize]? as usize)?.pop()?);
+    }
+    Some(nodes)
+}
+
+/// The node ranks that are not fixed on the free nodes of these innermost domains, in order.
+fn within(problem: &Problem, fixed: &Assignment, leaves: &[u32]) -> Option<Assignment> {
+    let taken: HashSet<u32> = fixed.iter().flatten().copied().collect();
+    let mut free: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
+    for &node in problem.domains.order().iter().rev().filter(|&node| !taken.contains(node)) {
+        free.entry((problem.domains.leaf(node), problem.node_class[node as usize])).or_default().push(node);
+    }
+    let mut nodes = fixed.clone();
+    for rank in problem.needed().filter(|&rank| fixed[rank as usize].is_none()) {
+        let free = free.get_mut(&(leaves[rank as usize], problem.rank_class[rank as usize]?))?;
+        nodes[rank as usize] = Some(free.pop()?);
     }
     Some(nodes)
 }

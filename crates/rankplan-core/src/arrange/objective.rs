@@ -31,7 +31,7 @@ pub struct Problem {
 
 /// The cost of an arrangement, in the order of importance: bonds broken; processes on another node than before, then those that
 /// use accelerators there from elsewhere; by level, outermost first, the groups of each of [`CLASSES`] that cross a domain; by
-/// level, the domains in use and the unused nodes in them; whole segments of unused nodes, negated.
+/// level, the domains in use; by level, the unused nodes in them; whole segments of unused nodes, negated.
 pub type Cost = Vec<i64>;
 
 /// By node rank, its node, if it has one.
@@ -46,9 +46,14 @@ pub fn crossings_at(level: usize, class: usize) -> usize {
 }
 
 impl Problem {
-    /// The index in a [`Cost`] of the domains in use at a level; the unused nodes in them follow.
+    /// The index in a [`Cost`] of the domains in use at a level.
     pub(crate) fn used_at(&self, level: usize) -> usize {
-        crossings_at(self.domains.levels(), 0) + 2 * level
+        crossings_at(self.domains.levels(), 0) + level
+    }
+
+    /// The index in a [`Cost`] of the unused nodes in the domains in use at a level.
+    pub(crate) fn unused_at(&self, level: usize) -> usize {
+        self.used_at(self.domains.levels()) + level
     }
 
     /// The node ranks to place.
@@ -64,7 +69,7 @@ impl Problem {
 
     /// A cost of zeros.
     pub(crate) fn free_of_cost(&self) -> Cost {
-        vec![0; self.used_at(self.domains.levels()) + 1]
+        vec![0; self.unused_at(self.domains.levels()) + 1]
     }
 
     /// The processes that move if a node rank gets this node: those on it, and those that use it from elsewhere.
@@ -105,7 +110,7 @@ impl Problem {
             taken.iter().for_each(|&node| used[self.domains.of(level, node) as usize] += 1);
             for (domain, &count) in (0..).zip(&used).filter(|(_, count)| **count > 0) {
                 cost[self.used_at(level)] += 1;
-                cost[self.used_at(level) + 1] += i64::from(self.domains.size(level, domain) - count);
+                cost[self.unused_at(level)] += i64::from(self.domains.size(level, domain) - count);
             }
         }
         let mut unused: Vec<u32> = (0..self.domains.leaves()).map(|leaf| self.leaf_size(leaf)).collect();
@@ -129,43 +134,5 @@ impl Problem {
             return 0;
         }
         nodes.iter().map(|nodes| i64::from(nodes / self.segment)).sum()
-    }
-
-    /// A lower bound of the cost of every arrangement: only the sets of node ranks that are larger than any domain cross, and
-    /// the fewest domains hold all.
-    pub fn bound(&self) -> Cost {
-        let mut cost = self.free_of_cost();
-        let needed: Vec<u32> = self.needed().collect();
-        for &rank in &needed {
-            if self.old.get(rank as usize) == Some(&None) {
-                cost[MOVED] += i64::from(self.demand.processes[rank as usize]);
-                cost[MOVED + 1] += i64::from(self.demand.visitors[rank as usize]);
-            }
-        }
-        for level in 0..self.domains.levels() {
-            let mut sizes: Vec<u32> =
-                (0..self.domains.count(level)).map(|domain| self.domains.size(level, domain)).collect();
-            sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
-            let largest = sizes.first().copied().unwrap_or(0);
-            for edge in self.demand.edges.iter().filter(|edge| edge.ranks.len() > largest as usize) {
-                cost[crossings_at(level, edge.class)] += i64::from(edge.groups);
-            }
-            let (mut held, mut used) = (0, 0);
-            while held < needed.len() as u32 && used < sizes.len() {
-                held += sizes[used];
-                used += 1;
-            }
-            cost[self.used_at(level)] = used as i64;
-            if used == 1 {
-                let fitting = sizes.iter().filter(|&&size| size as usize >= needed.len());
-                cost[self.used_at(level) + 1] = fitting.min().map_or(0, |size| i64::from(*size) - needed.len() as i64);
-            }
-        }
-        let all: Vec<u32> = (0..self.domains.leaves()).map(|leaf| self.leaf_size(leaf)).collect();
-        if let Some(segments) = cost.last_mut() {
-            let unused = i64::from(self.domains.nodes()) - needed.len() as i64;
-            *segments = -self.whole_segments(&all).min(unused / i64::from(self.segment.max(1)));
-        }
-        cost
     }
 }

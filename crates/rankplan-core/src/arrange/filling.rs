@@ -1,0 +1,237 @@
+//! How many nodes of each domain an arrangement uses, if only sizes count: the fewest domains at every level, outermost first.
+//!
+//! A domain of a level takes whole units: a multiple of the unit of each inner level. So the nodes that a domain has room for
+//! follow from those of its inner domains, and the units fit if, and only if, the outermost domains have room for all of them.
+
+use crate::arrange::hierarchy::Hierarchy;
+
+/// The table of a domain has an entry for each number of units; merging them takes at most as many steps as this in all.
+const MOST_STEPS: u64 = 2_000_000;
+
+/// Nodes to use, in whole units, and the nodes that can be used.
+pub(crate) struct Filling<'a> {
+    pub domains: &'a Hierarchy,
+    /// By level, the nodes that a domain takes at a time; each divides the next outer one, and the outermost one `nodes`.
+    pub units: &'a [u32],
+    /// The number of nodes to use.
+    pub nodes: u32,
+    /// By innermost domain, the nodes that can be used.
+    pub free: &'a [u32],
+    /// Nodes of a segment, for counting whole segments of unused nodes.
+    pub segment: u32,
+}
+
+/// The nodes in use of each innermost domain.
+pub(crate) struct Filled {
+    pub nodes: Vec<u32>,
+    /// By level the domains in use, then by level the unused nodes in them, then the whole segments of unused nodes that no
+    /// longer exist: no other filling has a lesser list. If the tables would be too large, the fewest domains of each level.
+    pub least: Vec<i64>,
+    /// Whether this filling has that list.
+    pub reached: bool,
+}
+
+/// For each number of units of a domain, the least cost, and the units of each inner domain.
+struct Table {
+    /// The cost, entry after entry.
+    costs: Vec<i64>,
+    /// By inner domain, the last one first: its units, by the units of it and all later ones.
+    picks: Vec<Vec<u32>>,
+    inner: Vec<Table>,
+}
+
+impl Filling<'_> {
+    /// By level and domain, the nodes that it has room for.
+    pub fn room(&self) -> Vec<Vec<u32>> {
+        let levels = self.domains.levels();
+        let mut room = vec![Vec::new(); levels];
+        for level in (0..levels).rev() {
+            let inner = level + 1;
+            room[level] = (0..self.domains.count(level))
+                .map(|domain| {
+                    let sum = if inner == levels {
+                        self.free[domain as usize]
+                    } else {
+                        room[inner][self.domains.inside(level, domain)].iter().sum()
+                    };
+                    sum - sum % self.units[level]
+                })
+                .collect();
+        }
+        room
+    }
+
+    /// The nodes of each innermost domain, or `None` if the domains have no room for all units.
+    pub fn fill(&self) -> Option<Filled> {
+        let room = self.room();
+        let Some(outermost) = room.first() else {
+            let lost = self.lost(self.free[0], self.nodes);
+            return (self.nodes <= self.free[0]).then(|| Filled {
+                nodes: vec![self.nodes],
+                least: vec![lost],
+                reached: true,
+            });
+        };
+        if outermost.iter().map(|&room| u64::from(room)).sum::<u64>() < u64::from(self.nodes) {
+            return None;
+        }
+        let mut nodes = vec![0; self.free.len()];
+        if self.steps(&room) > MOST_STEPS {
+            self.spread(&room, 0, 0..outermost.len(), self.nodes, &mut nodes);
+            return Some(Filled { nodes, least: self.fewest(&room), reached: false });
+        }
+        let table = self.merged(&room, 0, 0..outermost.len(), 1);
+        let count = self.nodes / self.units[0];
+        let least = table.costs[count as usize * self.width()..].to_vec();
+        self.trace(&table, 0, 0..outermost.len(), count, &mut nodes);
+        Some(Filled { nodes, least, reached: true })
+    }
+
+    /// For each level by itself, the fewest domains that have room; the rest is 0.
+    fn fewest(&self, room: &[Vec<u32>]) -> Vec<i64> {
+        let mut least = vec![0; self.width()];
+        for (least, room) in least.iter_mut().zip(room) {
+            let mut sizes = room.clone();
+            sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
+            let mut held = 0;
+            *least = 1 + sizes
+                .iter()
+                .take_while(|&&size| {
+                    held += size;
+                    held < self.nodes
+                })
+                .count() as i64;
+        }
+        least
+    }
+
+    fn width(&self) -> usize {
+        2 * self.domains.levels() + 1
+    }
+
+    /// The whole segments of unused nodes that are lost if so many nodes of an innermost domain are used.
+    fn lost(&self, size: u32, nodes: u32) -> i64 {
+        if self.segment < 2 { 0 } else { i64::from(size / self.segment) - i64::from((size - nodes) / self.segment) }
+    }
+
+    /// The steps that the tables take.
+    fn steps(&self, room: &[Vec<u32>]) -> u64 {
+        let mut steps = 0_u64;
+        let mut count = |level: usize, inner: std::ops::Range<usize>| {
+            let mut before = 0_u64;
+            for &room in &room[level][inner] {
+                let units = u64::from(room.min(self.nodes) / self.units[level]);
+                steps = steps.saturating_add((before + 1) * (units + 1));
+                before = (before + units).min(u64::from(self.nodes / self.units[level]));
+            }
+        };
+        count(0, 0..room[0].len());
+        for level in 1..room.len() {
+            (0..self.domains.count(level - 1)).for_each(|outer| count(level, self.domains.inside(level - 1, outer)));
+        }
+        steps
+    }
+
+    /// The table of these sibling domains together, of which every `each` units count.
+    fn merged(&self, room: &[Vec<u32>], level: usize, siblings: std::ops::Range<usize>, each: usize) -> Table {
+        let width = self.width();
+        let most = (self.nodes / self.units[level]) as usize;
+        let mut merged = Table { costs: vec![0; width], picks: Vec::new(), inner: Vec::new() };
+        for domain in siblings.rev() {
+            let table = self.table(room, level, domain);
+            let (before, own) = (merged.costs.len() / width - 1, table.costs.len() / width - 1);
+            let all = (before + own).min(most);
+            let mut costs = vec![i64::MAX; (all + 1) * width];
+            let mut picks = vec![0; all + 1];
+            let mut sum = vec![0; width];
+            // Of equal costs, the one with more units in the first domain.
+            for units in (0..=own).rev() {
+                for rest in 0..=before.min(all.saturating_sub(units)) {
+                    let pair = table.costs[units * width..].iter().zip(&merged.costs[rest * width..]);
+                    sum.iter_mut().zip(pair).for_each(|(sum, (a, b))| *sum = a + b);
+                    let best = &mut costs[(units + rest) * width..][..width];
+                    if *sum < *best {
+                        best.copy_from_slice(&sum);
+                        picks[units + rest] = units as u32;
+                    }
+                }
+            }
+            merged.costs = costs;
+            merged.picks.push(picks);
+            merged.inner.push(table);
+        }
+        if each > 1 {
+            merged.costs = merged.costs.chunks(width).step_by(each).flatten().copied().collect();
+        }
+        merged
+    }
+
+    /// The table of one domain.
+    fn table(&self, room: &[Vec<u32>], level: usize, domain: usize) -> Table {
+        let (width, unit, levels) = (self.width(), self.units[level], self.domains.levels());
+        let size = self.domains.size(level, domain as u32);
+        let mut table = if level + 1 == levels {
+            let units = room[level][domain].min(self.nodes) / unit;
+            let mut costs = vec![0; (units as usize + 1) * width];
+            for (units, cost) in (0..).zip(costs.chunks_mut(width)) {
+                cost[width - 1] = self.lost(size, units * unit);
+            }
+            Table { costs, picks: Vec::new(), inner: Vec::new() }
+        } else {
+            let each = unit / self.units[level + 1];
+            self.merged(room, level + 1, self.domains.inside(level, domain as u32), each as usize)
+        };
+        for (units, cost) in (0..).zip(table.costs.chunks_mut(width)).skip(1) {
+            cost[level] += 1;
+            cost[levels + level] += i64::from(size) - i64::from(units * unit);
+        }
+        table
+    }
+
+    /// The nodes of the innermost domains of these siblings, if they take so many units together.
+    fn trace(&self, table: &Table, level: usize, siblings: std::ops::Range<usize>, units: u32, nodes: &mut [u32]) {
+        let mut left = units as usize;
+        for (domain, (picks, inner)) in siblings.zip(table.picks.iter().zip(&table.inner).rev()) {
+            let units = picks[left];
+            left -= units as usize;
+            if level + 1 == self.domains.levels() {
+                nodes[domain] = units * self.units[level];
+            } else if units > 0 {
+                let count = units * (self.units[level] / self.units[level + 1]);
+                self.trace(inner, level + 1, self.domains.inside(level, domain as u32), count, nodes);
+            }
+        }
+    }
+
+    /// Fill these siblings, the largest first, and the last one as small as possible.
+    fn spread(
+        &self,
+        room: &[Vec<u32>],
+        level: usize,
+        siblings: std::ops::Range<usize>,
+        mut left: u32,
+        nodes: &mut [u32],
+    ) {
+        let mut order: Vec<usize> = siblings.collect();
+        order.sort_by_key(|&domain| std::cmp::Reverse(room[level][domain]));
+        for index in 0..order.len() {
+            let mut domain = order[index];
+            if left > 0 && room[level][domain] >= left {
+                let enough = order[index..].partition_point(|&domain| room[level][domain] >= left);
+                let smallest = room[level][order[index + enough - 1]];
+                let alike = order[index..].partition_point(|&domain| room[level][domain] > smallest);
+                domain = order[index + alike];
+            }
+            let taken = room[level][domain].min(left);
+            if taken == 0 {
+                return;
+            }
+            left -= taken;
+            if level + 1 == self.domains.levels() {
+                nodes[domain] = taken;
+            } else {
+                self.spread(room, level + 1, self.domains.inside(level, domain as u32), taken, nodes);
+            }
+        }
+    }
+}
