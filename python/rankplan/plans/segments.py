@@ -60,7 +60,7 @@ def level_sizes(
         help = "label the nodes of the inventory and state the levels, or remove `segment`"
         message = f"segment is {sizes}, but the nodes have no known domains"
         return [], [((key,), Diagnostic("segment-incomplete", message, help))]
-    faults = [
+    faults: list[_Fault] = [
         ((key, level), unknown("level", level, levels, "the levels are")) for level in sizes if level not in levels
     ]
     ordered = [(index, sizes[level], (key, level)) for index, level in enumerate(levels) if level in sizes]
