@@ -25,6 +25,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
+from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
 from rankplan.render.lines import group_lines
 from rankplan.words import by_nodes, counted
@@ -144,6 +145,7 @@ def plan(
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
     isolate: bool | None = None,
+    pinned: bool = False,
 ) -> Plan:
     """Return the plan of a config, as ``rankplan plan`` does.
 
@@ -153,14 +155,38 @@ def plan(
     ``["trainer.nnodes=2"]``. ``without`` names hardware that must not be used: see `Inventory.without`. ``isolate``
     tells whether a process sees only its own accelerators (by default as saved, else yes).
 
+    A plan predicts where a trainer that starts its own processes puts them. With ``pinned``, it is the plan to bind
+    them to: nodes are in the order that the trainer sorts them by address, and no tensor group, context group or
+    engine is on two nodes if whole ones fit.
+
     Raises `PlacementError` with every fault, ``OSError`` if a file cannot be read, ``ValueError`` for an unknown
     dialect, or options that a saved plan does not take.
     """
+    if pinned and not isinstance(config, Mapping) and (isinstance(config, Plan) or is_saved(config)):
+        raise ValueError(f"{_name(config)} is a plan with its own places; pinned applies to configs")
     if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
         return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
-    return job.plan(isolate=isolate)
+    return job.plan(isolate=isolate, pinned=pinned)
+
+
+def requests(
+    config: Config,
+    nodes: Nodes | None = None,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    pinned: bool = False,
+) -> tuple[Request, ...]:
+    """Return the placement groups that a trainer will ask Ray for, in order, with the nodes that the plan has for them.
+
+    They are empty for RLinf, which binds its processes to nodes itself, for drafts that no trainer starts yet, and for
+    a saved plan that does not know them. Arguments and errors are those of `plan`.
+    """
+    found = plan(config, nodes, dialect=dialect, overrides=overrides, without=without, pinned=pinned)
+    return found.requests
 
 
 def tune(
@@ -253,9 +279,10 @@ class Job:
             values = counted(len(open_values), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
-    def plan(self, *, isolate: bool | None = None) -> Plan:
+    def plan(self, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
         """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden."""
-        found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolate is not False)
+        isolated = isolate is not False
+        found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolated, pinned=pinned)
         reject_crossings(found, self.reader, labelled=self.labelled)
         return found
 

@@ -163,16 +163,19 @@ def read(file: str, choice: Choice) -> Job:
     return read_job(file, choice.given, **config_arguments(choice))
 
 
-def planned(file: str, choice: Choice, *, isolate: bool | None = None) -> Plan:
+def planned(file: str, choice: Choice, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
     """Return the plan of a config in any dialect, or the saved plan in the file, which has its own nodes.
 
-    ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config.
+    ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config. ``pinned``:
+    see `rankplan.plan`.
     """
     if is_saved(file) and (replace(choice, without=()) != Choice() or overrides()):
         raise click.UsageError(
             f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and overrides"
         )
-    return plan(file, choice.given, **config_arguments(choice), isolate=isolate)
+    if pinned and is_saved(file):
+        raise click.UsageError(f"{file} is a saved plan with its own places; remove --pinned")
+    return plan(file, choice.given, **config_arguments(choice), isolate=isolate, pinned=pinned)
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]
