@@ -186,10 +186,12 @@ class _Job(Job):
         free, allocation = pools.free, engine.allocation
         if not pools.pinned or allocation.world > free.left:
             return free.next(allocation.world)
+        if allocation.backend not in _INFERENCE and not pools.steps:
+            return free.packed(allocation.world)
         if allocation.backend not in _INFERENCE:
             shared = [one.allocation for one in self.engines.values() if one.target == name]
             parallels = [one.parallel for one in (allocation, *shared)]
-            return free.stepped(allocation.world, {size for one in parallels for size in (one.tp, one.tp * one.cp)})
+            return pools.stepped(allocation.world, {size for one in parallels for size in (one.tp, one.tp * one.cp)})
         taken: list[int] = []
         for size in self._bundles(engine) * engine.processes:
             if (bundle := free.together(size)) is None:

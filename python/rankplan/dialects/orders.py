@@ -41,7 +41,10 @@ def in_order(inventory: Inventory, order: NodeOrder | None) -> Inventory:
         return inventory
     key = str if order == "text" else address_key
     ranks = sorted(range(len(nodes)), key=lambda rank: key(nodes[rank].ip or ""))
-    return inventory if ranks == list(range(len(nodes))) else inventory.reordered(ranks)
+    if ranks == list(range(len(nodes))):
+        return inventory
+    found = inventory.reordered(ranks)
+    return found if inventory.section is None else found.without(inventory.section.exclude)
 
 
 def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:

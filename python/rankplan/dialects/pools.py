@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import lcm
@@ -61,18 +62,20 @@ class Free:
 
     def next(self, count: int) -> list[int] | None:
         """Take accelerators node by node; ``None`` if there are too few."""
-        if count > self.left:
-            return None
+        return None if count > self.left else self._of(range(len(self._taken)), count)
+
+    def _of(self, nodes: Iterable[int], count: int) -> list[int]:
         taken: list[int] = []
-        for node in range(len(self._taken)):
+        for node in nodes:
             taken += self._take(node, min(self._left(node), count - len(taken)))
         return taken
 
-    def stepped(self, count: int, sizes: Collection[int]) -> list[int] | None:
+    def stepped(self, count: int, sizes: Collection[int], *, ascending: bool) -> list[int] | None:
         """Take accelerators of one node if one has enough of them, else in whole steps, each on one node.
 
-        A step is the largest of these sizes with which all steps fit. If none does, or there is no size, they are taken
-        node by node. ``None`` if there are too few.
+        A step is the largest of these sizes with which all steps fit. If none does, as many whole steps as fit come
+        first, and the rest from other nodes, unless nodes must be ``ascending``; else they are taken node by node.
+        ``None`` if there are too few.
         """
         taken = self.together(count)
         for step in () if taken is not None else whole_sizes(sizes):
@@ -80,6 +83,18 @@ class Free:
             sequence = steps_of(count, step)
             if (nodes := steps_on(rooms, sequence)) is not None:
                 return [rank for node, size in zip(nodes, sequence, strict=True) for rank in self._take(node, size)]
+        for step in () if taken is not None or ascending else whole_sizes(sizes):
+            whole, others, rest = dict[int, int](), list[int](), count
+            for node in range(len(self._taken)):
+                if here := min(self._left(node), rest) // step * step:
+                    whole[node] = here
+                    rest -= here
+                else:
+                    others.append(node)
+            if whole and sum(map(self._left, others)) >= rest:
+                return [rank for node, size in whole.items() for rank in self._take(node, size)] + self._of(
+                    others, rest
+                )
         return self.next(count) if taken is None else taken
 
     @property
@@ -136,10 +151,17 @@ class Engine:
 
 
 class Pools:
-    """The pools that a config takes of an inventory, and the components on them."""
+    """The pools that a config takes of an inventory, and the components on them.
 
-    def __init__(self, reader: Reader, inventory: Inventory, *, isolate: bool, pinned: bool) -> None:
+    ``pinned``: they will be bound to their nodes, so that no bundle may be on two. ``steps``: they take whole steps.
+    ``ascending``: the trainer sorts the nodes of a pool.
+    """
+
+    def __init__(
+        self, reader: Reader, inventory: Inventory, *, isolate: bool, pinned: bool, steps: bool, ascending: bool
+    ) -> None:
         self.reader, self.inventory, self.pinned = reader, inventory, pinned
+        self.steps, self._ascending = steps, ascending
         self.visibility = "own" if isolate else "node"
         self.free = Free(inventory)
         self.components: list[Component] = []
@@ -162,12 +184,16 @@ class Pools:
     def packed(self, count: int, name: str, path: KeyPath, sizes: Collection[int] = ()) -> list[int]:
         """Take accelerators of one node if one has enough, else node by node; too few are a fault.
 
-        ``sizes`` are those of the groups on them: a pinned pool takes whole steps of the largest one.
+        ``sizes`` are those of the groups on them, for whole steps.
         """
-        taken = self.free.stepped(count, sizes) if self.pinned else self.free.packed(count)
+        taken = self.stepped(count, sizes) if self.steps else self.free.packed(count)
         if taken is None:
             self.too_many(path, name, count, self.free.left, "what is left of the cluster")
         return taken or []
+
+    def stepped(self, count: int, sizes: Collection[int]) -> list[int] | None:
+        """Take accelerators in whole steps; see `Free.stepped`."""
+        return self.free.stepped(count, sizes, ascending=self._ascending)
 
     def nodes(self, nodes: int, each: int, name: str, path: KeyPath) -> list[int]:
         """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault."""
@@ -290,10 +316,22 @@ class Job(ABC):
             lacks_accelerators(reader, inventory, ())
         reader.finish()
         inventory = in_order(inventory, job.node_order()) if pinned else inventory
-        pools = Pools(reader, job.inventory(reader, inventory), isolate=isolate_accelerator, pinned=pinned)
-        job.place(pools)
+        inventory, ascending = job.inventory(reader, inventory), job.node_order() is not None
         reader.finish()
-        return Plan(pools.inventory, pools.components, None, cls.name, pools.requests)
+
+        def placed(*, steps: bool) -> Plan:
+            attempt = reader.fork()
+            pools = Pools(
+                attempt, inventory, isolate=isolate_accelerator, pinned=pinned, steps=steps, ascending=ascending
+            )
+            job.place(pools)
+            attempt.finish()
+            return Plan(inventory, pools.components, None, cls.name, pools.requests)
+
+        with suppress(PlacementError):  # whole steps may leave too little for what comes after them
+            if pinned:
+                return placed(steps=True)
+        return placed(steps=False)
 
     @classmethod
     def order(cls, config: Any) -> NodeOrder | None:

@@ -218,7 +218,7 @@ class _Job(Job):
                 message += f"; {_GPUS} GPUs per node is slime's default actor_num_gpus_per_node"
             help = "use a larger cluster, or fewer GPUs"
             reader.add(self._counting(), Diagnostic("resource-out-of-range", message, help))
-        elif pools.pinned:
+        elif pools.steps:
             chosen = self._in_steps(nodes)
             gpus, nodes = [gpus[index] for index in chosen], [nodes[index] for index in chosen]
         each = self._per_process(reader, pools.inventory, nodes)
