@@ -18,7 +18,7 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.hydra import compose
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
-from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, resembled
+from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.nodes.inventory import Inventory
@@ -53,12 +53,14 @@ _TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
 class Report:
     """The result of `check`: the plan, or ``None`` if the config has faults, and every fault and warning.
 
-    ``file`` is the path of the config, or a word for a config that is not in a file.
+    ``file`` is the path of the config, or a word for a config that is not in a file. ``unreported`` counts the values
+    that are known only at run time and decide no placement.
     """
 
     file: str
     plan: Plan | None
     diagnostics: tuple[Diagnostic, ...]
+    unreported: int = 0
 
     @property
     def faults(self) -> list[Diagnostic]:
@@ -73,21 +75,33 @@ class Report:
     def __bool__(self) -> bool:
         return self.plan is not None
 
+    @property
+    def is_job(self) -> bool:
+        """Whether the file is the config of a job, with or without faults."""
+        return all(found.code != "no-components" for found in self.faults)
+
+    @property
+    def remark(self) -> str | None:
+        """One line about the values that are not reported, ``None`` if there are none."""
+        if not self.unreported:
+            return None
+        values = "value is" if self.unreported == 1 else "values are"
+        return f"{self.unreported} more {values} known only at run time: --verbose"
+
     def render(self, *, color: bool = False) -> str:
         """Return the report as the command prints it."""
         if self.plan is None:
-            return f"{PlacementError(self.faults).render(color=color)}\n\n{faults_line(self.faults)}"
+            found = PlacementError([*self.faults, *self.warnings]).render(color=color)
+            return "\n".join([f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])])
         counts = (
             counted(len(self.plan), "component"),
             counted(sum(len(rows) for rows in self.plan.values()), "process", "processes"),
             counted(self.plan.inventory.num_nodes, "node"),
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
-        lines = [
-            f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}",
-            *group_lines(self.plan),
-        ]
-        return "\n".join([*lines, *(warning.render(color=color) for warning in self.warnings)])
+        first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
+        lines = [first, *group_lines(self.plan), *(warning.render(color=color) for warning in self.warnings)]
+        return "\n".join([*lines, self.remark] if self.remark else lines)
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
@@ -101,6 +115,7 @@ class Report:
             "groups": [] if plan is None else group_lines(plan),
             "faults": [fault.plain() for fault in self.faults],
             "warnings": [warning.plain() for warning in self.warnings],
+            "unreported": self.unreported,
             "error": None,
         }
 
@@ -119,22 +134,28 @@ def check(
     dialect: str | None = None,
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
+    verbose: bool = False,
 ) -> Report:
     """Find every fault and warning of a config, as ``rankplan check`` does. See `plan` for the arguments.
+
+    ``verbose`` reports values that are known only at run time also if they decide no placement.
 
     Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect.
     """
     job: Job | None = None
+    plan: Plan | None = None
     try:
         if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
             return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))))
         job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
-        job.announce(unknown=False)
+        job.announce()
         plan = job.plan()
-        return Report(job.name, plan, tuple(job.warnings(plan)))
+        warnings: tuple[Diagnostic, ...] = tuple(job.warnings(plan))
     except PlacementError as error:
-        known = () if job is None else job.reader.warnings
-        return Report(_name(config), None, (*error.diagnostics, *known))
+        plan, warnings = None, error.diagnostics
+    reader = Reader({}) if job is None else job.reader
+    told = [one for one in reader.warnings if verbose or reader.decides(one)]
+    return Report(_name(config), plan, (*told, *warnings), len(reader.warnings) - len(told))
 
 
 def plan(
@@ -155,20 +176,21 @@ def plan(
     ``["trainer.nnodes=2"]``. ``without`` names hardware that must not be used: see `Inventory.without`. ``isolate``
     tells whether a process sees only its own accelerators (by default as saved, else yes).
 
-    A plan predicts where a trainer that starts its own processes puts them. With ``pinned``, it is the plan to bind
-    them to: nodes are in the order that the trainer sorts them by address, and no tensor group, context group or
-    engine is on two nodes if whole ones fit.
+    A plan predicts where a trainer puts the processes that it starts. With ``pinned``, it is the plan to bind them to:
+    nodes are in the order of addresses that the trainer sorts them in, and groups and engines on one node if they fit.
 
     Raises `PlacementError` with every fault, ``OSError`` if a file cannot be read, ``ValueError`` for an unknown
     dialect, or options that a saved plan does not take.
     """
-    if pinned and not isinstance(config, Mapping) and (isinstance(config, Plan) or is_saved(config)):
-        raise ValueError(f"{_name(config)} is a plan with its own places; pinned applies to configs")
     if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
+        if pinned:
+            raise ValueError(f"{_name(config)} is a plan with its own places; pinned applies to configs")
         return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
-    return job.plan(isolate=isolate, pinned=pinned)
+    found = job.plan(isolate=isolate, pinned=pinned)
+    job.announce_unknown()
+    return found
 
 
 def requests(
@@ -180,13 +202,11 @@ def requests(
     without: Sequence[str] = (),
     pinned: bool = False,
 ) -> tuple[Request, ...]:
-    """Return the placement groups that a trainer will ask Ray for, in order, with the nodes that the plan has for them.
+    """Return the placement groups that a trainer will ask Ray for, in order, with the nodes of the plan.
 
-    They are empty for RLinf, which binds its processes to nodes itself, for drafts that no trainer starts yet, and for
-    a saved plan that does not know them. Arguments and errors are those of `plan`.
+    RLinf asks for none, and an older saved plan does not know them. Arguments and errors are those of `plan`.
     """
-    found = plan(config, nodes, dialect=dialect, overrides=overrides, without=without, pinned=pinned)
-    return found.requests
+    return plan(config, nodes, dialect=dialect, overrides=overrides, without=without, pinned=pinned).requests
 
 
 def tune(
@@ -265,8 +285,8 @@ class Job:
     assumed: bool
     labelled: bool
 
-    def announce(self, *, unknown: bool = True) -> None:
-        """Log which nodes are assumed and, if ``unknown``, how many values of a script are known only when it runs."""
+    def announce(self) -> None:
+        """Log which nodes are assumed."""
         if self.assumed:
             equal = [
                 f"{counted(len(nodes), 'node')} with {counted(spec.num_accelerators, 'accelerator')}"
@@ -275,22 +295,23 @@ class Job:
             ]
             hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
             notes.warning("%s: assuming %s", self.name, " and ".join(equal), extra=hint)
-        if unknown and (open_values := [one for one in self.reader.warnings if one.code == "not-run"]):
-            values = counted(len(open_values), "warning")
+
+    def announce_unknown(self) -> None:
+        """Log how many values of a script decide the placement, and are known only when it runs."""
+        if unknown := [one for one in self.reader.warnings if one.code == "not-run" and self.reader.decides(one)]:
+            values = counted(len(unknown), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
     def plan(self, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
         """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden."""
-        isolated = isolate is not False
-        found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolated, pinned=pinned)
+        found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolate is not False, pinned=pinned)
+        reject_empty(found, self.reader)
         reject_crossings(found, self.reader, labelled=self.labelled)
         return found
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job. Raises `PlacementError` for weights without a sender."""
         reject_senderless(plan, self.reader)
-        yield from self.reader.warnings
-        yield from empty_warnings(plan, self.reader)
         yield from group_warnings(plan, self.reader)
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
@@ -340,6 +361,8 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
         if name not in DIALECTS:
             raise ValueError(f"unknown dialect {name!r}; the dialects are {', '.join(DIALECTS)}")
         return DIALECTS[name]
+    if (found := no_job(config)) is not None:
+        raise PlacementError([found])
     reader = Reader(config)
     for path, fault in mixed(config):
         reader.add(path, fault)
@@ -368,8 +391,8 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     yield from idle_warnings(plan, plan.inventory, name)
 
 
-def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
-    """Yield a warning if nothing is placed; it names the system that the config looks written for."""
+def reject_empty(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` if nothing is placed; it names the system that the config looks written for."""
     if plan:
         return
     config: Any = reader.content if reader.config is None else reader.config
@@ -380,8 +403,8 @@ def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
         help = compose(config)
     if name is not None:
         help = f"this looks like a config of {name}; pass --dialect {name}"
-    found = Diagnostic("no-components", "the config places no component", help, warning=True)
-    yield reader.located(("cluster",) if "cluster" in config else (), found)
+    found = Diagnostic("no-components", "the config places no component", help)
+    raise PlacementError([reader.located(("cluster",) if "cluster" in config else (), found)])
 
 
 def reject_senderless(plan: Plan, reader: Reader) -> None:

@@ -100,9 +100,20 @@ def path_text(path: Iterable[str | int]) -> str:
     return text
 
 
+_MOST_RANGES = 20
+
+
+def ranges_text(ranks: RankSet) -> str:
+    """Return ranks as messages show them: ``0-3,8``, and of many ranges only the first."""
+    if len(ranks.ranges) <= _MOST_RANGES:
+        return str(ranks)
+    first = RankSet(",".join(f"{start}-{end}" for start, end in ranks.ranges[:_MOST_RANGES]))
+    return f"{first} and {len(ranks) - len(first):,} more"
+
+
 def nodes_text(ranks: RankSet) -> str:
     """Return nodes as messages name them: ``node 3``, ``nodes 0-3``."""
-    return f"node{'s' if len(ranks) > 1 else ''} {ranks}"
+    return f"node{'s' if len(ranks) > 1 else ''} {ranges_text(ranks)}"
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

@@ -194,11 +194,11 @@ def test_a_conflict_is_found_by_the_placement_classes_and_beside_other_faults() 
         ("cluster: {num_nodes: 1}\nrollout_num_gpus: 8", "this looks like a config of slime; pass --dialect slime"),
     ],
 )
-def test_a_config_without_components_is_a_warning(text: str, help: str) -> None:
+def test_a_config_without_components_is_not_fine(text: str, help: str) -> None:
     done = check(text)
-    assert done.exit_code == 0 and "fine, 0 components" in done.stdout
-    assert "warning[no-components]: the config places no component\n --> conf.yaml:1:" in done.stdout
-    assert help in done.stdout
+    assert done.exit_code == 1 and "fine" not in done.output
+    assert "error[no-components]: the config places no component\n --> conf.yaml:1:" in done.output
+    assert help in done.output
 
 
 def test_reports_as_json() -> None:
@@ -215,6 +215,7 @@ def test_reports_as_json() -> None:
         "groups": ["actor: 2 tp groups within nodes", "rollout: 4 tp groups within nodes"],
         "faults": [],
         "warnings": [],
+        "unreported": 0,
         "error": None,
     }
     assert [(fault["code"], fault["line"], fault["column"]) for fault in faulty["faults"]] == [
@@ -225,5 +226,6 @@ def test_reports_as_json() -> None:
         *("code", "message", "help", "path", "file", "line", "column")
     }
     assert (missing["file"], missing["error"]) == ("missing.yaml", "No such file or directory")
-    (alone,) = json.loads(check("cluster: {num_nodes: 1}", "--nodes", "2x8", "--format", "json").stdout)
-    assert [warning["code"] for warning in alone["warnings"]] == ["no-components", "idle-nodes", "idle-accelerators"]
+    alone = check("cluster: {num_nodes: 1, component_placement: {a: 0}}", "--nodes", "2x8", "--format", "json")
+    codes = [warning["code"] for warning in json.loads(alone.stdout)[0]["warnings"]]
+    assert codes == ["idle-nodes", "idle-accelerators"]

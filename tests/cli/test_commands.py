@@ -100,18 +100,18 @@ def test_check_uses_an_inventory_file(folder: Path) -> None:
         (b"a: &a {b: *a}\n", "an alias is inside its own anchor"),
         (
             b"a: &a {k: 1}\n" + ALIASES.replace(b"[", b"{<<: [").replace(b"]", b"]}"),
-            "the config has no `cluster` section",
+            "this is part of a config, not the config of a job",
         ),
         (b"a: !!int abc\n", "the tag `tag:yaml.org,2002:int` is unknown, or does not match the value"),
         (
             b"a: !!python/object:os.system {}\n",
             "the tag `tag:yaml.org,2002:python/object:os.system` is unknown, or does not match the value",
         ),
-        (b"", "the file is empty; it must be a mapping"),
+        (b"", "the file is empty: it describes no job and no nodes"),
         (b"- 1\n", "the file contains [1]; it must be a mapping"),
         (b"0x1F\n", "the file contains 31; it must be a mapping"),
         (b"cluster: 3\n", "`cluster` is 3; it must be a mapping"),
-        (b"a: 1\n", "the config has no `cluster` section"),
+        (b"a: 1\n", "this is part of a config, not the config of a job"),
         (b"cluster: {num_nodes: 1}\ncluster: {num_nodes: 1}\n", "duplicate key `cluster`"),
     ],
 )

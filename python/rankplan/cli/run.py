@@ -56,6 +56,7 @@ class _Nodes(Nodes):
         return value if isinstance(value, str) and Path(value).is_file() else super().convert(value, param, ctx)
 
 
+_JOINING = 300.0  # seconds for the nodes of a batch job to join
 _OVERRIDE = "to override the config, use --set KEY=VALUE"
 
 
@@ -104,9 +105,8 @@ def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    default=300.0,
-    show_default=True,
-    help="Seconds to wait for the nodes to join, and for each component to start.",
+    help="Seconds to wait for the nodes to join, and for each component to start (default: 300; for a component, plus "
+    "2 for each rank on the machine with the most).",
 )
 @click.option("--timings", metavar="COSTS", type=click.Path(), help="Add the measured times to this file, for tune.")
 @click.option(
@@ -138,7 +138,7 @@ def run(
     dialect_name: str | None,
     worker_name: str | None,
     method: str,
-    timeout: float,
+    timeout: float | None,
     timings: str | None,
     isolate: bool | None,
     reserve: bool,
@@ -154,7 +154,7 @@ def run(
     shuts everything down. With json, the output of workers goes to stderr. Arguments after -- are passed to the
     constructor of the worker class; values are read as YAML.
     """
-    if not math.isfinite(timeout):
+    if timeout is not None and not math.isfinite(timeout):
         raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
     if arguments and worker_name is None:
         raise click.UsageError(f"the built-in worker class takes no arguments: use --worker; {_OVERRIDE}")
@@ -201,7 +201,8 @@ def run(
         with told(None, lines=True) as report, quiet:
             section = reader if isinstance(reader, Reading) else None
             if inventory is None:
-                cluster = Cluster(section, num_nodes, ray, timeout=timeout, node_order=node_order, on_progress=report)
+                joining = timeout or _JOINING
+                cluster = Cluster(section, num_nodes, ray, timeout=joining, node_order=node_order, on_progress=report)
             else:
                 cluster = Cluster.simulate(inventory, section, on_progress=report)
             with cluster:

@@ -86,6 +86,7 @@ class Keys:
         """Return the reader of a config, with a fault for each likely typo, as `Reader.of` does."""
 
         def checked(reader: Reader) -> Any:
+            reader.asked.update(path for row in self.rows for path in row.paths)
             for path, names in self.known.items():
                 for key in reader.section_at(path):
                     if key not in names and not str(key).startswith("_"):  # a name of the user's own
@@ -355,9 +356,9 @@ TABLES: dict[str, Keys] = {
     "areal": AREAL,
     "skyrl": SKYRL,
     "verl": VERL,
+    "roll": ROLL,
     "openrlhf": OPENRLHF,
     "slime": SLIME,
-    "roll": ROLL,
 }
 """The table of each dialect but RLinf, whose keys are the models of `rankplan.config`; the first that recognises a
 config is used."""

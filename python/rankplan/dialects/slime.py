@@ -84,6 +84,7 @@ class _Job(Job):
         self._keys: dict[str, str] = {}  # flags as they are written
         self._values: dict[str, Any] = {}
         others: list[str] = []
+        reader.asked.update((flag,) for flag in _PLACING | _IMPLYING | _SIZES)
         for key in map(str, reader.content):
             flag = flag_name(key)
             if flag not in _PLACING | _IMPLYING | _SIZES:

@@ -38,10 +38,7 @@ class Inventory:
     """
 
     def __init__(
-        self,
-        nodes: Sequence[NodeSpec],
-        section: ClusterSection | None = None,
-        levels: Sequence[str] | None = None,
+        self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
     ) -> None:
         """``section`` defines the node groups, and hardware that must not be used."""
         self._entries = tuple(nodes)

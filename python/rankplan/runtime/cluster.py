@@ -29,11 +29,12 @@ from rankplan.runtime.ray.connection import (
     Connection,
     Report,
     connect,
-    keep_handler,
     told,
     using_session,
     wait_until_unused,
 )
+from rankplan.runtime.ray.internals import is_driver
+from rankplan.runtime.ray.signals import TerminationHandler
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, counted, shown
 
@@ -93,10 +94,17 @@ class Cluster:
         self._closed = False
         self._dead: dict[int, NodeSpec] = {}
         self._refreshing = threading.Lock()
-        self._restore_handler = keep_handler()
-        how = connect(address, num_nodes)
-        self._connected_here = how != "kept"
-        self.connection = Connection(on_progress)
+        self._connected_here = not ray.is_initialized()
+        # the handler of a process of Ray's is not ours to replace
+        self._termination = TerminationHandler() if self._connected_here or is_driver() else None
+        try:
+            how = connect(address, num_nodes)
+            if self._termination is not None:
+                self._termination.install()
+            self.connection = Connection(on_progress)
+        except BaseException:
+            self._disconnect()
+            raise
         try:
             if (here := this_process()) is not None:
                 self.nodes = _of_driver(here.nodes(), num_nodes, reading, forward_env)
@@ -147,10 +155,10 @@ class Cluster:
                 "this process is already connected to a Ray cluster; close that Cluster, or call ray.shutdown(), "
                 "before simulating another"
             )
-        with told(on_progress) as report:
-            raylets = Raylets(inventory, report)
-        cluster = cls.__new__(cls)
+        cluster, raylets = cls.__new__(cls), Raylets(inventory)
         try:
+            with told(on_progress) as report:
+                raylets.start(report)
             cluster._raylets = raylets
             Cluster.__init__(cluster, reading, inventory.num_nodes, raylets.address, on_progress=on_progress)
             records = []
@@ -160,12 +168,12 @@ class Cluster:
                 marks = {"healthy": False} if local is None else {"unhealthy": here.unhealthy | local}
                 records.append(here.model_copy(update=marks))
             cluster.nodes = replace(cluster.nodes, inventory=cluster.inventory.updated(records))
+            # Ray ends its own connection when the program ends, but not these raylets
+            atexit.register(cluster.close)
+            return cluster
         except BaseException:
             raylets.close()
             raise
-        # Ray ends its own connection when the program ends, but not these raylets
-        atexit.register(cluster.close)
-        return cluster
 
     @property
     def inventory(self) -> Inventory:
@@ -258,13 +266,19 @@ class Cluster:
             if self._raylets is not None:
                 steps.callback(self._raylets.close)
             if self._connected_here and self.connection.is_current:
-                steps.callback(self._restore_handler)
-                steps.callback(ray.shutdown)
+                steps.callback(self._disconnect)
                 if self.connection.has_launched:
                     steps.callback(time.sleep, timeouts.LAST_LINES)
                 # other threads soon notice that their ranks have ended
                 steps.callback(wait_until_unused, timeouts.THREADS)
             steps.callback(self.connection.end_owned)
+
+    def _disconnect(self) -> None:
+        """End the connection that this object started, and leave SIGTERM as it was."""
+        if self._connected_here:
+            ray.shutdown()
+        if self._termination is not None:
+            self._termination.restore()
 
     def __enter__(self) -> Self:
         return self

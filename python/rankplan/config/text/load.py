@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rankplan.config.text.document import Document, Section
@@ -23,9 +24,10 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
     YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
     such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the command that starts the job; it is never
-    executed. ``defaults: base.yaml`` extends other files, as in NeMo-RL; the files that Hydra's ``defaults`` names are
-    read if they exist. ``overrides`` change values as on Hydra's command line: ``key=value``, ``+key=value``,
-    ``++key=value``, ``~key``.
+    executed. So does the entrypoint of a RayJob. ``defaults: base.yaml`` extends other files, as in NeMo-RL; the files
+    that Hydra's ``defaults`` names are read if they exist. ``overrides`` change values as on Hydra's command line:
+    ``key=value``, ``+key=value``, ``++key=value``, ``~key``; ``X=value`` sets a variable that a script reads from its
+    environment.
 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
     it; ``OSError`` if it cannot be read.
@@ -35,14 +37,19 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     from rankplan.config.text.overrides import overridden, parse_overrides  # as the readers below
 
     changes = parse_overrides(overrides)
-    return overridden(_load(os.fspath(path)), changes)
+    given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
+    config = _load(os.fspath(path), given=given)
+    used: set[str] = getattr(config.document, "used", set())
+    return overridden(config, [one for one in changes if one.key not in used])
 
 
-def _load(file: str, above: tuple[str, ...] = ()) -> Section:
-    document, value = _read(file)
+def _load(file: str, above: tuple[str, ...] = (), given: Mapping[str, str] = MappingProxyType({})) -> Section:
+    """Return the content of a file with those that it extends; ``given`` are environment variables of a script."""
+    document, value = _read(file, given)
     if not isinstance(value, Section):
-        found = "the file is empty" if value is None else f"the file contains {shown(value)}"
-        message = f"{found}; it must be a mapping"
+        message = f"the file contains {shown(value)}; it must be a mapping"
+        if value is None:
+            message = "the file is empty: it describes no job and no nodes"
         help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
         raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
     if "defaults" not in value:
@@ -50,7 +57,7 @@ def _load(file: str, above: tuple[str, ...] = ()) -> Section:
     return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1])
 
 
-def _read(file: str) -> tuple[Any, Any]:
+def _read(file: str, given: Mapping[str, str] = MappingProxyType({})) -> tuple[Any, Any]:
     """Return where the values of a file are, and its content."""
     try:
         text = read_whole(file).decode("utf-8-sig")
@@ -59,9 +66,19 @@ def _read(file: str) -> tuple[Any, Any]:
         raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
     # Most programs read YAML only: import the readers of other formats where they are used.
     if file.endswith(_SCRIPTS) or _SHEBANG.match(text):
+        from rankplan.config.text.places import Text
         from rankplan.config.text.script import parse_script
 
-        script = parse_script(file, text, _load)
+        text = text.replace("\r\n", "\n")
+        script = parse_script(Text(file, text), text, _load, given)
         return script.document, script
     document = Document(file, text)
-    return document, document.value()
+    value = document.value()
+    if isinstance(value, Section) and value.get("kind") == "RayJob":
+        from rankplan.config.text.entrypoints import entrypoint
+        from rankplan.config.text.script import parse_script
+
+        if (command := entrypoint(value)) is not None:
+            script = parse_script(command, command.text, _load, {**command.environment, **given})
+            return script.document, script
+    return document, value

@@ -60,6 +60,8 @@ class Places:
         self.warnings: list[Diagnostic] = list(base.warnings) if base is not None else []
         self.program: Any = getattr(base, "program", None)
         """The `rankplan.config.text.programs.Program` that a script passes the values to."""
+        self.used: set[str] = set()
+        """The given environment variables that a script reads."""
         self._places: dict[Path, tuple[Place, Place]] = {}
         self._sections: dict[Path, Place] = {}
 

@@ -43,6 +43,8 @@ class Reader:
         self.faults: list[Diagnostic] = []
         self.state: Any = None
         """The values that the dialect of the config has read."""
+        self.asked: set[KeyPath] = set()
+        """The paths in the config of the values that were asked for, so far: those that decide the placement."""
         self.size_paths: dict[str, KeyPath] = {}
         """The path in the config of the parallel sizes of each component that states some."""
         self.size_keys: dict[KeyPath, dict[str, KeyPath]] = {}
@@ -98,6 +100,13 @@ class Reader:
         name = getattr(getattr(self._document, "program", None), "name", "")
         return re.sub(r"^[./]+|\.py$", "", name).replace("/", ".")
 
+    def decides(self, warning: Diagnostic) -> bool:
+        """Return whether a warning is of the dialect, or about a value that was asked for, or about values in it."""
+        path = warning.path or ""
+        return warning in self._warnings or any(
+            one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked)
+        )
+
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the content."""
         self._add(self._prefix + path, diagnostic)
@@ -141,6 +150,7 @@ class Reader:
 
         One that its config library cannot resolve is a fault.
         """
+        self.asked.add((*path, key))
         try:
             keys = mapping.keys()  # `in` is false for an OmegaConf key whose value is ???
             return self.resolved(mapping[key], path) if key in keys else None
@@ -198,6 +208,7 @@ class Reader:
         inner = path[: len(path) + 1 - len(found["dots"])] if found["dots"] else ()
         here: Any = self._sections[()]
         sections: KeyPath = (*inner, *str(found["path"]).split("."))
+        self.asked.add(sections)
         for key in sections[:-1]:
             here = self.resolved(here.get(key) if isinstance(here, Mapping) else None, (), depth + 1)
         selected = here.get(sections[-1]) if isinstance(here, Mapping) else None

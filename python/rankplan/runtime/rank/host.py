@@ -31,6 +31,7 @@ from rankplan.environment import (
     added,
     expanded,
     planned_environment,
+    process_environment,
     rank_environment,
     reserved_variables,
     restart_environment,
@@ -95,11 +96,12 @@ class RankProcess:
         """Return the report of this process. The driver is asked again unless an answer is due."""
         spec, shown = self.spec, Shown()
         if spec.proof == DEVICES:
-            question, self._question = self._question or Question(os.environ), None
+            question, self._question = self._question or Question(process_environment()), None
             shown = question.answer(timeouts.DRIVER)
         row, bound = vendor(spec.placement.accelerator_type), spec.bound
         known = {plain(uuid): uuid for uuid in spec.uuids}
-        environment = {name: os.environ[name] for name in reserved_variables() if name in os.environ}
+        reserved = reserved_variables()
+        environment = {name: value for name, value in process_environment().items() if name in reserved}
         return RankReport(
             component=spec.component,
             rank=spec.placement.rank,
