@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from rankplan.front import Report as Report
     from rankplan.front import check as check
     from rankplan.front import plan as plan
+    from rankplan.front import requests as requests
     from rankplan.front import tune as tune
     from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from rankplan.plans.plan import Plan as Plan
     from rankplan.plans.plan import Sharing as Sharing
     from rankplan.plans.plan import Stay as Stay
+    from rankplan.plans.requests import Request as Request
     from rankplan.plans.weights import WeightMap as WeightMap
     from rankplan.runtime.cluster import Cluster as Cluster
     from rankplan.runtime.group.crew import Failure as Failure
@@ -106,7 +108,7 @@ _NAMES = {
         *("ClusterError", "Diagnostic", "Label", "LaunchError", "PlacementError", "RankplanError"),
         *("ResourceOutOfRangeError", "WorkerError"),
     ),
-    "front": ("Report", "check", "plan", "tune"),
+    "front": ("Report", "check", "plan", "requests", "tune"),
     "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "nodes.topology": ("Domains",),
@@ -114,6 +116,7 @@ _NAMES = {
     "plans.component": ("Component", "PlacementMode", "Settings"),
     "plans.diff": ("Change", "Move", "PlanDiff", "diff"),
     "plans.plan": ("NodeKind", "Oversubscription", "Plan", "Sharing", "Stay"),
+    "plans.requests": ("Request",),
     "plans.weights": ("WeightMap",),
     "runtime.cluster": ("Cluster",),
     "runtime.group.group": ("Call", "WorkerGroup"),

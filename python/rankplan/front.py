@@ -25,6 +25,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
+from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
 from rankplan.render.lines import group_lines
 from rankplan.words import by_nodes, counted
@@ -165,6 +166,7 @@ def plan(
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
     isolate: bool | None = None,
+    pinned: bool = False,
 ) -> Plan:
     """Return the plan of a config, as ``rankplan plan`` does.
 
@@ -174,16 +176,37 @@ def plan(
     ``["trainer.nnodes=2"]``. ``without`` names hardware that must not be used: see `Inventory.without`. ``isolate``
     tells whether a process sees only its own accelerators (by default as saved, else yes).
 
+    A plan predicts where a trainer puts the processes that it starts. With ``pinned``, it is the plan to bind them to:
+    nodes are in the order of addresses that the trainer sorts them in, and groups and engines on one node if they fit.
+
     Raises `PlacementError` with every fault, ``OSError`` if a file cannot be read, ``ValueError`` for an unknown
     dialect, or options that a saved plan does not take.
     """
     if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
+        if pinned:
+            raise ValueError(f"{_name(config)} is a plan with its own places; pinned applies to configs")
         return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
-    found = job.plan(isolate=isolate)
+    found = job.plan(isolate=isolate, pinned=pinned)
     job.announce_unknown()
     return found
+
+
+def requests(
+    config: Config,
+    nodes: Nodes | None = None,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    pinned: bool = False,
+) -> tuple[Request, ...]:
+    """Return the placement groups that a trainer will ask Ray for, in order, with the nodes of the plan.
+
+    RLinf asks for none, and an older saved plan does not know them. Arguments and errors are those of `plan`.
+    """
+    return plan(config, nodes, dialect=dialect, overrides=overrides, without=without, pinned=pinned).requests
 
 
 def tune(
@@ -279,9 +302,9 @@ class Job:
             values = counted(len(unknown), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
-    def plan(self, *, isolate: bool | None = None) -> Plan:
+    def plan(self, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
         """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden."""
-        found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolate is not False)
+        found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolate is not False, pinned=pinned)
         reject_empty(found, self.reader)
         reject_crossings(found, self.reader, labelled=self.labelled)
         return found

@@ -46,6 +46,8 @@ def same(command: bytes | str, function: bytes | str) -> bool:
 def test_the_command_and_the_function_agree_on_every_example(file: Path, nodes: str | None, tmp_path: Path) -> None:
     printed = command(file, tmp_path / "command.json", *(["--nodes", nodes] if nodes else []))
     assert same(printed, function(file, tmp_path / "function.json", nodes))
+    printed_pinned = command(file, tmp_path / "command.json", "--pinned", *(["--nodes", nodes] if nodes else []))
+    assert same(printed_pinned, function(file, tmp_path / "function.json", nodes, pinned=True))
     checked = rankplan.check(file, nodes)
     assert bool(checked.plan) == isinstance(printed, bytes)
     done = CliRunner().invoke(main, ["check", str(file), *(["--nodes", nodes] if nodes else []), "--format", "json"])

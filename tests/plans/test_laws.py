@@ -6,6 +6,7 @@ import json
 import pickle
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def test_a_part_of_a_plan_stays_what_it_is(plan: Plan, names: set[str]) -> None:
     assert facts(part) == {name: found for name, found in facts(plan).items() if name in kept}
     assert loaded(saved(part)) == part and facts(loaded(saved(part))) == facts(part)
     assert part.only(*kept[:1]) == plan.only(*kept[:1])
-    back = Plan(plan.inventory, [part.get(name, one) for name, one in plan.items()], plan.mode)
+    back = plan.placed(plan.inventory, [part.get(name, one) for name, one in plan.items()])
     assert back == plan and facts(back) == facts(plan)
     for inventory in (plan.inventory, larger(plan.inventory)):
         assert plan.on(inventory).only(*kept) == part.on(inventory)
@@ -68,6 +69,17 @@ def larger(inventory: Inventory) -> Inventory:
     content = inventory.without_groups().to_dict()
     content["nodes"].append({"ranks": inventory.num_nodes, "accelerators": 2})
     return Inventory.from_dict(content)
+
+
+@given(jobs())
+def test_requests_stay_with_the_places_that_they_ask_for(plan: Plan) -> None:
+    assert plan.on(plan.inventory).requests == plan.requests
+    assert plan.only(*plan).requests == plan.requests
+    assert plan.only(*list(plan)[1:]).requests == (() if plan else plan.requests)
+    more = plan.on(larger(plan.inventory))
+    same = all([row.devices for row in one] == [row.devices for row in more[name]] for name, one in plan.items())
+    assert more.requests == plan.requests if same else more.requests in ((), plan.requests)
+    assert more.dialect == plan.dialect
 
 
 @given(jobs(), st.data())
@@ -107,6 +119,9 @@ def variants(plan: Plan) -> list[Plan]:
         Plan(plan.inventory, reversed(list(plan.values())), plan.mode),
         Plan(split, [rehomed(one, split) for one in plan.values()], plan.mode),
         Plan.from_dict(turned(plan.to_dict())),
+        Plan(plan.inventory, plan.values(), plan.mode, "slime", plan.requests),
+        Plan(plan.inventory, plan.values(), plan.mode, plan.dialect, plan.requests[1:]),
+        Plan(plan.inventory, plan.values(), plan.mode, plan.dialect, map(replace, plan.requests)),
         plan.with_visibility("node" if not any(unordered(one) for one in plan.values()) else "own"),
     ]
     for name, one in plan.items():

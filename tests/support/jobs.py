@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from hypothesis import strategies as st
-from rankplan import Inventory, Parallel, PlacementError, Plan
+from rankplan import Inventory, Parallel, PlacementError, Plan, Request
 from rankplan._core import Chunks, Packed, Pool, RankMap
 from rankplan.config.base import NIC_POLICIES, VISIBILITIES
 from rankplan.hardware.policies import MEMORY_POLICIES, POLICIES
@@ -46,7 +46,18 @@ def jobs(draw: st.DrawFn) -> Plan:
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
     components = [draw(_components(name, inventory)) for name in names]
     mode = draw(st.sampled_from([None, *PlacementMode]))
-    return Plan(inventory, [one for one in components if one is not None], mode)
+    asked = draw(st.lists(_requests(inventory.num_nodes), max_size=2))
+    dialect = draw(st.sampled_from([None, "verl"]))
+    return Plan(inventory, [one for one in components if one is not None], mode, dialect, asked)
+
+
+@st.composite
+def _requests(draw: st.DrawFn, num_nodes: int) -> Request:
+    sizes = tuple(draw(st.lists(st.integers(1, 2), min_size=1, max_size=4)))
+    optional = draw(st.booleans())
+    nodes = tuple(draw(st.integers(0, num_nodes - 1)) for _ in sizes if not optional)
+    name, strategy = draw(st.sampled_from([None, "pool:0"])), draw(st.sampled_from([None, "PACK", "STRICT_PACK"]))
+    return Request(draw(st.sampled_from(["", *NAMES])), name, sizes, nodes, strategy, optional)
 
 
 @st.composite

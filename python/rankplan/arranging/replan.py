@@ -130,7 +130,7 @@ class _Failure:
         arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])
         nodes = self._nodes(arrangement)
         components = [_moved_to(one, nodes) for one in shrinking.parts.values()]
-        after = Plan(nodes, components, self._plan.mode)
+        after = self._plan.placed(nodes, components)
         changed = {rank for rank, node in enumerate(arrangement.nodes) if node != places[rank]}
         moves = tuple(
             move for name in after for move in self._moves(repair, after[name], shrinking.kept(name), changed)

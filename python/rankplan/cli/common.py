@@ -171,13 +171,16 @@ def read(file: str, choice: Choice) -> Job:
     return read_job(file, choice.given, **config_arguments(choice))
 
 
-def planned(file: str, choice: Choice, *, isolate: bool | None = None) -> Plan:
+def planned(file: str, choice: Choice, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
     """Return the plan of a config in any dialect, or the saved plan in the file, which has its own nodes.
 
-    ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config.
+    ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config. ``pinned``:
+    see `rankplan.plan`.
     """
     refuse_other_nodes(file, choice)
-    return plan(file, choice.given, **config_arguments(choice), isolate=isolate)
+    if pinned and is_saved(file):
+        raise click.UsageError(f"{file} is a saved plan with its own places; remove --pinned")
+    return plan(file, choice.given, **config_arguments(choice), isolate=isolate, pinned=pinned)
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]

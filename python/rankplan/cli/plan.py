@@ -52,6 +52,7 @@ FORMATS = ["table", *_TEXTS, *_FILES]
 @click.option("--weights", metavar="SENDER:RECEIVER", help="Show which slots send their weights to which slots.")
 @click.option("--save", metavar="PATH", type=click.Path(), help="Also save the plan to this file, for Plan.load.")
 @isolate_option
+@click.option("--pinned", is_flag=True, help="Plan whole tensor groups and engines, in the trainer's order of nodes.")
 def plan(
     *,
     file: str,
@@ -62,6 +63,7 @@ def plan(
     weights: str | None,
     save: str | None,
     isolate: bool | None,
+    pinned: bool,
 ) -> None:
     """Show where every process runs.
 
@@ -75,6 +77,10 @@ def plan(
 
     plan (.json) is the plan itself, which every command reads that takes a saved plan; json is a list of processes.
     numpy is an .npz file with the columns of each component, named component.column; see Component.to_numpy.
+
+    For a trainer that starts its own processes, the plan predicts where Ray puts them. With --pinned, it is the plan to
+    bind them to: nodes in the order of addresses that the trainer sorts them in, and no tensor group, context group or
+    engine on two nodes if whole ones fit.
 
     --weights replaces the placements: it shows which slots of a component, such as the actor, send their weights to
     which slots of another, such as the rollout. A slot is a process, or an accelerator of a process with several.
@@ -92,7 +98,7 @@ def plan(
     if weights is not None and (component is not None or form not in ("table", "json")):
         raise click.UsageError("--weights requires --format table or json, without --component")
     with faults_end_it():
-        result = planned(file, choice, isolate=isolate)
+        result = planned(file, choice, isolate=isolate, pinned=pinned)
         if save is not None:
             result.save(save)
         if weights is not None:

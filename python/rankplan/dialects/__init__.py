@@ -12,6 +12,7 @@ from rankplan.config.text.programs import Program
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import TABLES
 from rankplan.dialects.no_job import description, fine_tuning
+from rankplan.dialects.orders import NodeOrder
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -24,8 +25,17 @@ class Dialect(Protocol):
     def read(self, config: Any) -> Reader:
         """Read and validate a config, once. Raises `PlacementError` if it is not a mapping."""
 
-    def plan(self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
-        """Return the plan of a config. Raises `PlacementError` with every fault."""
+    def plan(
+        self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+    ) -> Plan:
+        """Return the plan of a config. Raises `PlacementError` with every fault.
+
+        The plan predicts what the trainer does on its own, filling nodes as Ray does. A ``pinned`` one is to be bound
+        to its nodes: it has them in the trainer's order, and its pools take whole tensor groups and engines.
+        """
+
+    def node_order(self, config: Any) -> NodeOrder | None:
+        """Return by what the trainer sorts the nodes that Ray gives it; ``None`` if it does not sort them."""
 
     def assumed_inventory(self, config: Any) -> Inventory:
         """Return the inventory that a config is probably meant for. Raises `PlacementError`."""

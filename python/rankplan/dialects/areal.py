@@ -20,18 +20,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import AREAL, AREAL_ENGINES
-from rankplan.dialects.pools import Job, Pools
+from rankplan.dialects.pools import Job, Pools, steps_of
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.configured import ASSUMED
+from rankplan.plans.requests import Request
 from rankplan.words import counted, must_be, nearest, shown
 
-__all__ = ["Allocation", "assumed_inventory", "parse_allocation", "parse_mode", "plan", "read"]
+__all__ = ["Allocation", "assumed_inventory", "node_order", "parse_allocation", "parse_mode", "plan", "read"]
 
 _CLUSTER: KeyPath = ("cluster",)
 _MODE = "allocation_mode"
@@ -54,12 +56,16 @@ _NAMES = dict(zip("dtpce", ("dp", "tp", "pp", "cp", "ep"), strict=True))
 
 @dataclass(frozen=True, slots=True)
 class _Engine:
-    """An engine: its allocation, the engine whose GPUs it shares, the path of its backend, and whether it has GPUs."""
+    """An engine: its allocation, the engine whose GPUs it shares, the path of its backend, and whether it has GPUs.
+
+    ``groups`` is AReaL's ``ray_placement_strategy``.
+    """
 
     allocation: Allocation
     target: str | None
     path: KeyPath
     on_cpu: bool = False
+    groups: str = "shared"
 
     @property
     def processes(self) -> int:
@@ -69,7 +75,7 @@ class _Engine:
 class _Job(Job):
     """The nodes of an AReaL config, and its engines in the order written."""
 
-    keys = AREAL
+    name, keys = "areal", AREAL
 
     def __init__(self, reader: Reader) -> None:
         self.nodes = reader.size((*_CLUSTER, "n_nodes"), 1)
@@ -115,7 +121,7 @@ class _Job(Job):
             message = f"the backend of `{name}` is {allocation.backend}; it must be {allowed}"
             reader.add(path, Diagnostic("invalid-value", message, f"write one such as {allowed.split()[-1]}:d4"))
         target = reader.at((*strategy, "target")) if reader.at((*strategy, "type")) == "colocation" else None
-        self.engines[name] = _Engine(allocation, target, path, _on_cpu(reader, name))
+        self.engines[name] = _Engine(allocation, target, path, _on_cpu(reader, name), _groups(reader, name))
 
     def _check_target(self, reader: Reader, name: str, engine: _Engine) -> None:
         """Record the fault of a target that has no workers yet, or another number of them (``create_workers``)."""
@@ -154,26 +160,66 @@ class _Job(Job):
 
     def place(self, pools: Pools) -> None:
         """Place a component for each engine."""
-        reader, present, start = pools.reader, pools.free.left, 0
-        resources: dict[str, range] = {}
+        reader = pools.reader
+        resources: dict[str, list[int]] = {}
         for name, engine in self.engines.items():
             if engine.target is None and not engine.on_cpu:
-                world = engine.allocation.world
-                resources[name] = range(start, start + world)
-                if start + world > present:
-                    pools.too_many(engine.path, name, world, present - start, "what is left")
-                start += world
+                if (taken := self._taken(pools, name, engine)) is None:
+                    pools.too_many(engine.path, name, engine.allocation.world, pools.free.left, "what is left")
+                resources[name] = taken or []
         reader.finish()
+        for name in sorted(resources, key=self._start):
+            self._ask(pools, name, resources[name])
         for name in sorted(self.engines, key=self._start):
             if (target := self.engines[name].target) in resources:
                 resources[name] = resources[str(target)][: self.engines[name].allocation.world]
         for name, engine in self.engines.items():
             if name in resources:
-                share = pools.share(sum(resources[name][0] in taken for taken in resources.values()))
+                share = pools.share(sum(resources[name][0] == taken[0] for taken in resources.values()))
                 each, parallel = engine.allocation.each, engine.allocation.parallel
                 pools.place(name, resources[name], engine.path, each, parallel=parallel, share=share)
             else:
                 pools.on_nodes(name, engine.processes, engine.path)
+
+    def _taken(self, pools: Pools, name: str, engine: _Engine) -> list[int] | None:
+        """Take the GPUs of an engine; pinned, in whole steps: no node may split a bundle of several."""
+        free, allocation = pools.free, engine.allocation
+        if not pools.pinned or allocation.world > free.left:
+            return free.next(allocation.world)
+        if allocation.backend not in _INFERENCE and not pools.steps:
+            return free.packed(allocation.world)
+        if allocation.backend not in _INFERENCE:
+            shared = [one.allocation for one in self.engines.values() if one.target == name]
+            parallels = [one.parallel for one in (allocation, *shared)]
+            return pools.stepped(allocation.world, {size for one in parallels for size in (one.tp, one.tp * one.cp)})
+        taken: list[int] = []
+        for size in self._bundles(engine) * engine.processes:
+            if (bundle := free.together(size)) is None:
+                message = f"a process of `{name}` needs {size} GPUs of one node; {free.left} are free, but no node has "
+                help = "use a smaller tensor or pipeline size, or nodes with more GPUs"
+                pools.reader.add(engine.path, Diagnostic("spans-nodes", f"{message}that many", help))
+                return []
+            taken += bundle
+        return taken
+
+    def _bundles(self, engine: _Engine) -> list[int]:
+        """Return the bundles of a process: one, or if deferred, one a node (``_create_bundle_specs_split``)."""
+        each, per_node = engine.allocation.each, self.each
+        if engine.groups != "deferred" or not 0 < per_node < each:
+            return [each]
+        return steps_of(each, per_node)
+
+    def _ask(self, pools: Pools, name: str, resources: Sequence[int]) -> None:
+        """Record the requests for an engine's GPUs: one group with all workers, or one for each."""
+        engine = self.engines[name]
+        each, bundles = engine.allocation.each, self._bundles(engine)
+        if engine.groups == "shared" and engine.allocation.backend not in _INFERENCE:
+            pools.request(name, resources, each)
+            return
+        starts = list(accumulate(bundles, initial=0))[:-1]
+        for start in range(0, len(resources), each):
+            nodes = pools.free.node_of([resources[start + offset] for offset in starts])
+            pools.requests.append(Request(name, None, tuple(bundles), tuple(nodes)))
 
     @staticmethod
     def _start(name: str) -> int:
@@ -194,12 +240,22 @@ def _starts(reader: Reader, name: str) -> bool:
 
 def _on_cpu(reader: Reader, name: str) -> bool:
     """Return whether the workers of an engine ask for no GPU (``RolloutController.initialize``)."""
+    gpus: Any = reader.value(_spec(reader, name), "gpu", (name, "scheduling_spec"))
+    return bool(gpus == 0)
+
+
+def _groups(reader: Reader, name: str) -> str:
+    """Return how the workers of an engine are divided into placement groups (``_get_placement_strategy``)."""
+    return str(reader.value(_spec(reader, name), "ray_placement_strategy", (name, "scheduling_spec")) or "shared")
+
+
+def _spec(reader: Reader, name: str) -> Mapping[Any, Any]:
     specs = reader.at((name, "scheduling_spec"))
     first = specs[0] if isinstance(specs, Sequence) and not isinstance(specs, str) and specs else specs
-    return isinstance(first, Mapping) and reader.value(first, "gpu", (name, "scheduling_spec")) == 0
+    return first if isinstance(first, Mapping) else {}
 
 
-read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
+read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
 
 
 @dataclass(frozen=True, slots=True)

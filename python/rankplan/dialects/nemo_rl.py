@@ -12,12 +12,14 @@ Follows, at 7ea279a, ``setup`` of ``algorithms/grpo.py``, ``ppo.py``, ``distilla
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import NEMO_RL
+from rankplan.dialects.orders import NodeOrder
 from rankplan.dialects.pools import Engine, Job, Pools, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
@@ -25,7 +27,7 @@ from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
 from rankplan.plans.configured import ASSUMED
 from rankplan.words import counted, must_be, path_text
 
-__all__ = ["assumed_inventory", "plan", "read"]
+__all__ = ["assumed_inventory", "node_order", "plan", "read"]
 
 _CLUSTER: KeyPath = ("cluster",)
 _GENERATION: KeyPath = ("policy", "generation")
@@ -41,6 +43,10 @@ _APART: KeyPath = (*_OPD, "non_colocated_teachers")
 _STUDENT: KeyPath = ("policy", "megatron_cfg")
 _KEYS = tuple(key for keys in MEGATRON.values() for key in keys)
 _DTENSOR = {"tp": ("tensor_parallel_size",), "cp": ("context_parallel_size",)}
+
+_TRAINING = "(.*_)?(policy|train|dpo|rm|sft|distillation)_cluster"
+_INFERENCE = "(.*_)?(generation|inference)_cluster"
+"""The names of the clusters of nodes; each algorithm puts its own before them."""
 
 _ALGORITHMS = ("async_rl", "ppo", "distillation", "grpo", "dpo", "rm", "sft")
 """The sections that name an algorithm; of several, the first counts."""
@@ -67,10 +73,11 @@ class _Teacher:
 class _Job(Job):
     """The nodes of training, of inference, of the teachers and of the reward model in a NeMo-RL config."""
 
-    keys = NEMO_RL
+    name, keys = "nemo_rl", NEMO_RL
 
     def __init__(self, reader: Reader) -> None:
         self.nodes, self.each = reader.size((*_CLUSTER, "num_nodes"), 1), reader.size((*_CLUSTER, "gpus_per_node"), 1)
+        self.segmented = reader.at((*_CLUSTER, "segment_size")) is not None
         self.algorithm = next((name for name in _ALGORITHMS if name in reader.content), "")
         students = reader.content.get("teachers")  # cross-tokenizer distillation: every teacher is on every GPU
         self.students = len(students) if isinstance(students, Sequence) and not isinstance(students, str) else 0
@@ -191,6 +198,8 @@ class _Job(Job):
         reader = pools.reader
         training = pools.nodes(*self.training, "training", (*_CLUSTER, "num_nodes"))
         inference = [] if self.colocated else pools.nodes(*self.inference, "inference", _RESOURCES)
+        _request(pools, "policy", training, self.training[1], _TRAINING, unified=self.colocated and self._unified)
+        _request(pools, "generation", inference, self.inference[1], _INFERENCE, unified=self._unified)
         trained, generated = self._users
         for name in ("policy", "value") if self.algorithm == "ppo" else ("policy",):
             sizes, path = _training(reader, (name,))
@@ -200,9 +209,23 @@ class _Job(Job):
             self._generate(pools, taken, per_node, pools.share(trained if self.colocated else generated))
         for one in self.teachers:
             taken = pools.nodes(one.nodes, one.each, one.name, _given(reader, _sections(one.name), "num_nodes"))
+            _request(pools, one.name, taken, one.each, re.escape(one.name.replace(".", "_", 1)))
             pools.place(one.name, taken, one.path, parallel=one.sizes, share=1.0)
         reward = pools.nodes(*self.reward, "the reward model", (*_REWARD, "resources")) if self.reward[0] else []
+        _request(pools, "reward_model", reward, self.reward[1], "(.*_)?reward_model_cluster")
         pools.place("reward_model", reward, _REWARD, parallel=_training(reader, _REWARD)[0], share=1.0)
+
+    @property
+    def _unified(self) -> bool:
+        """Whether the engines' nodes are one group: SGLang's always, others if an engine needs several nodes."""
+        per_node = self.training[1] if self.colocated else self.inference[1]
+        return self.engine is not None and (self.backend == "sglang" or self.engine.size > per_node)
+
+    def node_order(self) -> NodeOrder | None:
+        """Return what the nodes of one group are sorted by: a rank in the topology with segments, else Ray node ids."""
+        if self.segmented:
+            return "rank"
+        return "id" if self._unified else None
 
     @property
     def _users(self) -> tuple[int, int]:
@@ -251,7 +274,18 @@ class _Job(Job):
         return Engine(tp * pp, keys, engine_sizes(tp, pp, experts), path, section)
 
 
-read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
+read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
+
+
+def _request(
+    pools: Pools, component: str, resources: Sequence[int], per_node: int, name: str, *, unified: bool = False
+) -> None:
+    """Record the requests for a cluster: a group a node, or one of all nodes (``RayVirtualCluster``)."""
+    for node, start in enumerate(
+        range(0, len(resources), per_node if resources and not unified else len(resources) or 1)
+    ):
+        here = resources if unified else resources[start : start + per_node]
+        pools.request(component, here, name=f"{name}-{'unified' if unified else f'node{node}'}")
 
 
 def _rewarded(reader: Reader) -> bool:

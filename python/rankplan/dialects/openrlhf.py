@@ -21,7 +21,7 @@ from rankplan.parallel import Parallel
 from rankplan.plans.configured import ASSUMED
 from rankplan.words import path_text
 
-__all__ = ["assumed_inventory", "plan", "read"]
+__all__ = ["assumed_inventory", "node_order", "plan", "read"]
 
 _SIZE = ("num_nodes", "num_gpus_per_node")
 _SHARED = 5
@@ -31,7 +31,7 @@ _SHARED = 5
 class _Job(Job):
     """The models that OpenRLHF's flags train with, their sizes, and which of them share GPUs."""
 
-    keys = OPENRLHF
+    name, keys = "openrlhf", OPENRLHF
 
     def __init__(self, reader: Reader) -> None:
         flag = partial(_flag, reader)
@@ -91,14 +91,23 @@ class _Job(Job):
 
         def take(name: str) -> list[int]:
             nodes, each = self.models[name]
+            on_it = {self.tensor} if self.all and name == "actor" else set()
             path = flag(name, "num_gpus_per_node")
             default = "" if reader.at(path) is not None else f" ({path_text(path)} is {each} by default)"
-            return pools.packed(nodes * each, f"{name}{default}", self._largest(reader, name))
+            steps = {sizes.tp, sizes.tp * sizes.cp} | on_it
+            resources = pools.packed(nodes * each, f"{name}{default}", self._largest(reader, name), steps)
+            # Without a group, actors with one GPU per node ask for themselves.
+            pools.request(name, resources, strategy="PACK" if each > 1 or name in self.on else None)
+            return resources
 
         taken = {"actor": take("actor")} if "actor" in self.on else {}
         engines, generating = self.engines * self.tensor, list[int]()
         if engines:
-            generating = taken["actor"] if self.all else pools.packed(engines, "vllm", flag("vllm", "num_engines"))
+            if self.all:
+                generating = taken["actor"]
+            else:
+                generating = pools.packed(engines, "vllm", flag("vllm", "num_engines"), {self.tensor})
+                pools.request("vllm", generating)
         for name, (nodes, each) in self.models.items():
             host = self.on.get(name, name)
             if host not in taken:
@@ -115,7 +124,7 @@ class _Job(Job):
         pools.place("vllm", generating, path, self.tensor, parallel=engine, share=share)
 
 
-read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
+read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
 
 
 def _flag(reader: Reader, *path: str) -> KeyPath:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
@@ -12,6 +12,9 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology.domains import address_key
 
 _Value = TypeVar("_Value", str, int | str)
+
+NodeOrder: TypeAlias = Literal["text", "number", "id", "rank"]
+"""What a trainer sorts nodes by: addresses as text or as numbers, Ray node ids, or a rank that the nodes state."""
 
 
 def by_address_text(inventory: Inventory) -> Inventory:
@@ -28,6 +31,22 @@ def by_address_text(inventory: Inventory) -> Inventory:
     return Inventory([spec.at(RankSet(str(rank))) for rank, spec in enumerate(nodes)], inventory.section)
 
 
+def in_order(inventory: Inventory, order: NodeOrder | None) -> Inventory:
+    """Return the nodes in the order that a trainer sorts them in, as far as every node has an address.
+
+    Ray node ids and ranks are known only on the cluster: nodes keep their order.
+    """
+    nodes = [spec for ranks, spec in inventory.stretches() for _ in ranks]
+    if order not in ("text", "number") or any(spec.ip is None for spec in nodes):
+        return inventory
+    key = str if order == "text" else address_key
+    ranks = sorted(range(len(nodes)), key=lambda rank: key(nodes[rank].ip or ""))
+    if ranks == list(range(len(nodes))):
+        return inventory
+    found = inventory.reordered(ranks)
+    return found if inventory.section is None else found.without(inventory.section.exclude)
+
+
 def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:
     """Return the indices of bundles in slime's order (``sort_key``); each bundle is (index, node address, GPU id).
 
@@ -41,20 +60,25 @@ def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:
 
 
 def pool_order(inventory: Inventory) -> tuple[list[int], list[int]]:
-    """Return the accelerators of an inventory, counted node by node, in slime's order; and the node rank of each."""
+    """Return the accelerators of an inventory that are not excluded, in slime's order; and the node rank of each.
+
+    Accelerators are counted node by node.
+    """
     nodes = [(rank, spec) for stretch, spec in inventory.stretches() for rank in stretch]
     firsts = list(accumulate((spec.num_accelerators for _, spec in nodes), initial=0))
     if all(spec.ip is not None for _, spec in nodes):
         nodes.sort(key=lambda node: address_key(node[1].ip or ""))
     within: dict[tuple[str, ...], list[int]] = {}
+    excluded = inventory.excluded_accelerators
     gpus: list[int] = []
     owners: list[int] = []
     for rank, spec in nodes:
         ids = spec.accelerator_ids
         if ids not in within:
             within[ids] = sorted(range(len(ids)), key=lambda index: _gpu_key(ids[index]))
-        gpus += [firsts[rank] + index for index in within[ids]]
-        owners += [rank] * len(ids)
+        here = [gpu for index in within[ids] if (gpu := firsts[rank] + index) not in excluded]
+        gpus += here
+        owners += [rank] * len(here)
     return gpus, owners
 
 

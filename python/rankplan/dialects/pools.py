@@ -4,40 +4,48 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from math import lcm
 from typing import Any, ClassVar
 
 from rankplan._core import CLUSTER, NODE, Chunks
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import Keys
+from rankplan.dialects.orders import NodeOrder, in_order
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.configured import assumed, lacks_accelerators, with_sizes
 from rankplan.plans.plan import SHARE_UNIT, Plan
+from rankplan.plans.requests import Request
 from rankplan.words import counted, path_text
 
 
 class Free:
-    """The accelerators of an inventory that no pool has taken, counted node by node."""
+    """The accelerators of an inventory that no pool has taken and that are not excluded, counted node by node."""
 
     def __init__(self, inventory: Inventory) -> None:
         counts = [spec.num_accelerators for nodes, spec in inventory.stretches() for _ in nodes]
         self._firsts = list(accumulate(counts, initial=0))
+        self._usable: list[Sequence[int]] = [range(*span) for span in pairwise(self._firsts)]
+        excluded = inventory.excluded_accelerators
+        for node in inventory.core.by_node(excluded):
+            self._usable[node] = [rank for rank in self._usable[node] if rank not in excluded]
         self._taken = [0] * len(counts)
         self._from: dict[int, int] = {}
 
     def _left(self, node: int) -> int:
-        return self._firsts[node + 1] - self._firsts[node] - self._taken[node]
+        return len(self._usable[node]) - self._taken[node]
 
     def _take(self, node: int, count: int) -> list[int]:
-        start = self._firsts[node] + self._taken[node]
+        start = self._taken[node]
         self._taken[node] += count
-        return list(range(start, start + count))
+        return list(self._usable[node][start : start + count])
 
     def together(self, count: int) -> list[int] | None:
         """Take accelerators of the first node with enough of them; ``None`` if no node has."""
@@ -50,20 +58,82 @@ class Free:
     def packed(self, count: int) -> list[int] | None:
         """Take accelerators of one node if one has enough of them, else node by node; ``None`` if there are too few."""
         taken = self.together(count)
-        if taken is None and count <= self.left:
-            taken = []
-            for node in range(len(self._taken)):
-                taken += self._take(node, min(self._left(node), count - len(taken)))
+        return self.next(count) if taken is None else taken
+
+    def next(self, count: int) -> list[int] | None:
+        """Take accelerators node by node; ``None`` if there are too few."""
+        return None if count > self.left else self._of(range(len(self._taken)), count)
+
+    def _of(self, nodes: Iterable[int], count: int) -> list[int]:
+        taken: list[int] = []
+        for node in nodes:
+            taken += self._take(node, min(self._left(node), count - len(taken)))
         return taken
+
+    def stepped(self, count: int, sizes: Collection[int], *, ascending: bool) -> list[int] | None:
+        """Take accelerators of one node if one has enough of them, else in whole steps, each on one node.
+
+        A step is the largest of these sizes with which all steps fit. If none does, as many whole steps as fit come
+        first, and the rest from other nodes, unless nodes must be ``ascending``; else they are taken node by node.
+        ``None`` if there are too few.
+        """
+        taken = self.together(count)
+        for step in () if taken is not None else whole_sizes(sizes):
+            rooms = [self._left(node) for node in range(len(self._taken))]
+            sequence = steps_of(count, step)
+            if (nodes := steps_on(rooms, sequence)) is not None:
+                return [rank for node, size in zip(nodes, sequence, strict=True) for rank in self._take(node, size)]
+        for step in () if taken is not None or ascending else whole_sizes(sizes):
+            whole, others, rest = dict[int, int](), list[int](), count
+            for node in range(len(self._taken)):
+                if here := min(self._left(node), rest) // step * step:
+                    whole[node] = here
+                    rest -= here
+                else:
+                    others.append(node)
+            if whole and sum(map(self._left, others)) >= rest:
+                return [rank for node, size in whole.items() for rank in self._take(node, size)] + self._of(
+                    others, rest
+                )
+        return self.next(count) if taken is None else taken
 
     @property
     def left(self) -> int:
         """Number of accelerators that are still free."""
-        return self._firsts[-1] - sum(self._taken)
+        return sum(map(len, self._usable)) - sum(self._taken)
 
     def node_of(self, resources: Sequence[int]) -> list[int]:
         """Return the node of each of these accelerators."""
         return [bisect_right(self._firsts, rank) - 1 for rank in resources]
+
+
+def whole_sizes(sizes: Collection[int]) -> list[int]:
+    """Return the steps to try for these sizes, the largest first: their common multiple, then each of them."""
+    wanted = {size for size in sizes if size > 1}
+    return sorted(wanted | ({lcm(*wanted)} if wanted else set()), reverse=True)
+
+
+def steps_of(count: int, step: int) -> list[int]:
+    """Return a number of accelerators as steps of a size; the last one may be smaller."""
+    return [step] * (count // step) + [count % step] * (count % step > 0)
+
+
+def steps_on(rooms: Sequence[int], steps: Iterable[int]) -> list[int] | None:
+    """Return the node of each step, ascending, if every step is on one node; ``None`` if they do not fit.
+
+    ``rooms`` has the free accelerators of each node. Every step takes the first node that has room after the step
+    before it, so that nodes that are sorted stay sorted.
+    """
+    node, used = 0, 0
+    nodes: list[int] = []
+    for step in steps:
+        while node < len(rooms) and rooms[node] - used < step:
+            node, used = node + 1, 0
+        if node == len(rooms):
+            return None
+        nodes.append(node)
+        used += step
+    return nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +151,49 @@ class Engine:
 
 
 class Pools:
-    """The pools that a config takes of an inventory, and the components on them."""
+    """The pools that a config takes of an inventory, and the components on them.
 
-    def __init__(self, reader: Reader, inventory: Inventory, *, isolate: bool) -> None:
-        self.reader, self.inventory = reader, inventory
+    ``pinned``: they will be bound to their nodes, so that no bundle may be on two. ``steps``: they take whole steps.
+    ``ascending``: the trainer sorts the nodes of a pool.
+    """
+
+    def __init__(
+        self, reader: Reader, inventory: Inventory, *, isolate: bool, pinned: bool, steps: bool, ascending: bool
+    ) -> None:
+        self.reader, self.inventory, self.pinned = reader, inventory, pinned
+        self.steps, self._ascending = steps, ascending
         self.visibility = "own" if isolate else "node"
         self.free = Free(inventory)
         self.components: list[Component] = []
+        self.requests: list[Request] = []
 
-    def packed(self, count: int, name: str, path: KeyPath) -> list[int]:
-        """Take accelerators of one node if one has enough, else node by node; too few are a fault."""
-        taken = self.free.packed(count)
+    def request(
+        self,
+        component: str,
+        resources: Sequence[int],
+        each: int = 1,
+        *,
+        name: str | None = None,
+        strategy: str | None = "PACK",
+    ) -> None:
+        """Record the request for a placement group, whose bundles are ``each`` of these accelerators in turn."""
+        if resources:
+            nodes = tuple(self.free.node_of(resources[::each]))
+            self.requests.append(Request(component, name, (each,) * len(nodes), nodes, strategy))
+
+    def packed(self, count: int, name: str, path: KeyPath, sizes: Collection[int] = ()) -> list[int]:
+        """Take accelerators of one node if one has enough, else node by node; too few are a fault.
+
+        ``sizes`` are those of the groups on them, for whole steps.
+        """
+        taken = self.stepped(count, sizes) if self.steps else self.free.packed(count)
         if taken is None:
             self.too_many(path, name, count, self.free.left, "what is left of the cluster")
         return taken or []
+
+    def stepped(self, count: int, sizes: Collection[int]) -> list[int] | None:
+        """Take accelerators in whole steps; see `Free.stepped`."""
+        return self.free.stepped(count, sizes, ascending=self._ascending)
 
     def nodes(self, nodes: int, each: int, name: str, path: KeyPath) -> list[int]:
         """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault."""
@@ -104,6 +203,8 @@ class Pools:
             counts = {spec.num_accelerators for _, spec in self.inventory.stretches()}
             message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
             message += counted(self.inventory.num_nodes, "node") + (f" with {max(counts)}" if len(counts) == 1 else "")
+            if excluded := len(self.inventory.excluded_accelerators):
+                message += f", and {counted(excluded, 'accelerator')} {'is' if excluded == 1 else 'are'} excluded"
             help = "use a larger cluster, or fewer nodes or accelerators per node"
             self.reader.add(path, Diagnostic("resource-out-of-range", message, help))
             return []
@@ -141,7 +242,9 @@ class Pools:
 
     def on_nodes(self, name: str, processes: int, path: KeyPath) -> None:
         """Place a component without accelerators: its processes take the nodes in turn."""
-        resources = [rank % self.inventory.num_nodes for rank in range(processes)]
+        marks = self.inventory.marks
+        nodes = [node for node in range(self.inventory.num_nodes) if marks.get(node, ()) is not None]
+        resources = [nodes[rank % len(nodes)] for rank in range(processes if nodes else 0)]
         rule = Chunks(resources, 1)
         try:
             placed = Component.place(name, self.inventory, (NODE,), rule, visibility=self.visibility)
@@ -171,9 +274,11 @@ class Pools:
 class Job(ABC):
     """The values of a config whose components take their accelerators by number.
 
-    The functions of the dialect's module are ``read``, ``plan`` and ``assumed_inventory`` of its class.
+    The functions of the dialect's module are ``read``, ``plan`` and ``assumed_inventory`` of its class, and ``order``
+    as ``node_order``.
     """
 
+    name: ClassVar[str]
     keys: ClassVar[Keys]
 
     @abstractmethod
@@ -183,6 +288,10 @@ class Job(ABC):
     @abstractmethod
     def place(self, pools: Pools) -> None:
         """Take pools, and place the components on them."""
+
+    def node_order(self) -> NodeOrder | None:
+        """Return by what the trainer sorts the nodes that Ray gives it; ``None`` if it does not sort them."""
+        return None
 
     @abstractmethod
     def size(self) -> tuple[int, int]:
@@ -198,18 +307,39 @@ class Job(ABC):
         return cls.keys.read(config, cls)
 
     @classmethod
-    def plan(cls, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
-        """Return the plan of a config on an inventory. Raises `PlacementError` with every fault."""
+    def plan(cls, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False) -> Plan:
+        """Return the plan of a config on an inventory; see `Dialect.plan`."""
         reader = cls.read(config).fork()
         reader.finish()
         job: Job = reader.state
         if job.size()[1]:
             lacks_accelerators(reader, inventory, ())
         reader.finish()
-        pools = Pools(reader, job.inventory(reader, inventory), isolate=isolate_accelerator)
-        job.place(pools)
+        inventory = in_order(inventory, job.node_order()) if pinned else inventory
+        inventory, ascending = job.inventory(reader, inventory), job.node_order() is not None
         reader.finish()
-        return Plan(pools.inventory, pools.components)
+
+        def placed(*, steps: bool) -> Plan:
+            attempt = reader.fork()
+            pools = Pools(
+                attempt, inventory, isolate=isolate_accelerator, pinned=pinned, steps=steps, ascending=ascending
+            )
+            job.place(pools)
+            attempt.finish()
+            return Plan(inventory, pools.components, None, cls.name, pools.requests)
+
+        with suppress(PlacementError):  # whole steps may leave too little for what comes after them
+            if pinned:
+                return placed(steps=True)
+        return placed(steps=False)
+
+    @classmethod
+    def order(cls, config: Any) -> NodeOrder | None:
+        """Return by what the trainer of a config sorts its nodes; see `Dialect.node_order`."""
+        reader = cls.read(config)
+        reader.finish()
+        job: Job = reader.state
+        return job.node_order()
 
     @classmethod
     def assumed_inventory(cls, config: Any) -> Inventory:

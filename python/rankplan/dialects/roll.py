@@ -14,11 +14,12 @@ Follows ROLL's ``WorkerConfig.__post_init__``, ``RLVRConfig.__post_init__``, ``R
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby
 from typing import Any
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, NODE, WHOLE_NODE, Chunks
@@ -26,15 +27,17 @@ from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
+from rankplan.dialects.orders import NodeOrder
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists, with_sizes
 from rankplan.plans.plan import SHARE_UNIT, Plan
+from rankplan.plans.requests import Request
 from rankplan.words import counted, must_be, shown
 
-__all__ = ["assumed_inventory", "parse_device_mapping", "plan", "read", "written"]
+__all__ = ["assumed_inventory", "node_order", "parse_device_mapping", "plan", "read", "written"]
 
 _AS_WRITTEN = frozenset({"hf_infer", "sglang"})
 """Strategies that use ``num_gpus_per_worker`` as written."""
@@ -78,13 +81,15 @@ class _Job:
 read = partial(Reader.of, state=_Job)
 
 
-def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
+def plan(
+    config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+) -> Plan:
     """Return the plan of a ROLL config on an inventory.
 
     Accelerators are counted node by node over the inventory, of which the first nodes are used, and
     ``num_gpus_per_node`` must match the nodes. The roles on the most crowded accelerator of a role have equal shares.
 
-    Raises `PlacementError` with every fault.
+    ROLL numbers the accelerators itself: a ``pinned`` plan is the same. Raises `PlacementError` with every fault.
     """
     reader = read(config).fork()
     job: _Job = reader.state
@@ -107,7 +112,24 @@ def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: 
         else:
             components.append(with_sizes(reader, placed, role.parallel, (*role.path, *_CONFIG)))
     reader.finish()
-    return Plan(inventory, components)
+    return Plan(inventory, components, None, "roll", _requests(job, inventory))
+
+
+def _requests(job: _Job, inventory: Inventory) -> list[Request]:
+    """Return the requests: a bundle of ``num_gpus_per_node`` on each node (``ResourceManager.__init__``)."""
+    nodes = [(node, spec.num_accelerators) for nodes, spec in inventory.stretches() for node in nodes]
+    firsts = list(accumulate((count for _, count in nodes), initial=0))
+    owners: dict[int, str] = {}
+    for role in job.roles:
+        for device in role.devices or ():
+            owners.setdefault(bisect_right(firsts, device) - 1, role.name)
+    sizes = [(node, count if job.per_node is None else job.per_node) for node, count in nodes if count]
+    return [Request(owners.get(node, ""), None, (size,), (node,)) for node, size in sizes if size]
+
+
+def node_order(config: Config | Reader) -> NodeOrder | None:
+    """Return ``None``: ROLL numbers the nodes as it gets them, or by their own ``NODE_RANK``."""
+    return None
 
 
 def assumed_inventory(config: Config | Reader) -> Inventory:

@@ -14,25 +14,29 @@ from __future__ import annotations
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import SKYRL, SKYRL_MODELS
+from rankplan.dialects.orders import NodeOrder
 from rankplan.dialects.pools import Job, Pools, differing, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.configured import ASSUMED
+from rankplan.plans.requests import Request
 from rankplan.words import must_be, path_text
 
-__all__ = ["assumed_inventory", "plan", "read"]
+__all__ = ["assumed_inventory", "node_order", "plan", "read"]
 
 _PLACEMENT: KeyPath = ("trainer", "placement")
 _ENGINE: KeyPath = ("generator", "inference_engine")
 _SIZES = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size"}
 _GENERATOR = ("generator", (*_ENGINE, "num_engines"))
 _SHARED = 5
+_PEER_ACCESS = Request("", None, (2,), (), optional=True)
+"""From a head without GPUs, SkyRL asks two of a node whether they reach each other (``peer_access_supported``)."""
 
 
 class _Job(Job):
     """The models of a SkyRL config, its engines and their sizes."""
 
-    keys = SKYRL
+    name, keys = "skyrl", SKYRL
 
     def __init__(self, reader: Reader) -> None:
         known, typos = SKYRL.known[_PLACEMENT], {fault.path for fault in reader.faults}
@@ -91,6 +95,10 @@ class _Job(Job):
             reader.add((*_ENGINE, "expert_parallel_size"), fault)
         self.experts = experts if experts == whole else 1
 
+    def node_order(self) -> NodeOrder:
+        """Return Ray node ids, by which bundles of one GPU are sorted (``ResolvedPlacementGroup``)."""
+        return "id"
+
     def size(self) -> tuple[int, int]:
         """Return as many nodes of 8 GPUs, or of the largest model's GPUs per node, as the config needs."""
         each = max(ASSUMED, *(per_node for _, per_node in self.models.values()))
@@ -101,9 +109,17 @@ class _Job(Job):
         """Place ``policy``, ``ref``, ``critic``, and the servers of the ``generator``."""
         each = self.tp * self.pp
         policy = self.models["policy"]
+        if max(per_node for _, per_node in self.models.values()) > 1:
+            pools.requests.append(_PEER_ACCESS)
         count = self.engines * each or (policy[0] * policy[1] if self.all else 0)
         ahead = 0 if self.all else self.prefill * each  # alone, engines that prefill are packed by themselves
-        engines = [rank for part in (ahead, count - ahead) if part for rank in pools.packed(part, *_GENERATOR)]
+        parallel = {name: _training(pools.reader, name) for name in self.models}
+        steps = {each} | {sizes.tp * sizes.cp for sizes, _ in parallel.values() if self.all}
+        engines: list[int] = []
+        for part in (ahead, count - ahead):
+            taken = pools.packed(part, *_GENERATOR, steps) if part else []
+            pools.request("generator" if self.engines else "policy", taken)
+            engines += taken
         shared: dict[str, list[int]] = {}
         for name, (nodes, per_node) in self.models.items():
             if self.all:
@@ -112,9 +128,11 @@ class _Job(Job):
                 taken, share = shared["policy"], 0.25
             else:
                 taken = pools.nodes(nodes, per_node, name, _count(name, "nodes"))
+                together = per_node > 1 or (self.pair and name == "policy")  # else its actors ask for themselves
+                pools.request(name, taken, per_node, strategy="PACK" if together else None)
                 share = 0.75 if self.pair and name == "policy" else 1.0
             shared[name] = taken
-            sizes, where = _training(pools.reader, name)
+            sizes, where = parallel[name]
             pools.place(name, taken, where, parallel=sizes, share=share)
         if self.engines:
             sizes = engine_sizes(self.tp, self.pp, self.experts)
@@ -123,7 +141,7 @@ class _Job(Job):
             pools.place("generator", engines, where, each, parallel=sizes, share=share, engines=self.dp)
 
 
-read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
+read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
 
 
 def _count(name: str, what: str) -> KeyPath:

@@ -18,15 +18,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations, groupby
 from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import Placement
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import SLIME, flag_name
-from rankplan.dialects.orders import bundle_order, pool_order
-from rankplan.dialects.pools import Job, Pools, torn
+from rankplan.dialects.orders import NodeOrder, bundle_order, pool_order
+from rankplan.dialects.pools import Job, Pools, steps_of, steps_on, torn, whole_sizes
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
@@ -42,6 +42,7 @@ __all__ = [
     "dist_init_addrs",
     "engine_processes",
     "layout",
+    "node_order",
     "plan",
     "read",
     "written",
@@ -77,7 +78,7 @@ class _Job(Job):
     Sides are numbers of GPUs: 0 for a side that does not run here.
     """
 
-    keys = SLIME
+    name, keys = "slime", SLIME
 
     def __init__(self, reader: Reader) -> None:
         self._keys: dict[str, str] = {}  # flags as they are written
@@ -218,8 +219,12 @@ class _Job(Job):
                 message += f"; {_GPUS} GPUs per node is slime's default actor_num_gpus_per_node"
             help = "use a larger cluster, or fewer GPUs"
             reader.add(self._counting(), Diagnostic("resource-out-of-range", message, help))
+        elif pools.steps:
+            chosen = self._in_steps(nodes)
+            gpus, nodes = [gpus[index] for index in chosen], [nodes[index] for index in chosen]
         each = self._per_process(reader, pools.inventory, nodes)
         reader.finish()
+        pools.request("actor" if self.actor else "critic" if self.critic else "rollout", gpus[: self.num_gpus])
         share = 0.8 if colocated else 1.0
         share /= 2 if self.critic and self.critic_shares else 1
         training: dict[str, Any] = {"parallel": self.parallel, "share": share}
@@ -236,6 +241,36 @@ class _Job(Job):
             flags = {"tp": ("rollout_num_gpus_per_engine",), **_ENGINE} if name == "rollout" else MEGATRON
             path = self._decisive(flags, settings["parallel"], count)
             pools.place(name, gpus[start : start + count], path, size, **settings)
+
+    def node_order(self) -> NodeOrder:
+        """Return addresses as numbers (``sort_key``)."""
+        return "number"
+
+    def _in_steps(self, nodes: Sequence[int]) -> list[int]:
+        """Return the positions of GPUs, in order, whose tensor and context groups and engine processes are whole.
+
+        ``nodes`` has the node of each GPU. Without such positions they are the first ones.
+        """
+        rooms = [len(list(alike)) for _, alike in groupby(nodes)]
+        firsts = list(accumulate(rooms, initial=0))
+        training = {self.parallel.tp, self.parallel.tp * self.parallel.cp} if self.actor or self.critic else set()
+        engine = min(self.per_engine, self.per_node or max(rooms))
+        sequences = [[self.num_gpus]]
+        if self.rollout and self.rollout_offset:
+            rollout = steps_of(self.rollout, engine)
+            sequences += [steps_of(self.rollout_offset, step) + rollout for step in (*whole_sizes(training), 1)]
+        else:
+            sizes = training | ({engine} if self.rollout else set())
+            sequences += [steps_of(self.num_gpus, step) for step in whole_sizes(sizes)]
+        for sequence in sequences:
+            if (found := steps_on(rooms, sequence)) is not None:
+                used = firsts[:-1]
+                chosen: list[int] = []
+                for node, step in zip(found, sequence, strict=True):
+                    chosen += range(used[node], used[node] + step)
+                    used[node] += step
+                return chosen
+        return list(range(self.num_gpus))
 
     def _decisive(self, flags: Mapping[str, Sequence[str]], parallel: Parallel, count: int) -> KeyPath:
         """Return the path of the flag of the size by which the GPUs cannot be divided, else of the largest one."""
@@ -282,7 +317,7 @@ class _Job(Job):
         return each
 
 
-read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
+read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
 
 
 def layout(flags: Flags) -> tuple[int, int]:

@@ -19,11 +19,12 @@ Follows verl's ``ResourcePoolManager.create_resource_pool``, ``RayResourcePool.g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import VERL
+from rankplan.dialects.orders import NodeOrder
 from rankplan.dialects.pools import Engine, Job, Pools, engine_faults
 from rankplan.dialects.verl_programs import program_of
 from rankplan.dialects.verl_sizes import CONFIG_NAME, engine_at, training_at
@@ -34,7 +35,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.configured import ASSUMED
 from rankplan.words import counted, must_be, path_text
 
-__all__ = ["assumed_inventory", "plan", "read", "written"]
+__all__ = ["assumed_inventory", "node_order", "plan", "read", "written"]
 
 _SHARED, _ALONE = 3, 2
 """``max_colocate_count`` of verl's pools, and of those that an engine has for itself."""
@@ -58,7 +59,7 @@ _HYBRID = ("use_trainer_do_validate", "use_dynamic_resource_scheduling")
 class _Job(Job):
     """The pools and the roles of a verl config."""
 
-    keys = VERL
+    name, keys = "verl", VERL
 
     def __init__(self, reader: Reader) -> None:
         self.topology = Topology.read(reader)
@@ -142,6 +143,10 @@ class _Job(Job):
         job: _Job = reader.state
         return super().assumed_inventory(reader) if job.topology is None else job.topology.assumed()
 
+    def node_order(self) -> NodeOrder:
+        """Return addresses as text (``sort_placement_group_by_node_ip``)."""
+        return "text"
+
     def size(self) -> tuple[int, int]:
         """Return as many nodes as the pools have, each with as many accelerators as the largest pool has per node."""
         if self.topology is not None:
@@ -155,12 +160,15 @@ class _Job(Job):
             self.topology.place(pools)
             return
         reader = pools.reader
-        trainer = _taken(pools, self.trainer, ("trainer",))
+        pool = "trainer_pool" if self.apart else "global_pool"
+        trainer = _taken(pools, self.trainer, ("trainer",), "actor", pool)
         engine: KeyPath = (*self.reward_path, "rollout")
-        reward = _taken(pools, self.reward, self.reward_path) if self.reward_pool and not self.apart else trainer
+        reward = trainer
+        if self.reward_pool and not self.apart:
+            reward = _taken(pools, self.reward, self.reward_path, "reward", "reward_pool")
         if self.apart and self.reward_pool:
             _standalone(pools, "reward", self.reward, engine, self.reward_path)
-        teachers = _taken(pools, self.teachers, _TEACHERS) if self.teaching else []
+        teachers = _taken(pools, self.teachers, _TEACHERS, "teacher", "teacher_pool") if self.teaching else []
         if trainer:
             self._place_training(pools, trainer)
             if self.hybrid:
@@ -185,7 +193,7 @@ class _Job(Job):
                 pools.place(name, pool, where, parallel=sizes, share=share)
 
 
-read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
+read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
 
 
 def _pool(reader: Reader, path: KeyPath, nodes: int, least: int = 1, *, each: int = ASSUMED) -> tuple[int, int]:
@@ -210,10 +218,21 @@ def _has_reference(reader: Reader) -> bool:
     return reader.switch((*_ACTOR, "actor", "use_kl_loss")) or reader.switch(("algorithm", "use_kl_in_reward"))
 
 
-def _taken(pools: Pools, size: tuple[int, int], path: KeyPath) -> list[int]:
-    """Take the accelerators of a pool; too few are a fault."""
+def _taken(pools: Pools, size: tuple[int, int], path: KeyPath, component: str = "", pool: str = "") -> list[int]:
+    """Take the accelerators of a pool, and record the requests of one with a name; too few are a fault."""
     where = next(((*path, key) for key in _POOL if pools.reader.at((*path, key)) is not None), path)
-    return pools.nodes(*size, f"the pool of {path_text(path)}", where)
+    taken = pools.nodes(*size, f"the pool of {path_text(path)}", where)
+    _ask(pools, component, taken, size[1], pool, "STRICT_PACK")
+    return taken
+
+
+def _ask(pools: Pools, component: str, resources: Sequence[int], each: int, pool: str, strategy: str) -> None:
+    """Record the requests for a pool: a group a node (verl: ``RayResourcePool.get_placement_groups``)."""
+    starts = range(0, len(resources), max(each, 1))
+    sizes = "_".join([str(each)] * len(starts))
+    for index, start in enumerate(starts):
+        name = f"{pool}verl_group_{sizes}:{index}"
+        pools.request(component, resources[start : start + each], name=name, strategy=strategy)
 
 
 def _place_teachers(pools: Pools, pool: list[int], per_node: int) -> None:
@@ -256,6 +275,9 @@ def _standalone(pools: Pools, name: str, size: tuple[int, int], sizes: KeyPath, 
             pools.reader.add(engine.path, _torn(name, engine, each, number, pools.free.left))
             return
         taken += chunk
+    prefix = "rollout_pool_reward_" if name == "reward" else "rollout_pool_"
+    for index, start in enumerate(range(0, len(taken), engine.size)):
+        _ask(pools, name, taken[start : start + engine.size], each, f"{prefix}{index}", "PACK")
     more = {"share": pools.share(_ALONE), "engines": engine.size // each}
     pools.place(name, taken, engine.where, each, parallel=engine.parallel, **more)
 

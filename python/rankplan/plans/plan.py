@@ -22,6 +22,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size, fitted
 from rankplan.plans.crossings import check_keep, topology_faults
+from rankplan.plans.requests import Request
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean
 
@@ -91,17 +92,25 @@ class NodeKind:
 class Plan(Mapping[str, Component]):
     """Where every process of every component runs: a mapping from names to `Component`, over one inventory.
 
-    Plans are equal if their inventories are, and the components in their order.
+    Plans are equal if their inventories are, the components in their order, and what they know of their trainer:
+    ``dialect`` is the dialect of the config, ``requests`` are the placement groups that the trainer will ask Ray for.
 
     Raises ``ValueError`` for components over different inventories, or two with one name, and `PlacementError`
     (``too-many-processes``) for more than 16,777,216 processes.
     """
 
     def __init__(
-        self, inventory: Inventory, components: Iterable[Component], mode: PlacementMode | None = None
+        self,
+        inventory: Inventory,
+        components: Iterable[Component],
+        mode: PlacementMode | None = None,
+        dialect: str | None = None,
+        requests: Iterable[Request] = (),
     ) -> None:
         self._inventory = inventory
         self._mode = mode
+        self._dialect = dialect
+        self._requests = tuple(requests)
         self._components: dict[str, Component] = {}
         processes = 0
         for component in components:
@@ -136,6 +145,16 @@ class Plan(Mapping[str, Component]):
         return self._mode
 
     @property
+    def dialect(self) -> str | None:
+        """The dialect of the trainer's config; ``None`` if it is unknown, or needs no requests (RLinf)."""
+        return self._dialect
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The placement groups that the trainer will ask Ray for, in order; empty if they are unknown."""
+        return self._requests
+
+    @property
     def components(self) -> list[str]:
         """Names of the components."""
         return list(self._components)
@@ -165,6 +184,7 @@ class Plan(Mapping[str, Component]):
         if not isinstance(other, Plan):
             return NotImplemented
         same = self.mode == other.mode and list(self) == list(other) and self._inventory == other._inventory
+        same = same and self._dialect == other._dialect and self._requests == other._requests
         return same and self._components == other._components
 
     __hash__ = None  # type: ignore[assignment]
@@ -192,7 +212,15 @@ class Plan(Mapping[str, Component]):
                 faults += (replace(one, path=component.name) for one in error.diagnostics)
         if faults:
             raise refusal(faults)
-        return Plan(inventory, components, self.mode)
+        return self.placed(inventory, components)
+
+    def placed(self, inventory: Inventory, components: Iterable[Component]) -> Plan:
+        """Return the plan with other components, which keeps the requests if all places are those of this plan."""
+        found = Plan(inventory, components, self.mode, self._dialect)
+        if self._requests and list(found) == list(self):
+            alike = all(_places(one) == _places(found[name]) for name, one in self.items())
+            found._requests = self._requests if alike else ()
+        return found
 
     def fitted(self, cluster: Inventory | SupportsInventory) -> Plan:
         """Return the plan in the same places of a cluster that it fits, with that cluster's accelerator ids.
@@ -202,19 +230,20 @@ class Plan(Mapping[str, Component]):
         """
         cluster = inventory_of(cluster)
         components = fitted(list(self.values()), cluster)
-        return Plan(components[0].inventory if components else cluster, components, self.mode)
+        return self.placed(components[0].inventory if components else cluster, components)
 
     def with_visibility(self, visibility: Visibility) -> Plan:
         """Return the plan with another visibility of every component."""
         components = [component.with_settings(visibility=visibility) for component in self.values()]
-        return Plan(self._inventory, components, self.mode)
+        return self.placed(self._inventory, components)
 
     def only(self, *names: str) -> Plan:
         """Return the plan of these components, which keep the cores that the others leave.
 
-        Raises ``KeyError`` for an unknown one.
+        The trainer asks for all components together: without one of them, the plan has no requests. Raises ``KeyError``
+        for an unknown one.
         """
-        return Plan(self._inventory, [self[name] for name in names], self.mode)
+        return self.placed(self._inventory, [self[name] for name in names])
 
     def idle(self) -> dict[int, RankSet]:
         """Return the accelerators that no component uses and that are not excluded: local indices by node rank."""
@@ -314,7 +343,7 @@ class Plan(Mapping[str, Component]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, which `from_dict` reads."""
-        return plan_file.plain(self._inventory, self.values(), self.mode)
+        return plan_file.plain(self._inventory, self.values(), self.mode, self._dialect, self._requests)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Plan:
@@ -338,7 +367,12 @@ class Plan(Mapping[str, Component]):
         return cls(*plan_file.load(os.fspath(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._inventory, list(self.values()), self.mode)
+        return type(self), (self._inventory, list(self.values()), self.mode, self._dialect, self._requests)
+
+
+def _places(component: Component) -> list[tuple[Any, ...]]:
+    """Return the nodes and the local devices of all processes, folded."""
+    return [(run.node, run.nodes, run.first_rank, run.pattern) for run in component.rows.runs()]
 
 
 def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fold: bool = True) -> list[NodeKind]:

@@ -6,11 +6,11 @@ Rows are not stored: the rules give them again.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import asdict, replace
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
@@ -25,6 +25,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
+from rankplan.plans.requests import Request, RequestEntry, plain_requests
 from rankplan.words import shown
 
 VERSION = 2
@@ -106,8 +107,17 @@ class _Component(_Placed):
 
 _MODELS: dict[str, type[BaseModel]] = {"": _Component, "rule": _Rule, "parallel": ParallelEntry, "beside": _Placed}
 
+Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, list[Request]]
+"""The arguments of `rankplan.Plan`: inventory, components, mode, dialect and requests."""
 
-def plain(inventory: Inventory, components: Collection[Component], mode: PlacementMode | None) -> dict[str, Any]:
+
+def plain(
+    inventory: Inventory,
+    components: Collection[Component],
+    mode: PlacementMode | None,
+    dialect: str | None,
+    requests: Sequence[Request],
+) -> dict[str, Any]:
     """Return a plan as plain values."""
     section, names = inventory.section, {one.name for one in components}
     return {
@@ -115,6 +125,8 @@ def plain(inventory: Inventory, components: Collection[Component], mode: Placeme
         "inventory": inventory.to_dict(),
         "cluster": section.model_dump(mode="json") if section else None,
         **({} if mode is None else {"mode": mode.name}),
+        **({} if dialect is None else {"dialect": dialect}),
+        **({"requests": plain_requests(requests)} if requests else {}),
         "components": {
             one.name: _Component.of(one, names).model_dump(mode="json", exclude_defaults=True) for one in components
         },
@@ -130,7 +142,7 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
     write_whole(path, "{\n" + ",\n".join(f'"{key}": {text}' for key, text in parts.items()) + "\n}\n")
 
 
-def load(file: str) -> tuple[Inventory, list[Component], PlacementMode | None]:
+def load(file: str) -> Saved:
     """Read a file for `read`. Its faults have the path of the file. Raises ``OSError`` for an unreadable file."""
     data = read_whole(file, _LARGEST)
     try:
@@ -145,8 +157,8 @@ def load(file: str) -> tuple[Inventory, list[Component], PlacementMode | None]:
     raise PlacementError(faults)
 
 
-def read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | None]:
-    """Return the inventory of a plan with its node groups, its components, and its mode.
+def read(content: Any) -> Saved:
+    """Return the inventory of a plan with its node groups, its components, its mode, its dialect and its requests.
 
     Raises `PlacementError` (``invalid-plan``) with each wrong key and its reason.
     """
@@ -157,7 +169,7 @@ def read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | None
     raise PlacementError(faults)
 
 
-def _read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | None]:
+def _read(content: Any) -> Saved:
     reader = Reader(content)
 
     def fault(path: KeyPath, message: str) -> None:
@@ -176,6 +188,9 @@ def _read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | Non
     mode, modes = content.get("mode"), PlacementMode.__members__
     if mode is not None and (not isinstance(mode, str) or mode not in modes):
         fault(("mode",), f"`mode` is {shown(mode)}; it must be {', '.join(list(modes)[:-1])} or {list(modes)[-1]}")
+    dialect = content.get("dialect")
+    if dialect is not None and not (isinstance(dialect, str) and dialect and dialect.isprintable()):
+        fault(("dialect",), f"`dialect` is {shown(dialect)}; it must be a name")
     reader.finish()
     try:
         inventory = Inventory.from_dict(content["inventory"])
@@ -204,5 +219,30 @@ def _read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | Non
         except (ValueError, OverflowError) as error:
             fault(path, f"the rule of `{name}` is damaged: {error}")
         check_size(name, processes)
+    requests = _requests(reader, content.get("requests", []), inventory)
     reader.finish()
-    return inventory, components, None if mode is None else modes[mode]
+    return inventory, components, None if mode is None else modes[mode], dialect, requests
+
+
+def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Request]:
+    found: list[Request] = []
+    if not isinstance(content, list):
+        message = f"`requests` is {shown(content)}; it must be a list"
+        reader.add(("requests",), Diagnostic("invalid-plan", message, _HELP))
+        return found
+    for index, state in enumerate(content):
+        path: KeyPath = ("requests", index)
+        try:
+            request = RequestEntry.model_validate(state).value()
+        except ValidationError as error:
+            for place, diagnostic in diagnostics(error, _MODELS, path):
+                reader.add(place, diagnostic)
+            continue
+        if len(request.nodes) != (0 if request.optional else len(request.accelerators)):
+            message = "an optional request has no nodes" if request.optional else "a bundle has no node"
+            reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, _HELP))
+        elif (last := max(request.nodes, default=0)) >= inventory.num_nodes:
+            message = f"a bundle is on node {last}, but the plan has {inventory.num_nodes}"
+            reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, _HELP))
+        found.append(request)
+    return found

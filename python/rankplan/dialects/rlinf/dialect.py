@@ -33,14 +33,20 @@ _FURTHER = "rollout_"
 """How the names of further rollouts start (``_validate_collocated_placement``); a section may be of anything."""
 
 
-def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
+def plan(
+    config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+) -> Plan:
     """Return the plan of a config on an inventory.
 
     Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
-    Raises `PlacementError` with every fault.
+    RLinf places its processes itself: a ``pinned`` plan is the same. Raises `PlacementError` with every fault.
     """
     roles = roles_of(read(config), inventory)
     return plan_of(roles.strategies(), roles.inventory, roles.mode, isolate=isolate_accelerator)
+
+
+def node_order(config: Config | Reading) -> None:
+    """Return ``None``: RLinf has its own order of nodes."""
 
 
 def roles_class(reading: Reading) -> type[Roles]:

@@ -1,0 +1,70 @@
+"""The placement groups that a trainer asks Ray for, in order, and the nodes that a plan has for their bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby, repeat
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from rankplan._core import MAX_PROCESSES
+from rankplan.config.base import Model
+from rankplan.config.models import Count
+
+_Times = Annotated[Count, Field(ge=1, le=MAX_PROCESSES)]
+_Number = Annotated[Count, Field(ge=0, le=MAX_PROCESSES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A placement group that the trainer asks Ray for.
+
+    ``component`` is the first component on it, empty if none is. ``name`` is a regular expression for the whole name of
+    the group, ``None`` if it has none. ``accelerators`` has the number of each bundle, ``nodes`` its node rank.
+    ``strategy`` is Ray's; it is ``None`` for actors without a group, one for each entry. An ``optional`` request may
+    never come; it has no nodes.
+    """
+
+    component: str
+    name: str | None
+    accelerators: tuple[int, ...]
+    nodes: tuple[int, ...]
+    strategy: str | None = "PACK"
+    optional: bool = False
+
+
+class RequestEntry(Model):
+    """A request in the file of a plan: ``bundles`` has [times, accelerators, node rank] of equal bundles in a row."""
+
+    component: str
+    name: str | None = None
+    bundles: list[tuple[_Times, _Number, _Number | None]] = Field(min_length=1)
+    strategy: str | None = "PACK"
+    optional: bool = False
+
+    @classmethod
+    def of(cls, request: Request) -> RequestEntry:
+        """Return the entry of a request."""
+        nodes: Iterable[int | None] = request.nodes or repeat(None, len(request.accelerators))
+        alike = groupby(zip(request.accelerators, nodes, strict=True))
+        return cls(
+            component=request.component,
+            name=request.name,
+            bundles=[(len(list(run)), *bundle) for bundle, run in alike],
+            strategy=request.strategy,
+            optional=request.optional,
+        )
+
+    def value(self) -> Request:
+        """Return the request."""
+        bundles = list(chain.from_iterable(repeat((size, node), times) for times, size, node in self.bundles))
+        sizes = tuple(size for size, _ in bundles)
+        nodes = tuple(node for _, node in bundles if node is not None)
+        return Request(self.component, self.name, sizes, nodes, self.strategy, self.optional)
+
+
+def plain_requests(requests: Sequence[Request]) -> list[dict[str, Any]]:
+    """Return requests as plain values, for the file of a plan."""
+    return [RequestEntry.of(one).model_dump(mode="json", exclude_defaults=True) for one in requests]

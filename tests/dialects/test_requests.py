@@ -1,0 +1,311 @@
+"""What trainers ask Ray for, against recorded runs of their own code; and plans in whole steps, to bind them to."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import combinations_with_replacement
+from math import lcm
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import Inventory, PlacementError, Plan, Request, plan, requests
+from rankplan.dialects.orders import in_order
+from rankplan.dialects.pools import Free, steps_of, steps_on
+from support.configs import from_overrides, nodes
+from support.goldens import lines
+
+LINES = lines("trainer_requests")
+QUESTIONS = list({(line["trainer"], str(line["question"])): line for line in LINES}.values())
+PLANNED = [line for line in LINES if "plan_in_order" in line]
+STEPPED = [line for line in LINES if line["trainer"] in ("openrlhf", "skyrl", "slime", "areal")]
+APART = {"fully_async": "fully_async_ppo_trainer", "one_step_off": "one_step_off_ppo_trainer"}
+
+
+def ids(found: Sequence[dict[str, Any]]) -> list[str]:
+    return [line["id"] for line in found]
+
+
+def config(line: dict[str, Any], folder: Path) -> Any:
+    """The config of a recorded question."""
+    trainer, asked = line["trainer"], line["question"]
+    if trainer == "openrlhf":
+        (path := folder / "train.sh").write_text(
+            f"python3 -m openrlhf.cli.train_ppo_ray {shlex.join(asked['flags'])}\n"
+        )
+        return path
+    if trainer in ("verl", "skyrl"):
+        name = APART.get(asked.get("entry", ""))
+        return from_overrides([*([f"hydra.job.config_name={name}"] if name else []), *asked["overrides"]])
+    if trainer == "slime":
+        return asked["flags"]
+    if trainer == "roll":
+        return {"num_gpus_per_node": asked["per_node"], "num_nodes": asked["num_nodes"]} | {
+            name: {"device_mapping": devices, **worker(each)} for name, (devices, each) in asked["roles"].items()
+        }
+    return _areal(asked) if trainer == "areal" else _nemo_rl(asked)
+
+
+def worker(each: int) -> dict[str, Any]:
+    """ROLL: the keys of a worker with several accelerators."""
+    vllm = {"strategy_name": "vllm", "strategy_config": {"tensor_parallel_size": each}}
+    return {"strategy_args": vllm} if each > 1 else {}
+
+
+def _areal(asked: dict[str, Any]) -> dict[str, Any]:
+    training, tensor = asked["actor"] // asked["train_tp"], asked["train_tp"]
+    engines = {
+        "rollout": {"backend": f"sglang:d{asked['rollout']}t{asked['tp']}"},
+        "actor": {"backend": f"megatron:d{training}t{tensor}"},
+    }
+    if asked["ref"]:
+        engines["ref"] = {"backend": f"megatron:d{asked['ref'] // tensor}t{tensor}"}
+    if asked["deferred"]:
+        engines["rollout"]["scheduling_spec"] = [{"gpu": 1, "ray_placement_strategy": "deferred"}]
+    nodes = asked["actor"] + asked["rollout"] * asked["tp"] + (asked["ref"] or 0)
+    each = asked["per_node"]
+    return {"cluster": {"n_nodes": -(-nodes // each), "n_gpus_per_node": each}, **engines}
+
+
+def _nemo_rl(asked: dict[str, Any]) -> dict[str, Any]:
+    resources = {"num_nodes": asked["inference"], "gpus_per_node": asked["per_node"]}
+    apart = {"enabled": not asked["inference"], "resources": resources if asked["inference"] else {}}
+    generation = {
+        "backend": "vllm",
+        "vllm_cfg": {"tensor_parallel_size": asked["tp"]},
+        "colocated": apart,
+    }
+    policy = {
+        "generation": generation,
+        "megatron_cfg": {"enabled": True, "tensor_model_parallel_size": asked["train_tp"]},
+    }
+    found: dict[str, Any] = {"cluster": {"num_nodes": asked["num_nodes"], "gpus_per_node": asked["per_node"]}}
+    found |= {"grpo": {}, "policy": policy}
+    if asked["reward"]:
+        reward = {"enabled": True, "resources": {"num_nodes": asked["reward"], "gpus_per_node": asked["per_node"]}}
+        found["env"] = {"reward_model": reward}
+    return found
+
+
+def cluster(line: dict[str, Any]) -> Inventory:
+    """The recorded nodes in the order of their addresses, without the accelerators of other jobs.
+
+    ROLL names accelerators by number: it has only nodes with as many as it wants.
+    """
+    held = dict(line["cluster"]["held"])
+    joined = line["cluster"]["joined"]
+    if line["trainer"] == "roll":
+        joined = [node for node in joined if node[1] == line["question"]["per_node"] and node[0] not in held]
+        held = {}
+    content = [{"ranks": rank, "ip": ip, "accelerators": gpus} for rank, (ip, gpus, _) in enumerate(joined)]
+    found = in_order(Inventory.from_dict({"nodes": content or [{"ranks": 0, "accelerators": 0}]}), "number")
+    return found.without([f"{address}/{gpu}" for address, gpus in held.items() for gpu in gpus])
+
+
+def bundles(asked: dict[str, Any]) -> list[int]:
+    return [int(bundle["GPU"]) for times, bundle in asked["bundles"] for _ in range(times)]
+
+
+def agrees(line: dict[str, Any], found: Sequence[Request]) -> None:
+    """Compare sizes, names and order with what the trainer asked for; an unfinished run asked for the first of them."""
+    recorded = line["alone"]["requests"]
+    certain = [one for one in found if not one.optional]
+    if line["trainer"] == "areal":
+        # The recording asks for the rollout first; `PPOTrainer.__init__` starts it last.
+        certain.sort(key=lambda one: one.component != "rollout")
+        if line["question"]["ref"]:
+            named_last = [one for one in certain if one.component == "ref"]
+            certain = [one for one in certain if one.component != "ref"] + named_last
+    assert len(certain) == len(recorded) or "error" in line["alone"]
+    for mine, theirs in zip(certain, recorded, strict=False):
+        assert list(mine.accelerators) == bundles(theirs)
+        assert mine.strategy == theirs["strategy"]
+        assert re.fullmatch(mine.name, theirs["name"]) if mine.name is not None else not theirs["name"]
+        assert len(mine.nodes) == len(mine.accelerators)
+
+
+@pytest.mark.parametrize("line", QUESTIONS, ids=ids(QUESTIONS))
+def test_a_trainer_asks_for_what_was_recorded(line: dict[str, Any], tmp_path: Path) -> None:
+    agrees(line, requests(config(line, tmp_path), dialect=line["trainer"]))
+
+
+def places(found: Plan) -> dict[str, list[list[list[Any]]]]:
+    """The address and the GPU of each accelerator of each process."""
+    ips = {rank: spec.ip for ranks, spec in found.inventory.stretches() for rank in ranks}
+    return {name: [[[ips[node], gpu] for node, gpu in row.devices] for row in one] for name, one in found.items()}
+
+
+@pytest.mark.parametrize("line", LINES, ids=ids(LINES))
+def test_accelerators_of_other_jobs_are_skipped(line: dict[str, Any], tmp_path: Path) -> None:
+    """The plan is the recorded one, which was made without them, and its requests are on its nodes."""
+    inventory = cluster(line)
+    order = line.get("order")
+    inventory = in_order(inventory, order if order == "text" else "number")
+    try:
+        found = plan(config(line, tmp_path), inventory, dialect=line["trainer"])
+    except PlacementError:
+        assert "plan_in_order" not in line
+        return
+    agrees(line, found.requests)
+    if "plan_in_order" in line and order != "id":
+        theirs = line["plan_in_order"]
+        mine = places(found)
+        assert {name: mine[name] for name in theirs} == theirs
+        ips = {rank: spec.ip for ranks, spec in found.inventory.stretches() for rank in ranks}
+        certain = [one for one in found.requests if not one.optional]
+        on = sorted([ips[node] for node in one.nodes] for one in certain)
+        assert on == sorted(one["nodes"] for one in line["groups"])
+
+
+def torn_groups(found: Plan) -> dict[str, int]:
+    """The number of tensor groups and engine processes of each component that are on several nodes."""
+    count: dict[str, int] = {}
+    for name, one in found.items():
+        owners = [node for row in one for node, _ in row.devices]
+        size = max(one.parallel.tp, len(one[0].devices))
+        groups = [owners[start : start + size] for start in range(0, len(owners), size)]
+        count[name] = sum(len({*group}) > 1 for group in groups)
+    return count
+
+
+@pytest.mark.parametrize("line", STEPPED, ids=ids(STEPPED))
+def test_whole_steps_tear_nothing_that_fits(line: dict[str, Any], tmp_path: Path) -> None:
+    found: dict[bool, Plan] = {}
+    for pinned in (False, True):
+        with suppress(PlacementError):
+            found[pinned] = plan(config(line, tmp_path), cluster(line), dialect=line["trainer"], pinned=pinned)
+    if "aligned" in line:
+        assert not any(torn for torn, _ in line["aligned_torn"].values())
+        assert not any(torn_groups(found[True]).values())
+    if True in found:
+        agrees(line, found[True].requests)
+        if False in found:
+            assert sum(torn_groups(found[True]).values()) <= sum(torn_groups(found[False]).values())
+    else:
+        # A bundle of several accelerators that no node has, which Ray could never place.
+        assert False not in found or line["trainer"] == "areal"
+
+
+COUNTS = st.lists(st.integers(0, 6), min_size=1, max_size=5)
+SIZES = st.sets(st.integers(1, 6), max_size=3)
+
+
+def without(counts: list[int], data: st.DataObject) -> tuple[Inventory, list[list[int]]]:
+    """Uneven nodes with some accelerators left out, and the resource ranks that are left on each."""
+    starts = [sum(counts[:node]) for node in range(len(counts))]
+    all_ = [(node, index) for node, count in enumerate(counts) for index in range(count)]
+    lost = data.draw(st.sets(st.sampled_from(all_))) if all_ else set()
+    inventory = nodes(counts).without([f"node-{node}/{index}" for node, index in lost])
+    left = [
+        [starts[node] + index for index in range(count) if (node, index) not in lost]
+        for node, count in enumerate(counts)
+    ]
+    return inventory, left
+
+
+def chunks(count: int, size: int) -> list[int]:
+    return [min(size, count - start) for start in range(0, count, size)]
+
+
+def fits(rooms: list[int], steps: list[int]) -> bool:
+    """Whether each step can be on one node, none on a node before that of the step before it."""
+    return any(
+        all(
+            sum(step for step, on in zip(steps, choice, strict=True) if on == node) <= room
+            for node, room in enumerate(rooms)
+        )
+        for choice in combinations_with_replacement(range(len(rooms)), len(steps))
+    )
+
+
+@given(COUNTS, SIZES, st.lists(st.integers(1, 12), min_size=1, max_size=3), st.booleans(), st.data())
+def test_pools_take_whole_steps_and_skip_what_is_left_out(
+    counts: list[int], sizes: set[int], wanted: list[int], ascending: bool, data: st.DataObject
+) -> None:
+    inventory, left = without(counts, data)
+    free = Free(inventory)
+    for count in wanted:
+        rooms = [len(ranks) for ranks in left]
+        taken = free.stepped(count, sizes, ascending=ascending)
+        assert (taken is None) == (sum(rooms) < count)
+        if taken is None:
+            continue
+        owner = {rank: node for node, ranks in enumerate(left) for rank in ranks}
+        on = [owner[rank] for rank in taken]  # a KeyError: left out, or taken before
+        assert len({*taken}) == count
+        assert not ascending or on == sorted(on)
+        seen = dict.fromkeys(on)
+        assert on == [node for node in seen for _ in range(on.count(node))], "engines are grouped by node"
+        if count <= max(rooms):
+            assert len(seen) == 1
+        tried = sorted({size for size in sizes if size > 1} | {lcm(*sizes)}, reverse=True)
+        largest = next((size for size in tried if fits(rooms, chunks(count, size))), 1)
+        steps = [on[start : start + largest] for start in range(0, count, largest)]
+        assert all(len({*step}) == 1 for step in steps), "whole steps of this size fit"
+        left = [[rank for rank in ranks if rank not in taken] for ranks in left]
+
+
+@given(COUNTS, st.lists(st.integers(1, 4), max_size=4))
+def test_steps_are_found_in_order_if_there_are_any(rooms: list[int], steps: list[int]) -> None:
+    possible = fits(rooms, steps)
+    found = steps_on(rooms, steps)
+    assert (found is not None) == possible
+    if found is not None:
+        assert found == sorted(found)
+        for node, room in enumerate(rooms):
+            assert sum(step for step, on in zip(steps, found, strict=True) if on == node) <= room
+    assert steps_of(sum(steps), 3) == chunks(sum(steps), 3)
+
+
+WORDS = ["trainer.nnodes=2", "trainer.n_gpus_per_node=2", "algorithm.adv_estimator=grpo"]
+
+
+def test_a_pinned_plan_has_nodes_in_the_order_of_its_trainer() -> None:
+    entries = [{"ranks": rank, "ip": ip, "accelerators": 2} for rank, ip in enumerate(("10.0.0.9", "10.0.0.10"))]
+    inventory = Inventory.from_dict({"nodes": entries})
+    text, given_ = ["10.0.0.10", "10.0.0.9"], ["10.0.0.9", "10.0.0.10"]
+    slime = {"actor_num_nodes": 1, "actor_num_gpus_per_node": 4, "colocate": True}
+    for config, order in ((from_overrides(WORDS), text), (slime, given_)):
+        for pinned, expected in ((False, given_), (True, order)):
+            found = plan(config, inventory, pinned=pinned)
+            assert [found.inventory.node(rank).ip for rank in range(2)] == expected
+
+
+def test_rlinf_and_drafts_ask_for_nothing() -> None:
+    config = {"cluster": {"num_nodes": 1, "component_placement": {"actor": "0-3"}}}
+    assert requests(config, "1x4") == requests(config, "1x4", pinned=True) == ()
+
+
+def test_a_saved_plan_knows_its_requests(tmp_path: Path) -> None:
+    found = plan(from_overrides(WORDS), "2x2")
+    names = ["global_poolverl_group_2_2:0", "global_poolverl_group_2_2:1"]
+    assert found.dialect == "verl" and [one.name for one in found.requests] == names
+    found.save(path := tmp_path / "plan.json")
+    assert requests(path) == found.requests == requests(found)
+    with pytest.raises(ValueError, match="pinned applies to configs"):
+        plan(path, pinned=True)
+    content = found.to_dict()
+    del content["dialect"], content["requests"]
+    assert Plan.from_dict(content).requests == ()
+
+
+@pytest.mark.parametrize(
+    ("bundles", "message"),
+    [
+        ([[1, 1, 2]], "a bundle is on node 2, but the plan has 2"),
+        ([[1, 1, None]], "a bundle has no node"),
+        ([], "requests[0].bundles"),
+        ([[0, 1, 0]], "requests[0].bundles"),
+    ],
+)
+def test_damaged_requests_are_refused(bundles: Any, message: str) -> None:
+    content = plan(from_overrides(WORDS), "2x2").to_dict()
+    content["requests"] = [{"component": "actor", "bundles": bundles}]
+    with pytest.raises(PlacementError) as caught:
+        Plan.from_dict(content)
+    assert caught.value.code == "invalid-plan" and message in caught.value.render()
