@@ -88,7 +88,7 @@ MIXED = [
         "`cluster.component_placement` is a key of rlinf, but the config has keys of areal",
         1,
     ),
-    ("actor_train: {device_mapping: '[0]'}\nvllm: {num_engines: 1}\n", "`vllm.num_engines` is a key of openrlhf", 2),
+    ("actor_train: {device_mapping: '[0]'}\nvllm: {num_engines: 1}\n", "`actor_train` is a key of roll", 1),
 ]
 
 

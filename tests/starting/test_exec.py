@@ -208,6 +208,12 @@ def test_one_failing_rank_ends_the_others(plan: Plan, tmp_path: Path, end: str, 
     assert not any(alive(int(path.read_text())) for path in tmp_path.glob("up-*"))
 
 
+def heed_signals() -> None:
+    """Undo what ``nohup`` and shells without job control do to background processes."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
 def started(tmp_path: Path, body: str) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     script = tmp_path / "rank.py"
     script.write_text(
@@ -219,7 +225,9 @@ def started(tmp_path: Path, body: str) -> Iterator[tuple[subprocess.Popen[str], 
         "time.sleep(100)\n"
     )
     words = ["exec", "plan.json", "--node", "0", "--run", f"actor={sys.executable} {script}"]
-    with subprocess.Popen([sys.executable, "-m", "rankplan", *words], stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "rankplan", *words], stderr=subprocess.PIPE, text=True, preexec_fn=heed_signals
+    ) as process:
         wait_for(tmp_path / "pid-*", 2)
         yield process, [int(path.read_text()) for path in tmp_path.glob("pid-*")]
 

@@ -356,9 +356,9 @@ TABLES: dict[str, Keys] = {
     "areal": AREAL,
     "skyrl": SKYRL,
     "verl": VERL,
-    "roll": ROLL,
     "openrlhf": OPENRLHF,
     "slime": SLIME,
+    "roll": ROLL,
 }
 """The table of each dialect but RLinf, whose keys are the models of `rankplan.config`; the first that recognises a
 config is used."""
