@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from rankplan.config.models import component_names
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
@@ -22,9 +23,11 @@ from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import PlacementMode
+from rankplan.plans.memory_faults import memory_faults
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
 from rankplan.render.lines import group_lines
+from rankplan.render.memory import memory_lines, plain_needs
 from rankplan.words import by_nodes, counted
 
 if TYPE_CHECKING:
@@ -50,12 +53,14 @@ _TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
 class Report:
     """The result of `check`: the plan, or ``None`` if the config has faults, and every fault and warning.
 
-    ``file`` is the path of the config, or a word for a config that is not in a file.
+    ``file`` is the path of the config, or a word for a config that is not in a file. ``memory``: it tells what each
+    phase needs.
     """
 
     file: str
     plan: Plan | None
     diagnostics: tuple[Diagnostic, ...]
+    memory: bool = False
 
     @property
     def faults(self) -> list[Diagnostic]:
@@ -83,6 +88,7 @@ class Report:
         lines = [
             f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}",
             *group_lines(self.plan),
+            *(memory_lines(self.plan) if self.memory else []),
         ]
         return "\n".join([*lines, *(warning.render(color=color) for warning in self.warnings)])
 
@@ -99,6 +105,7 @@ class Report:
             "faults": [fault.plain() for fault in self.faults],
             "warnings": [warning.plain() for warning in self.warnings],
             "error": None,
+            **({"memory": plain_needs(plan)} if self.memory and plan is not None else {}),
         }
 
 
@@ -116,19 +123,22 @@ def check(
     dialect: str | None = None,
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
+    memory: bool = False,
 ) -> Report:
     """Find every fault and warning of a config, as ``rankplan check`` does. See `plan` for the arguments.
+
+    ``memory``: also tell what each phase needs.
 
     Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect.
     """
     job: Job | None = None
     try:
         if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
-            return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))))
+            return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))), memory)
         job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
         job.announce(unknown=False)
         plan = job.plan()
-        return Report(job.name, plan, tuple(job.warnings(plan)))
+        return Report(job.name, plan, tuple(job.warnings(plan)), memory)
     except PlacementError as error:
         known = () if job is None else job.reader.warnings
         return Report(_name(config), None, (*error.diagnostics, *known))
@@ -255,7 +265,11 @@ class Job:
         return found
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
-        """Yield the warnings about a plan of this job. Raises `PlacementError` for weights without a sender."""
+        """Yield the warnings about a plan of this job.
+
+        Raises `PlacementError` for components that cannot fit, and for weights without a sender.
+        """
+        reject_memory(plan, self.reader)
         yield from self.reader.warnings
         yield from empty_warnings(plan, self.reader)
         yield from sender_warnings(plan, self.reader)
@@ -331,6 +345,7 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     plan.check_shares()
     plan.check_keep()
     no_config = Reader({})
+    reject_memory(plan, no_config)
     yield from sender_warnings(plan, no_config)
     yield from group_warnings(plan, no_config)
     yield from idle_warnings(plan, plan.inventory, name)
@@ -350,6 +365,24 @@ def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
         help = f"this looks like a config of {name}; pass --dialect {name}"
     found = Diagnostic("no-components", "the config places no component", help, warning=True)
     yield reader.located(("cluster",) if "cluster" in config else (), found)
+
+
+def reject_memory(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` if a component cannot fit, at its ``memory``."""
+    found = [reader.located(_memory_path(reader, name), fault) for name, fault in memory_faults(plan)]
+    if found:
+        raise PlacementError(found)
+
+
+def _memory_path(reader: Reader, name: str) -> KeyPath:
+    """Return the path of what a component states about its memory, empty if there is none."""
+    here: Any = reader.content if reader.config is None else reader.config
+    for part in ("cluster", "component_placement"):
+        here = here.get(part) if isinstance(here, Mapping) else None
+    for key, entry in here.items() if isinstance(here, Mapping) else ():
+        if isinstance(entry, Mapping) and "memory" in entry and name in component_names(str(key)):
+            return "cluster", "component_placement", str(key), "memory"
+    return ()
 
 
 def sender_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:

@@ -25,8 +25,9 @@ _INTERVAL = 0.3
 @click.argument("files", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
 @config_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="Output format.")
+@click.option("--memory", is_flag=True, help="Also tell what each phase needs, and whether it fits.")
 @click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
-def check(files: tuple[str, ...], choice: Choice, form: str, *, watched: bool) -> None:
+def check(files: tuple[str, ...], choice: Choice, form: str, *, memory: bool, watched: bool) -> None:
     """Report every fault in config files, with location and fix.
 
     Without an inventory, every node has as many accelerators as the config states, or 8. The exit code is 1 if a file
@@ -35,17 +36,17 @@ def check(files: tuple[str, ...], choice: Choice, form: str, *, watched: bool) -
     """
     if watched:
         with faults_end_it():
-            watch(files, lambda: _check_all(files, choice, form))
-    sys.exit(0 if _check_all(files, choice, form) else 1)
+            watch(files, lambda: _check_all(files, choice, form, memory=memory))
+    sys.exit(0 if _check_all(files, choice, form, memory=memory) else 1)
 
 
-def _check_all(files: tuple[str, ...], choice: Choice, form: str) -> bool:
+def _check_all(files: tuple[str, ...], choice: Choice, form: str, *, memory: bool) -> bool:
     """Check files and print the result; return whether all are fine."""
     reports, unread = [], dict[str, str]()
     for file in files:
         with faults_end_it():
             try:
-                report = check_config(file, choice.given, **config_arguments(choice))
+                report = check_config(file, choice.given, memory=memory, **config_arguments(choice))
                 if form == "text":
                     click.echo(report.render(color=colored(sys.stdout if report else sys.stderr)), err=not report)
             except BrokenPipeError:

@@ -418,7 +418,7 @@ def configured(inventory: Inventory, section: ClusterSection) -> tuple[Inventory
     keys = entries.label_keys(entries.cut(*inventory._stretches, wanted)[1]) if levels else ()
     if keys and (missing := list(entries.unlabelled(levels, keys))):
         return inventory, [(("topology", "levels", index), found) for index, found in missing]
-    settings = {"binding": None, "memory_binding": None, "nics": None}
+    settings = {"binding": None, "memory_binding": None, "nics": None, "model": None}
     section = section.model_copy(update={"component_placement": {}, "exclude": (), **settings})
     applied = inventory._applied.union(names)
     unchanged = applied == inventory._applied

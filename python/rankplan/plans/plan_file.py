@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from rankplan._core import Chunks, Packed, RankMap
 from rankplan.config.base import BindingWord, MemoryWord, Model, NicsWord, VisibilityWord
+from rankplan.config.memory import MemoryEntry
 from rankplan.config.models import Count
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import KeyPath, diagnostics, fault
@@ -77,13 +78,16 @@ class _Component(Model):
     memory_binding: MemoryWord = NO_MEMORY
     egl: bool = False
     nics: NicsWord = "check"
+    memory: MemoryEntry | None = None
 
     @classmethod
     def of(cls, component: Component) -> _Component:
         return cls(node_groups=component.node_groups, rule=_Rule.of(component.rule), **asdict(component.settings))
 
     def value(self, name: str, inventory: Inventory) -> Component:
-        settings = Settings(**self.model_dump(exclude={"node_groups", "rule", "parallel"}))
+        settings = Settings(
+            **self.model_dump(exclude={"node_groups", "rule", "parallel", "memory"}), memory=self.memory
+        )
         component = Component.place(name, inventory, self.node_groups, self.rule.value(), settings)
         try:
             return component.with_settings(parallel=self.parallel.value())
@@ -91,7 +95,12 @@ class _Component(Model):
             raise PlacementError([replace(one, path="parallel") for one in error.diagnostics]) from None
 
 
-_MODELS: dict[str, type[BaseModel]] = {"": _Component, "rule": _Rule, "parallel": ParallelEntry}
+_MODELS: dict[str, type[BaseModel]] = {
+    "": _Component,
+    "rule": _Rule,
+    "parallel": ParallelEntry,
+    "memory": MemoryEntry,
+}
 
 
 def plain(inventory: Inventory, components: Iterable[Component], mode: PlacementMode | None) -> dict[str, Any]:
