@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 
 from rankplan.config.base import Model, words
 from rankplan.config.text.faults import RESOLVE, as_pydantic, fault, number, unresolved
+from rankplan.hardware.policies import MEMORY_POLICIES
 from rankplan.memory.cards import LARGEST_SIZE, size_of
 from rankplan.memory.model import LARGEST
 from rankplan.memory.model import Model as LanguageModel
@@ -124,7 +125,8 @@ class MemoryEntry(Model):
     @classmethod
     def _mapping(cls, value: Any) -> Any:
         if not isinstance(value, (Mapping, MemoryEntry)):
-            raise as_pydantic(must_be("`memory`", value, "a mapping", _ONE_KIND))
+            help = f"write `memory_binding: {value}`" if value in MEMORY_POLICIES else _ONE_KIND
+            raise as_pydantic(must_be("`memory`", value, "a mapping", help))
         return value
 
     @model_validator(mode="after")

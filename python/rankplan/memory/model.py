@@ -178,7 +178,7 @@ def _from_plain(content: Mapping[str, Any]) -> Model:
         if facts.get("stated") is not None:
             facts["stated"] = tuple(math.inf if bound is None else float(bound) for bound in facts["stated"])
         model = Model(**facts)
-        _ = model.params  # every size is a number
+        _ = model.params + len(model.name)  # every size is a number, the name a text
     except (TypeError, ValueError, KeyError, OverflowError):
         message = f"{shown(content)} is not a model"
         raise PlacementError([Diagnostic("invalid-value", message, _PARAMS)]) from None

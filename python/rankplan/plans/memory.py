@@ -35,10 +35,10 @@ class Need:
     """What a phase needs on the accelerator of its components that needs the most, in bytes.
 
     ``parts`` add up to ``lower`` and ``upper``; infinite: no upper bound is known. ``card`` is the memory of the
-    accelerator, at least and at most (an A100 has 40 or 80 GiB), ``None`` if it is unknown. ``where`` is a node rank and
-    a local index. ``decides`` are the keys that are not stated and could decide an unknown answer. ``tokens`` bounds what
-    the cache of an engine holds, and ``starts`` tells whether the engine can start with its share. ``host`` is what the
-    ranks on that node take of its memory.
+    accelerator, at least and at most (an A100 has 40 or 80 GiB), ``None`` if it is unknown. ``where`` is a node rank
+    and a local index. ``decides`` are the keys that are not stated and could decide an unknown answer. ``tokens``
+    bounds what the cache of an engine holds, and ``starts`` tells whether the engine can start with its share. ``host``
+    is what the ranks on that node take of its memory.
     """
 
     components: tuple[str, ...]
@@ -63,7 +63,7 @@ class Need:
 
     @property
     def answer(self) -> Answer:
-        """``refused`` if the lower bound exceeds the accelerator, ``fits`` if the upper one does not, or ``unknown``."""
+        """``refused`` if the lower bound exceeds the accelerator, ``fits`` if the upper one does not, else unknown."""
         if not self.starts or (self.card is not None and self.lower > self.card[1]):
             return "refused"
         return "fits" if self.card is not None and self.upper <= USABLE_MEMORY * self.card[0] else "unknown"
@@ -198,6 +198,8 @@ class Needs:
             asleep = self.evaluations[other].slot(self._size(crowd)).asleep
             parts[f"{other} asleep"] = (0.0 if anywhere else asleep[0] * count, asleep[1] * count)
         host_low, host_high = slot.host
+        if phase == "generate" and len(crowd.users) == 1:
+            host_low = 0.0  # nothing puts it to sleep
         on_node = crowd.on_node.get(names[0], 0)
         store = host_store()[1] if host_high else 0.0
         return Need(

@@ -60,7 +60,7 @@ def _help(needs: Needs, crowd: Crowd, need: Need) -> str:
 def _changes(needs: Needs, crowd: Crowd, name: str) -> Iterator[str]:
     """Yield the changes of a component that are not refused: next tensor sizes, and the optimizer on the host."""
     evaluation = needs.evaluations[name]
-    sizes, heads = evaluation.component.parallel, evaluation.model and evaluation.model.shape
+    sizes, shape = evaluation.component.parallel, evaluation.model.shape if evaluation.model is not None else None
     larger = [sizes.tp * 2**power for power in range(1, 7)] if sizes.stated else []
     options: list[dict[str, Any]] = [{"tp": tp} for tp in larger]
     if evaluation.entry.kind == "training" and evaluation.entry.optimizer_on_host < 1:
@@ -68,7 +68,7 @@ def _changes(needs: Needs, crowd: Crowd, name: str) -> Iterator[str]:
         options += [{"tp": tp, "optimizer_on_host": 1.0} for tp in larger]
     for option in options:
         tp = option.get("tp", sizes.tp)
-        if heads is not None and heads.heads % tp:
+        if shape is not None and shape.heads % tp:
             continue
         memory = evaluation.entry
         if "optimizer_on_host" in option:

@@ -299,8 +299,8 @@ class Plan(Mapping[str, Component]):
     def memory(self) -> dict[tuple[str, ...], dict[str, Need]]:
         """Return what each phase of the components that state their ``memory`` needs: by components, then by phase.
 
-        The phases of a component are ``train``, ``forward``, ``generate`` or ``resident``; a trainer and an engine on the
-        same accelerators have ``switch``. Each `Need` is that of the accelerator that needs the most.
+        The phases of a component are ``train``, ``forward``, ``generate`` or ``resident``; a trainer and an engine of
+        one model on the same accelerators have ``switch``. Each `Need` is that of the accelerator that needs the most.
         """
         return self.needs.phases()
 
