@@ -6,6 +6,7 @@
 
 #![allow(clippy::expect_used, reason = "the inputs are fixed and valid")]
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,7 @@ fn problem(nodes: u32, spares: u32, demand: Demand) -> Problem {
         domains: Hierarchy::new(all, &labels(all), 1).expect("labels of all nodes"),
         node_class: vec![0; all as usize],
         rank_class: vec![Some(0); nodes as usize],
+        unfit: BTreeMap::new(),
         demand,
         bonds: Vec::new(),
         pinned: vec![None; nodes as usize],

@@ -1,6 +1,7 @@
 """The cost of a launch, compared with a bare loop that creates the same actors with the same options.
 
 ``python benches/launch.py --sizes 16,32,64 --repetitions 5`` prints one table; both are timed alternately, in one run.
+The ratio means something only on a quiet machine: the table shows the load that other programs made before each size.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 from rankplan import Cluster, NodePlacementStrategy, PlacementStrategy
 from rankplan.runtime.group.worker import RollCall
@@ -76,6 +78,11 @@ def settle(cluster: Cluster) -> None:
             before, since = now, time.monotonic()
 
 
+def busy(seconds: float = 2.0) -> float:
+    """Return the part of the machine's processor time that is in use, while nothing of this program runs."""
+    return float(psutil.cpu_percent(seconds)) / 100
+
+
 def spread(values: Sequence[float], unit: str = "") -> str:
     """Return the median, the smallest and the largest value as text."""
     return f"{statistics.median(values):.2f}{unit} [{min(values):.2f}, {max(values):.2f}]"
@@ -100,10 +107,12 @@ def main() -> None:
             f"Ray {ray.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, "
             f"{options.nodes} raylets; median of {options.repetitions}, least and most in brackets"
         )
-        print(f"{'n':>4}" + "".join(f"{kind:>28}" for kind in [*kinds, "launch/bare"]))
+        print(f"{'n':>4}" + "".join(f"{kind:>28}" for kind in [*kinds, "launch/bare"]) + f"{'others':>8}")
         for size in map(int, options.sizes.split(",")):
             strategy = NodePlacementStrategy([rank * options.nodes // size for rank in range(size)])
             times: dict[str, list[float]] = {kind: [] for kind in kinds}
+            settle(cluster)
+            before = busy()
             # the first round is not counted: it loads files that the others find in memory
             for turn in range(-1, options.repetitions):
                 for kind in kinds if turn % 2 else reversed(kinds):
@@ -116,7 +125,7 @@ def main() -> None:
                         times[kind].append(seconds)
             ratios = [ours / theirs for ours, theirs in zip(times["launch"], times["bare"], strict=True)]
             cells = [*(spread(some, " s") for some in times.values()), spread(ratios)]
-            print(f"{size:>4}" + "".join(f"{cell:>28}" for cell in cells), flush=True)
+            print(f"{size:>4}" + "".join(f"{cell:>28}" for cell in cells) + f"{before:>8.0%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 //! The search for the lowest-cost schedule: 8 components on 128 units, three of them in parallel, and 4 in a row on 4,096
 //! units, each for the best collocated, disaggregated and hybrid schedule.
 //!
-//! `cargo bench -p rankplan-core --bench tune` prints the shortest processor time of several runs, beside the target. RLinf's own
-//! search (`AutoPlacementWorker`) has no times here: `tests/golden` records its answers, and `tests/tuning/test_rlinf_times.py`
-//! counts those that are not the best.
+//! `cargo bench -p rankplan-core --bench tune` prints the shortest processor time of several runs, the target and their ratio, for
+//! several numbers of micro-batches: with few of them, the first micro-batch counts as much as the period. RLinf's own search
+//! (`AutoPlacementWorker`) has no times here: `tests/golden` records its answers, and `tests/tuning/test_rlinf_times.py` counts
+//! those that are not the best.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -31,14 +32,15 @@ const SHAPES: [Shape; 3] = [Shape::Collocated, Shape::Disaggregated, Shape::Hybr
 const RUNS: usize = 3;
 
 fn main() {
-    println!("{:<34}{:>12}{:>12}{:>12}", "", "batches", "shortest", "target");
+    println!("{:<34}{:>12}{:>12}{:>12}{:>12}", "", "batches", "shortest", "target", "ratio");
     for (name, components, units, target) in
         [("8 components, 128 units", &WIDE[..], 128, 50), ("4 components, 4,096 units", &CHAIN[..], 4096, 500)]
     {
-        for batches in [512, 64, 8, 4, 2, 1] {
+        for batches in [512, 64, 32, 16, 8, 6, 4, 3, 2, 1] {
             let problem = problem(units, batches, components);
             let time = (0..RUNS).map(|_| once(&problem)).min().unwrap_or_default();
-            println!("{name:<34}{batches:>12}{:>9.1} ms{target:>9} ms", time.as_secs_f64() * 1e3);
+            let taken = time.as_secs_f64() * 1e3;
+            println!("{name:<34}{batches:>12}{taken:>9.1} ms{target:>9} ms{:>12.2}", taken / f64::from(target));
         }
     }
 }

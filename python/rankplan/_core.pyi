@@ -15,6 +15,7 @@ __all__ = [
     "MAX_PROCESSES",
     "MAX_RANK",
     "NODE",
+    "SAME_SECONDS",
     "WHOLE_NODE",
     "Arrangement",
     "Chunks",
@@ -48,6 +49,7 @@ MAX_RANK: Final = 4294967294
 MAX_NODES: Final = 16777216
 MAX_PROCESSES: Final = 16777216
 MAX_LOCAL: Final = 65536
+SAME_SECONDS: Final = 1e-9
 
 _PlacementsState = tuple[list[tuple[str, str]], list[tuple[int, int]], bytes, bytes, bytes, list[tuple[int, int]]]
 
@@ -82,6 +84,8 @@ class RankSet(AbstractSet[int]):
 class RankMap:
     @staticmethod
     def parse(text: str, num_resources: int | None = None) -> RankMap: ...
+    @staticmethod
+    def read(text: str) -> RankMap: ...
     @staticmethod
     def from_lists(lists: Sequence[Sequence[int]]) -> RankMap: ...
     world_size: Final[int]
@@ -261,8 +265,9 @@ class Problem:
         *,
         node_classes: Sequence[int],
         rank_classes: Sequence[int | None],
+        unfit: Sequence[tuple[int, RankSet]],
         parts: Sequence[tuple[Placements, Layout | None]],
-        kept: Sequence[tuple[int, str, int]],
+        kept: Sequence[tuple[Layout, str, int]],
         sets: Sequence[tuple[int, Sequence[int]]],
         pinned: Sequence[int | None],
         old: Sequence[int | None],

@@ -1,4 +1,4 @@
-"""The environment of one rank, from its row of the plan. Pure: reads and sets no variables.
+"""The environment of one rank, from its row of the plan; and the environment that a process has. Sets no variables.
 
 A process on a node starts with the node's own variables. The driver's exports are added to them, then the ``env_vars``
 of the node group, then what the plan decides: ranks and devices.
@@ -6,6 +6,8 @@ of the node group, then what the plan decides: ranks and devices.
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -57,6 +59,24 @@ PATH_MODE = "RLINF_PATH_ENV_MERGE_MODE"
 PATH_MODES = ("append", "override")
 
 _READ_AT_START = ("LD_", "PYTHON", "MALLOC_")
+
+
+def process_environment() -> dict[str, str]:
+    """Return the environment of this process as its libraries read it and its child processes inherit it.
+
+    Python's copy, ``os.environ``, lacks what ``os.putenv`` or a library in C has set.
+    """
+    try:
+        entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+    except (OSError, ValueError):  # no such name in this C library
+        return dict(os.environ)
+    found: dict[str, str] = {}
+    for index in itertools.count():
+        if not entries or (entry := entries[index]) is None:
+            break
+        name, _, value = os.fsdecode(entry).partition("=")
+        found.setdefault(name, value)  # the first one counts, as in getenv
+    return found
 
 
 def planned_environment(placement: Placement) -> dict[str, str]:

@@ -10,20 +10,21 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rankplan.config.models import component_names
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.hydra import compose
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
-from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, resembled
+from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
-from rankplan.plans.memory_faults import memory_faults
+from rankplan.plans.memory_faults import reject_memory
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
 from rankplan.render.lines import group_lines
@@ -53,13 +54,14 @@ _TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
 class Report:
     """The result of `check`: the plan, or ``None`` if the config has faults, and every fault and warning.
 
-    ``file`` is the path of the config, or a word for a config that is not in a file. ``memory``: it tells what each
-    phase needs.
+    ``file`` is the path of the config, or a word for a config that is not in a file. ``unreported`` counts the values
+    that are known only at run time and decide no placement. ``memory``: it tells what each phase needs.
     """
 
     file: str
     plan: Plan | None
     diagnostics: tuple[Diagnostic, ...]
+    unreported: int = 0
     memory: bool = False
 
     @property
@@ -75,22 +77,34 @@ class Report:
     def __bool__(self) -> bool:
         return self.plan is not None
 
+    @property
+    def is_job(self) -> bool:
+        """Whether the file is the config of a job, with or without faults."""
+        return all(found.code != "no-components" for found in self.faults)
+
+    @property
+    def remark(self) -> str | None:
+        """One line about the values that are not reported, ``None`` if there are none."""
+        if not self.unreported:
+            return None
+        values = "value is" if self.unreported == 1 else "values are"
+        return f"{self.unreported} more {values} known only at run time: --verbose"
+
     def render(self, *, color: bool = False) -> str:
         """Return the report as the command prints it."""
         if self.plan is None:
-            return f"{PlacementError(self.faults).render(color=color)}\n\n{faults_line(self.faults)}"
+            found = PlacementError([*self.faults, *self.warnings]).render(color=color)
+            return "\n".join([f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])])
         counts = (
             counted(len(self.plan), "component"),
             counted(sum(len(rows) for rows in self.plan.values()), "process", "processes"),
             counted(self.plan.inventory.num_nodes, "node"),
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
-        lines = [
-            f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}",
-            *group_lines(self.plan),
-            *(memory_lines(self.plan) if self.memory else []),
-        ]
-        return "\n".join([*lines, *(warning.render(color=color) for warning in self.warnings)])
+        first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
+        told = memory_lines(self.plan) if self.memory else []
+        lines = [first, *group_lines(self.plan), *told, *(warning.render(color=color) for warning in self.warnings)]
+        return "\n".join([*lines, self.remark] if self.remark else lines)
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
@@ -104,6 +118,7 @@ class Report:
             "groups": [] if plan is None else group_lines(plan),
             "faults": [fault.plain() for fault in self.faults],
             "warnings": [warning.plain() for warning in self.warnings],
+            "unreported": self.unreported,
             "error": None,
             **({"memory": plain_needs(plan)} if self.memory and plan is not None else {}),
         }
@@ -124,24 +139,29 @@ def check(
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
     memory: bool = False,
+    verbose: bool = False,
 ) -> Report:
     """Find every fault and warning of a config, as ``rankplan check`` does. See `plan` for the arguments.
 
-    ``memory``: also tell what each phase needs.
+    ``verbose`` reports values that are known only at run time also if they decide no placement.
+    ``memory`` tells what each phase needs, too.
 
     Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect.
     """
     job: Job | None = None
+    plan: Plan | None = None
     try:
         if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
-            return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))), memory)
+            return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))), memory=memory)
         job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
-        job.announce(unknown=False)
+        job.announce()
         plan = job.plan()
-        return Report(job.name, plan, tuple(job.warnings(plan)), memory)
+        warnings: tuple[Diagnostic, ...] = tuple(job.warnings(plan))
     except PlacementError as error:
-        known = () if job is None else job.reader.warnings
-        return Report(_name(config), None, (*error.diagnostics, *known))
+        plan, warnings = None, error.diagnostics
+    reader = Reader({}) if job is None else job.reader
+    told = [one for one in reader.warnings if verbose or reader.decides(one)]
+    return Report(_name(config), plan, (*told, *warnings), len(reader.warnings) - len(told), memory)
 
 
 def plan(
@@ -168,7 +188,9 @@ def plan(
         return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
-    return job.plan(isolate=isolate)
+    found = job.plan(isolate=isolate)
+    job.announce_unknown()
+    return found
 
 
 def tune(
@@ -247,20 +269,27 @@ class Job:
     assumed: bool
     labelled: bool
 
-    def announce(self, *, unknown: bool = True) -> None:
-        """Log which nodes are assumed and, if ``unknown``, how many values of a script are known only when it runs."""
+    def announce(self) -> None:
+        """Log which nodes are assumed."""
         if self.assumed:
-            nodes, has = self.inventory.num_nodes, counted(self.inventory.node(0).num_accelerators, "accelerator")
-            each = " each" if nodes > 1 else ""
+            equal = [
+                f"{counted(len(nodes), 'node')} with {counted(spec.num_accelerators, 'accelerator')}"
+                + (" each" if len(nodes) > 1 else "")
+                for nodes, spec in self.inventory.stretches()
+            ]
             hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
-            notes.warning("%s: assuming %s with %s%s", self.name, counted(nodes, "node"), has, each, extra=hint)
-        if unknown and self.reader.warnings:
-            values = counted(len(self.reader.warnings), "warning")
+            notes.warning("%s: assuming %s", self.name, " and ".join(equal), extra=hint)
+
+    def announce_unknown(self) -> None:
+        """Log how many values of a script decide the placement, and are known only when it runs."""
+        if unknown := [one for one in self.reader.warnings if one.code == "not-run" and self.reader.decides(one)]:
+            values = counted(len(unknown), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
     def plan(self, *, isolate: bool | None = None) -> Plan:
         """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden."""
         found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolate is not False)
+        reject_empty(found, self.reader)
         reject_crossings(found, self.reader, labelled=self.labelled)
         return found
 
@@ -270,9 +299,7 @@ class Job:
         Raises `PlacementError` for components that cannot fit, and for weights without a sender.
         """
         reject_memory(plan, self.reader)
-        yield from self.reader.warnings
-        yield from empty_warnings(plan, self.reader)
-        yield from sender_warnings(plan, self.reader)
+        reject_senderless(plan, self.reader)
         yield from group_warnings(plan, self.reader)
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
@@ -322,6 +349,8 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
         if name not in DIALECTS:
             raise ValueError(f"unknown dialect {name!r}; the dialects are {', '.join(DIALECTS)}")
         return DIALECTS[name]
+    if (found := no_job(config)) is not None:
+        raise PlacementError([found])
     reader = Reader(config)
     for path, fault in mixed(config):
         reader.add(path, fault)
@@ -346,13 +375,13 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     plan.check_keep()
     no_config = Reader({})
     reject_memory(plan, no_config)
-    yield from sender_warnings(plan, no_config)
+    reject_senderless(plan, no_config)
     yield from group_warnings(plan, no_config)
     yield from idle_warnings(plan, plan.inventory, name)
 
 
-def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
-    """Yield a warning if nothing is placed; it names the system that the config looks written for."""
+def reject_empty(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` if nothing is placed; it names the system that the config looks written for."""
     if plan:
         return
     config: Any = reader.content if reader.config is None else reader.config
@@ -360,45 +389,23 @@ def empty_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     name = resembled({**config, **(cluster if isinstance(cluster, Mapping) else {})})
     help = "add components: `component_placement: {actor: 0-7}`"
     if "defaults" in config:
-        help = "pass the config that Hydra has composed: `defaults` are not read"
+        help = compose(config)
     if name is not None:
         help = f"this looks like a config of {name}; pass --dialect {name}"
-    found = Diagnostic("no-components", "the config places no component", help, warning=True)
-    yield reader.located(("cluster",) if "cluster" in config else (), found)
+    found = Diagnostic("no-components", "the config places no component", help)
+    raise PlacementError([reader.located(("cluster",) if "cluster" in config else (), found)])
 
 
-def reject_memory(plan: Plan, reader: Reader) -> None:
-    """Raise `PlacementError` if a component cannot fit, at its ``memory``."""
-    found = [reader.located(_memory_path(reader, name), fault) for name, fault in memory_faults(plan)]
-    if found:
-        raise PlacementError(found)
+def reject_senderless(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` for weights without a sender, at the tensor size of the receiver.
 
-
-def _memory_path(reader: Reader, name: str) -> KeyPath:
-    """Return the path of what a component states about its memory, empty if there is none."""
-    here: Any = reader.content if reader.config is None else reader.config
-    for part in ("cluster", "component_placement"):
-        here = here.get(part) if isinstance(here, Mapping) else None
-    for key, entry in here.items() if isinstance(here, Mapping) else ():
-        if isinstance(entry, Mapping) and "memory" in entry and name in component_names(str(key)):
-            return "cluster", "component_placement", str(key), "memory"
-    return ()
-
-
-def sender_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
-    """Yield warnings about weights without a sender, at the tensor size of the receiver.
-
-    Raises `PlacementError` if the config has a mode of RLinf, which sends weights slot by slot: other trainers may
-    gather whole tensors first.
+    Only for the modes of RLinf, which sends weights slot by slot: other trainers gather whole tensors first.
     """
+    if plan.mode in (None, PlacementMode.HYBRID):
+        return
     found = [(reader.size_paths.get(name, ()), fault) for name, fault in senderless(plan)]
-    located = [reader.located(_tensor_size(reader, path), fault) for path, fault in found]
-    if located and plan.mode not in (None, PlacementMode.HYBRID):
-        raise PlacementError(located)
-    for fault in located:
-        yield replace(
-            fault, help=f"{fault.help}; a trainer that gathers whole tensors can ignore this warning", warning=True
-        )
+    if found:
+        raise PlacementError(reader.located(_tensor_size(reader, path), fault) for path, fault in found)
 
 
 def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:
@@ -414,14 +421,15 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     """Yield warnings about parallel groups, at the sizes of their components."""
     for name, component in plan.items():
         for warning in component.parallel_warnings():
-            yield reader.located(reader.size_paths.get(name, ()), warning)
+            kinds = [kind for kind, _ in SIZE.findall(warning.message)]
+            yield reader.located(reader.size_path(reader.size_paths.get(name, ()), kinds), warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
     """Yield warnings about unused nodes and accelerators."""
     if inventory.num_nodes > plan.inventory.num_nodes:
-        message = f"num_nodes is {plan.inventory.num_nodes}, but the inventory has {inventory.num_nodes} nodes"
-        help = f"set num_nodes to {inventory.num_nodes} to use all nodes"
+        message = f"the config uses {counted(plan.inventory.num_nodes, 'node')} of {inventory.num_nodes}"
+        help = f"set num_nodes to {inventory.num_nodes}, place components on the other nodes, or ignore this warning"
         yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
     if idle := plan.idle():
         usable = plan.inventory.core.accelerators() - plan.inventory.excluded_accelerators

@@ -27,6 +27,9 @@ MEGATRON = {
 KINDS = ("tp", "cp", "dp", "pp", "etp", "ep", "edp", "fsdp", "replica")
 """Every kind of parallel group, as `Component.groups` takes it."""
 
+SIZE = re.compile(r"\b(etp|ep|edp|tp|cp|dp|pp|fsdp)\b(?: ([0-9]+))?")
+"""A kind of parallel group in a message, with its size."""
+
 _LETTERS = {"d": "dp", "t": "tp", "p": "pp", "c": "cp", "e": "ep"}
 _TOKEN = re.compile(r"(?P<letters>[A-Za-z]+)\s*(?P<digits>[0-9]*)|[^A-Za-z\s]+")
 _COMPACT = "write sizes such as d4t2p1: d (data), t (tensor), p (pipeline), c (context), e (expert)"
@@ -88,6 +91,16 @@ class Parallel:
     def expert(self) -> int:
         """The slots of a replica of the experts: ``etp * ep * pp``."""
         return self.etp * self.ep * self.pp
+
+    def breaking(self, slots: int) -> str | None:
+        """Return the first size by which the slots cannot be divided further, ``None`` if all replicas fit."""
+        for kinds in (("tp", "cp", "pp"), ("etp", "ep", "pp")):
+            product = 1
+            for kind in kinds:
+                product *= getattr(self, kind)
+                if slots % product:
+                    return kind
+        return None
 
     @property
     def stated(self) -> bool:

@@ -88,7 +88,8 @@ def unknown(kind: str, name: Any, known: Iterable[str], what: str = "", *, code:
     introduces the list of known names if none is similar.
     """
     code = code or f"unknown-{kind.replace(' ', '-')}"
-    return Diagnostic(code, f"unknown {kind} `{name}`", did_you_mean(str(name), known, what))
+    help = did_you_mean(str(name), known, what) or f"remove it: there is no {kind}"
+    return Diagnostic(code, f"unknown {kind} `{name}`", help)
 
 
 def path_text(path: Iterable[str | int]) -> str:
@@ -99,9 +100,20 @@ def path_text(path: Iterable[str | int]) -> str:
     return text
 
 
+_MOST_RANGES = 20
+
+
+def ranges_text(ranks: RankSet) -> str:
+    """Return ranks as messages show them: ``0-3,8``, and of many ranges only the first."""
+    if len(ranks.ranges) <= _MOST_RANGES:
+        return str(ranks)
+    first = RankSet(",".join(f"{start}-{end}" for start, end in ranks.ranges[:_MOST_RANGES]))
+    return f"{first} and {len(ranks) - len(first):,} more"
+
+
 def nodes_text(ranks: RankSet) -> str:
     """Return nodes as messages name them: ``node 3``, ``nodes 0-3``."""
-    return f"node{'s' if len(ranks) > 1 else ''} {ranks}"
+    return f"node{'s' if len(ranks) > 1 else ''} {ranges_text(ranks)}"
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

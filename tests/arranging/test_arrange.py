@@ -12,12 +12,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Plan, arrange
-from rankplan._core import Chunks, Hierarchy, Problem, pack_segments
+from rankplan._core import Chunks, Hierarchy, Problem, RankSet, pack_segments
 from rankplan.cli import main
+from rankplan.config.network import GROUP_KINDS
 from rankplan.errors import PlacementError
 from rankplan.parallel import ORDER, Parallel
 from rankplan.plans.component import Component
-from support.oracle_arrange import Case
+from support.oracle_arrange import CLASSES, Case
 
 ORDERS = [ORDER, "tp-cp-ep-pp-dp", "dp-pp-tp-ep-cp"]
 
@@ -41,7 +42,7 @@ def cases(draw: st.DrawFn, most_ranks: int = 5, most_nodes: int = 7) -> Case:
         order = draw(st.sampled_from(ORDERS))
         component = Component.place(name, inventory, ("cluster",), Chunks(devices, each))
         for _ in range(8):
-            sizes = {kind: draw(size) for kind in ("tp", "cp", "ep", "pp")}
+            sizes = {kind: draw(size) for kind in ("tp", "cp", "ep", "pp", "fsdp")}
             try:
                 component = Component.place(
                     name, inventory, ("cluster",), Chunks(devices, each), parallel=Parallel(**sizes, order=order)
@@ -55,20 +56,26 @@ def cases(draw: st.DrawFn, most_ranks: int = 5, most_nodes: int = 7) -> Case:
     needs = [(draw(st.integers(0, 1)) if two_kinds else 0) if rank in used_ranks else None for rank in range(ranks)]
     kept: list[tuple[str, str, int]] = []
     if draw(st.booleans()):
-        stated = [name for name, one in components.items() if one.parallel.stated]
-        for name in stated:
-            kept.append((name, draw(st.sampled_from(["tp", "ep", "pp"])), draw(st.integers(0, levels - 1))))
+        for name in components:
+            kept.append((name, draw(st.sampled_from(GROUP_KINDS)), draw(st.integers(0, levels - 1))))
     segment = draw(st.sampled_from([1, 1, 2, 3]))
     needed = [rank for rank, need in enumerate(needs) if need is not None]
     sets = []
     if segment > 1 and draw(st.booleans()):
         sets = [(levels - 1, needed[at : at + segment]) for at in range(0, len(needed), segment)]
+    unfit: dict[int, set[int]] = {}
+    if draw(st.booleans()):  # some accelerators of these nodes are broken
+        some = st.sets(st.integers(0, ranks - 1), min_size=1)
+        unfit = draw(st.dictionaries(st.integers(0, nodes - 1), some, max_size=nodes))
     old: list[int | None] = []
     if draw(st.booleans()):
         places = draw(st.permutations(range(nodes)))
-        fits = [need is not None and kinds[place] == need for need, place in zip(needs, places, strict=False)]
+        fits = [
+            need is not None and kinds[place] == need and rank not in unfit.get(place, ())
+            for rank, (need, place) in enumerate(zip(needs, places, strict=False))
+        ]
         old = [place if fit and draw(st.integers(0, 3)) else None for fit, place in zip(fits, places, strict=False)]
-    return Case(labels, kinds, needs, components, kept, sets, old, segment)
+    return Case(labels, kinds, needs, components, kept, sets, old, segment, unfit)
 
 
 def problem(case: Case) -> Problem:
@@ -79,13 +86,13 @@ def problem(case: Case) -> Problem:
         for level in range(case.levels)
     ]
     parts: Any = [(one.rows, one.layout if one.parallel.stated else None) for one in case.components.values()]
-    index = list(case.components)
     return Problem(
         Hierarchy(len(case.labels), columns),
         node_classes=list(case.kinds),
         rank_classes=list(case.needs),
+        unfit=[(node, RankSet(ranks)) for node, ranks in case.unfit.items()],
         parts=parts,
-        kept=[(index.index(name), kind, level) for name, kind, level in case.kept],
+        kept=[(case.components[name].layout, kind, level) for name, kind, level in case.kept],
         sets=[(level, list(ranks)) for level, ranks in case.sets],
         pinned=[None] * len(case.needs),
         old=list(case.old),
@@ -105,6 +112,7 @@ def check(case: Case) -> None:
     for node, need in zip(found.nodes, case.needs, strict=True):
         assert (node is None) == (need is None)
         assert node is None or case.kinds[node] == need
+    assert all(rank not in case.unfit.get(node, ()) for rank, node in enumerate(found.nodes) if node is not None)
     assert found.cost == case.cost(found.nodes)
     assert found.optimal
     assert found.cost == best
@@ -155,6 +163,43 @@ def test_groups_stay_within_domains_and_spares_come_last() -> None:
     assert all(domains[rank] == domains[rank + 1] for rank in range(0, 8, 2))
     # Arranging once more changes nothing.
     assert names(arrange(plan(8, tp=8, ep=16), arranged).inventory) == names(arranged)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_arrange_counts_and_keeps_the_groups_that_check_counts(data: st.DataObject) -> None:
+    """Whatever the sizes, also none: the same layout decides for both."""
+    labels = [(data.draw(st.sampled_from("ab")), data.draw(st.sampled_from("cd"))) for _ in range(4)]
+    nodes = cluster([node(rank, *pair) for rank, pair in enumerate(labels)])
+    kinds = data.draw(st.sets(st.sampled_from(["tp", "cp", "ep", "etp", "pp", "fsdp"]), max_size=3))
+    sizes = {kind: data.draw(st.sampled_from([1, 2, 4])) for kind in sorted(kinds)}
+    try:
+        planned = plan(4, nodes, **sizes)
+    except PlacementError:
+        return
+    actor, found = planned["actor"], arrange(planned, nodes)
+    for index, level in enumerate(nodes.levels):
+        counted = [
+            sum(actor.spans(kind, level).crossing for kind in kinds if kind in actor.layout.kinds) for kinds in CLASSES
+        ]
+        assert found.before[index] == (counted if actor.parallel.stated else [0] * len(CLASSES))
+    kind, level = data.draw(st.sampled_from(GROUP_KINDS)), data.draw(st.sampled_from([*nodes.levels, "node"]))
+    try:
+        arranged = arrange(planned, nodes, keep={"actor": {kind: level}}).inventory
+    except PlacementError as refused:
+        assert refused.code in ("group-spans", "domain-too-small") and actor.spans(kind, level).crossing
+    else:
+        assert plan(4, arranged, **sizes)["actor"].spans(kind, level).crossing == 0
+
+
+def test_keep_counts_for_a_component_without_sizes() -> None:
+    nodes = cluster([node(0, "b0", "d"), node(1, "b1", "d"), node(2, "b0", "e"), node(3, "b0", "f")])
+    found = arrange(plan(3, tp=1), nodes, keep={"actor": {"dp": "block"}})
+    assert names(found.inventory) == ["n0", "n2", "n3", "n1"]
+    with pytest.raises(PlacementError, match="actor: dp groups need 4 nodes in one block domain; the largest has 3"):
+        arrange(plan(4), nodes, keep={"actor": {"dp": "block"}})
+    with pytest.raises(PlacementError, match=r"actor: data group 0 .* spans nodes 0-2"):
+        arrange(plan(3), nodes, keep={"actor": {"dp": "node"}})
 
 
 def test_nodes_without_labels_are_domains_of_their_own() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Plan, diff, replan
 from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.arranging.arrange import Task
+from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.repair import Shrinking
 from rankplan.arranging.rules import Rules
 from rankplan.cli import main
@@ -104,10 +105,17 @@ def test_a_whole_expert_group_moves_only_if_a_rule_asks_for_it() -> None:
     assert spread.arrangement.moved == 16 and spread.arrangement.nodes == (0, 6, 7, 3, 4, 5)
     lines = report(before, full, "node-1", "node-2")
     assert "1 more expert group crosses nvlink domains" in lines[0]
-    assert lines[-1] == "moving a whole group to one domain would tear fewer groups, but move 24 ranks"
+    assert (
+        lines[-1] == "moving a whole group to one domain would tear fewer groups, but move 24 ranks (`--whole-group`)"
+    )
+    whole = replan(before, full, without=["node-1", "node-2"], whole_group=True)
+    assert whole.arrangement.moved == 24 and len(whole.moves) == 24 and whole.arrangement.as_block is None
+    assert whole.arrangement.after[1][1] < spread.arrangement.after[1][1]
     gone = full.without(["node-1", "node-2"])
     old = [None if rank in (1, 2) else rank for rank in range(6)]
-    kept = Task(gone, before.inventory, before, Rules(full.levels, {"actor": {"ep": "nvlink"}}), old).solve()
+    kept = Task(
+        gone, before.inventory, before, Rules(full.levels, {"actor": {"ep": "nvlink"}}), Exclusion(gone.marks), old
+    ).solve()
     assert kept.moved == 32 and kept.after[1][1] == 0  # the group that crossed before moves too
 
 
@@ -372,5 +380,82 @@ def test_replan_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "actor 24-31  node 3: 0-7 (node-3)" in shown.stdout and "node 3: 0-7 (node-32)" in shown.stdout
     refused = CliRunner().invoke(main, ["replan", "plan.json", "--without", "node-3"])
     assert refused.exit_code == 1 and "error[no-spare]: the plan needs 32 nodes" in refused.stderr
+    for form, read in (("plan", 0), ("json", 1)):
+        listed = CliRunner().invoke(main, ["plan", "plan.json", "--format", form, "-o", "rows.json"])
+        again = CliRunner().invoke(main, ["replan", "rows.json"])
+        assert (listed.exit_code, again.exit_code) == (0, read), again.output
+        assert read == 0 or "--save" in again.stderr
     wrong = CliRunner().invoke(main, ["replan", "plan.json", "--renumber"])
     assert wrong.exit_code == 2 and "--renumber requires --shrink" in wrong.stderr
+
+
+def small(count: int, each: int, **more: Any) -> tuple[Plan, Inventory]:
+    """Return a plan on all nodes h0, h1, ... and these nodes."""
+    nodes = Inventory.from_dict(
+        {"nodes": [{"ranks": rank, "accelerators": each, "hostname": f"h{rank}"} for rank in range(count)]}
+    )
+    section = {"num_nodes": count, **more}
+    return ComponentPlacement({"cluster": section}, nodes).plan(), nodes
+
+
+def test_an_excluded_node_is_no_spare() -> None:
+    before, nodes = small(3, 4, exclude=["h1"], component_placement={"actor": "0-3,8-11"})
+    assert before.section is not None and before.section.exclude == ("h1",)
+    with pytest.raises(PlacementError, match="needs 2 nodes with 4 NV_GPU; 1 can be used"):
+        replan(before, nodes, without=["h2"])
+
+
+def test_an_excluded_or_healthy_again_accelerator_that_nobody_needs_does_not_matter() -> None:
+    before, nodes = small(1, 4, exclude=["h0/3"], component_placement={"actor": "0-2"})
+    assert replan(before, nodes).plan == before
+    marked = ComponentPlacement({"cluster": {"num_nodes": 1, "component_placement": {"actor": "0-2"}}}, nodes).plan()
+    found = replan(marked.on(nodes.without(["h0/3"])), nodes)
+    assert not found.moves and not found.plan.inventory.marks
+
+
+def test_a_component_leaves_for_an_unused_node_of_the_plan() -> None:
+    before, nodes = small(2, 2, component_placement={"a": 2, "b": 3})
+    found = replan(before, nodes, without=["h1/0"])
+    assert [found.plan[name][0].devices for name in ("a", "b")] == [[(0, 0)], [(1, 1)]]
+    assert next(replan_lines(found)).startswith("1 of 2 ranks moves: a 0, h1 -> h0 (spare)")
+    # b cannot stay, so that all components of the node move
+    before, nodes = small(2, 2, component_placement={"a": 2, "b": 3, "c": 1})
+    found = replan(before, nodes, without=["h1/0"])
+    assert names(found.plan) == ["h1", "h0"] and found.plan["b"].rule == before["b"].rule
+
+
+@pytest.mark.parametrize("renumber", [False, True])
+def test_renumbering_never_fails_where_the_last_groups_suffice(renumber: bool) -> None:
+    before, nodes = small(2, 4, component_placement={"actor": 0, "rollout": "1-7"})
+    found = replan(before, nodes, without=["h0"], shrink=["rollout"], renumber=renumber)
+    assert len(found.plan["rollout"]) == 3 and names(found.plan)[0] == "h1"
+
+
+def test_a_rule_about_groups_holds_on_nodes_without_its_labels() -> None:
+    labels = [{"nvlink": "a"}, {}, {}]
+    entries = [{"ranks": rank, "accelerators": 4, "labels": one} for rank, one in enumerate(labels)]
+    nodes = Inventory.from_dict({"nodes": entries, "levels": ["nvlink"]})
+    role = {"actor": {"placement": "0-7", "parallel": {"tp": 4}}}
+    section = {"num_nodes": 2, "component_placement": role, "topology": {"keep": {"actor": {"tp": "nvlink"}}}}
+    after = replan(ComponentPlacement({"cluster": section}, nodes).plan(), nodes, without=["node-0"]).plan
+    after.check_keep()
+    assert after.inventory.levels == () and after == after.on(after.inventory) == Plan.from_dict(after.to_dict())
+
+
+def test_a_job_on_one_node_that_is_lost_has_moved() -> None:
+    before, _ = small(1, 4, component_placement={"actor": "0-3"})
+    spare = Inventory.from_dict(
+        {"nodes": [{"ranks": rank, "accelerators": 4, "hostname": f"h{rank}"} for rank in (0, 1)]}
+    )
+    assert len(diff(before, replan(before, spare, without=["h0"]).plan).moved) == 4
+
+
+def test_a_lost_robot_has_no_spare() -> None:
+    arms = {"type": "Franka", "configs": [{"node_rank": 1, "robot_ip": "10.0.0.1"}]}
+    group = {"label": "arms", "node_ranks": 1, "hardware": arms}
+    nodes = Inventory.from_dict({"nodes": [{"ranks": "0-2", "accelerators": 4}]})
+    entry = {"node_group": "arms", "placement": 0}
+    section = {"num_nodes": 2, "node_groups": [group], "component_placement": {"env": entry, "actor": "0-7"}}
+    before = ComponentPlacement({"cluster": section}, nodes).plan()
+    with pytest.raises(PlacementError, match="env uses the Franka of node 1, which no other node has"):
+        replan(before, nodes, without=["node-1"])

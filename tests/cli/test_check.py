@@ -71,25 +71,29 @@ rollout_num_gpus_per_engine: {rtp}
 DISAGGREGATED = RLINF.replace("{actor}", "0-7").replace("{rollout}", "8-15")
 COLLOCATED = RLINF.replace("{actor}", "0-15").replace("{rollout}", "0-15")
 
-CONFIGS = [
-    (DISAGGREGATED, "error", "rollout", "7:33  rollout.tensor_parallel_size"),
-    (COLLOCATED, "error", "rollout", "7:33  rollout.tensor_parallel_size"),
-    (OWN, "warning", "rollout", "5:47  cluster.component_placement.rollout.parallel.tp"),
-    (COMPACT, "warning", "rollout_planner", "5:50  cluster.component_placement.rollout_planner.parallel"),
-    (ROLL, "warning", "actor_infer", "10:32  actor_infer.strategy_args.strategy_config.tp_size"),
-    (SLIME, "warning", "rollout", "5:30  rollout_num_gpus_per_engine"),
-]
+VERL = """\
+trainer: {{nnodes: 2, n_gpus_per_node: 8}}
+actor_rollout_ref:
+  actor: {{strategy: megatron, megatron: {{tensor_model_parallel_size: {tp}}}}}
+  rollout: {{tensor_model_parallel_size: {rtp}}}
+"""
 
 
-@pytest.mark.parametrize(("text", "level", "receiver", "place"), CONFIGS, ids=range(len(CONFIGS)))
-def test_weights_without_a_sender_are_reported_in_every_dialect(
-    text: str, level: str, receiver: str, place: str
-) -> None:
+@pytest.mark.parametrize(
+    ("text", "sends_parts"),
+    [
+        *((text, True) for text in (DISAGGREGATED, COLLOCATED)),
+        *((text, False) for text in (OWN, COMPACT, ROLL, SLIME, VERL)),
+    ],
+    ids=range(7),
+)
+def test_weights_without_a_sender_are_reported_for_trainers_that_send_parts(text: str, sends_parts: bool) -> None:
+    """RLinf sends each tensor part from one slot; the others gather whole tensors, and serve any size."""
     done = check(text.format(tp=2, rtp=4))
-    assert done.exit_code == (1 if level == "error" else 0)
-    assert f"{level}[no-weight-sender]: {receiver} tensor size 4 does not divide " in done.output
-    assert f" --> conf.yaml:{place}\n" in done.output
-    assert ("gathers whole tensors can ignore this warning" in done.output) == (level == "warning")
+    assert done.exit_code == sends_parts, done.output
+    assert ("error[no-weight-sender]: rollout tensor size 4 does not divide " in done.output) == sends_parts
+    assert (" --> conf.yaml:7:33  rollout.tensor_parallel_size\n" in done.output) == sends_parts
+    assert "warning[no-weight-sender]" not in done.output
     for tp, rtp in ((1, 4), (4, 4), (4, 2), (8, 2)):
         done = check(text.format(tp=tp, rtp=rtp))
         assert done.exit_code == 0 and "no-weight-sender" not in done.output, (tp, rtp)
@@ -190,11 +194,11 @@ def test_a_conflict_is_found_by_the_placement_classes_and_beside_other_faults() 
         ("cluster: {num_nodes: 1}\nrollout_num_gpus: 8", "this looks like a config of slime; pass --dialect slime"),
     ],
 )
-def test_a_config_without_components_is_a_warning(text: str, help: str) -> None:
+def test_a_config_without_components_is_not_fine(text: str, help: str) -> None:
     done = check(text)
-    assert done.exit_code == 0 and "fine, 0 components" in done.stdout
-    assert "warning[no-components]: the config places no component\n --> conf.yaml:1:" in done.stdout
-    assert help in done.stdout
+    assert done.exit_code == 1 and "fine" not in done.output
+    assert "error[no-components]: the config places no component\n --> conf.yaml:1:" in done.output
+    assert help in done.output
 
 
 def test_reports_as_json() -> None:
@@ -211,6 +215,7 @@ def test_reports_as_json() -> None:
         "groups": ["actor: 2 tp groups within nodes", "rollout: 4 tp groups within nodes"],
         "faults": [],
         "warnings": [],
+        "unreported": 0,
         "error": None,
     }
     assert [(fault["code"], fault["line"], fault["column"]) for fault in faulty["faults"]] == [
@@ -221,5 +226,6 @@ def test_reports_as_json() -> None:
         *("code", "message", "help", "path", "file", "line", "column")
     }
     assert (missing["file"], missing["error"]) == ("missing.yaml", "No such file or directory")
-    (alone,) = json.loads(check("cluster: {num_nodes: 1}", "--nodes", "2x8", "--format", "json").stdout)
-    assert [warning["code"] for warning in alone["warnings"]] == ["no-components", "idle-nodes", "idle-accelerators"]
+    alone = check("cluster: {num_nodes: 1, component_placement: {a: 0}}", "--nodes", "2x8", "--format", "json")
+    codes = [warning["code"] for warning in json.loads(alone.stdout)[0]["warnings"]]
+    assert codes == ["idle-nodes", "idle-accelerators"]

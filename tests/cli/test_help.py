@@ -104,7 +104,7 @@ def test_completion_works_in_bash() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("chekc conf.yaml", "No such command 'chekc'"),
+        ("chekc conf.yaml", "unknown command `chekc`; did you mean `check`?"),
         ("plan --inventry nodes.yaml conf.yaml", "Did you mean '--inventory'?"),
         ("plan --format cvs conf.yaml", "'cvs' is not one of 'table', 'json', 'csv',"),
         ("plan --nodes 8 conf.yaml", "'8' is not nodes x accelerators; write 2x8 for 2 nodes"),
@@ -141,3 +141,8 @@ def test_run_rejects_a_costs_file_before_the_job() -> None:
     assert (done.exit_code, done.stderr) == (1, "error: missing: No such directory\n")
     done = CliRunner().invoke(main, [*run, "conf.yaml"])
     assert done.exit_code == 1 and "unknown key `cluster`" in done.stderr
+
+
+def test_no_command_prints_the_help() -> None:
+    assert CliRunner().invoke(main, []).output.startswith("Usage:")
+    assert "\\n" not in CliRunner().invoke(main, []).output

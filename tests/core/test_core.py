@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rankplan import PlacementError, RankSet, _core
 from rankplan._core import Chunks, Packed, Placements, Pool, RankMap
 
@@ -121,12 +123,26 @@ def test_packed_windows_need_hardware() -> None:
         assert refused.value.code == "no-resources"
 
 
-@pytest.mark.parametrize("segments", [[], [(RankSet("0-2"), 2)], [(RankSet(), 1)], [(RankSet("0"), 0)]])
-def test_a_map_is_not_restored_from_segments_that_do_not_fit(segments: list[tuple[RankSet, int]]) -> None:
-    restore, state = RankMap.parse("0-3").__reduce__()
-    assert restore(*state) == RankMap.parse("0-3")
-    with pytest.raises(ValueError, match="segment"):
-        restore(segments)
+LISTS = st.lists(st.lists(st.integers(0, 20), min_size=1, max_size=5, unique=True), min_size=1, max_size=8)
+
+
+@given(LISTS)
+def test_a_map_of_any_lists_reads_what_it_prints(lists: list[list[int]]) -> None:
+    rule = RankMap.from_lists(lists)
+    again = RankMap.read(str(rule))
+    assert again == rule == pickle.loads(pickle.dumps(rule))
+    used = [list(resources) for resources, _ in again.segments]
+    assert used == sorted(map(sorted, lists), key=lambda ranks: ranks[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("0-2:0-1", "not-multiple"), ("0,0:0", "resource-order"), ("0:1", "process-start"), ("", "empty-placement")],
+)
+def test_no_other_map_is_read(text: str, code: str) -> None:
+    with pytest.raises(PlacementError) as refused:
+        RankMap.read(text)
+    assert refused.value.code == code
 
 
 def test_chunks_read_what_they_print() -> None:

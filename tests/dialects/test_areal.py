@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError
 from rankplan.dialects import areal
 from rankplan.dialects.areal import Allocation
@@ -94,9 +96,10 @@ REFUSED = [
     ("fsdp:d4x2", "invalid-value 20-22: unknown size `x`"),
     ("fspd:d4", "invalid-value 13-17: unknown backend `fspd`"),
     ("fsdp:d4p2", "invalid-value 18-22: fsdp has no dimension `p`"),
-    ("megatron:d4p2e16", "invalid-value 22-29: expert size 16 x pipeline size 2 does not divide the 8 GPUs"),
+    ("megatron:d4p2e16", "invalid-value 26-29: expert size 16 x pipeline size 2 does not divide the 8 GPUs"),
     ("megatron:(attn:d4|ffn:d2e4)", "invalid-value 22-40: attn has 4 GPUs in 1 stages, but ffn has 8 in 1"),
     ("fsdp:d32", "resource-out-of-range 12-22: actor needs 32 accelerators, more than what is left: 16"),
+    ("megatron[a]:(attn:d4|ffn:e4)", "invalid-value 22-23: an engine with attn and ffn sizes cannot have a name"),
     ("d4t2", "invalid-value 13-17: expected a backend and its sizes"),
 ]
 
@@ -119,6 +122,103 @@ def test_other_faults_have_arealss_keys() -> None:
         plan()
     with pytest.raises(PlacementError, match="unknown engine 'trainer'"):
         plan(ref={"backend": "fsdp:d8", "scheduling_strategy": {"type": "colocation", "target": "trainer"}})
-    with pytest.raises(PlacementError, match="ref shares the 8 GPUs of actor, but has 4"):
+    with pytest.raises(PlacementError, match="`ref` has 4 processes, but shares the GPUs of the 8"):
         colocated = {"backend": "fsdp:d4", "scheduling_strategy": {"type": "colocation", "target": "actor"}}
         plan(actor={"backend": "fsdp:d8"}, ref=colocated)
+
+
+BLANK = st.sampled_from(["", " "])
+SIZE = st.sampled_from([1, 2, 4])
+
+
+@st.composite
+def engines_of_a_mode(draw: st.DrawFn) -> tuple[str, list[tuple[str, int, int]]]:
+    """A text of AReaL's grammar with the name, GPUs and expert size of each engine, all of 16 GPUs."""
+    text, expected = "", []
+    for index in range(draw(st.integers(1, 4))):
+        blank, name = draw(BLANK), f"e{index}"
+        kind = draw(st.sampled_from(["sglang", "fsdp", "megatron", "hybrid"]))
+        dp, tp = 16 // (size := draw(SIZE)), size
+        if kind == "hybrid" and "actor" not in [name for name, _, _ in expected]:
+            opened, closed = draw(st.sampled_from([("(", ")"), ("", "")]))
+            part = f"megatron:{blank}{opened}attn:d{dp}t{tp}{blank}|{blank}ffn{blank}:e{tp}{closed}"
+            expected.append(("actor", 16, tp))
+        else:
+            part = f"{kind.replace('hybrid', 'archon')}{blank}[{name}]:{blank}d{dp}{blank}t{tp}"
+            expected.append((name, 16, 1))
+        text += draw(st.sampled_from(["+", "|", " + ", " | "])) + part if text else part
+    return text, expected
+
+
+@given(engines_of_a_mode())
+def test_every_text_of_the_grammar_is_read(mode: tuple[str, list[tuple[str, int, int]]]) -> None:
+    text, expected = mode
+    found = [(name, one.world, one.parallel.ep) for name, one, _ in areal.parse_mode(text)]
+    assert found == expected
+
+
+def test_an_engine_without_a_name_avoids_the_names_of_others() -> None:
+    found = [name for name, _, _ in areal.parse_mode("vllm:t4+fsdp[rollout]:d4")]
+    assert found == ["gen", "rollout"]
+    assert [name for name, _, _ in areal.parse_mode("sglang[actor]:d4+fsdp:d4")] == ["actor", "train"]
+
+
+# Sections beside those of the engines, and the engines that AReaL's trainers start.
+STARTS = [
+    ({"actor": {"kl_ctl": 0.0}}, ["rollout", "actor"]),
+    ({"actor": {"kl_ctl": 0.1}}, ["rollout", "actor", "ref"]),
+    ({"actor": {}}, ["rollout", "actor", "ref"]),  # the default is 0.1
+    ({"actor": {"kl_ctl": "${beta}"}, "beta": 0}, ["rollout", "actor"]),
+    ({"actor": {"kl_ctl": 0.0}, "rollout": None}, ["actor", "ref"]),  # preferences are learned against the reference
+]
+
+
+@pytest.mark.parametrize(("sections", "expected"), STARTS, ids=[str(sections) for sections, _ in STARTS])
+def test_the_reference_starts_only_where_areal_starts_it(sections: dict[str, Any], expected: list[str]) -> None:
+    backends = {"rollout": "sglang:d8", "actor": "fsdp:d8", "ref": "fsdp:d8"}
+    strategy = {"scheduling_strategy": {"type": "colocation", "target": "actor"}}
+    config = {name: {"backend": text} for name, text in backends.items()}
+    config["ref"] |= strategy
+    for name, section in sections.items():
+        config[name] = {**config.get(name, {}), **section} if isinstance(section, dict) else section
+    assert list(plan(**config)) == expected
+
+
+def test_engines_without_gpus_run_on_cpus() -> None:
+    engine: dict[str, Any] = {"scheduling_spec": "${actor.scheduling_spec}"}
+    config = {
+        "cluster": {"n_nodes": 1, "n_gpus_per_node": 0},
+        "rollout": {"backend": "vllm:d2", **engine},
+        "actor": {"backend": "fsdp:d1", "kl_ctl": 0, "scheduling_spec": [{"gpu": 0, "cpu": 4}]},
+    }
+    planned = areal.plan(config, areal.assumed_inventory(config))
+    assert [(row.cluster_node_rank, row.devices) for rows in planned.values() for row in rows] == [(0, [])] * 3
+    with_gpus = plan(**config | {"actor": {"backend": "fsdp:d1", "scheduling_spec": [{"gpu": 1}]}})
+    assert [row.num_accelerators for rows in with_gpus.values() for row in rows] == [1, 1, 1]
+
+
+# The engines of a config, and its fault.
+ENGINES = [
+    ({"rollout": {"backend": "fsdp:d8"}}, "the backend of `rollout` is fsdp; it must be sglang or vllm"),
+    ({"actor": {"backend": "vllm:d8"}}, "the backend of `actor` is vllm; it must be fsdp or megatron or archon"),
+    ({"actor": {"backend": "fsdp:d8"}, "rollout": {}}, "`rollout` has no `backend`"),
+    ({"actor": {"backend": "fsdp:d8", "kl_ctl": "high"}, "rollout": {}, "ref": {}}, "`kl_ctl` is 'high'"),
+    (
+        {
+            "actor": {"backend": "fsdp:d8", "scheduling_strategy": {"type": "colocation", "target": "rollout"}},
+            "rollout": {"backend": "sglang:d8"},
+        },
+        "`actor` shares the GPUs of `rollout`, which starts after it",
+    ),
+    (
+        {"scheduler": {"type": "slurm"}, "actor": {"backend": "fsdp:d12"}},
+        "`actor` has 12 GPUs, but Slurm allocates whole nodes of 8",
+    ),
+]
+
+
+@pytest.mark.parametrize(("engines", "expected"), ENGINES, ids=[expected for _, expected in ENGINES])
+def test_what_areal_refuses_at_its_start(engines: dict[str, Any], expected: str) -> None:
+    with pytest.raises(PlacementError) as caught:
+        plan(**engines)
+    assert expected in str(caught.value)

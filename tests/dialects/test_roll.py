@@ -236,9 +236,8 @@ i:
 """
     assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
         "1:20 invalid-value: num_gpus_per_node is 4, but node 0 has 8 accelerators",
-        "2:12 too-few-nodes: num_nodes is 3, but the cluster has 2 nodes",
         "3:26 syntax: this is not a list of numbers: '(' was never closed",
-        "5:19 not-multiple: 7 accelerators cannot be divided into workers of 2",
+        "6:24 not-multiple: 7 accelerators cannot be divided into workers of 2 (num_gpus_per_worker 2)",
         "7:62 invalid-value: `num_gpus_per_worker` is 0; it must be a whole number of 1 or more",
         "8:21 resource-out-of-range: resource rank 16 is out of range: "
         "node group `cluster` has 16 accelerators, ranks 0-15",
@@ -247,6 +246,80 @@ i:
         "12:7 empty-placement: the role has no accelerators",
         "13:21 syntax: 'list(range(0,${gpus}))' contains an unresolved interpolation",
         "16:80 invalid-value: `tensor_parallel_size` is 'two'; it must be a whole number of 1 or more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "place"),
+    [
+        ("tensor_parallel_size: 3, pipeline_parallel_size: 2", "1:109"),
+        ("tensor_parallel_size: 2, pipeline_parallel_size: 3", "1:136"),
+    ],
+)
+def test_a_worker_that_does_not_fit_is_shown_at_the_size_that_breaks(sizes: str, place: str, tmp_path: Path) -> None:
+    text = f"a: {{device_mapping: [0,1,2,3], strategy_args: {{strategy_name: vllm, strategy_config: {{{sizes}}}}}}}\n"
+    given = sizes.replace(": ", " ").replace(",", " x")
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+        f"{place} not-multiple: 4 accelerators cannot be divided into workers of 6 ({given})"
+    ]
+
+
+def test_the_number_of_nodes_follows_from_the_accelerators() -> None:
+    """ROLL overwrites ``num_nodes``; also a role that it does not start counts."""
+    config: dict[str, Any] = {"num_nodes": 3, "num_gpus_per_node": 8, "box": {"world_size": 4}}
+    assert roll.assumed_inventory(config).num_nodes == 3
+    large = Inventory.uniform(num_nodes=4, num_accelerators=8)
+    for highest, nodes in ((0, 1), (7, 1), (8, 2), (31, 4)):
+        config["reference"] = {"device_mapping": [highest]}
+        assert roll.assumed_inventory(config).num_nodes == nodes
+        planned = roll.plan(config, large)
+        assert planned.inventory.num_nodes == nodes
+        assert [row.cluster_node_rank for row in planned["box"]] == [rank % nodes for rank in range(4)]
+    with pytest.raises(PlacementError, match="resource rank 31 is out of range"):
+        roll.plan(config, Inventory.uniform(num_nodes=3, num_accelerators=8))
+    with pytest.raises(PlacementError, match="num_nodes is 3, but the cluster has 2 nodes"):
+        roll.plan({"num_nodes": 3, "box": {"world_size": 4}}, Inventory.uniform(num_nodes=2, num_accelerators=8))
+
+
+TRAINING = ("actor_train", "actor_infer")
+OPD = ("student_train", "student_infer", "teacher")
+# The roles of a config, its other keys, and the roles that ROLL does not start.
+STARTS: list[tuple[tuple[str, ...], dict[str, Any], set[str]]] = [
+    ((*TRAINING, "reference", "critic"), {}, set()),  # init_kl_coef is 0.2 and adv_estimator gae
+    ((*TRAINING, "reference", "critic"), {"init_kl_coef": 0}, {"reference"}),
+    ((*TRAINING, "reference"), {"init_kl_coef": 0.0, "enable_reference": True}, set()),
+    ((*TRAINING, "reference"), {"init_kl_coef": "${beta}", "beta": 0.0, "use_kl_loss": True}, set()),
+    ((*TRAINING, "reference", "critic"), {"adv_estimator": "grpo"}, {"critic"}),
+    (("actor_train", "reference"), {"init_kl_coef": 0}, set()),  # DPO
+    (("student", "teacher"), {"init_kl_coef": 0}, set()),  # distillation
+    (OPD, {"init_kl_coef": 0}, set()),
+    ((*OPD, "reference", "critic"), {}, {"reference", "critic"}),
+    ((*TRAINING, "teacher"), {"init_kl_coef": 0, "use_opd": True}, set()),
+    ((*TRAINING, "teacher", "reference"), {}, {"reference"}),
+]
+
+
+@pytest.mark.parametrize(("names", "keys", "unused"), STARTS)
+@pytest.mark.parametrize("lora", [False, True])
+def test_roll_starts_the_roles_that_its_pipeline_uses(
+    names: tuple[str, ...], keys: dict[str, Any], unused: set[str], *, lora: bool
+) -> None:
+    config: dict[str, Any] = {name: {"device_mapping": [index]} for index, name in enumerate(names)} | keys
+    if lora and "actor_train" in config and "actor_infer" in config:
+        config["actor_train"]["model_args"] = {"lora_target": "all-linear"}
+        unused = unused | {"reference", "teacher"}
+    planned = roll.plan(config, Inventory.uniform(num_nodes=1, num_accelerators=8))
+    assert set(planned) == set(names) - unused
+
+
+def test_a_teacher_leaves_no_place_for_a_reference_model(tmp_path: Path) -> None:
+    text = "actor_infer: {device_mapping: [0]}\nreference: {device_mapping: [1]}\nuse_opd: true\n"
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+        "2:1 invalid-value: with use_opd, the teacher is the reference model"
+    ]
+    text = "actor_infer: {device_mapping: [0]}\ninit_kl_coef: low\n"
+    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+        "2:15 invalid-value: `init_kl_coef` is 'low'; it must be a number"
     ]
 
 

@@ -94,13 +94,13 @@ REFUSED: list[tuple[Any, str, str | None, str]] = [
     (
         {"actor_num_nodes": 2, "rollout_num_gpus": 8},
         "resource-out-of-range",
-        "",
-        "the flags need 24 GPUs (actor 16, rollout 8), but the cluster has 16",
+        "actor_num_nodes",
+        "the flags need 24 GPUs (actor 16, rollout 8), but the cluster has 16; 8 GPUs per node is slime's default",
     ),
     (
         {"colocate": True, "rollout_num_gpus": 32, "use_critic": True, "critic_num_gpus_per_node": 4},
         "resource-out-of-range",
-        "",
+        "rollout_num_gpus",
         "the flags need 32 GPUs (actor 8, critic 4, rollout 32, colocated), but the cluster has 16",
     ),
     (
@@ -173,13 +173,32 @@ lr: 1.0e-6
     ]
     text = "actor_num_gpus_per_node: 6\nrollout_num_gpus: 18\nrollout_num_gpus_per_engine: 4\n"
     assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
-        "1:1 resource-out-of-range: the flags need 24 GPUs (actor 6, rollout 18), but the cluster has 16",
+        "2:19 resource-out-of-range: the flags need 24 GPUs (actor 6, rollout 18), but the cluster has 16",
         "2:19 not-multiple: 18 GPUs cannot be divided into engines of 4",
         "3:30 spans-nodes: process 0 of the rollout would need 4 GPUs on nodes 0 and 1",
     ]
     assert refused("colocate: true\n", tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=0)) == [
         "1:1 no-resources: the cluster has no accelerators"
     ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "path"),
+    [
+        ({"tensor": 4, "pipeline": 3}, "pipeline_model_parallel_size"),
+        ({"tensor": 3, "pipeline": 4}, "tensor_model_parallel_size"),
+        ({"tensor": 2, "pipeline": 2}, None),
+    ],
+)
+def test_sizes_that_do_not_fit_are_shown_at_the_one_that_breaks(sizes: dict[str, int], path: str | None) -> None:
+    flags: dict[str, Any] = {f"{kind}_model_parallel_size": size for kind, size in sizes.items()}
+    flags |= {"actor_num_nodes": 1, "actor_num_gpus_per_node": 8, "debug_train_only": True}
+    try:
+        slime.plan(flags, Inventory.uniform(num_nodes=1, num_accelerators=8))
+        found = None
+    except PlacementError as error:
+        found = error.path
+    assert found == path
 
 
 def test_the_help_says_which_size_fits() -> None:

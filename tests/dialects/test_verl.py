@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rankplan import Component, Inventory, PlacementError, Plan
 from rankplan.dialects import verl
 from rankplan.dialects.convert import convert
+from support import oracle_verl
 from support.configs import from_overrides, nodes
 from support.goldens import lines, named
 
@@ -159,7 +162,10 @@ REFUSED: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["model_engine=megatron", "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=3"],
-        ["actor_rollout_ref.actor.megatron parallel-not-divisible: 16 processes are not a multiple of tp 3"],
+        [
+            "actor_rollout_ref.actor.megatron.tensor_model_parallel_size parallel-not-divisible: 16 processes are not "
+            "a multiple of tp 3"
+        ],
     ),
     (
         ["actor_rollout_ref.rollout.expert_parallel_size=3"],
@@ -223,7 +229,8 @@ def test_interpolations_of_a_composed_config_are_resolved() -> None:
 
 def test_a_script_chooses_the_defaults(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
-    words = "trainer.nnodes=1 rollout.nnodes=1 actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"
+    words = "algorithm.adv_estimator=grpo trainer.nnodes=1 rollout.nnodes=1 "
+    words += "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"
     path.write_text(f"python3 -m verl --config-name='fully_async_ppo_megatron_trainer.yaml' {words}\n")
     plan = verl.plan(path, Inventory.uniform(2, 8))
     assert (plan["actor"].parallel.tp, str(plan["rollout"].used_nodes())) == (4, "1")
@@ -276,8 +283,253 @@ def test_what_verl_cannot_express_is_named() -> None:
     plan = verl.plan(from_overrides([*BASE, "trainer.nnodes=1"]), Inventory.uniform(2, 8))
     others = [Component.place(name, plan.inventory, ("cluster",), plan["actor"].rule) for name in ("env", "critic")]
     conversion = convert(Plan(plan.inventory, [*plan.values(), *others]), "verl")
-    assert conversion.omitted == ("env: verl has no such role",)
+    assert conversion.omitted == ("env: verl has no such role", "actor: its share, 0.3333 (verl: 0.1666)")
     assert convert(Plan(plan.inventory, others), "verl").omitted == (
         "env: verl has no such role",
         "critic: verl needs an actor",
     )
+
+
+SIZES = st.sampled_from([1, 1, 2, 2, 3, 4, 8])
+POOLS_OF = st.tuples(st.integers(1, 3), st.sampled_from([1, 2, 4, 8]))
+MODELS = st.builds(oracle_verl.Model, SIZES, st.sampled_from([1, 1, 2]), st.none() | POOLS_OF)
+CASES = st.builds(
+    oracle_verl.Case,
+    st.lists(st.sampled_from([2, 4, 8, 8]), min_size=1, max_size=5).map(tuple),
+    POOLS_OF,
+    MODELS,
+    st.none() | SIZES,
+    st.none() | MODELS,
+)
+
+
+@settings(max_examples=300)
+@given(CASES)
+def test_random_jobs_are_placed_as_verl_places_them(case: oracle_verl.Case) -> None:
+    config, inventory = from_overrides(case.words), nodes(case.cluster)
+    try:
+        expected = oracle_verl.placed(case)
+    except oracle_verl.Refused:
+        with pytest.raises(PlacementError) as caught:
+            verl.plan(config, inventory)
+        found = caught.value.diagnostics
+        assert len({(one.path, one.code, one.message) for one in found}) == len(found)
+        assert all(one.help for one in found)
+        return
+    plan = verl.plan(config, inventory)
+    assert {name: [row.devices for row in component] for name, component in plan.items()} == expected
+
+
+def test_the_oracle_answers_as_verl_did() -> None:
+    """The recorded jobs with one pool and one kind of engine, so that random jobs have a true answer."""
+    data = f"{TP.rpartition('.')[0]}.data_parallel_size"
+    known = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": 8, TP: 2, data: 1}
+    special = {"reward.reward_model.enable", "distillation.enabled", "trainer.v1.trainer_mode"}
+    special |= {"actor_rollout_ref.rollout.disaggregation.enabled"}
+    compared = 0
+    for line in CONFIGS:
+        values = dict(word.lstrip("+").split("=", 1) for word in line["overrides"])
+        others = [key for key in values if key.startswith(("trainer", "rollout", "actor_rollout_ref.rollout."))]
+        sizes = {key for key in others if key.endswith(("nnodes", "n_gpus_per_node", "parallel_size"))}
+        if line["entry"] != "ppo" or sizes - known.keys() or special & values.keys() or line["result"].get("error"):
+            continue
+        nnodes, each, tensor, replicas = (int(values.get(key, default)) for key, default in known.items())
+        cluster = tuple(gpus for _, gpus in line["cluster"])
+        case = oracle_verl.Case(cluster, (nnodes, each), oracle_verl.Model(tensor, replicas))
+        try:
+            rollout = oracle_verl.placed(case)["rollout"]
+        except oracle_verl.Refused:
+            continue  # a difference: idle accelerators, or a server over two nodes
+        answers = recorded(line, "rollout", "hybrid")
+        assert len(rollout) == sum(servers for _, servers, _ in answers)
+        assert sum(map(len, rollout)) == sum(size for size, _, _ in answers)
+        compared += 1
+    assert compared > 50
+
+
+ONE_POOL = ["trainer.nnodes=1", "trainer.n_gpus_per_node=4", f"{TP}=2"]
+ASYNC = ["algorithm.adv_estimator=grpo", "trainer.nnodes=1", "rollout.nnodes=1", f"{TP}=4"]
+# The program of a script, further overrides, and the processes and the components of its plan.
+PROGRAMS: list[tuple[str, list[str], dict[str, int]]] = [
+    ("verl.trainer.main_ppo", [], {"actor": 4, "critic": 4, "rollout": 2}),
+    ("recipe.spin.main_spin", [], {"actor": 4, "ref": 4, "rollout": 2}),
+    ("recipe/sppo/main_sppo.py", [], {"actor": 4, "rollout": 2}),
+    ("recipe.prime.main_prime", [], {"actor": 4, "reward": 4, "rollout": 2}),
+    ("recipe.prime.main_prime", ["reward_model.enable=false"], {"actor": 4, "rollout": 2}),
+    ("recipe.entropy.main_entropy", ["reward_model.enable=true"], {"actor": 4, "critic": 4, "reward": 4, "rollout": 2}),
+    (
+        "recipe.partial_rollout.main_ppo",
+        ["+async_training.partial_rollout=True"],
+        {"actor": 4, "critic": 4, "rollout": 2},
+    ),
+    ("recipe.one_step_off_policy.main_ppo", ["critic.enable=false"], {"actor": 4, "rollout": 4}),
+    ("verl.experimental.fully_async_policy.fully_async_main", ["critic.enable=false"], {"actor": 4, "rollout": 4}),
+    ("my.trainer", ["algorithm.adv_estimator=grpo"], {"actor": 4, "rollout": 2}),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "expected"), PROGRAMS, ids=[" ".join([one, *more]) for one, more, _ in PROGRAMS]
+)
+def test_a_program_decides_the_roles(program: str, words: list[str], expected: dict[str, int], tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    start = f"-m {program}" if "/" not in program else program
+    path.write_text(f"python3 {start} {' '.join([*ONE_POOL, *words])}\n")
+    plan = verl.plan(path, Inventory.uniform(4, 8))
+    assert {name: len(component) for name, component in plan.items()} == expected
+
+
+SIZED: list[tuple[list[str], str, str]] = [
+    (
+        [
+            "actor@actor_rollout_ref.actor=mlite_actor",
+            *(f"actor_rollout_ref.actor.engine.{one}=2" for one in ("tp", "pp")),
+        ],
+        "tp 2 x pp 2",
+        "a group choice",
+    ),
+    (
+        [
+            "actor@actor_rollout_ref.actor=megatron_actor",
+            "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4",
+        ],
+        "tp 4",
+        "",
+    ),
+    (["actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"], "tp 4", "a section that only Megatron has"),
+    (
+        ["hydra.job.config_name=ppo_trainer", "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"],
+        "",
+        "FSDP",
+    ),
+    (
+        [
+            "actor_rollout_ref.actor.strategy=fsdp_turbo",
+            "actor_rollout_ref.actor.fsdp_config.turbo_config.distributed.ulysses_parallel_size=2",
+            "actor_rollout_ref.actor.fsdp_config.turbo_config.distributed.fully_shard_parallel_size=8",
+        ],
+        "cp 2 x fsdp 4",
+        "FSDP-Turbo",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "expected", "why"), SIZED, ids=[words[0] for words, _, _ in SIZED])
+def test_the_engine_of_the_training_tells_its_sizes(words: list[str], expected: str, why: str) -> None:
+    parallel = verl.plan(from_overrides([*BASE, *words]), Inventory.uniform(2, 8))["actor"].parallel
+    assert (str(parallel) if parallel.stated else "") == expected, why
+
+
+def test_an_engine_has_servers_of_rollout_n_gpus_per_node() -> None:
+    words = [*BASE, f"{TP}=4", "actor_rollout_ref.rollout.n_gpus_per_node=2"]
+    rollout = verl.plan(from_overrides(words), Inventory.uniform(2, 8))["rollout"]
+    assert (len(rollout), rollout.engines, {row.num_accelerators for row in rollout}) == (8, 2, {2})
+
+
+MODE = "trainer.v1.trainer_mode=separate_async"
+STANDALONE = ["actor_rollout_ref.rollout.nnodes=1", "actor_rollout_ref.rollout.n_gpus_per_node=8"]
+# Overrides, the nodes, and the only fault.
+REFUSED_BY_VERL: list[tuple[list[str], list[int], str]] = [
+    (
+        [*BASE, MODE, *STANDALONE, "reward.reward_model.enable=true"],
+        [8] * 4,
+        "reward.reward_model.enable invalid-value: the reward model has no pool of its own; verl needs one if the "
+        "rollout never pauses",
+    ),
+    (
+        ["trainer.nnodes=1", "trainer.n_gpus_per_node='4'", MODE, "actor_rollout_ref.rollout.nnodes=1", *BASE[2:]],
+        [8] * 4,
+        "trainer.n_gpus_per_node invalid-value: `n_gpus_per_node` is '4'; it must be a whole number of 1 or more",
+    ),
+    (
+        [*ASYNC, "critic.enable=true"],
+        [8] * 4,
+        "critic.enable invalid-value: this trainer has no critic: verl fails when it creates one",
+    ),
+    (
+        [*ASYNC, "algorithm.adv_estimator=gae"],
+        [8] * 4,
+        "algorithm.adv_estimator invalid-value: this trainer has no critic: verl fails when it creates one",
+    ),
+    (
+        [*ASYNC, "trainer.n_gpus_per_node=4", "rollout.nnodes=2", "rollout.n_gpus_per_node=4"],
+        [4, 6, 2, 2],
+        f"{TP} spans-nodes: engine 1 of the rollout needs 4 accelerators (tensor_model_parallel_size 4) on one node; 6 "
+        "are free, but no node has that many",
+    ),
+    (
+        [*BASE[:2], "algorithm.adv_estimator=grpo", "trainer.nnodes=1", "trainer.n_gpus_per_node=3"],
+        [8],
+        f"{TP} parallel-idle: engines of 2 accelerators (verl's default tensor_model_parallel_size 2; the file does "
+        "not set it) leave 1 of 3 of the rollout's pool idle",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "counts", "expected"), REFUSED_BY_VERL, ids=[one[2][:40] for one in REFUSED_BY_VERL])
+def test_what_verl_refuses_is_one_fault(words: list[str], counts: list[int], expected: str) -> None:
+    with pytest.raises(PlacementError) as caught:
+        verl.plan(from_overrides(words), nodes(counts))
+    assert [f"{one.path} {one.code}: {one.message}" for one in caught.value.diagnostics] == [expected]
+
+
+def test_a_program_with_a_placement_of_its_own_is_not_planned(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"python3 -m recipe.async_flow.grpo_main {' '.join(ONE_POOL)} async_resources.rollout.nnodes=1\n")
+    with pytest.raises(PlacementError, match="places its processes by `async_resources`, which rankplan does not read"):
+        verl.plan(path, Inventory.uniform(4, 8))
+
+
+def test_a_critic_that_only_a_run_reveals_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    words = " ".join(word for word in ASYNC if "estimator" not in word)
+    program = "python3 -m verl.experimental.fully_async_policy.fully_async_main"
+    path.write_text(f"{program} {words} algorithm.adv_estimator=$(cat estimator)\n")
+    assert "critic" in verl.plan(path, Inventory.uniform(2, 8))
+    path.write_text(f"{program} {words}\n")
+    with pytest.raises(PlacementError, match="verl's default estimator is gae"):
+        verl.plan(path, Inventory.uniform(2, 8))
+
+
+def test_what_verl_counts_or_ignores_is_a_warning() -> None:
+    model = "reward.reward_model"
+    reader = verl.read(from_overrides([*BASE, f"{model}.enable_resource_pool=true", f"{model}.nnodes=2"]))
+    verl.plan(reader, Inventory.uniform(2, 8))
+    (found,) = reader.warnings
+    assert f"{found.path} {found.code}: {found.message}" == (
+        "reward.reward_model.enable_resource_pool idle-accelerators: verl also counts the pool of the reward model, "
+        "2 nodes with 8 accelerators, although it is disabled"
+    )
+    (found,) = verl.read(from_overrides([*BASE, "reward_model.enable=true"])).warnings
+    assert (
+        found.message == "no reward model is placed: verl takes it from `reward.reward_model`, not from `reward_model`"
+    )
+
+
+LABELS = """\
+python3 -m verl.trainer.main_ppo model_engine=megatron algorithm.adv_estimator=grpo \\
+  actor_rollout_ref.actor.optim.lr=1e-6 \\
+  actor_rollout_ref.actor.megatron.param_offload=True \\
+  actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4 \\
+  actor_rollout_ref.actor.megatron.expert_model_parallel_size=4 \\
+  actor_rollout_ref.actor.megatron.pipeline_model_parallel_size=8 \\
+  actor_rollout_ref.rollout.name=vllm trainer.nnodes=8 trainer.n_gpus_per_node=%d
+"""
+
+
+def test_a_label_points_at_the_size_that_breaks(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(LABELS % 8)
+    with pytest.raises(PlacementError) as caught:
+        verl.plan(path, Inventory.uniform(8, 8))
+    (found,) = caught.value.diagnostics
+    assert (found.line, found.message) == (
+        6,
+        "64 processes are not a multiple of etp 4 x ep 4 x pp 8 = 128; etp is tp unless it is given, as in Megatron",
+    )
+    path.write_text(LABELS % 3)
+    with pytest.raises(PlacementError) as caught:
+        verl.plan(path, Inventory.uniform(8, 3))
+    torn = [one for one in caught.value.diagnostics if one.code == "spans-nodes"]
+    assert [(one.line, one.path) for one in torn] == [(None, TP)]  # no line sets it
+    assert "verl's default tensor_model_parallel_size 2; the file does not set it" in torn[0].message

@@ -230,7 +230,7 @@ node-0: accelerator 3: it fell off the bus
     assert Inventory.load(tmp_path / "again.yaml") == Inventory.load(path)
 
 
-def test_a_part_of_a_plan_gets_the_cores_that_the_others_left() -> None:
+def test_a_part_of_a_plan_gets_the_cores_that_the_others_left(tmp_path: Path) -> None:
     node = {
         "ranks": 0,
         "accelerators": [{"numa": index % 2} for index in range(4)],
@@ -245,4 +245,16 @@ def test_a_part_of_a_plan_gets_the_cores_that_the_others_left() -> None:
     plan = ComponentPlacement({"cluster": {"num_nodes": 1, "component_placement": roles}}, inventory).plan()
     assert plan["env"].cpus(0) == plan.only("env")["env"].cpus(0) == RankSet("0-3,8-11")
     assert plan.on(inventory)["env"].cpus(0) == RankSet("0-3,8-11")
-    assert plan.only("env").on(inventory)["env"].cpus(0) is None
+    part = plan.only("env")
+    assert (
+        part
+        != ComponentPlacement(
+            {"cluster": {"num_nodes": 1, "component_placement": {"env": roles["env"]}}}, inventory
+        ).plan()
+    )
+    assert part.on(inventory)["env"].cpus(0) == RankSet("0-3,8-11")
+    part.save(tmp_path / "part.json")
+    assert Plan.load(tmp_path / "part.json") == part
+    assert Plan.load(tmp_path / "part.json")["env"].cpus(0) == RankSet("0-3,8-11")
+    smaller = Inventory.from_dict({"nodes": [{**node, "accelerators": node["accelerators"][:2]}]})
+    assert part.on(smaller)["env"].cpus(0) is None, "the actor cannot run there"

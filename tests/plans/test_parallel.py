@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,17 @@ def pair(senders: int, tp: int, receivers: int, receiver_tp: int, first: int = 0
     return ComponentPlacement(config, Inventory.uniform(nodes, 8)).plan()
 
 
+def rlinfs(world: int, tp: int, _: int, receiver_tp: int) -> Plan:
+    """A collocated job of RLinf's, whose rollout has accelerators in RLinf's order."""
+    nodes = -(-world // 8)
+    config = {
+        "cluster": {"num_nodes": nodes, "component_placement": {"actor,rollout": f"0-{world - 1}"}},
+        "actor": {"model": {"tensor_model_parallel_size": tp}},
+        "rollout": {"tensor_parallel_size": receiver_tp},
+    }
+    return rlinf.plan(config, Inventory.uniform(nodes, 8))
+
+
 @pytest.mark.parametrize("line", lines("rlinf_rank_map"), ids=lambda line: line["id"])
 def test_weight_maps_agree_with_rlinf(line: dict[str, Any]) -> None:
     """RLinf's map wherever every receiver has a sender in it; elsewhere a complete map, or a refusal."""
@@ -199,7 +211,10 @@ def test_weight_maps_agree_with_rlinf(line: dict[str, Any]) -> None:
     senders, tp, receivers, receiver_tp = shape
     collocated = line["mode"] == "COLLOCATED"
     try:
-        found = pair(*shape, 0 if collocated else senders).weight_map("actor", "rollout")
+        plan = pair(*shape, 0 if collocated else senders)
+        if collocated and senders == receivers and tp % receiver_tp == 0:
+            plan = rlinfs(*shape)
+        found = plan.weight_map("actor", "rollout")
     except PlacementError as refused:
         if senders % tp or receivers % receiver_tp:
             assert refused.code == "parallel-not-divisible"
@@ -212,7 +227,7 @@ def test_weight_maps_agree_with_rlinf(line: dict[str, Any]) -> None:
         assert collocated is False and line["quirks"] == []
     elif result["uncovered"]:
         assert "no-sender" in line["quirks"] and named("no-weight-sender")
-    else:
+    elif not collocated or senders == receivers:  # RLinf's collocated components have the same accelerators
         outside = {tuple(one) for one in result["outside"]}
         wanted = [[tuple(one) for one in sent if tuple(one) not in outside] for sent in result["sends"]]
         assert [[divmod(slot, receiver_tp) for slot in sent] for sent in found] == wanted
@@ -276,6 +291,42 @@ def test_the_same_node_comes_first_where_there_is_a_choice(senders: int, receive
         for order in set(permutations(loads)):
             best = max(best, sum(map(int.__eq__, order, nodes[1])))
     assert local == best
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=5),
+    st.lists(st.integers(0, 3), min_size=1, max_size=6),
+)
+@example([0, 1, 2, 3], [2, 3])  # they overlap partly
+@example([0, 0, 1, 1], [0, 1])  # equal devices, unequal numbers of slots
+@example([0, 1], [0, 0, 1, 1])
+def test_the_same_device_comes_first_wherever_components_meet(senders: list[int], receivers: list[int]) -> None:
+    """As many receivers have a sender on their device as in the best of all balanced maps."""
+    nodes = Inventory.uniform(2, 2)
+    chunks = [Chunks(sorted(devices), 1) for devices in (senders, receivers)]
+    try:
+        parts = [Component.place(name, nodes, ("cluster",), rule) for name, rule in zip("ar", chunks, strict=True)]
+    except PlacementError:
+        return
+    sender, receiver = parts
+    found = WeightMap(sender, receiver)
+    check_weights(found, receiver.slots)
+    if set(senders).isdisjoint(receivers):
+        return  # RLinf's map
+    wanted = [receiver.layout.place(slot) for slot in range(receiver.slots)]
+    has = [sender.layout.place(slot) for slot in range(sender.slots)]
+    same = sum(wanted[slot] == has[one] for one, sent in enumerate(found) for slot in sent)
+    least, extra = divmod(receiver.slots, sender.slots)
+    best = 0
+    for more in combinations(range(sender.slots), extra):
+        room = Counter(has[one] for one in range(sender.slots) for _ in range(least + (one in more)))
+        best = max(best, sum((room & Counter(wanted)).values()))
+    assert same == best
+
+
+def test_components_that_overlap_partly_send_within_the_devices_they_share() -> None:
+    found = pair(16, 1, 8, 1, 8).weight_map("actor", "rollout")
+    assert list(found) == [[]] * 8 + [[slot] for slot in range(8)]
 
 
 def test_the_same_device_comes_first() -> None:
@@ -642,7 +693,7 @@ REFUSED_ELSEWHERE = [
     (
         "a:\n  device_mapping: list(range(0,12))\n  strategy_args:\n    strategy_name: megatron_train\n"
         "    strategy_config: {tensor_model_parallel_size: 8}\n",
-        "5:5 parallel-not-divisible: 12 processes are not a multiple of tp 8",
+        "5:51 parallel-not-divisible: 12 processes are not a multiple of tp 8",
         "use 8 or 16 processes, or tp 6 or 12",
     ),
     (
@@ -654,7 +705,7 @@ REFUSED_ELSEWHERE = [
     (
         "a:\n  device_mapping: list(range(0,8))\n  num_gpus_per_worker: 4\n  strategy_args:\n"
         "    strategy_name: sglang\n    strategy_config: {tp_size: 3}\n",
-        "6:5 parallel-idle: a process of 4 devices holds 1 group of tp 3; 1 is idle",
+        "6:32 parallel-idle: a process of 4 devices holds 1 group of tp 3; 1 is idle",
         "use tp 2 or 4, or 3 or 6 devices per process",
     ),
     (

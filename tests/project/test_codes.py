@@ -15,6 +15,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {"unknown-component", "invalid-plan", "plan-mismatch", "share-overflow"}  # config/test_config.py, plans/
     raised |= {"mode-unclear", "auto-order", "auto-dp"}  # dialects/rlinf/rejected.yaml
     raised |= {"no-weight-sender", "parallel-conflict", *parallel.CODES, *tune.CODES}
+    raised |= {"no-components"}  # config/test_jobs_of_scripts.py
     raised |= {"excluded-resource", "unknown-level"}  # nodes/test_exclusion.py, nodes/test_topology.py
     raised |= {"visibility-order", "binding-unmet"}  # plans/test_visibility.py, plans/test_binding.py
     raised |= {"segment-incomplete", "domain-too-small", "no-spare"}  # arranging/

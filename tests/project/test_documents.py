@@ -5,8 +5,10 @@ If an output has changed on purpose, run ``python docs/generate.py --outputs``.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from support.documents import BLOCKS, Block, command_output, commands, program_output, programs
+from support.documents import BLOCKS, Block, command_output, commands, in_folder, program_output, programs, run
 
 KINDS = {"sh", "yaml", "console", "python", "output", "text"}
 
@@ -25,6 +27,14 @@ def test_commands_print_the_output_on_the_page(block: Block, command: str, outpu
 def test_programs_run_and_print_the_output_on_the_page(block: Block, output: str | None) -> None:
     printed = program_output(block)
     assert output is None or printed.strip() == output.strip()
+
+
+def test_the_commands_that_repair_a_plan_follow_each_other(tmp_path: Path) -> None:
+    (block,) = (one for one in BLOCKS if one.kind == "sh" and "rankplan replan" in one.text)
+    folder = in_folder(block.document, tmp_path)
+    done = [run(folder, "-m", *line.split()) for line in block.text.splitlines()]
+    assert [one.returncode for one in done] == [0, 0, 1], [one.stderr for one in done]
+    assert done[1].stdout.startswith("3 of 7 ranks move: rollout 0-2, n1 -> n3") and "rollout 0-2" in done[2].stdout
 
 
 def test_every_block_is_run_or_is_plain_text() -> None:

@@ -32,6 +32,7 @@ from rankplan.runtime.ray.internals import (
     granted,
     greet,
     has_process,
+    is_driver,
     is_termination,
     lost_connection,
     memory_shortage,
@@ -207,6 +208,18 @@ def test_an_actor_has_a_process_once_it_runs(cluster: Cluster) -> None:
         time.sleep(0.05)
     assert actor_id(staying) not in dead_actors()
     ray.kill(staying)
+
+
+def test_a_driver_is_told_from_a_task(cluster: Cluster) -> None:
+    assert is_driver()
+    assert not ray.get(ray.remote(num_cpus=0)(is_driver).remote(), timeout=SOON)
+
+
+def test_rays_processes_are_apart_from_those_that_start_them(cluster: Cluster) -> None:
+    """They have sessions of their own, which signals to the process group of the driver do not reach."""
+    assert cluster._raylets is not None
+    sessions = {one.name(): os.getsid(one.pid) for one in cluster._raylets.processes()}
+    assert sessions["raylet"] != os.getsid(0) != sessions["gcs_server"]
 
 
 def test_sigterm_arrives_as_an_exception(cluster: Cluster) -> None:

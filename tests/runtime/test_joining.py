@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from rankplan import ComponentPlacement, Inventory
-from rankplan.runtime.nodes.simulate import end, family, left_after
+from rankplan.runtime.nodes.processes import end, family, left_after
 
 JOINS = """
 import sys
@@ -72,10 +72,14 @@ class Plain:
         return self.python("-m", "rankplan", "run", *arguments, **variables)
 
     @contextmanager
-    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def running(
+        self, *arguments: str, start_new_session: bool = False, **variables: str
+    ) -> Iterator[subprocess.Popen[str]]:
         """Start ``rankplan run`` there; it must have ended at the end of the context."""
         command, pipe = [sys.executable, "-m", "rankplan", "run", *arguments], subprocess.PIPE
-        options: dict[str, Any] = {"cwd": self.folder, "env": self.environment, "preexec_fn": _interruptible}
+        environment = {**self.environment, **variables}
+        options: dict[str, Any] = {"cwd": self.folder, "env": environment, "preexec_fn": _interruptible}
+        options["start_new_session"] = start_new_session
         with subprocess.Popen(command, stderr=pipe, text=True, **options) as process:
             try:
                 yield process
@@ -272,6 +276,30 @@ def test_a_signal_leaves_nothing_of_a_simulation(plain: Plain, number: signal.Si
     done = plain.python("-c", prelude, "run", "nodes.yaml", "--simulate", "2x2", TMPDIR=str(base))
     assert done.returncode == 128 + number, done.stderr
     assert done.stderr.splitlines()[-1] == "interrupted"
+    assert list(base.glob("rankplan-*")) == []
+    assert not left_after(family(f"TMPDIR={base}"), 20)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_signals_to_the_whole_process_group_of_a_simulation(plain: Plain, number: signal.Signals) -> None:
+    """A terminal that closes, or a batch system. Ray's processes must not end before the ranks, or cleanup takes long.
+
+    More signals follow until the end.
+    """
+    base = plain.folder / f"group-{number.name}"
+    base.mkdir()
+    name = f"group-{number.name.lower()}"
+    arguments = ["two.yaml", "--simulate", "1x2", "--worker", "mine:Stuck", "--", f"file={plain.folder / name}"]
+    with plain.running(*arguments, TMPDIR=str(base), start_new_session=True) as process:
+        plain.pids(name)
+        rays = {one.name(): os.getsid(one.pid) for one in family(f"TMPDIR={base}")}
+        assert process.pid not in {rays["raylet"], rays["gcs_server"]}
+        while process.poll() is None:
+            os.killpg(process.pid, number)
+            time.sleep(0.05)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, error
+    assert "Traceback" not in error and "interrupted" in error.splitlines()
     assert list(base.glob("rankplan-*")) == []
     assert not left_after(family(f"TMPDIR={base}"), 20)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ from rankplan.environment import planned_environment
 from rankplan.runtime.group import launch
 from rankplan.runtime.nodes.nodes import pinned
 from rankplan.runtime.rank.spec import RankReport, RankSpec, differences
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import collect
 from support.workers import NAMES, Caller, Early, FailsToStart, Reader
 
 SHARED = FlexiblePlacementStrategy([[0, 1], [4], [4], [6, 7]])
@@ -304,6 +307,48 @@ def test_verify_finds_what_changed(two_nodes: Cluster) -> None:
         assert (caught.value.component, caught.value.rank, caught.value.node) == ("actor", 1, 1)
         assert "CUDA_VISIBLE_DEVICES is '6', expected '0'" in str(caught.value)
         assert "LOCAL_RANK is '5', expected '0'" in str(caught.value)
+
+
+def test_verify_reads_what_libraries_and_children_read(two_nodes: Cluster) -> None:
+    with Reader.create_group().launch(two_nodes, PackedPlacementStrategy(3, 5), name="actor") as group:
+        group.execute_on(1).put("CUDA_VISIBLE_DEVICES", "6").wait()
+        with pytest.raises(LaunchError, match=r"actor differs from its plan:\n  rank 1 .* is '6', expected '0'$"):
+            group.verify()
+
+
+def test_the_environment_of_a_process_is_that_of_its_children() -> None:
+    code = """
+import os, subprocess, sys
+from rankplan.environment import process_environment
+assert process_environment() == dict(os.environ)
+os.putenv("PUT", "a=b")
+os.environ["BYTES"] = os.fsdecode(b"\\xff")
+os.unsetenv("HOME")
+inherited = subprocess.run(["env", "-0"], capture_output=True, check=True).stdout.split(b"\\0")[:-1]
+assert process_environment() == dict(os.fsdecode(line).split("=", 1) for line in inherited)
+os.environ.clear()
+assert process_environment() == {"PUT": "a=b"}
+os.unsetenv("PUT")
+assert process_environment() == {}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_default_timeout_grows_with_the_ranks_of_a_machine(
+    two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both nodes are one machine."""
+    given: list[float | None] = []
+
+    def noted(answers: Any, timeout: float | None, on_tick: Any = None) -> list[Any]:
+        given.append(timeout)
+        return collect(answers, timeout, on_tick)
+
+    monkeypatch.setattr(launch, "collect", noted)
+    for timeout in (None, 77):
+        Reader.create_group().launch(two_nodes, PackedPlacementStrategy(3, 5), timeout=timeout).shutdown()
+    assert given == [timeouts.launch_timeout(3), 77] == [306, 77]
+    assert timeouts.launch_timeout(256) == 812
 
 
 @pytest.mark.usefixtures("nothing_stays")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -215,15 +216,18 @@ def test_ray_that_ended_under_the_program() -> None:
             Odd.create_group().launch(cluster, STRATEGY)
 
 
-def test_the_signal_handler_of_a_program_stays() -> None:
+@pytest.mark.parametrize("own", [True, False])
+def test_the_signal_handler_of_a_program_stays(own: bool) -> None:
     def mine(number: int, frame: object) -> None:
         raise AssertionError
 
-    before = signal.signal(signal.SIGTERM, mine)
+    handler = mine if own else signal.SIG_IGN
+    before = signal.signal(signal.SIGTERM, handler)
     try:
         with Cluster.simulate("1x0"):
-            assert signal.getsignal(signal.SIGTERM) is mine
-        assert signal.getsignal(signal.SIGTERM) is mine
+            assert signal.getsignal(signal.SIGTERM) is handler
+            os.kill(os.getpid(), 0 if own else signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is handler
     finally:
         signal.signal(signal.SIGTERM, before)
 

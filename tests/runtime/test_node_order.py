@@ -285,7 +285,8 @@ def started(*nodes: dict[str, Any]) -> Iterator[Started]:
         patch.setattr(
             simulate, "_node_options", lambda _, rank: nodes[rank] | (ray_internals.SIMULATED_HEAD if not rank else {})
         )
-        raylets = simulate.Raylets(Inventory.uniform(len(nodes), 0), lambda _: None)
+        raylets = simulate.Raylets(Inventory.uniform(len(nodes), 0))
+        raylets.start(lambda _: None)
     try:
         yield Started(raylets)
     finally:

@@ -25,7 +25,7 @@ from rankplan import (
     RankSet,
     Worker,
 )
-from rankplan.runtime.reserve.notices import is_notice
+from rankplan.runtime.reserve.notices import Overlap, is_notice, listed
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from support.workers import Reader
 
@@ -184,6 +184,11 @@ def test_a_failed_launch_leaves_no_record_and_no_name(cluster: Cluster, caplog: 
         '{"rankplan notice":2}',
         '{"rankplan notice":1,"job":"x","by":"y","node":"z","uses":{"actor":{"0":"7-3"}}}',
         '{"rankplan notice":1,"job":5,"by":"y","node":"z","uses":[]}',
+        '{"rankplan notice":1,"job":"x","by":"y","node":["z"],"uses":{"actor":{"0":"0"}}}',
+        '{"rankplan notice":1,"job":"x","by":"y","node":{},"uses":{"actor":{"0":{"0":1}}}}',
+        '{"rankplan notice":1,"job":["x"],"by":null,"node":"z","uses":{"actor":{"0":"0"}}}',
+        '{"rankplan notice":1,"job":"x","by":"y","node":"z","uses":{"actor":{"1e9":[[]]}}}',
+        pytest.param('{"rankplan notice":' + 100_000 * "[", id="deep"),
     ],
 )
 def test_records_of_another_version_are_skipped(cluster: Cluster, name: str) -> None:
@@ -195,8 +200,10 @@ def test_records_of_another_version_are_skipped(cluster: Cluster, name: str) -> 
 
 
 def test_accelerators_of_many_nodes_take_one_line() -> None:
-    from rankplan.runtime.reserve.notices import Overlap
-
     overlap = Overlap("job 1 (a)", "actor", {node: {0: RankSet([node])} for node in range(200)})
     assert str(overlap).endswith("accelerator 0 of node 3 and 196 more nodes for actor ranks 0-199")
     assert "\n" not in str(overlap)
+    odd = {node: {index: RankSet([200 * node + index]) for index in range(0, 200, 2)} for node in range(500)}
+    assert len(str(Overlap("job 1 (a)", "actor", odd))) < 1000
+    assert [len(line) < 1000 for line in listed([overlap] * 20_000)] == [True] * 5
+    assert listed([overlap] * 20_000)[-1] == "19,996 more components of other jobs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from itertools import chain
 import pytest
 from rankplan import Cluster, LaunchError, NodePlacementStrategy, WorkerError
 from rankplan.runtime.group import crew
+from rankplan.runtime.group import group as group_module
 from rankplan.runtime.rank import ports
 from rankplan.runtime.rank.ports import FIRST, LAST, PORTS, Ports, free_block
 from support.workers import Plain, Reader
@@ -63,8 +65,8 @@ def test_a_block_avoids_the_ports_of_rays_workers(options: str, expected: str) -
 
 def every_choice(ports: Ports) -> Iterator[range]:
     with suppress(LaunchError):
-        while True:
-            yield ports.choice("node-1", 500)
+        for holder in itertools.count():
+            yield ports.choice(holder, "node-1", 500)
 
 
 def test_a_block_is_below_the_ephemeral_ports_if_possible(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +76,7 @@ def test_a_block_is_below_the_ephemeral_ports_if_possible(monkeypatch: pytest.Mo
     assert free_block(range(24_020, 24_050), 5) == 24_020
     for pid in range(4000, 4020):
         monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
-        assert Ports().choice("node-1", 3)[-1] < 24_010
+        assert Ports().choice("mine", "node-1", 3)[-1] < 24_010
     monkeypatch.setattr(ports, "_ephemeral", lambda: range(1024, 65_536))
     assert max(choice[-1] for choice in every_choice(Ports())) > 30_000
 
@@ -84,7 +86,7 @@ def test_nothing_is_handed_out_twice() -> None:
 
     def ask(machine: str) -> None:
         for _ in range(10):
-            choice = handed_out.choice(machine, 3)
+            choice = handed_out.choice("mine", machine, 3)
             with lock:
                 found.append((machine, choice))
 
@@ -103,7 +105,7 @@ def test_programs_started_together_begin_at_different_ports(monkeypatch: pytest.
     found: set[int] = set()
     for pid in range(4000, 4008):
         monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
-        found |= set(Ports().choice("node-1", 3))
+        found |= set(Ports().choice("mine", "node-1", 3))
     assert len(found) == 8 * 64
 
 
@@ -112,17 +114,22 @@ def test_returned_ports_are_handed_out_again_and_there_is_an_end() -> None:
     choices = list(every_choice(handed_out))
     assert len(choices) >= 11
     with pytest.raises(LaunchError, match=r"no 1000 ports in a row are left between 20000 and 32767 on node-1"):
-        handed_out.choice("node-1", 500)
+        handed_out.choice("mine", "node-1", 500)
     with pytest.raises(LaunchError, match=r"on node-2; a block has at most 6384$"):
-        handed_out.choice("node-2", 6385)
-    handed_out.give_back("node-1", choices[3])
-    assert handed_out.choice("node-1", 500) == choices[3]
-    assert len(handed_out.choice("node-2", 500)) == 1000
+        handed_out.choice("mine", "node-2", 6385)
+    handed_out.give_back_all(3)
+    assert handed_out.choice(3, "node-1", 500) == choices[3]
+    handed_out.give_back(3, "node-1", choices[3])
+    handed_out.give_back(2, "node-1", choices[3])
+    assert handed_out.choice("mine", "node-1", 500) == choices[3]
+    handed_out.move("mine", 2)
+    handed_out.give_back_all(2)
+    assert {handed_out.choice("mine", "node-1", 500) for _ in range(2)} == {choices[2], choices[3]}
+    assert len(handed_out.choice("mine", "node-2", 500)) == 1000
 
 
 def test_engines_that_ask_at_the_same_time_get_different_ports(two_nodes: Cluster, held: ExitStack) -> None:
     """Both nodes are this machine, so their ports must differ too; some ports are held by others."""
-    taken: dict[str, set[int]] = {}
     with Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 0, 1, 1]), name="engine") as group:
         for port in group.free_ports(2)[0]:
             hold(held, port)
@@ -142,9 +149,8 @@ def test_engines_that_ask_at_the_same_time_get_different_ports(two_nodes: Cluste
         (master,) = {int(port) for (port,) in group.environment("MASTER_PORT").wait() if port}
         assert FIRST <= master <= LAST
         assert master not in ports
-        taken = {machine: set(some) for machine, some in PORTS._taken.items()}
-        assert set(ports) | {master} <= set().union(*taken.values())
-    assert not set().union(*PORTS._taken.values()) & {*ports, master}
+        assert set(ports) | {master} <= taken()
+    assert not taken() & {*ports, master}
 
 
 def test_a_block_of_ports_has_at_least_one(two_nodes: Cluster) -> None:
@@ -159,7 +165,8 @@ def test_ranks_are_asked_in_turns_if_ports_are_few(two_nodes: Cluster, monkeypat
     """Only two choices of ports fit between the bounds, for four ranks on one machine."""
     with Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 0, 1, 1])) as group:
         monkeypatch.setattr(ports, "PORTS", fresh := Ports())
-        monkeypatch.setattr(crew, "PORTS", fresh)
+        for user in (crew, group_module):
+            monkeypatch.setattr(user, "PORTS", fresh)
         monkeypatch.setattr(ports, "LAST", FIRST + 150)
         blocks = group.free_ports(4)
         assert len({port for block in blocks for port in block}) == 16
@@ -182,4 +189,4 @@ def test_a_search_that_times_out_returns_its_ports(two_nodes: Cluster) -> None:
 
 
 def taken() -> set[int]:
-    return set().union(*PORTS._taken.values())
+    return PORTS.taken(socket.gethostname())

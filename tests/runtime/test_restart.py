@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from rankplan import (
     diff,
     replan,
 )
+from rankplan.runtime.rank.ports import PORTS
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from support.paths import DOCS, EXAMPLES
 from support.raylets import Raylets
@@ -211,7 +213,7 @@ def test_the_node_of_rank_0_dies(raylets: Raylets, cluster: Cluster, tmp_path: P
     with pytest.raises(PlacementError, match="resource ranks 2-3 are excluded: node 1"):
         group.restart()
     moved = replan(made, cluster.inventory).plan
-    posted, ports = groups(), {machine: set(taken) for machine, taken in group._crew.ports.items()}
+    posted, ports = groups(), PORTS.taken(socket.gethostname())
     (tmp_path / "obstacle").touch()
     # both of its ranks fail, and the first to fail is named
     refused = (
@@ -220,7 +222,7 @@ def test_the_node_of_rank_0_dies(raylets: Raylets, cluster: Cluster, tmp_path: P
     with pytest.raises(LaunchError, match=refused):
         group.restart(moved["rollout"])
     assert all(has_ended(int((tmp_path / f"pid-{rank}").read_text())) for rank in (0, 1))
-    assert sorted(groups()) == sorted(posted) and group._crew.ports == ports
+    assert sorted(groups()) == sorted(posted) and PORTS.taken(socket.gethostname()) == ports
     assert group.execute_on(2, 3).pid().wait() == before[2:]
     (tmp_path / "obstacle").unlink()
     assert [report.rank for report in group.restart(moved["rollout"])] == [0, 1]

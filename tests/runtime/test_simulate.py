@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +19,7 @@ import ray
 from rankplan import Cluster, ClusterError, Inventory, LaunchError, NodePlacementStrategy, PlacementError, RankSet
 from rankplan.runtime.group.spec import one_process_each
 from rankplan.runtime.nodes import simulate
-from rankplan.runtime.nodes.simulate import end, family, left_after
+from rankplan.runtime.nodes.processes import family, left_after
 from support.workers import Reader
 
 SIMULATING = """
@@ -173,22 +173,58 @@ def test_a_driver_that_does_not_close(base: Path, how: signal.Signals | None) ->
 
 
 def test_a_driver_that_is_killed(base: Path) -> None:
-    """Nobody removes the folder. Ray's processes end, except its agents, which take a minute."""
+    """Ray's own agents would take minutes, and nobody would remove the folder."""
     with driver() as process:
         folder = simulated(base)
         processes = family(f"RAY_TMPDIR={folder}")
-        agents = {one for one in processes if b"Agent" in Path(f"/proc/{one.pid}/cmdline").read_bytes()}
         process.kill()
-    assert len(agents) == 2
-    assert not left_after(processes - agents, 20)
-    end(agents, 0)
-    shutil.rmtree(folder)
+    assert len(processes) > 4
+    assert not left_after(processes, 20)
+    deadline = time.monotonic() + 20
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not folder.exists()
+
+
+TERMINATED = """
+import time
+from rankplan import Cluster
+from rankplan.runtime.group.worker import RollCall
+try:
+    with Cluster.simulate("1x1") as cluster:
+        group = RollCall.create_group().launch(cluster)
+        try:
+            print("up", flush=True)
+            time.sleep(600)
+        finally:
+            time.sleep(3)
+            print("checkpoint of", group.verify()[0].rank, flush=True)
+finally:
+    time.sleep(2)
+    print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_sigterm_leaves_time_for_cleanup(base: Path, repeated: bool) -> None:
+    """Ray's own handler would abort the program after 3 seconds."""
+    with driver(TERMINATED) as process:
+        processes = family(f"RAY_TMPDIR={simulated(base)}")
+        time.sleep(0.5)  # until it sleeps in its `try`
+        process.send_signal(signal.SIGTERM)
+        while repeated and process.poll() is None:
+            time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        assert process.stdout.read() == "checkpoint of 0\nend\n"
+    assert process.returncode == 143
+    assert not left_after(processes, 0)
 
 
 @contextmanager
-def driver() -> Iterator[subprocess.Popen[str]]:
+def driver(program: str = SIMULATING) -> Iterator[subprocess.Popen[str]]:
     """A program that has simulated a cluster, and ends with the context."""
-    command, pipe = [sys.executable, "-c", SIMULATING], subprocess.PIPE
+    command, pipe = [sys.executable, "-c", program], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"

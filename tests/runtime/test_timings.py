@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -69,6 +70,46 @@ def test_run_adds_measured_times_to_a_costs_file(tmp_path: Path, monkeypatch: py
     assert list(rollout["seconds"]) == ["1"] and "parallel" not in rollout
     tuned = CliRunner().invoke(main, ["tune", "conf.yaml", "--costs", "costs.yaml", "--nodes", "1x2"])
     assert tuned.exit_code == 0, tuned.output
+
+
+TRAIN = """\
+import sys
+from types import ModuleType, SimpleNamespace
+
+from rankplan import Worker
+
+
+class Train(Worker):
+    def run(self):
+        torch = ModuleType("torch")
+        peaks = [1 << 30, (2 + self.rank) << 30]
+        torch.cuda = SimpleNamespace(
+            is_initialized=lambda: True, device_count=lambda: 2, max_memory_reserved=lambda index: peaks[index]
+        )
+        sys.modules["torch"] = torch
+"""
+
+
+def test_tune_takes_the_file_of_a_run_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the order of the roles, the micro-batches of RLinf's config, and the most memory on an accelerator."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(TRAIN)
+    Path("nodes.yaml").write_text("nodes: [{ranks: 0, accelerators: [{memory: 81920}, {memory: 81920}]}]\n")
+    Path("conf.yaml").write_text(
+        "cluster: {num_nodes: 1, component_placement: {rollout: 0-1, inference: 0-1, actor: 0-1:0-3, judge: 1}}\n"
+        "data: {rollout_batch_size: 64}\n"
+    )
+    line = "run conf.yaml --simulate nodes.yaml --worker train:Train --timings costs.yaml"
+    done = subprocess.run([sys.executable, "-m", "rankplan", *line.split()], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "costs.yaml: add what `judge` waits for to `after`; no role has this name" in done.stderr
+    costs = load_config("costs.yaml").to_dict()
+    assert costs["batches"] == 64 and costs["memory"] == 80
+    assert costs["after"] == {"inference": ["rollout"], "actor": ["inference"]}
+    memory = {name: dict(one["memory"]) for name, one in costs["components"].items()}
+    assert memory == {"rollout": {"2": 3}, "inference": {"2": 3}, "actor": {"2": 9}, "judge": {"1": 2}}
+    tuned = CliRunner().invoke(main, ["tune", "--costs", "costs.yaml", "--nodes", "1x2"])
+    assert tuned.exit_code == 0 and re.search("rollout .* inference .* actor", tuned.output), tuned.output
 
 
 def test_the_example_measures_tunes_and_runs(capsys: pytest.CaptureFixture[str]) -> None:

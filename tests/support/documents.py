@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from support.paths import DOCS, EXAMPLES, ROOT
 
-DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import permutations
 
 from rankplan.plans.component import Component
 
-CLASSES = (("tp", "cp", "etp"), ("ep",), ("dp",), ("pp",))
+CLASSES = (("tp", "cp", "etp"), ("ep",), ("dp", "fsdp", "replica", "edp"), ("pp",))
 """Kinds of groups, those whose crossings are worst first."""
 
 Labels = Sequence[str | None]
@@ -21,7 +21,8 @@ class Case:
 
     ``kinds`` and ``needs`` are the hardware of nodes and of node ranks; ``None`` is a node rank without processes.
     ``kept`` are groups that must not cross a domain: component, kind, level. ``sets`` are such node ranks. ``old`` has
-    the nodes before; without an old plan it is empty.
+    the nodes before; without an old plan it is empty. ``unfit`` are the node ranks that a node with broken accelerators
+    does not suit.
     """
 
     labels: Sequence[Labels]
@@ -32,11 +33,14 @@ class Case:
     sets: Sequence[tuple[int, Sequence[int]]] = ()
     old: Sequence[int | None] = ()
     segment: int = 1
+    unfit: Mapping[int, set[int]] = field(default_factory=dict)
     groups: list[list[list[set[int]]]] = field(init=False)
 
     def __post_init__(self) -> None:
         stated = [one for one in self.components.values() if one.parallel.stated]
-        self.groups = [[ranks_of(one, kind) for one in stated for kind in kinds] for kinds in CLASSES]
+        self.groups = [
+            [ranks_of(one, kind) for one in stated for kind in kinds if kind in one.layout.kinds] for kinds in CLASSES
+        ]
 
     @property
     def levels(self) -> int:
@@ -80,9 +84,12 @@ class Case:
         needed = [rank for rank, need in enumerate(self.needs) if need is not None]
         costs = []
         for chosen in permutations(range(len(self.labels)), len(needed)):
-            if all(self.kinds[node] == self.needs[rank] for rank, node in zip(needed, chosen, strict=True)):
+            pairs = list(zip(needed, chosen, strict=True))
+            if all(
+                self.kinds[node] == self.needs[rank] and rank not in self.unfit.get(node, ()) for rank, node in pairs
+            ):
                 nodes: list[int | None] = [None] * len(self.needs)
-                for rank, node in zip(needed, chosen, strict=True):
+                for rank, node in pairs:
                     nodes[rank] = node
                 costs.append(self.cost(nodes))
         return min(costs, default=None)

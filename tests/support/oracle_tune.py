@@ -12,6 +12,8 @@ from itertools import product
 from typing import Any
 
 Tree = Any
+SAME = 1e-9
+"""Seconds that differ by this share or less are equal."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +162,14 @@ def price(problem: Problem, tree: Tree, sizes: dict[int, int]) -> tuple[float, i
 
 
 def best(problem: Problem, wanted: str | None = None) -> tuple[float, int] | None:
-    """Return the seconds and accelerators of the best schedule, of a shape if one is wanted."""
-    found = None
+    """Return the least seconds, of a shape if one is wanted, and the fewest accelerators with which that is reached."""
+    found = []
     for tree in trees(problem, list(range(len(problem.components)))):
         if wanted in (None, shape(tree)) or shape(tree) == "any":
             for sizes in product(*(component.sizes for component in problem.components)):
                 here = price(problem, tree, dict(enumerate(sizes)))
-                if here is not None and (found is None or here < found):
-                    found = here
-    return found
+                found += [] if here is None else [here]
+    if not found:
+        return None
+    least = min(seconds for seconds, _ in found)
+    return least, min(accelerators for seconds, accelerators in found if seconds <= least * (1 + SAME))

@@ -79,6 +79,10 @@ class Reader(Worker):
     def set(self, name: str, value: str) -> None:
         os.environ[name] = value
 
+    def put(self, name: str, value: str) -> None:
+        """Set a variable as a library in C does, which Python's copy of the environment does not show."""
+        os.putenv(name, value)
+
 
 class Early(Worker):
     """Uses the properties of its rank in the constructor, without calling ``super().__init__()``."""

@@ -14,11 +14,12 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Costs, Inventory, PlacementError, Plan, tune
+from rankplan._core import SAME_SECONDS
 from rankplan.cli import main
 from rankplan.tuning.layout import Cluster, Network
 from rankplan.tuning.schedule import Schedule
 from rankplan.tuning.search import sweep
-from rankplan.tuning.times import ByEnvironments, Measured
+from rankplan.tuning.times import ByEnvironments, Measured, ranked
 from support.paths import DOCS
 from support.rejected.tune import CODES, REFUSED
 
@@ -263,6 +264,26 @@ def test_the_first_is_best_until_the_limit() -> None:
         costs["components"]["rollout"]["seconds"] = {40: 448, 80: limit.limit * factor, 128: 224}
         costs["components"]["rollout"]["sizes"] = [80, 128]
         assert tune(costs, SIXTEEN).best.sharing == sharing
+
+
+def test_nothing_decides_between_placements_that_are_equally_fast() -> None:
+    """With one micro-batch, components apart take as long as in turn, whatever their times; rounding decided before."""
+    costs = {
+        "components": {
+            name: {"seconds": {4: seconds}, "sizes": "measured"} for name, seconds in (("a", 16.381), ("b", 0.7))
+        },
+        "after": {"b": ["a"]},
+        "sharing": ["disaggregated", "collocated"],
+    }
+    found = tune(costs, Inventory.uniform(1, 8))
+    assert [one.sharing for one in found.ranking] == ["collocated", "disaggregated"]  # fewer accelerators first
+    assert found.sensitivity is None
+
+
+def test_seconds_that_differ_by_rounding_are_equal() -> None:
+    assert SAME_SECONDS == 1e-9 and "1e-9" in (DOCS / "tune.md").read_text()
+    found = [(1.0, 4), (1.0 + 1e-12, 2), (1.0 + 1e-6, 1), (0.5, 9)]
+    assert ranked(found, lambda one: one[0], lambda one: one[1]) == [found[3], found[1], found[0], found[2]]
 
 
 def test_cost_functions() -> None:

@@ -18,6 +18,21 @@ impl RankMap {
         let map = check(text, resources, &RankSet::default(), &mut faults).map_err(|fault| vec![fault])?;
         if faults.is_empty() { Ok(map) } else { Err(Context { text, pool: None }.report(faults)) }
     }
+
+    /// Read what a map prints: the inverse of [`Display`](std::fmt::Display). Unlike in a placement, segments may name the same
+    /// resources, as those of [`RankMap::from_lists`] do.
+    ///
+    /// # Errors
+    /// Every fault of the text, in order.
+    pub fn read(text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let mut faults = Faults::default();
+        let none = RankSet::default();
+        let mut checker = Checker::new(text, None, &none, &mut faults);
+        checker.disjoint = false;
+        checker.read(text).map_err(|fault| vec![fault])?;
+        let map = checker.map;
+        if faults.is_empty() { Ok(map) } else { Err(Context { text, pool: None }.report(faults)) }
+    }
 }
 
 /// Read a placement, join its parts to segments, and check them. `all` leaves out the excluded resource ranks, and naming one
@@ -40,32 +55,8 @@ pub(crate) fn check(
         faults.push(Fault { kind: Kind::NoResources, span });
         return Ok(RankMap::default());
     }
-    let mut checker = Checker {
-        resources,
-        excluded,
-        faults,
-        map: RankMap::default(),
-        // Room for all parts of most texts: growing step by step would touch up to twice the memory.
-        bare: Vec::with_capacity((text.len() / 2 + 1).min(1 << 20)),
-        next: Some(0),
-        first: true,
-        total: 0,
-        highest: None,
-        ascends: true,
-        before: None,
-    };
-    for part in Parts::new(text)? {
-        let part = part?;
-        checker.name(part.resources);
-        if let Some(processes) = part.processes {
-            checker.run(processes);
-        }
-    }
-    let bare = std::mem::take(&mut checker.bare);
-    checker.map.reserve(bare.len());
-    for resources in bare {
-        checker.implicit(resources);
-    }
+    let mut checker = Checker::new(text, resources, excluded, faults);
+    checker.read(text)?;
     let Checker { map, ascends, .. } = checker;
     if !ascends {
         find_duplicates(text, resources, faults);
@@ -131,11 +122,48 @@ struct Checker<'a> {
     highest: Option<u32>,
     /// Whether all resource ranks ascend.
     ascends: bool,
+    /// Whether they must ascend from segment to segment, so that no two name the same resource.
+    disjoint: bool,
     /// The resources and the process ranks of the segment before, if it has process ranks.
     before: Option<(Span, RankRange)>,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
+    fn new(text: &str, resources: Option<u32>, excluded: &'a RankSet, faults: &'a mut Faults) -> Self {
+        Checker {
+            resources,
+            excluded,
+            faults,
+            map: RankMap::default(),
+            // Room for all parts of most texts: growing step by step would touch up to twice the memory.
+            bare: Vec::with_capacity((text.len() / 2 + 1).min(1 << 20)),
+            next: Some(0),
+            first: true,
+            total: 0,
+            highest: None,
+            ascends: true,
+            disjoint: true,
+            before: None,
+        }
+    }
+
+    /// Read all parts of a text.
+    fn read(&mut self, text: &str) -> Result<(), Diagnostic> {
+        for part in Parts::new(text)? {
+            let part = part?;
+            self.name(part.resources);
+            if let Some(processes) = part.processes {
+                self.run(processes);
+            }
+        }
+        let bare = std::mem::take(&mut self.bare);
+        self.map.reserve(bare.len());
+        for resources in bare {
+            self.implicit(resources);
+        }
+        Ok(())
+    }
+
     fn fault(&mut self, kind: Kind, span: Span) {
         self.faults.push(Fault { kind, span });
     }
@@ -225,6 +253,7 @@ impl Checker<'_> {
     /// Check a segment; `explicit` if its last part has process ranks.
     fn segment(&mut self, parts: &[Named], processes: Option<Processes>, explicit: bool) {
         let span = parts[0].span.to(parts[parts.len() - 1].span);
+        self.highest = self.highest.filter(|_| self.disjoint);
         let mut size = Some(0_u64);
         let mut kept = 0_u64;
         let mut inside = true;

@@ -40,6 +40,7 @@ codes! {
     // The cluster section.
     InvalidYaml = "invalid-yaml", "the file is not valid YAML";
     DuplicateKey = "duplicate-key", "a mapping in the file repeats a key";
+    NoComponents = "no-components", "a file places no component";
     MissingKey = "missing-key", "a required key is missing";
     UnknownKey = "unknown-key", "a mapping has an unknown key";
     InvalidValue = "invalid-value", "a value has the wrong type or is outside its limits";

@@ -84,31 +84,6 @@ impl RankMap {
         Ok(map)
     }
 
-    /// The map of these segments: resource ranks, and the number of their processes.
-    ///
-    /// # Errors
-    /// One fault: no segment, a segment whose sizes do not fit, or too many processes.
-    pub fn from_segments<'a>(segments: impl IntoIterator<Item = (&'a RankSet, u32)>) -> Result<Self, Diagnostic> {
-        let mut map = RankMap::default();
-        for (index, (resources, processes)) in segments.into_iter().enumerate() {
-            let count = resources.len();
-            if count == 0 || processes == 0 || !fits(count, processes) {
-                let message = format!("segment {index} has {count} resources for {processes} processes");
-                return Err(Diagnostic::new(Code::InvalidValue, message)
-                    .help("one of the two numbers must be a multiple of the other"));
-            }
-            let total = u64::from(map.world_size) + u64::from(processes);
-            if total > u64::from(MAX_PROCESSES) {
-                return Err(too_many_processes(total));
-            }
-            map.push(resources.ranges().iter().copied(), map.world_size, processes, Span::default());
-        }
-        if map.segments.is_empty() {
-            return Err(Diagnostic::new(Code::EmptyPlacement, "a rank map needs a segment").help("give at least one"));
-        }
-        Ok(map)
-    }
-
     /// The text that the map was read from, which its faults point into; empty without one.
     pub fn text(&self) -> &str {
         &self.text
@@ -199,7 +174,7 @@ impl Hash for RankMap {
 }
 
 impl Display for RankMap {
-    /// The canonical text: every segment with its process range, `0-1:0-3,3-5:4-6`.
+    /// The canonical text, which [`RankMap::read`] reads: every segment with its process range, `0-1:0-3,3-5:4-6`.
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         for (index, segment) in self.segments().enumerate() {
             if index > 0 {

@@ -3,6 +3,8 @@
 
 #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use rankplan_core::arrange::arrange;
 use rankplan_core::arrange::demand::{Bond, Demand};
@@ -48,6 +50,7 @@ fn problem(nodes: u32, labels: &[Vec<u32>], demand: Demand) -> Problem {
         domains: Hierarchy::new(all as u32, labels, 1).expect("a label per node"),
         node_class: vec![0; all],
         rank_class: vec![Some(0); nodes as usize],
+        unfit: BTreeMap::new(),
         demand,
         bonds: Vec::new(),
         pinned: vec![None; nodes as usize],

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use proptest::prelude::*;
 use rankplan_core::Counted;
-use rankplan_core::{Chunks, Code, Packed, Pool, ProcessRank, RankMap, RankSet, Rule, Table, apply, place, ranks_of};
+use rankplan_core::{Chunks, Code, Packed, Pool, ProcessRank, RankMap, Rule, Table, apply, place, ranks_of};
 
 use crate::common::{inventory, pool, pool_of};
 
@@ -183,24 +183,32 @@ fn chunks_that_cannot_be_are_refused_before_there_is_a_pool() {
 fn a_map_keeps_its_text_and_equals_one_without() {
     let map = RankMap::parse("0-1, 2", None).expect("valid");
     let (placed, _) = place("0-1, 2", &pool(&[4])).expect("valid");
-    let lists = RankMap::from_segments([(&RankSet::first_ranks(2), 2), (&[2].into_iter().collect(), 1)]).expect("fits");
+    let lists = RankMap::from_lists(vec![vec![0, 1], vec![2]]).expect("fits");
+    let shared = RankMap::parse("0-1:0, 2", None).expect("valid");
     assert_eq!([map.text(), placed.text(), lists.text()], ["0-1, 2", "0-1, 2", ""]);
-    assert!(map == lists && placed == lists);
+    assert!(map == placed && shared == lists);
     let fault = &apply(Rule::Map(&map), &pool(&[2])).expect_err("too small")[0];
     assert_eq!((fault.code, fault.labels[0].span.clone()), (Code::ResourceOutOfRange, 5..6));
 }
 
 #[test]
-fn segments_that_do_not_fit_are_refused() {
-    let (two, three, none) = (RankSet::first_ranks(2), RankSet::first_ranks(3), RankSet::default());
-    for (segments, code) in [
-        (vec![(&two, 2), (&three, 2)], Code::InvalidValue),
-        (vec![(&none, 1)], Code::InvalidValue),
-        (vec![(&two, 0)], Code::InvalidValue),
-        (vec![(&two, 1 << 24), (&two, 2)], Code::TooManyProcesses),
-        (vec![], Code::EmptyPlacement),
+fn a_map_reads_what_it_prints() {
+    for lists in
+        [vec![vec![0], vec![0], vec![1]], vec![vec![0], vec![0, 1]], vec![vec![0, 2], vec![1, 2], vec![1, 4, 5]]]
+    {
+        let map = RankMap::from_lists(lists).expect("valid");
+        assert_eq!(RankMap::read(&map.to_string()), Ok(map));
+    }
+    for (text, code) in [
+        ("0-2:0-1", Code::NotMultiple),
+        ("0,0:0", Code::ResourceOrder),
+        ("0:0,0:2", Code::ProcessGap),
+        ("0:1", Code::ProcessStart),
+        ("0:0-16777216", Code::TooManyProcesses),
+        ("", Code::EmptyPlacement),
+        ("all", Code::NoResources),
     ] {
-        assert_eq!(RankMap::from_segments(segments).expect_err("no map").code, code);
+        assert_eq!(RankMap::read(text).expect_err(text)[0].code, code, "{text}");
     }
 }
 

@@ -11,6 +11,7 @@ use rankplan_core::{Layout as CoreLayout, Slots, Table};
 use crate::errors::OrRaise;
 use crate::parallel::{Layout, named};
 use crate::placements::Placements;
+use crate::rank_set::RankSet;
 
 /// The domains of nodes at every level.
 #[pyclass(frozen, eq, module = "rankplan._core")]
@@ -78,19 +79,21 @@ pub struct Arrangement(rankplan_core::arrange::Arrangement);
 #[pymethods]
 impl Problem {
     /// `node_classes` has the hardware of each node, `rank_classes` the hardware that each node rank needs, or `None` for one
-    /// without processes. `parts` are the rows of the components and, if they state sizes, their groups. `kept` are groups that
-    /// must be within a domain: part, kind, level. `sets` are such node ranks: level and ranks. `pinned` and `old` have the
+    /// without processes. `unfit` has nodes with broken accelerators, and the node ranks that need one of these. `parts` are the
+    /// rows of the components and, if they state sizes, their groups, which count. `kept` are groups that must be within a domain:
+    /// their layout, kind, level. `sets` are such node ranks: level and ranks. `pinned` and `old` have the
     /// nodes of node ranks; `old` is empty without an old plan.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "all are keywords in Python")]
-    #[pyo3(signature = (domains, *, node_classes, rank_classes, parts, kept, sets, pinned, old, segment))]
+    #[pyo3(signature = (domains, *, node_classes, rank_classes, unfit, parts, kept, sets, pinned, old, segment))]
     fn new(
         py: Python<'_>,
         domains: &Hierarchy,
         node_classes: Vec<u32>,
         rank_classes: Vec<Option<u32>>,
+        unfit: Vec<(u32, RankSet)>,
         parts: Vec<(Bound<'_, Placements>, Option<Bound<'_, Layout>>)>,
-        kept: Vec<(usize, String, usize)>,
+        kept: Vec<(Bound<'_, Layout>, String, usize)>,
         sets: Vec<(usize, Vec<u32>)>,
         pinned: Vec<Option<u32>>,
         old: Vec<Option<u32>>,
@@ -105,11 +108,9 @@ impl Problem {
             return Err(PyValueError::new_err("a component is on more node ranks"));
         }
         let mut all = Vec::new();
-        for (index, (part, kind, level)) in kept.into_iter().enumerate() {
-            let (kind, layout) = (named(&kind)?, parts.get(part).and_then(|(_, layout)| *layout));
-            if let Some((slots, layout)) = layout {
-                all.extend(bonds(slots, layout, kind, level, index as u32));
-            }
+        for (index, (layout, kind, level)) in kept.into_iter().enumerate() {
+            let (slots, layout) = layout.get().parts();
+            all.extend(bonds(slots, layout, named(&kind)?, level, index as u32));
         }
         all.extend(sets.into_iter().map(|(level, ranks)| Bond { level, ranks: ranks.into(), source: u32::MAX }));
         if all.iter().any(|bond| bond.level >= domains.0.levels()) {
@@ -120,6 +121,7 @@ impl Problem {
             domains: domains.0.clone(),
             node_class: node_classes,
             rank_class: rank_classes,
+            unfit: unfit.into_iter().map(|(node, ranks)| (node, ranks.0)).collect(),
             demand,
             bonds: all,
             pinned,

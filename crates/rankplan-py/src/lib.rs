@@ -80,4 +80,6 @@ mod _core {
     const MAX_PROCESSES: u32 = ids::MAX_PROCESSES;
     #[pymodule_export]
     const MAX_LOCAL: u32 = ids::MAX_LOCAL;
+    #[pymodule_export]
+    const SAME_SECONDS: f64 = rankplan_core::tune::problem::SAME;
 }

@@ -1,7 +1,7 @@
 //! `RankMap`, `Packed` and `Chunks`: which resources each process uses.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::PyString;
 use rankplan_core::RankRange;
 use rankplan_core::rank_map::Segment;
 
@@ -24,6 +24,13 @@ impl RankMap {
     fn parse(py: Python<'_>, text: &Bound<'_, PyString>, num_resources: Option<u32>) -> PyResult<Self> {
         let text: &str = &text_of(text)?;
         py.detach(|| rankplan_core::RankMap::parse(text, num_resources)).or_raise(py, Some(text)).map(RankMap)
+    }
+
+    /// Read what `str()` returns: its inverse. Segments may name the same resources. Raises `PlacementError`.
+    #[staticmethod]
+    fn read(py: Python<'_>, text: &Bound<'_, PyString>) -> PyResult<Self> {
+        let text: &str = &text_of(text)?;
+        py.detach(|| rankplan_core::RankMap::read(text)).or_raise(py, Some(text)).map(RankMap)
     }
 
     /// Return the map in which each process uses one of these lists of ranks.
@@ -60,15 +67,8 @@ impl RankMap {
         }
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (Vec<(RankSet, u32)>,)> {
-        let segments = slf.get().0.segments().map(|segment| (resources_of(&segment), segment.processes));
-        Ok((slf.get_type().getattr("_restore")?, (segments.collect(),)))
-    }
-
-    #[classmethod]
-    fn _restore(class: &Bound<'_, PyType>, segments: Vec<(RankSet, u32)>) -> PyResult<Self> {
-        let segments = segments.iter().map(|(resources, processes)| (&resources.0, *processes));
-        rankplan_core::RankMap::from_segments(segments).or_raise(class.py(), None).map(RankMap)
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (String,)> {
+        Ok((slf.get_type().getattr("read")?, (slf.get().0.to_string(),)))
     }
 }
 

@@ -6,23 +6,31 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from itertools import chain
+from typing import TypeAlias
 
 from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet, pack_segments
+from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.rules import Keep, Rules, Segments
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains, domains, one_by_one
-from rankplan.plans.component import Component
+from rankplan.plans.component import Component, local_accelerators
+from rankplan.plans.crossings import crossing
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
 from rankplan.words import counted, nodes_text
 
 KINDS = ("tensor or context", "expert", "data", "pipeline")
-"""The groups whose crossings are counted together, those whose crossings cost most first."""
+"""The groups whose crossings are counted together, those whose crossings cost most first.
 
-_Kind: TypeAlias = tuple[str, int, str | None, RankSet]  # type, number and model of accelerators; the broken ones
+Together they are all kinds of groups: tensor groups include expert-tensor groups; data groups include their shard and
+replica groups and expert-data groups.
+"""
+
+_Kind: TypeAlias = tuple[str, int, str | None]
+"""Type, number and model of the accelerators of a node."""
 
 _Together: TypeAlias = tuple[int, list[int]]
 """A level, and node ranks that must be in one domain of it."""
@@ -33,10 +41,10 @@ class Arrangement:
     """A node for every node rank of a plan.
 
     ``nodes`` has, by node rank, a rank in the inventory before; the others are ``spares``, domain after domain.
-    ``before`` and ``after``, shape (levels, 4), count the groups that cross a domain of each of the ``levels``: tensor
-    or context groups, expert, data and pipeline groups. ``optimal``: it is proved that no arrangement costs less.
-    ``moved`` is the number of processes on another node than before a failure; ``as_block`` is the number that would
-    have to move so that the smallest torn group is whole again, if that is possible.
+    ``before`` and ``after``, shape (levels, 4), count the groups that cross a domain of each of the ``levels``, by
+    `KINDS`: those of the components that state sizes, as ``rankplan check`` counts them. ``optimal``: it is proved that
+    no arrangement costs less. ``moved`` is the number of processes on another node than before a failure; ``as_block``
+    is the number that would have to move so that the smallest torn group is whole again, if that is possible.
     """
 
     present: Inventory
@@ -70,26 +78,28 @@ def arrange(
 
     Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
     """
-    inventory = inventory_of(inventory)
-    return Task(inventory, plan.inventory, plan, Rules.of(inventory, plan.inventory, segment, keep)).solve()
+    inventory, planned = inventory_of(inventory), plan.inventory
+    excluded = Exclusion.of(planned, inventory, same_nodes(planned, inventory))
+    return Task(inventory, planned, plan, Rules.of(inventory, planned, segment, keep), excluded).solve()
 
 
 @dataclass(frozen=True)
 class Task:
     """A plan and the nodes that it can use.
 
+    ``excluded`` is the hardware of the inventory that it cannot use; nodes that are named by their rank keep it.
     ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
-    an old plan. ``staying`` are node ranks that keep their node, though some of its accelerators are broken. ``were``
-    has the node that each had, lost or not.
+    an old plan. ``were`` has the node that each had, lost or not. ``whole_group``: see `replan`.
     """
 
     inventory: Inventory
     planned: Inventory
     parts: Mapping[str, Component]
     rules: Rules
+    excluded: Exclusion
     old: Sequence[int | None] = ()
-    staying: frozenset[int] = frozenset()
     were: Sequence[int | None] = ()
+    whole_group: bool = False
 
     def solve(self) -> Arrangement:
         """Find a node for every node rank.
@@ -106,26 +116,33 @@ class Task:
         if broken := problem.broken(found):
             unproved = "" if found.optimal else " (the search ended early)"
             raise PlacementError([self._broken(broken, segments, unproved)])
+        block = problem.moved_as_block(found) if self.old else None
+        if block is not None and block.cost[3:] >= found.cost[3:]:
+            block = None
+        if block is not None and self.whole_group:
+            found, block = block, None
         usable = self._usable
         nodes = [None if node is None else usable[node] for node in found.nodes]
         self._fill(nodes)
         filled = [node for node in nodes if node is not None]
         taken = set(filled)
-        spares = tuple(usable[node] for node in self._hierarchy.order if usable[node] not in taken)
+        spares = [usable[node] for node in self._hierarchy.order if usable[node] not in taken]
         listed = taken.union(spares)
-        rest = tuple(node for node in range(self.inventory.num_nodes) if node not in listed)
-        block = problem.moved_as_block(found) if self.old else None
-        tears_less = block is not None and block.cost[3:] < found.cost[3:]
+        spares += (node for node in range(self.inventory.num_nodes) if node not in listed)
+        for rank, node in sorted(self.excluded.named.items()):
+            if node in spares and rank >= len(filled):
+                spares.remove(node)
+                spares.insert(rank - len(filled), node)
         return Arrangement(
             present=self.inventory,
             nodes=tuple(filled),
-            spares=spares + rest,
+            spares=tuple(spares),
             levels=self.rules.levels,
             before=self._before(),
             after=problem.crossings(found.nodes),
             optimal=found.optimal,
             moved=found.moved,
-            as_block=block.moved if block is not None and tears_less else None,
+            as_block=None if block is None else block.moved,
         )
 
     @cached_property
@@ -134,15 +151,25 @@ class Task:
         return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
 
     @cached_property
-    def _kept(self) -> list[tuple[int, str, int]]:
-        """The groups that must stay within a domain: index of the component, kind, level."""
-        return list(self.rules.kept(list(self.parts)))
+    def _kept(self) -> list[tuple[str, str, int]]:
+        """The groups that must stay within a domain: component, kind, level.
+
+        Raises `PlacementError` (``group-spans``) for groups that must stay within a node and are on several node ranks.
+        """
+        found = []
+        for name, kind, level in self.rules.kept(list(self.parts)):
+            if level is not None:
+                found.append((name, kind, level))
+            elif apart := crossing(name, self.parts[name].layout, self.planned, kind, None):
+                raise PlacementError([Diagnostic("group-spans", *apart)])
+        return found
 
     @cached_property
     def _usable(self) -> list[int]:
-        """The ranks in the inventory of the nodes that are not excluded."""
-        whole = (ranks for ranks, accelerators in self.inventory.excluded if accelerators is None)
-        return list(RankSet(range(self.inventory.num_nodes)) - RankSet().union(*whole))
+        """The ranks in the inventory of the nodes that are not excluded, or kept as they are."""
+        whole = RankSet(node for node, accelerators in self.excluded.marks.items() if accelerators is None)
+        kept = RankSet(node for rank, node in self.excluded.named.items() if not self.old and rank not in self.needed)
+        return list(RankSet(range(self.inventory.num_nodes)) - whole - kept)
 
     @cached_property
     def _hierarchy(self) -> Hierarchy:
@@ -169,37 +196,33 @@ class Task:
         for column, inventory in ((needs, self.planned), (present, self.inventory)):
             for nodes, record in inventory.stretches():
                 model = record.accelerator_model if by_model else None
-                kind = record.accelerator_type, len(record.accelerator_ids), model, record.unhealthy
+                kind = record.accelerator_type, len(record.accelerator_ids), model
                 column += [kinds.setdefault(kind, len(kinds))] * len(nodes)
         return needs, present, list(kinds)
 
     def _problem(self, segments: Sequence[_Together]) -> Problem:
         position = {node: index for index, node in enumerate(self._usable)}
-        needs, present, kinds = self._hardware
+        needs, present, _ = self._hardware
         node_classes = [present[node] for node in self._usable]
         rank_classes: list[int | None] = [None] * self.planned.num_nodes
         for rank in self.needed:
             rank_classes[rank] = needs[rank]
-        own = len(kinds)
+        unfit = {position[node]: ranks for node, ranks in self._unfit() if node in position}
         old = [None if node is None else position.get(node) for node in self.old]
         pinned: list[int | None] = [None] * self.planned.num_nodes
-        for rank in self._fixtures():
-            place = self._places[rank]
+        for rank, place in self._fixtures():
             if place is not None and rank_classes[rank] is not None:
                 pinned[rank] = position.get(place)
         for rank, index in enumerate(old):
-            if rank in self.staying and index is not None:
-                # A class of its own: nobody else gets the node, and it gets no other.
-                node_classes[index] = rank_classes[rank] = own
-                own += 1
-            elif index is not None and node_classes[index] != rank_classes[rank]:
+            if index is not None and (node_classes[index] != rank_classes[rank] or rank in unfit.get(index, ())):
                 old[rank] = None
         return Problem(
             self._hierarchy,
             node_classes=node_classes,
             rank_classes=rank_classes,
+            unfit=list(unfit.items()),
             parts=self._parts(),
-            kept=self._kept,
+            kept=[(self.parts[name].layout, kind, level) for name, kind, level in self._kept],
             sets=segments,
             pinned=pinned,
             old=old,
@@ -209,34 +232,50 @@ class Task:
     def _parts(self) -> list[tuple[Placements, Layout | None]]:
         return [(part.rows, part.layout if part.parallel.stated else None) for part in self.parts.values()]
 
-    def _fixtures(self) -> Iterator[int]:
-        """Yield the node ranks with configured hardware, such as robots, which stay on their nodes."""
+    def _unfit(self) -> Iterator[tuple[int, RankSet]]:
+        """Yield each node of which only some accelerators are excluded, with the node ranks that need one of these."""
+        broken = {node: local for node, local in self.excluded.marks.items() if local is not None}
+        runs = [run for part in self.parts.values() for run in part.rows.runs()] if broken else []
+        used = [(range(run.node, run.node + run.nodes), local_accelerators(run.pattern)) for run in runs]
+        ranks_of: dict[RankSet, RankSet] = {}
+        for node, local in broken.items():
+            if local not in ranks_of:
+                needing = (ranks for ranks, accelerators in used if not accelerators.isdisjoint(local))
+                ranks_of[local] = RankSet(chain.from_iterable(needing))
+            if ranks_of[local]:
+                yield node, ranks_of[local]
+
+    def _fixtures(self) -> Iterator[tuple[int, int | None]]:
+        """Yield the node ranks that keep their nodes, and these: those with configured hardware, such as robots, and
+        without an old plan those that a name excludes by their rank.
+        """
         for group in self.planned.section.node_groups if self.planned.section else ():
             if group.hardware is not None:
-                yield from (node for node, _ in group.hardware.counts())
+                yield from ((rank, self._places[rank]) for rank, _ in group.hardware.counts())
+        if not self.old:
+            yield from ((rank, node) for rank, node in self.excluded.named.items() if rank < self.planned.num_nodes)
 
     def _fill(self, nodes: list[int | None]) -> None:
         """Give node ranks without processes the nodes that they had, else others of the same hardware."""
-        needs, present, kinds = self._hardware
-        whole = [kind[:3] for kind in kinds]  # a broken accelerator does not matter here
+        needs, present, _ = self._hardware
         taken = {node for node in nodes if node is not None}
         for rank in [rank for rank, node in enumerate(nodes) if node is None]:
             place = self._places[rank]
-            if place is not None and place not in taken and whole[present[place]] == whole[needs[rank]]:
+            if place is not None and place not in taken and present[place] == needs[rank]:
                 nodes[rank] = place
                 taken.add(place)
         if None not in nodes:
             return
-        usable = set(self._usable)
-        # Nodes that nobody can use are taken first, so that spares stay.
-        free: dict[tuple[Any, ...], list[int]] = {}
+        usable, named = set(self._usable), set(self.excluded.named.values())
+        # Nodes that nobody can use are taken first, so that spares stay, and those that have a rank of their own last.
+        free: dict[int, list[int]] = {}
         unused = (node for node in range(self.inventory.num_nodes) if node not in taken)
-        for node in sorted(unused, key=lambda node: (node not in usable, node)):
-            free.setdefault(whole[present[node]], []).append(node)
+        for node in sorted(unused, key=lambda node: (node not in named, node not in usable, node)):
+            free.setdefault(present[node], []).append(node)
         for rank in [rank for rank, node in enumerate(nodes) if node is None]:
-            same = free.get(whole[needs[rank]])
+            same = free.get(needs[rank])
             if not same:
-                alike = [node for node, kind in zip(nodes, needs, strict=True) if whole[kind] == whole[needs[rank]]]
+                alike = [node for node, kind in zip(nodes, needs, strict=True) if kind == needs[rank]]
                 raise PlacementError([self._shortage(needs[rank], len(alike), len(alike) - alike.count(None))])
             nodes[rank] = same.pop()
 
@@ -247,6 +286,7 @@ class Task:
             self._hierarchy_before(),
             node_classes=[0] * count,
             rank_classes=[0] * count,
+            unfit=[],
             parts=self._parts(),
             kept=[],
             sets=[],
@@ -267,10 +307,9 @@ class Task:
         return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.rules.levels), range(len(nodes)), 1)
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
-        accelerator_type, count, model, unhealthy = self._hardware[2][kind]
+        accelerator_type, count, model = self._hardware[2][kind]
         what = f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
-        broken = f" (accelerators {unhealthy} excluded)" if unhealthy else ""
-        message = f"the plan needs {counted(needed, 'node')} with {what}{broken}; {found} can be used"
+        message = f"the plan needs {counted(needed, 'node')} with {what}; {found} can be used"
         return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
 
     def _broken(
@@ -281,8 +320,7 @@ class Task:
         name, sizes = self.rules.levels[level], self._hierarchy.sizes(level)
         if source is None:
             return self._incomplete(segments, name, sizes, unproved)
-        part, kind, _ = self._kept[source]
-        component = list(self.parts)[part]
+        component, kind, _ = self._kept[source]
         where = f"on {nodes_text(RankSet(ranks))}"
         if len(ranks) > max(sizes):
             message = (

@@ -7,58 +7,67 @@ one. Shrinking removes data groups of components until the nodes that are left s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, combinations, islice
 from typing import TypeAlias
 
-from rankplan._core import ACCELERATOR, CLUSTER, Chunks, RankMap, RankSet
+from rankplan._core import CLUSTER, Chunks, RankMap, RankSet
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component, Rule, merged
+from rankplan.nodes.node import NodeSpec
+from rankplan.plans.component import Component, Rule, local_accelerators, merged
 from rankplan.words import counted
 
 Swap: TypeAlias = tuple[list[str], dict[int, int]]
 """Components that use other accelerators of a node rank: the new local index of each old one."""
 
 
+_MOST_REPAIRS = 32
+"""The repairs that are tried at most."""
+
+
 @dataclass(slots=True)
 class Repair:
     """The components of a plan without its broken hardware, before a node is found for each node rank.
 
-    ``parts`` are the components. Of the node ranks with broken accelerators, ``staying`` keep their node, and
-    ``lost`` get another one. ``added`` maps new node ranks, for components that leave a staying one, to that one.
-    ``shifted`` are the ranks, by component, that use other accelerators of their node.
+    ``parts`` are the components. ``lost`` are the node ranks that get another node. ``added`` maps the node ranks of
+    components that leave a node while others stay, to the one that they leave. ``shifted`` are the ranks, by component,
+    that use other accelerators of their node.
     """
 
     parts: dict[str, Component]
-    staying: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
     added: dict[int, int] = field(default_factory=dict)
     shifted: dict[str, set[int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, parts: Mapping[str, Component], planned: Inventory, broken: Mapping[int, RankSet | None]) -> Repair:
-        """Move the fewest processes off the broken accelerators of each node rank.
+    def several(
+        cls, parts: Mapping[str, Component], planned: Inventory, broken: Mapping[int, RankSet | None]
+    ) -> Iterator[Repair]:
+        """Yield repairs that move processes off broken accelerators, those first that move the fewest.
 
         ``broken`` has the local indices of the accelerators by node rank, or ``None`` for the whole node. The
         processes use other accelerators of the same node, if enough are idle. Otherwise the components that use a
-        broken one move to another node, while the others stay; if they cannot, the whole node rank moves.
+        broken one move to another node, while the others stay, or the whole node rank moves.
         """
         repair = cls(dict(parts))
-        partly = {rank for rank, accelerators in broken.items() if accelerators is not None}
-        used = {name: _used(component, partly) for name, component in parts.items()}
+        used = {name: _used(component, set(broken)) for name, component in parts.items()}
         swaps: dict[int, Swap] = {}
-        affected: dict[int, list[str]] = {}
-        alone: dict[int, bool] = {}
+        leaving: dict[int, list[str]] = {}
         for rank, accelerators in sorted(broken.items()):
             if accelerators is None:
                 repair.lost.add(rank)
                 continue
             uses = {name: found[rank] for name, found in used.items() if rank in found}
-            names = affected[rank] = [name for name, used in uses.items() if used & accelerators]
-            alone[rank] = len(names) == len(uses)
+            names = [name for name, local in uses.items() if local & accelerators]
+            if not names:
+                continue
+            if len(names) < len(uses) and all(_can_leave(parts[name]) for name in names):
+                leaving[rank] = names
+            else:
+                repair.lost.add(rank)
             needed = RankSet().union(*(uses[name] & accelerators for name in names))
             idle = RankSet(range(planned.node(rank).num_accelerators)) - RankSet().union(accelerators, *uses.values())
             local = dict(zip(needed, idle, strict=False))
@@ -66,18 +75,15 @@ class Repair:
                 swaps[rank] = names, local
         if not repair._swap(swaps):
             swaps = {rank: swap for rank, swap in swaps.items() if repair._swap({rank: swap})}
-        leaving: dict[int, list[str]] = {}
-        for rank, names in affected.items():
-            if rank in swaps:
-                repair.staying.add(rank)
-            elif not alone[rank] and all(_can_leave(repair.parts[name]) for name in names):
-                repair.staying.add(rank)
-                leaving[rank] = names
-            else:
-                repair.lost.add(rank)
-        if leaving:
-            repair._leave(planned, leaving)
-        return repair
+        repair.lost -= swaps.keys()
+        able = [rank for rank in leaving if rank not in swaps]
+        sizes = range(len(able), 0, -1)
+        some = islice(chain.from_iterable(combinations(able, size) for size in sizes), _MOST_REPAIRS - 1)
+        for ranks in (*some, ()):
+            one = cls(dict(repair.parts), repair.lost.union(able) - set(ranks), {}, repair.shifted)
+            if ranks:
+                one._leave(planned, {rank: leaving[rank] for rank in ranks})
+            yield one
 
     def _swap(self, swaps: Mapping[int, Swap]) -> bool:
         """Let components use other accelerators of these node ranks, all or none; return whether rules express that."""
@@ -104,31 +110,43 @@ class Repair:
         return True
 
     def _leave(self, planned: Inventory, leaving: Mapping[int, list[str]]) -> None:
-        """Give components a node rank of their own behind the others, with the same accelerators."""
+        """Give components another node rank, with the same accelerators: an unused one, or one behind the others."""
         first, section = planned.num_nodes, planned.section
-        self.added = {first + index: rank for index, rank in enumerate(leaving)}
-        entries = [entry.at(RankSet(nodes)) for nodes, entry in planned.stretches()]
-        for new, rank in self.added.items():
+        unused = RankSet(range(first)) - RankSet().union(*(part.used_nodes() for part in self.parts.values()))
+        free: dict[tuple[object, ...], list[int]] = {}
+        for rank in reversed(list(unused)):
+            free.setdefault(_hardware(planned.node(rank)), []).append(rank)
+        records: list[NodeSpec] = []
+        for rank in leaving:
             record = planned.node(rank)
-            entries.append(record.model_copy(update={"ranks": RankSet([new]), "hostname": None, "ip": None}))
-        if section is not None:
-            section = section.model_copy(update={"num_nodes": first + len(self.added)})
-        extended = Inventory(entries, section, planned.levels or None)
+            if alike := free.get(_hardware(record)):
+                self.added[alike.pop()] = rank
+                continue
+            new = first + len(records)
+            self.added[new] = rank
+            records.append(record.model_copy(update={"ranks": RankSet([new]), "hostname": None, "ip": None}))
+        extended = planned
+        if records:
+            if section is not None:
+                section = section.model_copy(update={"num_nodes": first + len(records)})
+            entries = [entry.at(RankSet(nodes)) for nodes, entry in planned.stretches()]
+            extended = Inventory([*entries, *records], section, planned.levels or None)
+        starts: dict[int, int] = {}
+        start = 0
+        for nodes, record in extended.stretches():
+            each = record.num_accelerators
+            starts |= {new: start + (new - nodes.start) * each for new in self.added if new in nodes}
+            start += len(nodes) * each
         for name, component in self.parts.items():
             goes = {rank: new for new, rank in self.added.items() if name in leaving[rank]}
             if not goes:
                 self.parts[name] = replace(component, inventory=extended, rows=component.rows.on(extended.core))
                 continue
-            pool = extended.pool(component.node_groups)
-            ends, end = {}, len(pool)
-            for new in sorted(self.added, reverse=True):
-                end -= extended.node(new).num_accelerators
-                ends[new] = end
             lists = _lists(component)
             for row, ranks in zip(component.rows, lists, strict=True):
                 for index, (node, device) in enumerate(row.devices):
                     if node in goes:
-                        ranks[index] = ends[goes[node]] + device
+                        ranks[index] = starts[goes[node]] + device
             rule = rule_of(lists, component.rule)
             self.parts[name] = placed(component, extended, rule or component.rule)
 
@@ -136,12 +154,19 @@ class Repair:
 class Shrinking:
     """Removes whole data groups of components, step by step, until ``usable`` nodes suffice.
 
-    Without ``renumber``, only the last groups go, and only if the other ranks keep their numbers; the processes of lost
-    nodes move to the nodes that become free. With it, the groups on ``gone`` node ranks go first.
+    The last groups go, without ``renumber`` only if the other ranks keep their numbers; the processes of lost nodes
+    move to the nodes that become free. With ``lost_first``, the groups on ``gone`` node ranks go before.
     """
 
     def __init__(
-        self, parts: Mapping[str, Component], names: Sequence[str], gone: set[int], usable: int, *, renumber: bool
+        self,
+        parts: Mapping[str, Component],
+        names: Sequence[str],
+        gone: set[int],
+        usable: int,
+        *,
+        renumber: bool,
+        lost_first: bool = False,
     ) -> None:
         self._usable = usable
         self._whole = dict(parts)
@@ -153,16 +178,16 @@ class Shrinking:
         self._left = {name: list(range(max(groups) + 1)) for name, groups in self._groups.items()}
         self.parts: dict[str, Component] = dict(parts)
         self.obstacle: str | None = None
-        self._started = False
+        self._lost_first = lost_first
 
     def possible(self) -> bool:
         """Whether another step is possible."""
         return any(len(self._left[name]) > self._unit(name) for name in self._names)
 
     def step(self) -> None:
-        """Remove data groups, at least one: with ``renumber`` those on lost nodes at first, then the last ones."""
-        first, self._started = not self._started, True
-        if first and self._renumber and sum(self._drop_lost(name) for name in self._names):
+        """Remove data groups, at least one: with ``lost_first`` those on lost nodes, then the last ones."""
+        first, self._lost_first = self._lost_first, False
+        if first and sum(self._drop_lost(name) for name in self._names):
             return
         for name, times in self._due().items():
             if not self._cut(name, times) and not all(self._cut(name, 1) for _ in range(times)):
@@ -257,8 +282,8 @@ def data_groups(component: Component) -> list[int]:
 
 def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:
     """Return a component with another rule on another inventory. Raises `PlacementError`."""
-    settings, taken = component.settings, component.taken
-    return Component.place(component.name, inventory, component.node_groups, rule, settings, taken)
+    settings, beside = component.settings, component.beside
+    return Component.place(component.name, inventory, component.node_groups, rule, settings, beside)
 
 
 def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:
@@ -280,9 +305,12 @@ def _used(component: Component, nodes: set[int]) -> dict[int, RankSet]:
     found: dict[int, RankSet] = {}
     for run in component.rows.runs() if nodes else ():
         for node in nodes.intersection(range(run.node, run.node + run.nodes)):
-            devices = chain.from_iterable(run.pattern.devices) if run.pattern.resource_type == ACCELERATOR else ()
-            found[node] = found.get(node, RankSet()) | RankSet(devices)
+            found[node] = found.get(node, RankSet()) | local_accelerators(run.pattern)
     return found
+
+
+def _hardware(record: NodeSpec) -> tuple[object, ...]:
+    return record.accelerator_type, record.num_accelerators, record.accelerator_model
 
 
 def _can_leave(component: Component) -> bool:

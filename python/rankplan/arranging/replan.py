@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankplan._core import RankSet
 from rankplan.arranging.arrange import Arrangement, Task
+from rankplan.arranging.exclusion import Exclusion, renamed
 from rankplan.arranging.repair import Repair, Shrinking
 from rankplan.arranging.rules import Rules
+from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
-from rankplan.nodes.entries import labelled, one_or_several
+from rankplan.nodes.entries import one_or_several
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.diff import Move, coordinates_of, same_nodes
 from rankplan.plans.plan import Plan
-from rankplan.words import did_you_mean
+from rankplan.words import did_you_mean, nodes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +47,24 @@ def replan(
     without: str | Iterable[str] = (),
     shrink: str | Iterable[str] = (),
     renumber: bool = False,
+    whole_group: bool = False,
 ) -> Replanned:
     """Repair a plan after a failure, on the nodes of an inventory, or a cluster, that has spares.
 
     ``without`` names hardware that is gone: nodes (hostname, else address, else ``node-3``), accelerators
     (``node-5/2``, or their ids) or domains (``nvlink=b``). Nodes of the plan that the inventory lacks are gone too.
+    What the plan excludes stays excluded. Whether hardware is healthy, the inventory says.
+
     Node ranks keep their nodes if these are left; each lost one gets a spare with the same hardware, in its domain
     if possible. Of a node with a broken accelerator, the processes use others that are idle; else the components
-    that use it get another node; else all do. Process ranks do not change.
+    that use it get another node; else all do. Process ranks do not change. A node rank without processes needs no node:
+    it may stand for one that is gone.
 
     If the spares do not suffice, the components in ``shrink`` lose whole data groups: the last ones, so that the
-    other ranks keep their numbers, or with ``renumber`` those on the lost nodes.
+    other ranks keep their numbers, or with ``renumber`` those on the lost nodes, else the last ones.
+
+    ``whole_group``: the smallest group that would be torn apart moves to another domain as a whole, if that tears fewer
+    groups, though more processes move.
 
     Raises `PlacementError`: ``no-spare``, ``plan-mismatch`` if no node of the plan is left in the inventory,
     ``unknown-component``, and the faults of `arrange`.
@@ -65,8 +74,6 @@ def replan(
         raise PlacementError([Diagnostic("plan-mismatch", "the plan has no components", help)])
     inventory = inventory_of(inventory)
     known = same_nodes(plan.inventory, inventory)
-    gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
-    inventory = inventory.without(name for name in one_or_several(without) if name not in gone)
     names = list(one_or_several(shrink))
     for name in names:
         if name not in plan:
@@ -75,54 +82,89 @@ def replan(
     if all(known[rank] is None for rank in _used(plan)):
         help = "pass the inventory of the cluster that the plan was made for"
         raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])
-    return _Failure(plan, inventory, known).repaired(names, renumber=renumber)
+    gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
+    left = inventory.without(name for name in one_or_several(without) if name not in gone)
+    return _Failure(plan, left, known, whole_group=whole_group).repaired(names, renumber=renumber)
 
 
 class _Failure:
     """A plan whose nodes are partly broken or gone; ``known`` has their ranks in the inventory, ``None`` if gone."""
 
-    def __init__(self, plan: Plan, inventory: Inventory, known: Sequence[int | None]) -> None:
-        self._plan, self._inventory, self._known = plan, inventory, known
-        excluded = {node: accelerators for nodes, accelerators in inventory.excluded for node in nodes}
-        self._usable = inventory.num_nodes - sum(accelerators is None for accelerators in excluded.values())
-        broken = {
-            rank: excluded[node] for rank in _used(plan) if (node := known[rank]) is not None and node in excluded
-        }
-        self._repair = Repair.of(plan, plan.inventory, broken)
-        self._origins = [*range(len(known)), *self._repair.added.values()]
-        """The node rank in the plan of each node rank: components may get a node rank of their own."""
-        kept = [None if rank in self._repair.lost else node for rank, node in enumerate(known)]
-        self._places = [*kept, *([None] * len(self._repair.added))]
-        """The node that each node rank may keep."""
+    def __init__(self, plan: Plan, inventory: Inventory, known: Sequence[int | None], *, whole_group: bool) -> None:
+        self._plan, self._whole_group = plan, whole_group
+        self._inventory, self._known = _with_gone(plan.inventory, inventory, known)
+        self._excluded = Exclusion.of(plan.inventory, self._inventory, self._known)
+        marks = self._excluded.marks
+        self._usable = self._inventory.num_nodes - sum(accelerators is None for accelerators in marks.values())
+        broken = {rank: marks[node] for rank in _used(plan) if (node := self._known[rank]) in marks}
+        # Whether accelerators are healthy is known for the nodes that the plan gets, not for its node ranks.
+        self._planned = _unmarked(plan.inventory)
+        parts = {name: _moved_to(one, self._planned) for name, one in plan.items()}
+        self._repairs = list(Repair.several(parts, self._planned, broken))
 
     def repaired(self, shrink: Sequence[str], *, renumber: bool) -> Replanned:
-        """Return the plan on other nodes; the components in ``shrink`` may lose data groups."""
-        lost = {rank for rank in _used(self._plan) if self._places[rank] is None}
-        shrinking = Shrinking(self._repair.parts, shrink, lost, self._usable, renumber=renumber)
-        arrangement = self._arranged(shrinking)
-        nodes = self._nodes(shrinking, arrangement)
-        components = [replace(one, inventory=nodes, rows=one.rows.on(nodes.core)) for one in shrinking.parts.values()]
+        """Return the plan on other nodes; the components in ``shrink`` may lose data groups.
+
+        Every repair is tried without losses before any is with them. Raises the faults of the one that needs the fewest
+        nodes.
+        """
+        ways = [(list[str](), False)]
+        ways += [(list(shrink), first) for first in ((True, False) if renumber else (False,))] if shrink else []
+        for names, lost_first in ways:
+            for repair in self._repairs:
+                try:
+                    return self._replanned(repair, names, renumber=renumber, lost_first=lost_first)
+                except PlacementError as error:
+                    refused = error
+        raise refused
+
+    def _replanned(self, repair: Repair, shrink: Sequence[str], *, renumber: bool, lost_first: bool) -> Replanned:
+        origins = [repair.added.get(rank, rank) for rank in range(len(self._known))]
+        origins += [repair.added[rank] for rank in sorted(repair.added) if rank >= len(self._known)]
+        places: list[int | None] = [
+            None if rank in repair.lost or rank in repair.added else self._known[rank] for rank in range(len(origins))
+        ]
+        lost = {rank for rank in _used(self._plan) if places[rank] is None}
+        self._check_hardware(repair.parts, lost)
+        shrinking = Shrinking(repair.parts, shrink, lost, self._usable, renumber=renumber, lost_first=lost_first)
+        arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])
+        nodes = self._nodes(arrangement)
+        components = [_moved_to(one, nodes) for one in shrinking.parts.values()]
         after = Plan(nodes, components, self._plan.mode)
-        changed = {rank for rank, node in enumerate(arrangement.nodes) if node != self._places[rank]}
-        moves = tuple(move for name in after for move in self._moves(after[name], shrinking.kept(name), changed))
+        changed = {rank for rank, node in enumerate(arrangement.nodes) if node != places[rank]}
+        moves = tuple(
+            move for name in after for move in self._moves(repair, after[name], shrinking.kept(name), changed)
+        )
         homes = {move.after.cluster_node_rank for move in moves if move.after is not None and move.replaced}
+        specs = self._inventory.node
         return Replanned(
             self._plan,
             after,
             moves,
             tuple(self._losses(shrinking)),
-            {rank: (self._node_before(rank), self._inventory.node(arrangement.nodes[rank])) for rank in sorted(homes)},
+            {rank: (specs(self._known[origins[rank]]), specs(arrangement.nodes[rank])) for rank in sorted(homes)},
             arrangement,
         )
 
-    def _arranged(self, shrinking: Shrinking) -> Arrangement:
+    def _check_hardware(self, parts: Mapping[str, Component], lost: set[int]) -> None:
+        """Raise `PlacementError` (``no-spare``) if processes use configured hardware, such as robots, of lost nodes."""
+        types = {group.hardware.type for group in self._planned.node_groups if group.hardware is not None}
+        for name, part in parts.items() if types else ():
+            for run in part.rows.runs():
+                nodes = lost.intersection(range(run.node, run.node + run.nodes))
+                if nodes and (kind := run.pattern.resource_type) in types:
+                    message = f"{name} uses the {kind} of {nodes_text(RankSet(nodes))}, which no other node has"
+                    raise PlacementError([Diagnostic("no-spare", message, "repair the node, or plan without it")])
+
+    def _arranged(self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]) -> Arrangement:
         """Find a node for every node rank, and remove data groups until the nodes suffice."""
         rules = Rules.of(self._inventory, self._plan.inventory)
-        were = [self._known[origin] for origin in self._origins]
-        staying = frozenset(self._repair.staying)
         while True:
-            planned = next(iter(shrinking.parts.values())).inventory
-            task = Task(self._inventory, planned, shrinking.parts, rules, self._places, staying, were)
+            parts = shrinking.parts
+            planned = next(iter(parts.values())).inventory
+            task = Task(
+                self._inventory, planned, parts, rules, self._excluded, places, were, whole_group=self._whole_group
+            )
             if len(task.needed) <= self._usable or not shrinking.possible():
                 try:
                     return task.solve()
@@ -133,24 +175,22 @@ class _Failure:
                         raise PlacementError([_no_spare(one, shrinking) for one in error.diagnostics]) from None
             shrinking.step()
 
-    def _nodes(self, shrinking: Shrinking, arrangement: Arrangement) -> Inventory:
-        """Return the nodes of the new plan with the node groups of the old one."""
-        section = next(iter(shrinking.parts.values())).inventory.section
+    def _nodes(self, arrangement: Arrangement) -> Inventory:
+        """Return the nodes of the new plan with the node groups and exclusions of the old one."""
         nodes = self._inventory.reordered(arrangement.nodes)
-        if section is None:
+        exclude = tuple(renamed(self._plan.inventory, self._inventory, self._known, arrangement.nodes))
+        section = self._plan.section
+        if section is None and not exclude:
             return nodes
-        topology = section.topology
-        if topology.levels is not None:
-            # the nodes with the labels of a level may all be gone
-            levels = labelled(topology.levels, [record for _, record in nodes.stretches()])
-            section = section.model_copy(update={"topology": topology.model_copy(update={"levels": levels})})
-        return nodes.with_config(section)
+        section = ClusterSection(num_nodes=nodes.num_nodes) if section is None else section
+        changes = {"num_nodes": nodes.num_nodes, "exclude": exclude}
+        return nodes.with_config(section.model_copy(update=changes), planned=True)
 
-    def _moves(self, after: Component, kept: Sequence[int], changed: set[int]) -> Iterator[Move]:
+    def _moves(self, repair: Repair, after: Component, kept: Sequence[int], changed: set[int]) -> Iterator[Move]:
         """Yield the moves of a component; ``kept`` has the old rank of each rank."""
         before = self._plan[after.name]
         elsewhere = _at_home(after, changed)
-        shifted = self._repair.shifted.get(after.name, set())
+        shifted = repair.shifted.get(after.name, set())
         for rank in elsewhere | RankSet(new for new, old in enumerate(kept if shifted else ()) if old in shifted):
             old, new = before[kept[rank]], after[rank]
             coordinates = coordinates_of(before, old), coordinates_of(after, new)
@@ -161,10 +201,38 @@ class _Failure:
             for rank in RankSet(range(len(before))) - RankSet(shrinking.kept(name)):
                 yield Move(name, rank, before[rank], None, coordinates_of(before, before[rank]))
 
-    def _node_before(self, rank: int) -> NodeSpec:
-        origin = self._origins[rank]
-        known = self._known[origin]
-        return self._plan.inventory.node(origin) if known is None else self._inventory.node(known)
+
+def _with_gone(planned: Inventory, inventory: Inventory, known: Sequence[int | None]) -> tuple[Inventory, list[int]]:
+    """Return an inventory with the nodes of a plan that it lacks, as broken ones, and the rank of each node there."""
+    gone = [rank for rank, node in enumerate(known) if node is None]
+    ranks = dict(zip(gone, range(inventory.num_nodes, inventory.num_nodes + len(gone)), strict=True))
+    found = [ranks[rank] if node is None else node for rank, node in enumerate(known)]
+    if not gone:
+        return inventory, found
+    entries = [entry.at(RankSet(nodes)) for nodes, entry in inventory.stretches()]
+    for rank, new in ranks.items():
+        entries.append(planned.node(rank).model_copy(update={"ranks": RankSet([new]), "healthy": False}))
+    return Inventory(entries, inventory.section, inventory.levels or None), found
+
+
+def _unmarked(inventory: Inventory) -> Inventory:
+    """Return the nodes of a plan, and its node groups, as if all hardware could be used."""
+    if not inventory.marks and not (inventory.section and inventory.section.exclude):
+        return inventory
+    healthy = {"healthy": True, "unhealthy": RankSet()}
+    entries = [
+        (record if record.healthy and not record.unhealthy else record.model_copy(update=healthy)).at(RankSet(nodes))
+        for nodes, record in inventory.stretches()
+    ]
+    section = inventory.section and inventory.section.model_copy(update={"exclude": ()})
+    return Inventory(entries, section, inventory.levels or None)
+
+
+def _moved_to(component: Component, nodes: Inventory) -> Component:
+    """Return a component in the same places of other nodes."""
+    if component.inventory is nodes:
+        return component
+    return replace(component, inventory=nodes, rows=component.rows.on(nodes.core))
 
 
 def _used(plan: Plan) -> RankSet:

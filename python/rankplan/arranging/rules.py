@@ -59,8 +59,8 @@ class Rules:
         """The largest number of nodes that must be together."""
         return self.segment if isinstance(self.segment, int) else max(self.segment.values(), default=1)
 
-    def kept(self, names: Sequence[str]) -> Iterator[tuple[int, str, int]]:
-        """Yield the groups that must stay within a domain: index of the component in ``names``, kind, level.
+    def kept(self, names: Sequence[str]) -> Iterator[tuple[str, str, int | None]]:
+        """Yield the groups that must stay within a domain: component, kind, index of the level; ``None`` for a node.
 
         Raises `PlacementError` for an unknown component, kind or level.
         """
@@ -70,10 +70,9 @@ class Rules:
                     raise PlacementError(
                         [unknown("kind of group", kind, GROUP_KINDS, "the kinds are", code="invalid-value")]
                     )
-                if level in self.levels:
-                    yield names.index(name), kind, self.levels.index(level)
-                elif level != NODE_LEVEL:  # within a node rank, a group never crosses a node
+                if level != NODE_LEVEL and level not in self.levels:
                     raise PlacementError([unknown("level", level, [*self.levels, NODE_LEVEL], "the levels are")])
+                yield name, kind, None if level == NODE_LEVEL else self.levels.index(level)
 
     def segments(self, parts: Mapping[str, Component], needed: RankSet) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield the innermost level and the node ranks of each segment; components may have the same segments.

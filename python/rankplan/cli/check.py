@@ -5,49 +5,96 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import click
 
-from rankplan.cli.common import EXPECTED, Choice, colored, config_arguments, config_options, faults_end_it, show_error
+from rankplan.cli.common import (
+    EXPECTED,
+    Choice,
+    colored,
+    config_arguments,
+    config_options,
+    faults_end_it,
+    note,
+    print_table,
+    show_error,
+)
 from rankplan.errors import Diagnostic, printable
-from rankplan.front import Report
+from rankplan.front import Report, notes
 from rankplan.front import check as check_config
-from rankplan.render.annotations import github, sarif
+from rankplan.render.annotations import github, github_notice, sarif
+from rankplan.render.tables import table
+from rankplan.words import counted
 
 _FORMATS = ("text", "json", "sarif", "github")
+_SUFFIXES = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch")
+"""The files of a folder that may be configs."""
 _INTERVAL = 0.3
 """Seconds between two looks at the files: below what a person notices, far above what a look costs."""
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
+@click.argument("paths", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
 @config_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="Output format.")
 @click.option("--memory", is_flag=True, help="Also tell what each phase needs, and whether it fits.")
+@click.option("--verbose", is_flag=True, help="Report all values that are known only at run time.")
 @click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
-def check(files: tuple[str, ...], choice: Choice, form: str, *, memory: bool, watched: bool) -> None:
+def check(paths: tuple[str, ...], choice: Choice, form: str, *, memory: bool, verbose: bool, watched: bool) -> None:
     """Report every fault in config files, with location and fix.
 
     Without an inventory, every node has as many accelerators as the config states, or 8. The exit code is 1 if a file
-    has a fault. json is a list with one report per file, sarif is for code scanning, github annotates the lines of a
-    pull request.
+    has a fault. Values that are known only at run time are reported if they decide the placement. json is a list with
+    one report per file, sarif is for code scanning, github annotates the lines of a pull request.
+
+    FILE can be a folder: its YAML files and scripts are checked, hidden folders left out. Files that are no job are
+    counted, and a table ends the report.
     """
     if watched:
         with faults_end_it():
-            watch(files, lambda: _check_all(files, choice, form, memory=memory))
-    sys.exit(0 if _check_all(files, choice, form, memory=memory) else 1)
+            watch(paths, lambda: _check_all(paths, choice, form, memory=memory, verbose=verbose))
+    sys.exit(0 if _check_all(paths, choice, form, memory=memory, verbose=verbose) else 1)
 
 
-def _check_all(files: tuple[str, ...], choice: Choice, form: str, *, memory: bool) -> bool:
+def files_in(path: str) -> Iterator[str]:
+    """Yield the files of a folder that may be configs, sorted; a path that is no folder itself. Raises ``OSError``."""
+    if not Path(path).is_dir():
+        yield path
+        return
+    for entry in sorted(Path(path).iterdir()):
+        wanted = entry.suffix in _SUFFIXES or (entry.is_dir() and not entry.is_symlink())  # a link may lead in a circle
+        if wanted and not entry.name.startswith("."):
+            yield from files_in(str(entry))
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Drop the notes on the assumed nodes of each file, which would bury the faults."""
+    notes.disabled = True
+    try:
+        yield
+    finally:
+        notes.disabled = False
+
+
+def _check_all(paths: tuple[str, ...], choice: Choice, form: str, *, memory: bool, verbose: bool) -> bool:
     """Check files and print the result; return whether all are fine."""
-    reports, unread = [], dict[str, str]()
+    reports: list[Report] = []
+    unread = dict[str, str]()
+    skipped, whole = 0, any(Path(path).is_dir() for path in paths)
+    with faults_end_it():
+        files = [file for path in paths for file in files_in(path)]
     for file in files:
-        with faults_end_it():
+        with faults_end_it(), _silent() if whole else nullcontext():
             try:
-                report = check_config(file, choice.given, memory=memory, **config_arguments(choice))
-                if form == "text":
+                report = check_config(file, choice.given, **config_arguments(choice), memory=memory, verbose=verbose)
+                if whole and file not in paths and not report.is_job:
+                    skipped += 1
+                    continue
+                if form == "text" and not (whole and report):
                     click.echo(report.render(color=colored(sys.stdout if report else sys.stderr)), err=not report)
             except BrokenPipeError:
                 raise
@@ -57,41 +104,60 @@ def _check_all(files: tuple[str, ...], choice: Choice, form: str, *, memory: boo
                 if form == "text":
                     show_error(error)
         reports.append(report)
+    if whole:
+        note(f"skipped {counted(skipped, 'file that is no job', 'files that are no jobs')}")
+    if whole and form == "text" and reports:
+        _print_summary(reports)
     found = [one for report in reports for one in report.diagnostics]
+    remarks = {report.file: report.remark for report in reports if report.remark is not None}
     if form == "json":
         plain = [report.plain() for report in reports]
         plain = [one | {"faults": [], "error": unread[one["file"]]} if one["file"] in unread else one for one in plain]
         click.echo(json.dumps(plain, indent=2))
     elif form == "sarif":
-        click.echo(json.dumps(sarif(found), indent=2))
+        click.echo(json.dumps(sarif(found, remarks), indent=2))
     elif form == "github":
         for one in found:
             click.echo(github(one))
+        for file, remark in remarks.items():
+            click.echo(github_notice(file, remark))
     return all(reports)
 
 
-def watch(files: Sequence[str], command: Callable[[], object], rounds: int | None = None) -> None:
+def _print_summary(reports: Sequence[Report]) -> None:
+    """Print a table with a line per file."""
+    result = table("file", "components", "processes#", "nodes#", "faults#", "warnings#")
+    for one in reports:
+        names, sizes = "", ["", ""]
+        if one.plan is not None:
+            names = ", ".join(one.plan)
+            sizes = [str(sum(map(len, one.plan.values()))), str(one.plan.inventory.num_nodes)]
+        counts = [str(len(found) or "") for found in (one.faults, one.warnings)]
+        result.add_row(printable(one.file), names, *sizes, *counts)
+    print_table(result)
+
+
+def watch(paths: Sequence[str], command: Callable[[], object], rounds: int | None = None) -> None:
     """Run a command, and again after each change of a file, until it is interrupted, or for some ``rounds``."""
     while True:
-        before = _states(files)
+        before = _states(paths)
         if sys.stdout.isatty():
             click.clear()
         command()
         rounds = None if rounds is None else rounds - 1
         if rounds == 0:
             return
-        click.echo(f"watching {', '.join(map(printable, files))}; Ctrl-C ends it", err=True)
-        while _states(files) == before:
+        click.echo(f"watching {', '.join(map(printable, paths))}; Ctrl-C ends it", err=True)
+        while _states(paths) == before:
             time.sleep(_INTERVAL)
 
 
-def _states(files: Sequence[str]) -> list[tuple[int, int] | None]:
-    """Return numbers that change when a file is written, replaced or removed."""
-    states: list[tuple[int, int] | None] = []
-    for file in files:
-        try:
-            state = Path(file).stat()
-            states.append((state.st_mtime_ns, state.st_ino))
-        except OSError:
-            states.append(None)
+def _states(paths: Sequence[str]) -> dict[str, tuple[int, int] | None]:
+    """Return numbers that change when a file is written, replaced, added or removed."""
+    states: dict[str, tuple[int, int] | None] = dict.fromkeys(paths)
+    for path in paths:
+        with suppress(OSError):  # a folder may change meanwhile
+            for file in files_in(path):
+                state = Path(file).stat()
+                states[file] = state.st_mtime_ns, state.st_ino
     return states

@@ -47,6 +47,8 @@ def _printable_errors() -> Iterator[None]:
     """Escape control characters in the message of a wrong usage: it repeats words of the command line."""
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # its message is the help
     except click.ClickException as error:
         vars(error)["message"] = printable(error.message)  # click declares it final
         raise
@@ -66,6 +68,16 @@ class Commands(click.Group):
         with signals.at_once():
             command: click.Command = getattr(import_module(f"rankplan.cli.{cmd_name}"), cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; suggest one for an unknown name."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS and not ctx.resilient_parsing:
+            from rankplan.words import did_you_mean  # imports the core, which known commands import themselves
+
+            raise click.UsageError(f"unknown command `{args[0]}`; {did_you_mean(args[0], COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

@@ -21,17 +21,21 @@ from rankplan.errors import printable
     "--to", required=True, type=click.Choice(list(DIALECTS)), metavar=f"[{'|'.join(WRITERS)}]", help="Dialect to write."
 )
 @config_options
+@click.option("--topology", is_flag=True, help="Write the topology section of verl's draft, RFC #7269.")
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write to this file instead of stdout.")
-def convert(file: str, to: str, choice: Choice, output: str | None) -> None:
+def convert(file: str, to: str, choice: Choice, *, topology: bool, output: str | None) -> None:
     """Write the placements of a config in another dialect.
 
-    Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1.
+    Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1. What it adds is
+    listed, too.
     """
     if to not in WRITERS:
         help = f"use {', '.join(WRITERS)}"
         raise click.BadParameter(f"rankplan reads {to}, but cannot write it; {help}", param_hint="--to")
+    if topology and to != "verl":
+        raise click.BadParameter("only verl has a topology section; use --to verl", param_hint="--topology")
     with faults_end_it():
-        conversion = converted(planned(file, choice), to)
+        conversion = converted(planned(file, choice), to, topology=topology)
         print_converted(conversion, to, output)
         sys.exit(1 if conversion.omitted else 0)
 
@@ -44,5 +48,5 @@ def print_converted(conversion: Converted, to: str, output: str | None = None) -
         click.echo(conversion.text, nl=False)
     for what in conversion.omitted:
         click.echo(f"omitted in {to}: {printable(what)}", err=True)
-    for name in conversion.added:
-        click.echo(f"added in {to}: {name}, which every config of {to} has", err=True)
+    for what in conversion.added:
+        click.echo(f"added in {to}: {printable(what)}", err=True)

@@ -32,8 +32,10 @@ _TEXTS: dict[str, Callable[[Plan], Iterable[str]]] = {
     "hostfile": hostfile,
     "rankfile": rankfile,
 }
-_SUFFIXES = {".json": "json", ".csv": "csv", ".npz": "numpy"}
-FORMATS = ["table", *_TEXTS, "numpy"]
+_SUFFIXES = {".json": "plan", ".csv": "csv", ".npz": "numpy"}
+_FILES = ("plan", "numpy")
+"""Formats of files."""
+FORMATS = ["table", *_TEXTS, *_FILES]
 
 
 @click.command()
@@ -46,7 +48,7 @@ FORMATS = ["table", *_TEXTS, "numpy"]
     "--output",
     metavar="PATH",
     type=click.Path(),
-    help="Write to this file instead of stdout (required for numpy).",
+    help="Write to this file instead of stdout (required for plan and numpy).",
 )
 @click.option("--weights", metavar="SENDER:RECEIVER", help="Show which slots send their weights to which slots.")
 @click.option("--memory", is_flag=True, help="Show what each phase needs on an accelerator, and whether it fits.")
@@ -74,6 +76,7 @@ def plan(
     bind to: those of the component's binding, else the local rank, which you should edit. A host is an ip or a
     hostname; if the inventory lacks one, a rankfile uses +n, the n-th host of a resource manager's allocation.
 
+    plan (.json) is the plan itself, which every command reads that takes a saved plan; json is a list of processes.
     numpy is an .npz file with the columns of each component, named component.column; see Component.to_numpy.
 
     --memory replaces the placements by the memory of each phase: at least and at most, in bytes with --format json.
@@ -83,8 +86,10 @@ def plan(
     """
     if form is None:
         form = "table" if output is None else _SUFFIXES.get(Path(output).suffix.lower(), "table")
-    if output is None and form == "numpy":
-        raise click.UsageError("--format numpy requires -o PATH")
+    if weights is not None and form == "plan":
+        form = "json"
+    if output is None and form in _FILES:
+        raise click.UsageError(f"--format {form} requires -o PATH")
     if output is not None and form == "table":
         suffixes = ", ".join(_SUFFIXES)
         message = f"-o requires a suffix of {suffixes}, or another --format: {', '.join(FORMATS[1:])}"
@@ -117,6 +122,8 @@ def plan(
         if form == "table":
             print_table(plan_table(result))
             print_lines(size_lines(result) + (sharing_lines(result) if component is None else []))
+        elif form == "plan" and output is not None:
+            result.save(output)
         elif form == "numpy" and output is not None:
             write_whole(Path(output), npz(result))
         else:

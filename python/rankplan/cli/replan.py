@@ -22,15 +22,18 @@ from rankplan.render.changes import replan_lines
     help="Remove whole data groups of this component if the spares do not suffice; may be repeated.",
 )
 @click.option("--renumber", is_flag=True, help="Let --shrink change the ranks of processes that stay.")
+@click.option("--whole-group", is_flag=True, help="Move a whole group rather than tear it apart.")
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Save the new plan to this file.")
-def replan(file: str, choice: Choice, shrink: tuple[str, ...], *, renumber: bool, output: str | None) -> None:
+def replan(
+    file: str, choice: Choice, shrink: tuple[str, ...], *, renumber: bool, whole_group: bool, output: str | None
+) -> None:
     """Repair a saved plan after hardware failed.
 
     The inventory has the nodes of the plan and spares; without one, there are no spares. Processes on healthy nodes
     stay. Each lost node gets a spare with the same hardware, so that as few parallel groups as possible cross a domain
     of the network. If an accelerator breaks, its processes use an idle one of the same node; if none is idle, the
     components that use the broken one move to another node; if they do not fit there, all components of the node move.
-    Process ranks do not change.
+    Process ranks do not change. What the plan excludes stays excluded.
 
     Prints what moves. rankplan diff PLAN NEW has the details.
     """
@@ -39,7 +42,9 @@ def replan(file: str, choice: Choice, shrink: tuple[str, ...], *, renumber: bool
     with faults_end_it():
         plan = Plan.load(file)
         inventory = replace(choice, without=()).among(plan.inventory)  # names of the plan's nodes are excluded below
-        found = repaired(plan, inventory, without=choice.without, shrink=shrink, renumber=renumber)
+        found = repaired(
+            plan, inventory, without=choice.without, shrink=shrink, renumber=renumber, whole_group=whole_group
+        )
         click.echo("\n".join(replan_lines(found)))
         if output is not None:
             found.plan.save(output)

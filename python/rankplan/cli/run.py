@@ -36,7 +36,8 @@ from rankplan.errors import PlacementError, RankplanError
 from rankplan.front import inventory_from, is_saved, read_job
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.tuning.costs import Costs, Measurement, add_measurements
+from rankplan.tuning.costs import Costs
+from rankplan.tuning.measurements import Measurement, Run, add_measurements, peak
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,6 +56,7 @@ class _Nodes(Nodes):
         return value if isinstance(value, str) and Path(value).is_file() else super().convert(value, param, ctx)
 
 
+_JOINING = 300.0  # seconds for the nodes of a batch job to join
 _OVERRIDE = "to override the config, use --set KEY=VALUE"
 
 
@@ -103,9 +105,8 @@ def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    default=300.0,
-    show_default=True,
-    help="Seconds to wait for the nodes to join, and for each component to start.",
+    help="Seconds to wait for the nodes to join, and for each component to start (default: 300; for a component, plus "
+    "2 for each rank on the machine with the most).",
 )
 @click.option("--timings", metavar="COSTS", type=click.Path(), help="Add the measured times to this file, for tune.")
 @click.option(
@@ -137,7 +138,7 @@ def run(
     dialect_name: str | None,
     worker_name: str | None,
     method: str,
-    timeout: float,
+    timeout: float | None,
     timings: str | None,
     isolate: bool | None,
     reserve: bool,
@@ -153,7 +154,7 @@ def run(
     shuts everything down. With json, the output of workers goes to stderr. Arguments after -- are passed to the
     constructor of the worker class; values are read as YAML.
     """
-    if not math.isfinite(timeout):
+    if timeout is not None and not math.isfinite(timeout):
         raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
     if arguments and worker_name is None:
         raise click.UsageError(f"the built-in worker class takes no arguments: use --worker; {_OVERRIDE}")
@@ -200,7 +201,8 @@ def run(
         with told(None, lines=True) as report, quiet:
             section = reader if isinstance(reader, Reading) else None
             if inventory is None:
-                cluster = Cluster(section, num_nodes, ray, timeout=timeout, node_order=node_order, on_progress=report)
+                joining = timeout or _JOINING
+                cluster = Cluster(section, num_nodes, ray, timeout=joining, node_order=node_order, on_progress=report)
             else:
                 cluster = Cluster.simulate(inventory, section, on_progress=report)
             with cluster:
@@ -213,10 +215,17 @@ def run(
                 measured = {}
                 for name, group in groups.items() if timings is not None else ():
                     rows, seconds = plan[name].rows, slowest_rank(WorkerGroup.timings(group))
-                    measured[name] = Measurement(len(rows.accelerators()) or len(rows), seconds, plan[name].parallel)
+                    size, memory = (
+                        len(rows.accelerators()) or len(rows),
+                        peak(plan, name, WorkerGroup.peak_memory(group)),
+                    )
+                    measured[name] = Measurement(size, seconds, plan[name].parallel, memory)
                 reports = [found for group in groups.values() for found in WorkerGroup.verify(group)]
         if timings is not None:
-            add_measurements(Path(timings), measured)
+            about = Run.of(plan, reader)
+            add_measurements(Path(timings), measured, about)
+            for name in about.unknown:
+                click.echo(f"{timings}: add what `{name}` waits for to `after`; no role has this name", err=True)
         if form == "json":
             ranks = [found.to_dict() | {"verified": True} for found in reports]
             mode = plan.mode and plan.mode.name

@@ -11,12 +11,12 @@ from types import FrameType
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
-_received: int = signal.SIGINT
+_received: int | None = None
 
 
 def exit_code() -> int:
     """Return the exit code for the signal that ended the program: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
-    return 128 + _received
+    return 128 + (_received or signal.SIGINT)
 
 
 @contextmanager
@@ -50,10 +50,9 @@ def raised() -> Iterator[None]:
 
     def end(number: int, frame: FrameType | None) -> None:
         global _received
-        for other in before:
-            signal.signal(other, signal.SIG_IGN)
-        _received = number
-        raise KeyboardInterrupt
+        if _received is None:
+            _received = number
+            raise KeyboardInterrupt
 
     for number in before:
         signal.signal(number, end)
@@ -61,7 +60,8 @@ def raised() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # at its end, Python sets the default again for everything but ignored signals
+            signal.signal(number, handler if _received is None else signal.SIG_IGN)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

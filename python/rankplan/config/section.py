@@ -26,6 +26,7 @@ from rankplan.config.models import (
 from rankplan.config.network import Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import CUT, RANKS, KeyPath, diagnostics, missing, wrong_type
+from rankplan.config.text.hydra import compose
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Config as Config
 from rankplan.config.text.reader import Reader, not_a_mapping, unreadable
@@ -192,7 +193,7 @@ class Reading(Reader):
         """Return mappings and sequences of any type as dicts and lists, with OmegaConf's interpolations resolved."""
         mapping = isinstance(value, Mapping)
         if not mapping and (not isinstance(value, Sequence) or isinstance(value, (str, bytes))):
-            return value
+            return self.resolved(value, self.in_config(path[:-1]))
         if len(path) > _DEEPEST:
             message = f"`{path[0]}` is nested more than {_DEEPEST} levels deep"
             self.add(path[:1], Diagnostic("invalid-value", message, "remove the loop"))
@@ -279,7 +280,7 @@ def _no_section(config: Mapping[str, Any]) -> str:
     if (near := nearest("cluster", [str(key) for key in config if key != "cluster"], 0.8)) is not None:
         return f"rename `{near}` to `cluster`"
     if "defaults" in config:
-        return "pass the config that Hydra has composed: `defaults` are not read"
+        return compose(config)
     if "nodes" in config:
         return "this is an inventory: pass a config, and this file with --inventory"
     if "components" in config:

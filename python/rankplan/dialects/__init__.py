@@ -6,9 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from rankplan.config.text.document import Section
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.programs import Program
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import TABLES
+from rankplan.dialects.no_job import description
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -76,8 +79,32 @@ if TYPE_CHECKING:  # mypy compares each module with its protocol
 
 
 def name_of(config: Mapping[Any, Any]) -> str:
-    """Return the name of the first dialect whose keys a config has, else RLinf's."""
-    return next((name for name, table in TABLES.items() if table.recognises(config)), "rlinf")
+    """Return the dialect of the program that gets a config, else the first one whose keys it has, else RLinf's."""
+    return _recognised(config) or "rlinf"
+
+
+def _recognised(config: Mapping[Any, Any]) -> str | None:
+    program = _program(config)
+    if program is not None and program.system is not None:
+        return program.system
+    return next((name for name, table in TABLES.items() if table.recognises(config)), None)
+
+
+def _program(config: Mapping[Any, Any]) -> Program | None:
+    return getattr(config.document, "program", None) if isinstance(config, Section) else None
+
+
+def no_job(config: Mapping[Any, Any]) -> Diagnostic | None:
+    """Return the fault of a config that is of no training job, as far as its program or its keys tell."""
+    program, known = _program(config), _recognised(config)
+    if program is not None and program.task:
+        return program.fault
+    document = config.document if isinstance(config, Section) else None
+    told = None if known is not None else description(config, getattr(document, "file", None))
+    if told is None or program is not None:
+        return None if told is None or program is None else program.fault
+    found = Diagnostic("no-components", *told)
+    return found if document is None else document.locate((), found)
 
 
 def dialect_of(config: Mapping[Any, Any]) -> Dialect:
@@ -100,7 +127,10 @@ def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
     name = name_of(config)
     found: list[tuple[KeyPath, Diagnostic]] = []
     telling = {"rlinf": [("cluster", "component_placement")]} | {name: table.alone for name, table in TABLES.items()}
+    own = TABLES[name].known if name in TABLES else {}
     for other, path in ((other, path) for other, paths in telling.items() if other != name for path in paths):
+        if path[-1] in own.get(path[:-1], ()):
+            continue  # both systems have this key
         here: Any = config
         for key in path:
             here = here.get(key) if isinstance(here, Mapping) else None

@@ -2,19 +2,23 @@
 
 Engines take consecutive GPUs in the order written, unless ``scheduling_strategy`` puts one on those of another. An
 instance of an inference engine (sglang, vllm) is a process of tensor x pipeline size GPUs; training has one process per
-GPU. The older ``allocation_mode`` names all engines: ``+`` puts them apart, ``|`` together.
+GPU. An engine whose ``scheduling_spec`` asks for 0 GPUs runs on CPUs. The reference model of a PPO job starts only if
+``actor.kl_ctl`` is above 0. The older ``allocation_mode`` names all engines: ``+`` puts them apart, ``|`` together.
 
 mode       = allocation { ( "+" | "|" ) allocation }
-allocation = backend [ "[" name "]" ] ":" ( dimensions | "(" "attn:" dimensions "|" "ffn:" dimensions ")" )
+allocation = backend [ "[" name "]" ] ":" dimensions | backend ":" [ "(" ] attn "|" ffn [ ")" ]
+attn       = "attn" ":" dimensions
+ffn        = "ffn" ":" dimensions
 dimensions = { "d" | "t" | "p" | "c" | "e" number }          data, tensor, pipeline, context, expert
 
-Follows AReaL's ``ModelAllocation.from_str`` and ``_AllocationMode.from_str`` (4aef98d).
+Follows AReaL's ``PPOTrainer.__init__``, ``DPOTrainer.__init__``, ``TrainController.initialize``,
+``RolloutController.initialize``, ``ModelAllocation.from_str`` and ``_AllocationMode.from_str`` (4aef98d).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +29,7 @@ from rankplan.dialects.pools import Job, Pools
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.configured import ASSUMED
-from rankplan.words import must_be, nearest, shown
+from rankplan.words import counted, must_be, nearest, shown
 
 __all__ = ["Allocation", "assumed_inventory", "parse_allocation", "parse_mode", "plan", "read"]
 
@@ -35,35 +39,69 @@ _INFERENCE = ("sglang", "vllm")
 _BACKENDS = {"sglang": "dtp", "vllm": "dtp", "fsdp": "dtc", "megatron": "dtpce", "archon": "dtpce"}
 """Backends and the dimensions that each has; others must be 1."""
 
+_STARTED = ("actor", "critic", "ref", "teacher", "gen", "rollout")
+"""The engines in the order in which they start: one can share the GPUs of an earlier one only."""
+
+_SCHEDULER = ("scheduler", "type")
+_KL = ("actor", "kl_ctl")
+_KL_DEFAULT = 0.1
+
 _HEAD = re.compile(r"\s*(?P<backend>[A-Za-z]*)\s*(?:\[\s*(?P<name>[A-Za-z_]\w*)\s*\]\s*)?:(?P<rest>.*)", re.DOTALL)
 _HYBRID = re.compile(r"\s*(\(?)\s*attn\s*:(?P<attn>[^|]*)\|\s*ffn\s*:(?P<ffn>[^)]*)(\)?)\s*", re.DOTALL)
+_APART, _TOGETHER = re.compile(r"\+"), re.compile(r"\|(?!\s*ffn\s*:)")
 _NAMES = dict(zip("dtpce", ("dp", "tp", "pp", "cp", "ep"), strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """An engine: its allocation, the engine whose GPUs it shares, the path of its backend, and whether it has GPUs."""
+
+    allocation: Allocation
+    target: str | None
+    path: KeyPath
+    on_cpu: bool = False
+
+    @property
+    def processes(self) -> int:
+        return self.allocation.world // self.allocation.each
+
+
 class _Job(Job):
-    """The nodes of an AReaL config, the allocation of each engine, and the engine whose GPUs it shares."""
+    """The nodes of an AReaL config, and its engines in the order written."""
 
     keys = AREAL
 
     def __init__(self, reader: Reader) -> None:
         self.nodes = reader.size((*_CLUSTER, "n_nodes"), 1)
-        self.each = reader.size((*_CLUSTER, "n_gpus_per_node"), ASSUMED)
-        self.engines: dict[str, tuple[Allocation, str | None, KeyPath]] = {}
-        for name in reader.content:
-            section = reader.content[name] if name in AREAL_ENGINES else None
-            if isinstance(section, Mapping) and reader.at((name, "backend")):
-                self._read_engine(reader, name)
-        mode = reader.at((_MODE,))
-        if mode and not self.engines:
+        self.each = reader.size((*_CLUSTER, "n_gpus_per_node"), ASSUMED, 0)
+        self.engines: dict[str, _Engine] = {}
+        sections = [name for name in reader.content if name in AREAL_ENGINES and _starts(reader, name)]
+        stated = [name for name in sections if reader.at((name, "backend")) is not None]
+        if stated:
+            self._read_engines(reader, sections, set(stated))
+        elif mode := reader.at((_MODE,)):
             self._read_mode(reader, mode)
         if not self.engines and not reader.faults:
             message = "no engine has a `backend`, and there is no `allocation_mode`"
             reader.add((), Diagnostic("missing-key", message, "add backends: `actor: {backend: 'fsdp:d4'}`"))
 
+    def _read_engines(self, reader: Reader, names: Sequence[str], stated: Collection[str]) -> None:
+        for name in names:
+            if name in stated:
+                self._read_engine(reader, name)
+            elif "actor" in stated:  # an evaluation has an actor without a backend
+                fault = Diagnostic("missing-key", f"`{name}` has no `backend`", "add one, such as fsdp:d4 or sglang:d4")
+                reader.add((name,), fault)
+        if not reader.faults:
+            for name, engine in self.engines.items():
+                if engine.target is not None:
+                    self._check_target(reader, name, engine)
+                elif reader.at(_SCHEDULER) == "slurm" and not engine.on_cpu:
+                    self._check_whole_nodes(reader, name, engine)
+
     def _read_engine(self, reader: Reader, name: str) -> None:
         path, strategy = (name, "backend"), (name, "scheduling_strategy")
         text = reader.at(path)
-        target = reader.at((*strategy, "target")) if reader.at((*strategy, "type")) == "colocation" else None
         if not isinstance(text, str):
             reader.add(path, must_be(path, text, "text", "write a backend such as fsdp:d4"))
             return
@@ -72,16 +110,41 @@ class _Job(Job):
         except PlacementError as error:
             reader.add_all(path, error)
             return
-        if target is not None and target not in reader.content:
-            fault = Diagnostic("invalid-value", f"unknown engine {shown(target)}", "name an engine of this config")
-            reader.add((*strategy, "target"), fault)
-        else:
-            self.engines[name] = allocation, target, path
+        if name != "gen" and (allocation.backend in _INFERENCE) != (name == "rollout"):
+            allowed = " or ".join(one for one in _BACKENDS if (one in _INFERENCE) == (name == "rollout"))
+            message = f"the backend of `{name}` is {allocation.backend}; it must be {allowed}"
+            reader.add(path, Diagnostic("invalid-value", message, f"write one such as {allowed.split()[-1]}:d4"))
+        target = reader.at((*strategy, "target")) if reader.at((*strategy, "type")) == "colocation" else None
+        self.engines[name] = _Engine(allocation, target, path, _on_cpu(reader, name))
+
+    def _check_target(self, reader: Reader, name: str, engine: _Engine) -> None:
+        """Record the fault of a target that has no workers yet, or another number of them (``create_workers``)."""
+        path, target = (name, "scheduling_strategy", "target"), self.engines.get(str(engine.target))
+        if target is None:
+            known = "name an engine of this config that starts"
+            reader.add(path, Diagnostic("invalid-value", f"unknown engine {shown(engine.target)}", known))
+        elif _STARTED.index(str(engine.target)) >= _STARTED.index(name):
+            message = f"`{name}` shares the GPUs of `{engine.target}`, which starts after it"
+            help = f"remove it here, and set it for `{engine.target}` with the target {name}"
+            reader.add(path, Diagnostic("invalid-value", message, help))
+        elif target.processes != engine.processes:
+            has, other = (counted(one.processes, "process", "processes") for one in (engine, target))
+            message = f"`{name}` has {has}, but shares the GPUs of the {other} of `{engine.target}`"
+            reader.add(engine.path, Diagnostic("invalid-value", message, "give both the same number of processes"))
+
+    def _check_whole_nodes(self, reader: Reader, name: str, engine: _Engine) -> None:
+        """Record the fault of a part of a node, which Slurm cannot allocate (``_generate_sbatch_script``)."""
+        world = engine.allocation.world
+        if self.each and world % self.each:
+            below = world // self.each * self.each
+            message = f"`{name}` has {counted(world, 'GPU')}, but Slurm allocates whole nodes of {self.each}"
+            help = f"use {' or '.join(str(count) for count in (below, below + self.each) if count)}"
+            reader.add(engine.path, Diagnostic("not-multiple", message, help))
 
     def _read_mode(self, reader: Reader, mode: Any) -> None:
         try:
             for name, allocation, target in parse_mode(str(mode)):
-                self.engines[name] = allocation, target, (_MODE,)
+                self.engines[name] = _Engine(allocation, target, (_MODE,))
         except PlacementError as error:
             reader.add_all((_MODE,), error)
 
@@ -93,23 +156,47 @@ class _Job(Job):
         """Place a component for each engine."""
         reader, present, start = pools.reader, pools.free.left, 0
         resources: dict[str, range] = {}
-        targets = {name: target for name, (_, target, _) in self.engines.items()}
-        for name in sorted(self.engines, key=lambda name: targets[name] is not None):
-            allocation, target, path = self.engines[name]
-            if target is not None and target in resources:
-                resources[name] = resources[target][: allocation.world]
-                if len(resources[target]) != allocation.world:
-                    message = f"{name} shares the {len(resources[target])} GPUs of {target}, but has {allocation.world}"
-                    reader.add(path, Diagnostic("invalid-value", message, "give both the same number of GPUs"))
-                continue
-            resources[name] = range(start, start + allocation.world)
-            if start + allocation.world > present:
-                pools.too_many(path, name, allocation.world, present - start, "what is left")
-            start += allocation.world
+        for name, engine in self.engines.items():
+            if engine.target is None and not engine.on_cpu:
+                world = engine.allocation.world
+                resources[name] = range(start, start + world)
+                if start + world > present:
+                    pools.too_many(engine.path, name, world, present - start, "what is left")
+                start += world
         reader.finish()
-        for name, (allocation, _, path) in self.engines.items():
-            share = pools.share(sum(resources[name][0] in taken for taken in resources.values()))
-            pools.place(name, resources[name], path, allocation.each, parallel=allocation.parallel, share=share)
+        for name in sorted(self.engines, key=self._start):
+            if (target := self.engines[name].target) in resources:
+                resources[name] = resources[str(target)][: self.engines[name].allocation.world]
+        for name, engine in self.engines.items():
+            if name in resources:
+                share = pools.share(sum(resources[name][0] in taken for taken in resources.values()))
+                each, parallel = engine.allocation.each, engine.allocation.parallel
+                pools.place(name, resources[name], engine.path, each, parallel=parallel, share=share)
+            else:
+                pools.on_nodes(name, engine.processes, engine.path)
+
+    @staticmethod
+    def _start(name: str) -> int:
+        return _STARTED.index(name) if name in _STARTED else len(_STARTED)
+
+
+def _starts(reader: Reader, name: str) -> bool:
+    """Return whether the trainer starts an engine that has a section (``PPOTrainer.__init__``).
+
+    A reference model needs ``actor.kl_ctl`` above 0, except without a rollout (``DPOTrainer.__init__``).
+    """
+    if not isinstance(reader.content[name], Mapping):
+        return False
+    if name != "ref" or not isinstance(reader.content.get("rollout"), Mapping):
+        return True
+    return reader.coefficient(_KL, _KL_DEFAULT) > 0
+
+
+def _on_cpu(reader: Reader, name: str) -> bool:
+    """Return whether the workers of an engine ask for no GPU (``RolloutController.initialize``)."""
+    specs = reader.at((name, "scheduling_spec"))
+    first = specs[0] if isinstance(specs, Sequence) and not isinstance(specs, str) and specs else specs
+    return isinstance(first, Mapping) and reader.value(first, "gpu", (name, "scheduling_spec")) == 0
 
 
 read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
@@ -134,36 +221,36 @@ def parse_allocation(text: str) -> Allocation:
 def parse_mode(text: str) -> list[tuple[str, Allocation, str | None]]:
     """Read an ``allocation_mode``: each engine with its name, and the engine whose GPUs it shares, or ``None``.
 
-    An engine without a name is ``rollout`` if its backend infers, else ``actor``. Raises `PlacementError`.
+    An engine without a name is ``rollout`` if its backend infers, else ``actor``; if another engine is named so,
+    ``gen`` or ``train``, as ``_AllocationMode`` calls them. Raises `PlacementError`.
     """
+    groups = [
+        [(_parse(part, at, text), Label(at, at + len(part))) for at, part in _split(_TOGETHER, group, start)]
+        for start, group in _split(_APART, text, 0)
+    ]
+    given = {allocation.name for group in groups for allocation, _ in group}
     found: dict[str, tuple[str, Allocation, str | None]] = {}
-    for start, group in _split(text, "+", 0):
+    for parts in groups:
         anchor: str | None = None
-        for position, part in _split(group, "|", start):
-            allocation = _parse(part, position, text)
-            name = allocation.name or ("rollout" if allocation.backend in _INFERENCE else "actor")
-            label = (Label(position, position + len(part)),)
+        for allocation, label in parts:
+            defaults = ("rollout", "gen") if allocation.backend in _INFERENCE else ("actor", "train")
+            name = allocation.name or defaults[defaults[0] in given]
             if name in found:
                 message, help = f"two engines are named `{name}`", f"name them: {allocation.backend}[other]:..."
-                raise PlacementError([Diagnostic("duplicate-component", message, help, label, text)])
+                raise PlacementError([Diagnostic("duplicate-component", message, help, (label,), text)])
             if anchor is not None and (shared := found[anchor][1].world) != allocation.world:
                 message = f"`{name}` shares the {shared} GPUs of `{anchor}`, but has {allocation.world}"
                 help = "give both the same number of GPUs, or separate them by `+`"
-                raise PlacementError([Diagnostic("invalid-value", message, help, label, text)])
+                raise PlacementError([Diagnostic("invalid-value", message, help, (label,), text)])
             found[name] = name, allocation, anchor
             anchor = anchor or name
     return list(found.values())
 
 
-def _split(text: str, separator: str, start: int) -> list[tuple[int, str]]:
-    """Return the parts of a text outside parentheses, with their offsets."""
-    parts, depth, begin = list[tuple[int, str]](), 0, 0
-    for index, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if character == separator and depth == 0:
-            parts.append((start + begin, text[begin:index]))
-            begin = index + 1
-    return [*parts, (start + begin, text[begin:])]
+def _split(separator: re.Pattern[str], text: str, start: int) -> list[tuple[int, str]]:
+    """Return the parts of a text between separators, with their offsets."""
+    ends = [0, *(end for found in separator.finditer(text) for end in found.span()), len(text)]
+    return [(start + begin, text[begin:end]) for begin, end in zip(ends[::2], ends[1::2], strict=True)]
 
 
 def _parse(text: str, start: int, whole: str) -> Allocation:
@@ -184,6 +271,9 @@ def _parse(text: str, start: int, whole: str) -> Allocation:
     offset = head.start("rest")
     if hybrid is not None and bool(hybrid[1]) != bool(hybrid[4]):
         raise fault(offset, len(text), "a parenthesis is missing", f"write {backend}:(attn:...|ffn:...)")
+    if hybrid is not None and head["name"]:
+        message, help = "an engine with attn and ffn sizes cannot have a name", f"write {backend}:(attn:...|ffn:...)"
+        raise fault(head.start("name"), head.end("name"), message, help)
     stages: int | None = None
     if hybrid is None:
         parallel, experts = _sizes(head["rest"], start + offset, whole), None
@@ -208,7 +298,9 @@ def _parse(text: str, start: int, whole: str) -> Allocation:
         parallel = replace(parallel, ep=experts.ep, etp=experts.tp)
     elif world % (parallel.ep * parallel.pp):
         message = f"expert size {parallel.ep} x pipeline size {parallel.pp} does not divide the {world} GPUs"
-        raise fault(offset, len(text), message, "use a divisor, or more data or tensor parallelism")
+        place = re.search(r"e\s*[0-9]+", text[offset:])
+        begin, end = place.span() if place is not None else (0, len(text) - offset)
+        raise fault(offset + begin, offset + end, message, "use a divisor, or more data or tensor parallelism")
     each = parallel.tp * parallel.pp if backend in _INFERENCE else 1
     parallel = replace(parallel, order=ENGINE_ORDER) if backend in _INFERENCE else parallel
     return Allocation(backend, head["name"], parallel, world, each)

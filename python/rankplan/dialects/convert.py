@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from operator import eq
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from itertools import zip_longest
+from typing import Any, TypeAlias
 
 import yaml
 
 from rankplan._core import WHOLE_NODE
+from rankplan.config.models import ClusterSection
+from rankplan.config.network import Topology
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
+from rankplan.dialects.verl_writing import topology_written
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
-from rankplan.plans.component import Component
+from rankplan.plans.component import USUAL_SETTINGS, Component, Settings
 from rankplan.plans.plan import Plan
+
+_NOUNS = {"memory_binding": "memory binding", "egl": "rendering with EGL", "nics": "use of network cards"}
+"""Words for settings, where their names are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A config in another dialect; what it omits of the plan, with the reason; and the components that it adds."""
+    """A config in another dialect; what it omits of the plan; and what it adds, such as shares."""
 
     config: dict[str, Any]
     omitted: tuple[str, ...]
@@ -32,79 +38,124 @@ class Converted:
         return yaml.safe_dump(self.config, sort_keys=False) if self.config else ""
 
 
-def convert(planned: Plan, to: str) -> Converted:
+_Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
+
+
+def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
     """Write a plan in the dialect ``to`` (``rlinf``, ``verl``, ``slime``, ``roll``).
 
-    The result is planned again, and only components that come out the same are kept. Node groups are not converted.
+    ``topology`` writes the section of this name in verl's draft (RFC #7269) instead of its keys of today.
+
+    The result is planned again on the same nodes, and everything that comes out otherwise is named: components that
+    would be elsewhere, which are left out; settings, node groups, and rules of the cluster section.
     Raises ``ValueError`` for an unknown dialect, or one that can only be read.
     """
     if to not in WRITERS:
         what = "rankplan reads, but cannot write" if to in DIALECTS else "unknown dialect"
         raise ValueError(f"{what} {to!r}; it writes {', '.join(WRITERS)}")
+    if topology and to != "verl":
+        raise ValueError("only verl has a topology section")
+    write: _Writer = topology_written if topology else WRITERS[to].written
     bare = planned.inventory.without_groups()
     wanted, reasons, config = list(planned.values()), dict[str, str](), dict[str, Any]()
-    again: Plan | None = None
+    again = Plan(bare, [])
     while wanted:
-        config, failed = WRITERS[to].written(Plan(planned.inventory, wanted))
+        config, failed = write(Plan(planned.inventory, wanted, planned.mode))
         if not failed:
-            again, failed = _compared(wanted, to, config, bare)
+            again, failed = _compared(wanted, to, config, bare, write)
         if not failed:
             break
         reasons |= failed
         wanted = [component for component in wanted if component.name not in failed]
-    omitted = [f"{name}: {reasons[name]}" for name in planned if name in reasons]
-    for component in wanted:
-        if again is not None and 1 != component.engines != again[component.name].engines:
-            omitted.append(f"{component.name}: its engines of {component.engines} processes each")
-        if again is not None and _other_groups(component, again[component.name]):
-            sizes = component.parallel if component.parallel.stated else "tp 1"
-            omitted.append(f"{component.name}: its parallel sizes, {sizes}")
-    added = [name for name in again if name not in [one.name for one in wanted]] if again is not None else []
-    return Converted(config if wanted else {}, tuple(_lost(planned) + omitted), tuple(added))
+    omitted = [*_section_lost(planned, again), *(f"{name}: {reasons[name]}" for name in planned if name in reasons)]
+    kept = {component.name: component for component in wanted}
+    added = [f"{name}: the component" for name in again if name not in kept]
+    for name, component in kept.items():
+        for lost, what in _changes(component, again[name], to):
+            (omitted if lost else added).append(f"{name}: {what}")
+    return Converted(config if wanted else {}, tuple(omitted), tuple(added))
 
 
 def _compared(
-    wanted: list[Component], to: str, config: Any, inventory: Inventory
-) -> tuple[Plan | None, dict[str, str]]:
+    wanted: list[Component], to: str, config: Any, inventory: Inventory, write: _Writer
+) -> tuple[Plan, dict[str, str]]:
     """Plan a config again; return that plan, and why components that differ in it do."""
-    isolate = all(component.visibility == "own" for component in wanted)
     try:
         if dialect_of(config) is not WRITERS[to]:
             raise PlacementError([Diagnostic("invalid-value", "its name is a key of another dialect")])
-        again = WRITERS[to].plan(config, inventory, isolate_accelerator=isolate)
+        again = WRITERS[to].plan(config, inventory)
     except PlacementError as error:
+        nothing = Plan(inventory, [])
         if len(wanted) == 1:
-            return None, {wanted[0].name: error.message}
+            return nothing, {wanted[0].name: error.message}
         found: dict[str, str] = {}
         for component in wanted:
-            alone, _ = WRITERS[to].written(Plan(component.inventory, [component]))
-            found |= _compared([component], to, alone, inventory)[1]
-        return None, found or dict.fromkeys((component.name for component in wanted), error.message)
-    kept = {one.name for one in wanted if one.name in again and all(map(eq, _places(one), _places(again[one.name])))}
-    different = [one.name for one in wanted if one.name not in kept or len(one) != len(again[one.name])]
+            alone, _ = write(Plan(component.inventory, [component]))
+            found |= _compared([component], to, alone, inventory, write)[1]
+        return nothing, found or dict.fromkeys((component.name for component in wanted), error.message)
+    different = [one.name for one in wanted if one.name not in again or not _same_places(one, again[one.name])]
     return again, dict.fromkeys(different, f"{to} would place it elsewhere")
 
 
+def _same_places(component: Component, other: Component) -> bool:
+    return all(one == two for one, two in zip_longest(_places(component), _places(other)))
+
+
 def _places(rows: Component) -> Iterator[tuple[Any, ...]]:
-    """Yield each row without its node group."""
+    """Yield each row without what settings decide, and without its node group."""
     for row in rows:
-        by_node = row.resource_type == WHOLE_NODE
-        yield row.cluster_node_rank, row.devices, row.visible_accelerators, by_node
+        yield row.cluster_node_rank, row.devices, row.resource_type == WHOLE_NODE
+
+
+def _changes(component: Component, other: Component, to: str) -> Iterator[tuple[bool, str]]:
+    """Yield what two components at the same places decide otherwise, and whether the first has something to lose."""
+    for name in (field.name for field in fields(Settings) if field.name != "by_node"):  # which decides about places
+        mine, theirs, usual = (getattr(one, name) for one in (component, other, USUAL_SETTINGS))
+        lost, value = mine != usual, theirs if mine == usual else mine
+        if name == "parallel":
+            lost = mine.stated or (mine.order == ENGINE_ORDER and theirs.stated)
+            if _other_groups(component, other):
+                sizes = (mine if mine.stated else "tp 1") if lost else theirs
+                yield lost, f"its parallel sizes, {sizes}"
+        elif mine == theirs:
+            continue
+        elif name == "engines":
+            yield lost, f"its engines of {value} processes each"
+        elif name == "egl":
+            yield lost, f"its {_NOUNS[name]}"
+        else:
+            instead = f" ({to}: {_shown(theirs)})" if usual not in (mine, theirs) else ""
+            yield lost, f"its {_NOUNS.get(name, name)}, {_shown(value)}{instead}"
+    if component.beside != other.beside:
+        yield True, f"its cores, which {', '.join(one.name for one in component.beside)} leaves"
+
+
+def _shown(value: str | float) -> str:
+    return value if isinstance(value, str) else format(value, "g")
 
 
 def _other_groups(component: Component, other: Component) -> bool:
-    """Whether the groups of a component that states its sizes, or of an engine, which has them, differ."""
-    engine = component.parallel.order == ENGINE_ORDER and other.parallel.stated
+    """Whether the groups differ, if either component states its sizes."""
     kinds = ("tp", "cp", "fsdp", "pp", "etp", "ep")
-    return (component.parallel.stated or engine) and any(component.groups(one) != other.groups(one) for one in kinds)
+    stated = component.parallel.stated or other.parallel.stated
+    return stated and any(component.groups(one) != other.groups(one) for one in kinds)
 
 
-def _lost(planned: Plan) -> list[str]:
-    """Return the settings that a cluster section gives to processes beside their place."""
-    groups = {group.label: group for group in planned.section.node_groups} if planned.section else {}
-    return [
-        f"{name}: node group `{label}`, with its variables and interpreters"
-        for name, component in planned.items()
-        for label in dict.fromkeys(run.pattern.node_group for run in component.rows.runs())
-        if label in groups and groups[label].env_configs
-    ]
+def _section_lost(planned: Plan, again: Plan) -> Iterator[str]:
+    """Yield the decisions about the whole job, and the node groups, that another plan of its components lacks."""
+    if planned.mode not in (None, again.mode):
+        yield f"the mode {planned.mode.name}"
+    mine, theirs = (one.section or ClusterSection(num_nodes=one.inventory.num_nodes) for one in (planned, again))
+    for key in Topology.model_fields:
+        stated = getattr(mine.topology, key)
+        if stated != getattr(theirs.topology, key):
+            yield f"`cluster.topology.{key}`"
+    if mine.exclude != theirs.exclude:
+        yield f"`cluster.exclude`, {', '.join(mine.exclude)}"
+    for group in mine.node_groups:
+        if group not in theirs.node_groups:
+            more = ", with its variables and interpreters" if group.env_configs else ""
+            users = [name for name, one in planned.items() if group.label in one.node_groups]
+            yield from (f"{name}: node group `{group.label}`{more}" for name in users)
+            if not users:
+                yield f"node group `{group.label}`{more}"

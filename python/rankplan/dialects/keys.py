@@ -86,9 +86,10 @@ class Keys:
         """Return the reader of a config, with a fault for each likely typo, as `Reader.of` does."""
 
         def checked(reader: Reader) -> Any:
+            reader.asked.update(path for row in self.rows for path in row.paths)
             for path, names in self.known.items():
                 for key in reader.section_at(path):
-                    if key not in names:
+                    if key not in names and not str(key).startswith("_"):  # a name of the user's own
                         reader.reject_misspelt(str(key), sorted(names), (*path, str(key)))
             return state(reader)
 
@@ -112,23 +113,31 @@ _ROLLOUTS = "actor_rollout_ref.rollout reward.reward_model.rollout"
 _MODELS = "actor_rollout_ref.actor actor_rollout_ref.ref critic"
 _HYBRID = "use_trainer_do_validate use_dynamic_resource_scheduling"
 _ULYSSES = "ulysses_sequence_parallel_size"
+_TURBO = "fsdp_config.turbo_config.distributed"
+_TURBO_SIZES = "fully_shard_parallel_size ulysses_parallel_size"
+_MLITE = "tp cp ep etp pp"
 VERL = Keys(
     (
+        Row("topology", "any", "clusters device_pools models", "the placement, in a draft of verl's", TELLS),
         Row("", "any", "actor_rollout_ref", "actor, rollout and reference model", ALONE),
         Row("algorithm", "switch", "use_kl_in_reward", "whether there is a reference model"),
         Row("", "any", "model_engine", "the engine of the training"),
         Row("trainer", "size", _POOL, "the pool of the training", TELLS),
+        Row("trainer", "switch", "use_v1", "whether `trainer.v1` counts"),
+        Row("trainer.v1", "text", "trainer_mode", "`separate_async`: whether the rollout has a pool, too"),
         Row("rollout", "size", _POOL, "the pool of an asynchronous rollout"),
         Row("async_training", "switch", _HYBRID, "whether the trainer generates, too"),
         Row("actor_rollout_ref.model", "size", "lora_rank", "an adapter, which needs no reference model"),
         Row("actor_rollout_ref.model.lora", "size", "rank", "an adapter, which needs no reference model"),
-        Row("actor_rollout_ref.rollout", "size", _POOL, "the pool of a separate rollout"),
+        Row("actor_rollout_ref.rollout", "size", _POOL, "the pool of a separate rollout; GPUs of each server"),
         Row(_ROLLOUTS, "size", _INFERENCE, "the size of an engine"),
         Row(_inside(_ROLLOUTS, "disaggregation"), "switch", "enabled", "whether other engines prefill"),
         Row("actor_rollout_ref.actor", "switch", "use_kl_loss", "whether there is a reference model"),
         Row(_MODELS, "size", _ULYSSES, "sizes of training with FSDP"),
         Row(_inside(_MODELS, "fsdp_config"), "size", f"fsdp_size {_ULYSSES}", "sizes of training with FSDP"),
+        Row(_inside(_MODELS, _TURBO), "size", _TURBO_SIZES, "sizes of training with FSDP-Turbo"),
         Row(_inside(_MODELS, "megatron"), "size", _MEGATRON, "sizes of training with Megatron"),
+        Row(_inside(_MODELS, "engine"), "size", _MLITE, "sizes of training with Megatron Lite"),
         Row("critic", "switch", "enable", "whether there is a critic"),
         Row("reward.reward_model", "size", _POOL, "the pool of the reward model"),
         Row("reward.reward_model", "switch", "enable", "whether there is a reward model"),
@@ -140,6 +149,10 @@ VERL = Keys(
 )
 
 _NODES = "num_nodes gpus_per_node"
+_SGLANG = "policy.generation.sglang_cfg.sglang_server_config"
+_TRTLLM = f"{_WORKER} moe_expert_parallel_size moe_tensor_parallel_size"
+_DEDUPLICATE = "deduplicate_shared_teacher_checkpoints"
+_TEACHER = "on_policy_distillation.non_colocated_teachers.default_teacher_cfg"
 NEMO_RL = Keys(
     (
         Row("cluster", "size", "num_nodes segment_size", "the nodes of the job; nodes that must be in one domain"),
@@ -147,13 +160,27 @@ NEMO_RL = Keys(
         Row("policy", "any", "megatron_cfg dtensor_cfg generation", "training; inference", TELLS),
         Row("policy.generation.colocated", "switch", "enabled", "whether inference shares the nodes of the training"),
         Row("policy.generation.colocated.resources", "size", _NODES, "the nodes or the GPUs of inference"),
+        Row("policy.generation", "text", "backend", "the engines"),
         Row("policy.generation.vllm_cfg", "size", f"{_WORKER} expert_parallel_size", "the size of an engine"),
+        Row("policy.generation.sglang_cfg", "size", "tp_size pp_size ep_size dp_size", "sizes of an engine of SGLang"),
+        Row(_SGLANG, "size", "num_gpus num_gpus_per_engine", "the GPUs of all its engines, and of one"),
+        Row("policy.generation.trtllm_cfg", "size", _TRTLLM, "sizes of an engine of TensorRT-LLM"),
+        Row("policy.generation.mcore_generation_config", "size", _MEGATRON, "sizes of inference with Megatron"),
         Row("policy.megatron_cfg", "size", _MEGATRON, "sizes of training with Megatron"),
         Row("policy.megatron_cfg", "switch", "enabled", "whether Megatron trains"),
         Row("policy.dtensor_cfg", "size", "tensor_parallel_size context_parallel_size", "sizes of training"),
         Row("policy.dtensor_cfg", "switch", "enabled", "whether DTensor trains"),
-        Row("on_policy_distillation", "switch", "enabled", "whether teachers have nodes of their own"),
-        Row("on_policy_distillation.non_colocated_teachers", "switch", "enabled", "the same"),
+        Row("", "any", "teacher teachers", "teachers on the GPUs of the policy"),
+        Row(
+            "on_policy_distillation",
+            "switch",
+            f"enabled {_DEDUPLICATE}",
+            "whether there are teachers; one for each checkpoint",
+        ),
+        Row("on_policy_distillation", "any", "teacher_model_by_agent_name", "the teachers"),
+        Row("on_policy_distillation.non_colocated_teachers", "switch", "enabled", "whether they have own nodes"),
+        Row(_TEACHER, "size", f"{_NODES} {_MEGATRON}", "the nodes and the sizes of a teacher"),
+        Row("on_policy_distillation.non_colocated_teachers", "any", "teacher_overrides", "the same, by agent"),
         Row("env.reward_model", "switch", "enabled", "whether there is a reward model"),
         Row("env.reward_model.resources", "size", _NODES, "the nodes of the reward model"),
     ),
@@ -175,22 +202,50 @@ AREAL = Keys(
         Row("cluster", "size", "n_nodes", "the nodes of the job"),
         Row("cluster", "size", "n_gpus_per_node", "GPUs of each node", ALONE),
         Row(_ENGINES, "text", "backend", "the backend of an engine, its sizes and its GPUs"),
+        Row(_ENGINES, "any", "scheduling_spec", "whether the processes of an engine have GPUs"),
         Row(_inside(_ENGINES, "scheduling_strategy"), "any", "type target", "the engine whose GPUs it shares"),
+        Row("actor", "any", "kl_ctl", "whether there is a reference model"),
+        Row("scheduler", "any", "type", "whether engines need whole nodes"),
     ),
     never=(),
     tells=_has_backend,
 )
 
 OPENRLHF_MODELS = ("actor", "ref", "critic", "reward")
+OPENRLHF_OLDER: dict[tuple[str, ...], str] = {
+    ("algo", "kl", "init_coef"): "init_kl_coef",
+    ("algo", "advantage", "estimator"): "advantage_estimator",
+    ("reward", "model_name_or_path"): "reward_pretrain",
+    ("reward", "remote_url"): "remote_rm_url",
+    ("train", "agent_func_path"): "agent_func_path",
+    ("train", "async_enable"): "async_train",
+    ("train", "colocate_all"): "colocate_all_models",
+    ("train", "colocate_actor_ref"): "colocate_actor_ref",
+    ("train", "colocate_critic_reward"): "colocate_critic_reward",
+    ("vllm", "num_engines"): "vllm_num_engines",
+    ("vllm", "tensor_parallel_size"): "vllm_tensor_parallel_size",
+    ("ds", "tensor_parallel_size"): "ds_tensor_parallel_size",
+    ("ds", "ring_attn_size"): "ring_attn_size",
+} | {(name, key): f"{name}_{key}" for name in OPENRLHF_MODELS for key in ("num_nodes", "num_gpus_per_node")}
+"""The flags before OpenRLHF 0.10.2 (ed62d0e)."""
+_OLDER = list(OPENRLHF_OLDER.values())
 OPENRLHF = Keys(
     (
         Row(" ".join(OPENRLHF_MODELS), "size", "num_nodes num_gpus_per_node", "the GPUs of a model", TELLS),
+        Row("algo.kl", "any", "init_coef", "whether there is a reference model"),
+        Row("algo.advantage", "text", "estimator", "whether there is a critic"),
+        Row("reward", "text", "model_name_or_path remote_url", "whether there is a reward model"),
+        Row("train", "text", "agent_func_path", "an agent that rewards, instead of a model"),
         Row("vllm", "size", "num_engines", "the number of engines", ALONE),
         Row("vllm", "size", "tensor_parallel_size", "the size of an engine"),
         Row("ds", "size", "tensor_parallel_size ring_attn_size", "sizes of training"),
         Row("train", "switch", "colocate_all", "whether everything is on the actor's GPUs"),
         Row("train", "switch", "colocate_actor_ref colocate_critic_reward", "whether two models share GPUs"),
         Row("train", "switch", "async_enable", "whether the engines have GPUs of their own despite `colocate_all`"),
+        Row("", "size", "vllm_num_engines ref_num_nodes", "the same flags before version 0.10.2", TELLS),
+        Row("", "size", " ".join(_OLDER[10:]), "the same"),
+        Row("", "switch", " ".join(_OLDER[5:9]), "the same"),
+        Row("", "any", " ".join(_OLDER[:5]), "the same"),
     )
 )
 
@@ -206,7 +261,13 @@ SKYRL = Keys(
         Row("trainer.placement", "switch", "colocate_policy_ref", "whether the reference shares the policy's GPUs"),
         Row("generator.inference_engine", "size", f"num_engines {_ENGINE}", "the number of engines, and their size"),
         Row("generator.inference_engine", "switch", "run_engines_locally", "whether the job starts the engines"),
+        Row("generator.inference_engine", "any", "external_proxy_url external_server_urls", "engines of another job"),
+        Row("generator.inference_engine", "switch", "enable_pd", "whether other engines prefill"),
+        Row("generator.inference_engine", "size", "num_prefill", "the engines that prefill"),
+        Row("generator.inference_engine", "text", "distributed_executor_backend", "whether an engine may span nodes"),
         Row("trainer.algorithm", "switch", "use_kl_loss use_kl_in_reward", "whether there is a reference model"),
+        Row("trainer.critic.model", "text", "path", "whether there is a critic"),
+        Row("trainer", "text", "strategy", "whether Megatron trains"),
         Row(_TRAINED, "size", "sequence_parallel_size", "sizes of training with FSDP"),
         Row(_inside(_TRAINED, "megatron_config"), "size", _MEGATRON, "sizes of training with Megatron"),
     ),
@@ -277,6 +338,10 @@ ROLL = Keys(
         Row("", "size", "num_gpus_per_node", "GPUs of each node", TELLS),
         Row("", "any", "actor_train actor_infer", "usual roles; a role may have any name", OTHERS),
         Row("", "any", "reference critic", "usual roles, too"),
+        Row("", "switch", "enable_reference use_kl_loss", "whether there is a reference model"),
+        Row("", "any", "init_kl_coef", "the same, if above 0"),
+        Row("", "switch", "use_opd", "whether teachers are the reference model"),
+        Row("", "text", "adv_estimator", "whether there is a critic"),
         Row(ROLE, "devices", "device_mapping", "the accelerators of a role"),
         Row(ROLE, "size", "num_gpus_per_worker world_size", "accelerators of a worker; workers without accelerators"),
         Row(ROLE, "any", "strategy_args", "the engine of a role, and its sizes"),
@@ -291,9 +356,9 @@ TABLES: dict[str, Keys] = {
     "areal": AREAL,
     "skyrl": SKYRL,
     "verl": VERL,
-    "slime": SLIME,
     "roll": ROLL,
     "openrlhf": OPENRLHF,
+    "slime": SLIME,
 }
 """The table of each dialect but RLinf, whose keys are the models of `rankplan.config`; the first that recognises a
 config is used."""

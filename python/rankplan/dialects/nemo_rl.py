@@ -1,70 +1,106 @@
-"""NeMo-RL: whole nodes for the reward model and for inference, and the other nodes for training.
+"""NeMo-RL: whole nodes for the reward model, for teachers and for inference, and the other nodes for training.
 
-With ``policy.generation.colocated.enabled``, the policy and its engines share all nodes that the reward model leaves.
+With ``policy.generation.colocated.enabled``, the policy and its engines share all nodes that the others leave.
 Otherwise the engines have ``colocated.resources.num_nodes`` nodes of their own; where one node is left for both, they
-have ``resources.gpus_per_node`` of its GPUs, and the training has the first ones. ``defaults`` names a file to extend.
+have ``resources.gpus_per_node`` of its GPUs, and the training has the first ones.
 
-Follows ``setup`` of NeMo-RL's ``algorithms/grpo.py``, and ``RayVirtualCluster`` (7ea279a).
+Follows, at 7ea279a, ``setup`` of ``algorithms/grpo.py``, ``ppo.py``, ``distillation.py`` and
+``xtoken_off_policy_distillation.py``, ``single_controller_utils.setup._build_clusters``, ``VllmGeneration``,
+``SGLangGeneration``, ``TrtllmGeneration``, ``MegatronGeneration``, ``create_teacher_configs_from_opd_config`` and
+``RayVirtualCluster``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from rankplan.config.text.document import Section
 from rankplan.config.text.faults import KeyPath
-from rankplan.config.text.load import inherited, load_config
-from rankplan.config.text.reader import Config, Reader
+from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import NEMO_RL
 from rankplan.dialects.pools import Engine, Job, Pools, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
-from rankplan.words import counted, path_text
+from rankplan.plans.configured import ASSUMED
+from rankplan.words import counted, must_be, path_text
 
 __all__ = ["assumed_inventory", "plan", "read"]
 
 _CLUSTER: KeyPath = ("cluster",)
-_COLOCATED: KeyPath = ("policy", "generation", "colocated")
+_GENERATION: KeyPath = ("policy", "generation")
+_COLOCATED: KeyPath = (*_GENERATION, "colocated")
 _PREFIX = path_text(_COLOCATED)
 _RESOURCES: KeyPath = (*_COLOCATED, "resources")
-_ENGINE: KeyPath = ("policy", "generation", "vllm_cfg")
-_MCORE: KeyPath = ("policy", "generation", "mcore_generation_config")
+_MCORE: KeyPath = (*_GENERATION, "mcore_generation_config")
+_SGLANG: KeyPath = (*_GENERATION, "sglang_cfg")
+_SERVER: KeyPath = (*_SGLANG, "sglang_server_config")
 _REWARD: KeyPath = ("env", "reward_model")
-_TEACHERS: KeyPath = ("on_policy_distillation", "non_colocated_teachers")
+_OPD: KeyPath = ("on_policy_distillation",)
+_APART: KeyPath = (*_OPD, "non_colocated_teachers")
+_STUDENT: KeyPath = ("policy", "megatron_cfg")
+_KEYS = tuple(key for keys in MEGATRON.values() for key in keys)
 _DTENSOR = {"tp": ("tensor_parallel_size",), "cp": ("context_parallel_size",)}
-_GROUPS = {"ppo": 3, "distillation": 3}
-"""Worker groups on a colocated node by algorithm: 2 for the others, and 1 without engines."""
+
+_ALGORITHMS = ("async_rl", "ppo", "distillation", "grpo", "dpo", "rm", "sft")
+"""The sections that name an algorithm; of several, the first counts."""
+_BACKENDS = {
+    "grpo": ("vllm, sglang, megatron or trtllm", "vllm, megatron, trtllm or dynamo"),
+    "async_rl": ("vllm or sglang", "vllm or sglang"),
+    "ppo": ("vllm or sglang", "vllm"),
+    "distillation": ("vllm or megatron", "vllm"),
+}
+"""What an algorithm generates with on the nodes of the training, and on nodes of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Teacher:
+    """A teacher on nodes of its own: its component, nodes, GPUs of each node, and sizes with their path."""
+
+    name: str
+    nodes: int
+    each: int
+    sizes: Parallel
+    path: KeyPath
 
 
 class _Job(Job):
-    """The nodes of training, of inference and of the reward model in a NeMo-RL config."""
+    """The nodes of training, of inference, of the teachers and of the reward model in a NeMo-RL config."""
 
     keys = NEMO_RL
 
     def __init__(self, reader: Reader) -> None:
         self.nodes, self.each = reader.size((*_CLUSTER, "num_nodes"), 1), reader.size((*_CLUSTER, "gpus_per_node"), 1)
-        self.algorithm = next((name for name in _GROUPS if name in reader.content), "")
-        generation = reader.section_at(("policy", "generation"))
-        self.megatron = reader.at(("policy", "generation", "backend")) == "megatron"
+        self.algorithm = next((name for name in _ALGORITHMS if name in reader.content), "")
+        students = reader.content.get("teachers")  # cross-tokenizer distillation: every teacher is on every GPU
+        self.students = len(students) if isinstance(students, Sequence) and not isinstance(students, str) else 0
+        trains_only = self.students or self.algorithm in ("dpo", "rm", "sft")
+        generation = {} if trains_only else reader.section_at(_GENERATION)
+        self.backend = str(reader.at((*_GENERATION, "backend")) or "vllm") if generation else ""
         self.colocated = not generation or reader.switch((*_COLOCATED, "enabled"), default=True)
-        self.generating = bool(generation) and not (self.megatron and self.colocated)  # there, the policy generates
-        rewarded = bool(reader.section_at(_REWARD)) and reader.switch((*_REWARD, "enabled"), default=True)
-        self.reward = (0, 0)
-        if rewarded:
+        self.generating = bool(generation) and not (self.backend == "megatron" and self.colocated)  # the policy does
+        self._check_backend(reader)
+        self.reward, self.teachers = (0, 0), _teachers(reader) if self.algorithm in ("", "grpo") else []
+        if self.algorithm in ("", "grpo", "ppo") and generation and _rewarded(reader):
             nodes = reader.size((*_REWARD, "resources", "num_nodes"), 1)
             self.reward = nodes, reader.size((*_REWARD, "resources", "gpus_per_node"), self.each)
-        self.training, self.inference = (self.nodes - self.reward[0], self.each), (0, 0)
-        if self.nodes == 1 and rewarded:
-            self.training = (1, self.each - self.reward[1])
-        if not self.colocated:
+        left = self.nodes - sum(teacher.nodes for teacher in self.teachers)
+        alone = self.nodes == 1 and self.reward[0] > 0
+        self.training, self.inference = (left - (0 if alone else self.reward[0]), self.each), (0, 0)
+        if alone:
+            self.training = (left, self.each - self.reward[1])
+        if self._is_left(reader) and not self.colocated:
             self._divide(reader)
-        if reader.switch((*_TEACHERS[:1], "enabled")) and reader.switch((*_TEACHERS, "enabled")):
-            message = "teachers of on-policy distillation have nodes of their own, which rankplan does not plan"
-            help = "set `enabled: false` here and leave their nodes out of `cluster.num_nodes` to plan the other roles"
-            reader.add((*_TEACHERS, "enabled"), Diagnostic("invalid-value", message, help))
+            self._is_left(reader)
+        self.engine = self._engine(reader) if self.generating and self.backend != "megatron" else None
         self._check(reader)
+
+    def _check_backend(self, reader: Reader) -> None:
+        allowed = _BACKENDS.get(self.algorithm, ("", ""))[not self.colocated]
+        if self.backend and allowed and self.backend not in allowed.replace(",", "").split():
+            where = "on the nodes of the training" if self.colocated else "on nodes of its own"
+            allowed = f"{allowed}: {self.algorithm} generates with nothing else {where}"
+            reader.add((*_GENERATION, "backend"), must_be(("backend",), self.backend, allowed, "change the backend"))
 
     def _divide(self, reader: Reader) -> None:
         """Divide nodes between training and inference; of a single one, the GPUs."""
@@ -75,6 +111,10 @@ class _Job(Job):
                 rule = "must be 1 or null: training and inference share one node"
                 self._refuse(reader, "num_nodes", rule, "write null")
             self.inference, self.training = (1, wanted), (1, each - wanted)
+        elif self.algorithm == "async_rl":
+            gpus = self._required(reader, "gpus_per_node", "how many GPUs of a node generate")
+            self.inference = reader.size((*_RESOURCES, "num_nodes"), 1), gpus
+            self.training = nodes - self.inference[0], each
         else:
             wanted = self._required(reader, "num_nodes", f"of {nodes} nodes, how many generate")
             gpus = self._required(reader, "gpus_per_node", f"it must be {self.each}, as cluster.gpus_per_node")
@@ -97,89 +137,177 @@ class _Job(Job):
         value = reader.at((*_RESOURCES, key))
         reader.add((*_RESOURCES, key), Diagnostic("invalid-value", f"`{key}` is {value}; it {message}", help))
 
+    def _is_left(self, reader: Reader) -> bool:
+        """Return whether nodes, and GPUs of each, are left for training; that none are is a fault."""
+        nodes, each = self.training
+        if nodes >= 1 and each >= 1:
+            return True
+        key, what = ("num_nodes", "nodes") if nodes < 1 else ("gpus_per_node", "GPUs of the node")
+        total, index = (self.nodes, 0) if nodes < 1 else (self.each, 1)
+        parts = {"inference": self.inference[index], "the reward model": self.reward[index]}
+        if nodes < 1:
+            parts |= {teacher.name: teacher.nodes for teacher in self.teachers}
+        taken = " and ".join(f"{name} takes {count}" for name, count in parts.items() if count)
+        message = f"no {what} are left for training: {taken} of {total}"
+        fault = Diagnostic("empty-placement", message, f"raise {key}, or lower those of the others")
+        reader.add((*_CLUSTER, key), fault)
+        return False
+
     def _check(self, reader: Reader) -> None:
         if reader.faults:
             return
-        (nodes, each), segment = self.training, reader.size((*_CLUSTER, "segment_size"), 1)
-        if nodes < 1 or each < 1:
-            key, what = ("num_nodes", "nodes") if nodes < 1 else ("gpus_per_node", "GPUs of the node")
-            total = self.nodes if nodes < 1 else self.each
-            parts = {"inference": self.inference[nodes >= 1], "the reward model": self.reward[nodes >= 1]}
-            taken = " and ".join(f"{name} takes {count}" for name, count in parts.items() if count)
-            message = f"no {what} are left for training: {taken} of {total}"
-            fault = Diagnostic("empty-placement", message, f"raise {key}, or lower those of the others")
-            reader.add((*_CLUSTER, key), fault)
-        elif nodes % segment:
+        (nodes, _), segment = self.training, reader.size((*_CLUSTER, "segment_size"), 1)
+        if nodes % segment:
             message = f"training has {counted(nodes, 'node')}, which cannot be divided into segments of {segment}"
             reader.add((*_CLUSTER, "segment_size"), Diagnostic("not-multiple", message, f"use a divisor of {nodes}"))
-        if self.reward[1] > self.each:
-            needs = f"the reward model needs {self.reward[1]} GPUs of a node"
-            message = f"{needs}, but cluster.gpus_per_node is {self.each}"
-            fault = Diagnostic("resource-out-of-range", message, f"use at most {self.each}")
-            reader.add((*_REWARD, "resources", "gpus_per_node"), fault)
+        needs = [("the reward model", self.reward[1], (*_REWARD, "resources", "gpus_per_node"))]
+        needs += [(one.name, one.each, _given(reader, _sections(one.name), "gpus_per_node")) for one in self.teachers]
+        for name, gpus, path in needs:
+            if gpus > self.each:
+                message = f"{name} needs {gpus} GPUs of a node, but cluster.gpus_per_node is {self.each}"
+                reader.add(path, Diagnostic("resource-out-of-range", message, f"use at most {self.each}"))
 
     def size(self) -> tuple[int, int]:
         """Return ``cluster.num_nodes`` and ``cluster.gpus_per_node``."""
         return self.nodes, self.each
 
-    @classmethod
-    def read(cls, config: Config | Reader) -> Reader:
-        """Read a config and the files that it extends; one that is already read is returned.
-
-        Raises `PlacementError` if it is not a mapping, or a file cannot be read.
-        """
-        content = config if isinstance(config, Mapping | Reader) else load_config(config)
-        return super().read(inherited(content) if isinstance(content, Section) else content)
-
     def inventory(self, reader: Reader, inventory: Inventory) -> Inventory:
-        """Return the nodes with the segments that must be in one domain: an engine on several nodes is one, too."""
+        """Return the nodes with the segments that must be in one domain: each teacher and engine is one, too."""
         if reader.at((*_CLUSTER, "segment_size")) is None or self.nodes > inventory.num_nodes:
             return inventory
         segments = {"policy": reader.size((*_CLUSTER, "segment_size"), 1)}
-        if self.inference[0] and self.generating:
-            section, end = self._engine_keys
-            size = prod(reader.size((*section, f"{kind}_{end}"), 1) for kind in ("tensor", "pipeline"))
-            nodes = -(-size // self.inference[1])
+        segments |= {teacher.name: teacher.nodes for teacher in self.teachers}
+        if self.inference[0] and self.engine is not None:
+            nodes = -(-self.engine.size // self.inference[1])
             segments |= {"generation": nodes} if nodes > 1 and self.inference[0] % nodes == 0 else {}
         topology = {"segment": segments}
         return inventory.with_config({"num_nodes": self.nodes, "component_placement": {}, "topology": topology})
 
     def place(self, pools: Pools) -> None:
-        """Place ``policy``, ``generation``, ``value`` (PPO) and ``reward_model``.
+        """Place ``policy``, ``generation``, ``value`` (PPO), ``teacher.NAME`` and ``reward_model``.
 
-        Training has the first nodes, then inference, then the reward model.
+        Training has the first nodes, then inference, the teachers and the reward model.
         """
         reader = pools.reader
         training = pools.nodes(*self.training, "training", (*_CLUSTER, "num_nodes"))
         inference = [] if self.colocated else pools.nodes(*self.inference, "inference", _RESOURCES)
-        reward = pools.nodes(*self.reward, "the reward model", (*_REWARD, "resources")) if self.reward[0] else []
-        groups = {"ppo": 2, "distillation": 3 - 2 * self.megatron}.get(self.algorithm, 1)
-        if self.colocated and self.generating:
-            groups = _GROUPS.get(self.algorithm, 2)
+        trained, generated = self._users
         for name in ("policy", "value") if self.algorithm == "ppo" else ("policy",):
             sizes, path = _training(reader, (name,))
-            pools.place(name, training, path, parallel=sizes, share=pools.share(groups))
-        if self.generating and (inference or training):
-            alone = 3 if self.algorithm == "distillation" else 1
+            pools.place(name, training, path, parallel=sizes, share=pools.share(trained))
+        if self.generating:
             taken, per_node = (training, self.training[1]) if self.colocated else (inference, self.inference[1])
-            share = pools.share(groups if self.colocated else alone)
-            pools.engines("generation", taken, per_node, self._engine(reader), share)
+            self._generate(pools, taken, per_node, pools.share(trained if self.colocated else generated))
+        for one in self.teachers:
+            taken = pools.nodes(one.nodes, one.each, one.name, _given(reader, _sections(one.name), "num_nodes"))
+            pools.place(one.name, taken, one.path, parallel=one.sizes, share=1.0)
+        reward = pools.nodes(*self.reward, "the reward model", (*_REWARD, "resources")) if self.reward[0] else []
         pools.place("reward_model", reward, _REWARD, parallel=_training(reader, _REWARD)[0], share=1.0)
 
     @property
-    def _engine_keys(self) -> tuple[KeyPath, str]:
-        """The section with the sizes of an engine, and the end of their keys."""
-        return (_MCORE, "model_parallel_size") if self.megatron else (_ENGINE, "parallel_size")
+    def _users(self) -> tuple[int, int]:
+        """The worker groups on each GPU of the training, and of inference alone (``max_colocated_worker_groups``)."""
+        if self.students:
+            return self.students + 1, 0
+        if self.colocated and self.generating:
+            return {"ppo": 3, "distillation": 3}.get(self.algorithm, 2), 0
+        alone = {"ppo": 2, "distillation": 1 if self.colocated else 3}.get(self.algorithm, 1)
+        return alone, 3 if self.algorithm == "distillation" else 1
+
+    def _generate(self, pools: Pools, taken: list[int], per_node: int, share: float) -> None:
+        """Place ``generation``: engines, or with Megatron a second policy."""
+        reader = pools.reader
+        if self.backend == "megatron":
+            parallel, path = _merged(reader, (_MCORE,), _KEYS)
+            pools.place("generation", taken, path, parallel=parallel, share=share)
+        elif self.engine is not None:
+            count = len(taken)
+            if self.backend == "sglang" and (count := reader.size((*_SERVER, "num_gpus"), count)) > len(taken) > 0:
+                pools.too_many((*_SERVER, "num_gpus"), "sglang", count, len(taken), "the nodes of inference have")
+            else:
+                pools.engines("generation", taken[:count], per_node, self.engine, share)
 
     def _engine(self, reader: Reader) -> Engine:
-        section, end = self._engine_keys
-        tp, pp, experts = (reader.size((*section, f"{kind}_{end}"), 1) for kind in ("tensor", "pipeline", "expert"))
-        keys = f"tensor_{end} {tp}" + (f" x pipeline_{end} {pp}" if pp > 1 else "")
-        path = (*section, f"tensor_{end}" if tp >= pp else f"pipeline_{end}")
+        """Return the engines of vLLM, which Dynamo starts, too, or those of SGLang or TensorRT-LLM."""
+        section: KeyPath = (*_GENERATION, "trtllm_cfg" if self.backend == "trtllm" else "vllm_cfg")
+        names = ["tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size"]
+        if self.backend == "sglang":
+            section, names = _SGLANG, ["tp_size", "pp_size", "ep_size"]
+        elif self.backend == "trtllm":
+            names[2] = "moe_expert_parallel_size"
+        tp, pp, experts = (reader.size((*section, name), 1) for name in names)
+        keys = f"{names[0]} {tp}" + (f" x {names[1]} {pp}" if pp > 1 else "")
+        path = (*section, names[0] if tp >= pp else names[1])
+        if self.backend == "sglang":
+            engine: KeyPath = (*_SERVER, "num_gpus_per_engine")
+            if (size := reader.size(engine, tp * pp)) != tp * pp:
+                reader.add(engine, must_be(engine, size, f"tp_size x pp_size, which is {tp * pp}", f"write {tp * pp}"))
+        if self.backend == "trtllm" and pp > 1:
+            reader.add((*section, names[1]), must_be((names[1],), pp, "1 with trtllm", "write 1"))
+        per_node = self.training[1] if self.colocated else self.inference[1]
+        if tp * pp > per_node > 0 and (self.backend == "dynamo" or (self.backend == "trtllm" and self.colocated)):
+            message = f"an engine of {tp * pp} GPUs ({keys}) needs several nodes, but {self.backend} starts it on one"
+            reader.add(path, Diagnostic("spans-nodes", message, f"use at most {per_node}"))
         return Engine(tp * pp, keys, engine_sizes(tp, pp, experts), path, section)
 
 
 read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
+
+
+def _rewarded(reader: Reader) -> bool:
+    """Return whether a reward model is started: the data name it, or, without any name, it has a section.
+
+    NeMo-RL: ``extract_necessary_env_names``.
+    """
+    named: set[str] = set()
+    for key in ("train", "validation", "default"):
+        value = reader.at(("data", key))
+        parts = [value] if isinstance(value, Mapping | str) or not isinstance(value, Sequence) else value
+        named |= {str(part["env_name"]) for part in parts if isinstance(part, Mapping) and "env_name" in part}
+    if not reader.section_at(_REWARD) or not reader.switch((*_REWARD, "enabled"), default=True):
+        return False
+    return "reward_model" in named or not named
+
+
+def _teachers(reader: Reader) -> list[_Teacher]:
+    """Return the teachers that have nodes of their own; agents with the same checkpoint share one."""
+    if not (reader.switch((*_OPD, "enabled")) and reader.switch((*_APART, "enabled"))):
+        return []
+    shared = reader.switch((*_OPD, "deduplicate_shared_teacher_checkpoints"), default=True)
+    found: dict[str, _Teacher] = {}
+    for agent, checkpoint in reader.section_at((*_OPD, "teacher_model_by_agent_name")).items():
+        if shared and str(checkpoint) in found:
+            continue
+        name = f"teacher.{agent}"
+        sections = _sections(name)
+        nodes = reader.size(_given(reader, sections, "num_nodes"), 1)
+        each = reader.size(_given(reader, sections, "gpus_per_node"), ASSUMED)
+        sizes, path = _merged(reader, sections, ("expert_tensor_parallel_size",))
+        found[str(checkpoint) if shared else name] = _Teacher(name, nodes, each, sizes, path)
+    return list(found.values())
+
+
+def _sections(teacher: str) -> tuple[KeyPath, ...]:
+    """Return the sections with the settings of a teacher, the ones that count first."""
+    own: KeyPath = (*_APART, "teacher_overrides", teacher.removeprefix("teacher."))
+    default: KeyPath = (*_APART, "default_teacher_cfg")
+    return tuple(path for section in (own, default) for path in ((*section, "megatron_cfg_overrides"), section))
+
+
+def _given(reader: Reader, sections: Sequence[KeyPath], key: str) -> KeyPath:
+    """Return the path of a key in the first section that has it, else in the last one."""
+    return next(((*one, key) for one in sections if reader.at((*one, key)) is not None), (*sections[-1], key))
+
+
+def _merged(reader: Reader, sections: Sequence[KeyPath], inherited: Sequence[str]) -> tuple[Parallel, KeyPath]:
+    """Return sizes, each of the first section that states it, and the first section of one.
+
+    The ``inherited`` keys may be those of the policy.
+    """
+    paths = [_given(reader, (*sections, _STUDENT) if key in inherited else sections, key) for key in _KEYS]
+    values = {str(path[-1]): reader.at(path) for path in paths}
+    where = next((path[:-1] for path in paths if values[str(path[-1])] is not None), sections[-1])
+    return reader.sizes_in(values, MEGATRON, where) or NO_SIZES, where
 
 
 def _training(reader: Reader, path: KeyPath) -> tuple[Parallel, KeyPath]:

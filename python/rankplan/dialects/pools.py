@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar
 
-from rankplan._core import CLUSTER, Chunks
+from rankplan._core import CLUSTER, NODE, Chunks
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import Keys
@@ -19,7 +19,7 @@ from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.configured import assumed, lacks_accelerators, with_sizes
 from rankplan.plans.plan import SHARE_UNIT, Plan
-from rankplan.words import counted
+from rankplan.words import counted, path_text
 
 
 class Free:
@@ -139,8 +139,21 @@ class Pools:
         else:
             self.components.append(with_sizes(self.reader, placed, parallel, path))
 
+    def on_nodes(self, name: str, processes: int, path: KeyPath) -> None:
+        """Place a component without accelerators: its processes take the nodes in turn."""
+        resources = [rank % self.inventory.num_nodes for rank in range(processes)]
+        rule = Chunks(resources, 1)
+        try:
+            placed = Component.place(name, self.inventory, (NODE,), rule, visibility=self.visibility)
+        except PlacementError as error:
+            self.reader.add_all(path, error)
+        else:
+            self.components.append(placed)
+
     def engines(self, name: str, pool: list[int], per_node: int, engine: Engine, share: float | None) -> None:
-        """Place engines one after the other on a pool with ``per_node`` accelerators per node."""
+        """Place engines one after the other on a pool with ``per_node`` accelerators per node, unless it is empty."""
+        if not pool:
+            return  # the pool is a fault already
         each = min(per_node, engine.size)
         faults = engine_faults(name, engine.size, each, self.free.node_of(pool), engine.keys)
         for fault in faults:
@@ -189,9 +202,10 @@ class Job(ABC):
         """Return the plan of a config on an inventory. Raises `PlacementError` with every fault."""
         reader = cls.read(config).fork()
         reader.finish()
-        lacks_accelerators(reader, inventory, ())
-        reader.finish()
         job: Job = reader.state
+        if job.size()[1]:
+            lacks_accelerators(reader, inventory, ())
+        reader.finish()
         pools = Pools(reader, job.inventory(reader, inventory), isolate=isolate_accelerator)
         job.place(pools)
         reader.finish()
@@ -204,6 +218,29 @@ class Job(ABC):
         reader.finish()
         job: Job = reader.state
         return assumed(reader, *job.size())
+
+
+def differing(
+    reader: Reader,
+    system: str,
+    sizes: Mapping[str, tuple[int, int]],
+    paths: Mapping[str, tuple[KeyPath, KeyPath]],
+    flag: KeyPath,
+) -> None:
+    """Record the fault of a model that shares the GPUs of another, but has other nodes or GPUs of a node.
+
+    ``sizes`` and ``paths`` are those of the other model and of this one, ``flag`` is the path of the key that makes
+    them share. The fault is at a size that differs, or at the flag if the config states none.
+    """
+    (host, its), (name, size) = sizes.items()
+    message = f"{name} shares the GPUs of {host}, but has {size[0]} x {size[1]} GPUs instead of {its[0]} x {its[1]}"
+    differ = [index for index in range(2) if size[index] != its[index]]
+    asked = [paths[model][index] for index in differ for model in (name, host)]
+    stated = [path for path in asked if reader.at(path) is not None]
+    if unset := [path_text(path) for path in asked if path not in stated]:
+        message += f"; {' and '.join(unset)} {'are' if len(unset) > 1 else 'is'} {system}'s default"
+    help = f"give both the same nodes and GPUs of a node, or do not set {path_text(flag)}"
+    reader.add((stated or [flag])[0], Diagnostic("invalid-value", message, help))
 
 
 def torn(nodes: Sequence[int], each: int) -> int | None:

@@ -5,13 +5,17 @@ strategy vllm replaces that number by the product of its parallel sizes; all oth
 chunk may span nodes; the worker runs on the node of its first accelerator. In a role with only a ``world_size``, rank r
 runs on node r mod the number of nodes. The name of a nested role is its dotted path.
 
-Follows ROLL's ``WorkerConfig.__post_init__`` and ``ResourceManager.allocate_placement_group`` (8eb27cc).
+The highest accelerator of all roles decides the number of nodes; ``num_nodes`` counts only without one. A reference
+model, teachers and a critic are roles that may be configured without being started.
+
+Follows ROLL's ``WorkerConfig.__post_init__``, ``RLVRConfig.__post_init__``, ``RLVRPipeline.__init__``,
+``AgenticPipeline.__init__``, ``DPOPipeline.__init__`` and ``ResourceManager.allocate_placement_group`` (8eb27cc).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -57,10 +61,16 @@ class _Role:
 
 
 class _Job:
-    """The roles of a ROLL config and its cluster sizes, ``None`` where they are missing or invalid."""
+    """The roles that a ROLL config starts, and its sizes, ``None`` where they are missing or invalid.
+
+    ``highest`` is the highest accelerator of all roles that are configured.
+    """
 
     def __init__(self, reader: Reader) -> None:
-        self.roles = list(_roles(reader))
+        configured = list(_roles(reader))
+        self.highest = max((max(role.devices) for role in configured if role.devices), default=None)
+        unused = _unused(reader, {role.name for role in configured})
+        self.roles = [role for role in configured if role.name not in unused]
         self.num_nodes = _optional(reader, "num_nodes", 1)
         self.per_node = _optional(reader, "num_gpus_per_node", 0)
 
@@ -71,7 +81,7 @@ read = partial(Reader.of, state=_Job)
 def plan(config: Config | Reader, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
     """Return the plan of a ROLL config on an inventory.
 
-    Accelerators are counted node by node over the inventory. ``num_nodes`` takes its first nodes, and
+    Accelerators are counted node by node over the inventory, of which the first nodes are used, and
     ``num_gpus_per_node`` must match the nodes. The roles on the most crowded accelerator of a role have equal shares.
 
     Raises `PlacementError` with every fault.
@@ -108,9 +118,8 @@ def assumed_inventory(config: Config | Reader) -> Inventory:
     reader = read(config)
     job: _Job = reader.state
     each = ASSUMED if job.per_node is None else job.per_node
-    highest = max((max(role.devices) for role in job.roles if role.devices), default=-1)
-    needed = highest // each + 1 if each else 1
-    inventory = assumed(reader, max(job.num_nodes or 1, needed), each)
+    needed = (job.num_nodes or 1) if job.highest is None else job.highest // max(each, 1) + 1
+    inventory = assumed(reader, needed, each)
     if reader.faults:
         plan(reader, inventory)  # raises these faults, and those that depend on an inventory
     return inventory
@@ -118,11 +127,9 @@ def assumed_inventory(config: Config | Reader) -> Inventory:
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a ROLL config for the components that ROLL can express, and why it cannot express the others."""
-    counts = {spec.num_accelerators for _, spec in planned.inventory.stretches()}
-    config: dict[str, Any] = {"num_nodes": planned.inventory.num_nodes}
-    config |= {"num_gpus_per_node": counts.pop()} if len(counts) == 1 else {}
+    config: dict[str, Any] = dict.fromkeys(("num_nodes", "num_gpus_per_node"))
     inexpressible: dict[str, str] = {}
-    cluster = planned.inventory.without_groups()
+    cluster, highest = planned.inventory.without_groups(), -1
     for name, component in planned.items():
         try:
             lists = resource_lists(component, cluster)
@@ -134,7 +141,7 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             role: dict[str, Any] = {"world_size": len(component)}
         elif len(sizes) == 1:
             role = {"device_mapping": _mapping_text([rank for resources in lists for rank in resources])}
-            role |= {"num_gpus_per_worker": size} if (size := sizes.pop()) > 1 else {}
+            role |= _sizes(component.parallel, sizes.pop())
         else:
             inexpressible[name] = "its processes have different numbers of accelerators"
             continue
@@ -148,7 +155,27 @@ def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             inexpressible[name] = "its name is already a key of the config"
         else:
             inner[last] = role
-    return config, inexpressible
+            if component[0].resource_type != WHOLE_NODE:
+                highest = max(highest, *chain.from_iterable(lists))
+    needed = planned.inventory.num_nodes if highest < 0 else _needed(planned.inventory, highest)
+    counts = {spec.num_accelerators for nodes, spec in planned.inventory.stretches() if nodes[0] < needed}
+    sizes_of_nodes = {"num_nodes": needed, "num_gpus_per_node": counts.pop() if len(counts) == 1 else None}
+    return {key: value for key, value in (config | sizes_of_nodes).items() if value is not None}, inexpressible
+
+
+def _sizes(parallel: Parallel, each: int) -> dict[str, Any]:
+    """Return the accelerators per worker, by the strategy that has these sizes if one does."""
+    if parallel.order == ENGINE_ORDER and each == parallel.tp * parallel.pp == parallel.dense:
+        return _stated("vllm", _ENGINES["vllm"], parallel)  # whose workers have as many accelerators
+    if parallel.order == ORDER and parallel.dense * parallel.expert > 1 == each:
+        return _stated("megatron_train", MEGATRON, parallel)
+    return {"num_gpus_per_worker": each} if each > 1 else {}
+
+
+def _stated(name: str, keys: Mapping[str, Sequence[str]], parallel: Parallel) -> dict[str, Any]:
+    stated = {kind for kind in keys if getattr(parallel, kind) > 1 or (kind == "etp" and parallel.ep > 1)}
+    config = {keys[kind][0]: getattr(parallel, kind) for kind in keys if kind in stated}
+    return {"strategy_args": {"strategy_name": name, **({"strategy_config": config} if config else {})}}
 
 
 def _mapping_text(devices: list[int]) -> str:
@@ -228,9 +255,14 @@ def _on_accelerators(reader: Reader, name: str, path: KeyPath, values: Mapping[A
     if len(devices) % per_worker:
         below = len(devices) // per_worker * per_worker
         fitting = " or ".join(str(count) for count in (below, below + per_worker) if count)
-        message = f"{len(devices)} accelerators cannot be divided into workers of {per_worker}"
-        help = f"list {fitting} accelerators, or change num_gpus_per_worker"
-        reader.add(where, Diagnostic("not-multiple", message, help))
+        sizes = [name for name, kind in zip(_PARALLEL, ("tp", "pp"), strict=True) if getattr(parallel, kind) > 1]
+        engine = reader.value(reader.section_at((*path, "strategy_args")), "strategy_name", path) == "vllm"
+        keys = [(*_CONFIG, key) for key in sizes] if engine else [("num_gpus_per_worker",)]
+        given = " x ".join(f"{key[-1]} {reader.at((*path, *key))}" for key in keys)
+        message = f"{len(devices)} accelerators cannot be divided into workers of {per_worker} ({given})"
+        help = f"list {fitting} accelerators, or change {' or '.join(key[-1] for key in keys)}"
+        breaks = keys[-1] if engine and len(devices) % parallel.tp == 0 else keys[0]
+        reader.add((*path, *breaks), Diagnostic("not-multiple", message, help))
         return None
     return _Role(name, path, devices, 0, per_worker, parallel)
 
@@ -280,9 +312,10 @@ def _optional(reader: Reader, key: str, least: int) -> int | None:
 
 def _fitting(reader: Reader, job: _Job, inventory: Inventory) -> Inventory:
     """Return the nodes that the config uses, and record a fault if they contradict it."""
-    if job.num_nodes not in (None, inventory.num_nodes):
+    num_nodes = job.num_nodes if job.highest is None else _needed(inventory, job.highest)
+    if num_nodes not in (None, inventory.num_nodes):
         try:
-            inventory = inventory.with_config({"num_nodes": job.num_nodes})
+            inventory = inventory.with_config({"num_nodes": num_nodes})
         except PlacementError as error:
             reader.add_all(("num_nodes",), error)
     each = job.per_node
@@ -295,3 +328,42 @@ def _fitting(reader: Reader, job: _Job, inventory: Inventory) -> Inventory:
                 reader.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
                 break
     return inventory
+
+
+def _needed(inventory: Inventory, highest: int) -> int:
+    """Return the number of nodes up to this accelerator (``RLVRConfig.__post_init__``); all if they have too few."""
+    end = 0
+    for nodes, spec in inventory.stretches():
+        if highest < end + len(nodes) * spec.num_accelerators:
+            return nodes[0] + (highest - end) // spec.num_accelerators + 1
+        end += len(nodes) * spec.num_accelerators
+    return inventory.num_nodes
+
+
+def _unused(reader: Reader, names: Collection[str]) -> set[str]:
+    """Return the roles that are configured, but not started.
+
+    Only the pipelines of PPO and of on-policy distillation leave roles out; others start every role (preference
+    training, distillation, supervised fine-tuning). On-policy distillation trains the student and has no critic.
+    Teachers take the place of the reference model (``PPOConfig._handle_opd_mapping``, ``reference_configs``).
+    """
+    distils, mixed = "student_train" in names, reader.switch(("use_opd",))
+    if not distils and "actor_infer" not in names:
+        return set()
+    teachers = {name for name in names if name.split(".")[0] == "teacher"}
+    if mixed and "reference" in names:
+        message, help = "with use_opd, the teacher is the reference model", "remove `reference`"
+        reader.add(("reference",), Diagnostic("invalid-value", message, help))
+    lora = reader.at(("actor_train", "model_args", "lora_target")) is not None
+    unused = {"reference"} if teachers else set()
+    if lora or not (distils or mixed or _compares(reader)):
+        unused |= teachers or {"reference"}
+    if distils or reader.at(("adv_estimator",)) not in (None, "gae"):
+        unused.add("critic")
+    return unused
+
+
+def _compares(reader: Reader) -> bool:
+    """Return whether the policy is compared with a reference model (``PPOConfig.__post_init__``)."""
+    flags = [reader.switch((key,)) for key in ("enable_reference", "use_kl_loss")]
+    return reader.coefficient(("init_kl_coef",), 0.2) > 0 or any(flags)

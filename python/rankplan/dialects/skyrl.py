@@ -1,29 +1,31 @@
 """SkyRL: a number of nodes and of GPUs per node for each model, and inference engines.
 
 With ``trainer.placement.colocate_all``, every model is on the engines' GPUs, and has a fifth of each. Otherwise the
-engines take GPUs first, of one node if one has enough, and each model takes whole parts of nodes after them; the
+engines take GPUs first, of one node if one has enough, and each model takes parts of nodes after them; the
 reference model shares the policy's (``colocate_policy_ref``), with a quarter of each. A data-parallel rank of an engine
 is a process of tensor x pipeline size GPUs.
 
-Follows SkyRL's ``RayPPOTrainer.build_models`` and ``create_inference_servers`` (a956457).
+Follows SkyRL's ``validate_cfg``, ``RayPPOTrainer.build_models``, ``PPORayActorGroup``, ``build_new_inference_client``
+and ``create_inference_servers`` (a956457).
 """
 
 from __future__ import annotations
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.keys import SKYRL, SKYRL_MODELS, SKYRL_SIZES
-from rankplan.dialects.pools import Job, Pools, engine_sizes
+from rankplan.dialects.keys import SKYRL, SKYRL_MODELS
+from rankplan.dialects.pools import Job, Pools, differing, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.configured import ASSUMED
-from rankplan.words import path_text
+from rankplan.words import must_be, path_text
 
 __all__ = ["assumed_inventory", "plan", "read"]
 
 _PLACEMENT: KeyPath = ("trainer", "placement")
 _ENGINE: KeyPath = ("generator", "inference_engine")
 _SIZES = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size"}
+_GENERATOR = ("generator", (*_ENGINE, "num_engines"))
 _SHARED = 5
 
 
@@ -45,32 +47,43 @@ class _Job(Job):
         self.models: dict[str, tuple[int, int]] = {}
         for name in SKYRL_MODELS:
             if name not in absent:
-                nodes = reader.size((*_PLACEMENT, f"{name}_num_nodes"), 1)
-                self.models[name] = nodes, reader.size((*_PLACEMENT, f"{name}_num_gpus_per_node"), 1)
+                self.models[name] = reader.size(_count(name, "nodes"), 1), reader.size(_count(name, "gpus_per_node"), 1)
         self.all = reader.switch((*_PLACEMENT, "colocate_all"), default=True)
         pair = not self.all and "ref" in self.models
         self.pair = pair and reader.switch((*_PLACEMENT, "colocate_policy_ref"), default=True)
-        local = reader.switch((*_ENGINE, "run_engines_locally"), default=True)
+        external = [reader.at((*_ENGINE, f"external_{what}")) for what in ("proxy_url", "server_urls")]
+        local = external == [None, None] and reader.switch((*_ENGINE, "run_engines_locally"), default=True)
         self.tp, self.pp, self.dp = (reader.size((*_ENGINE, key), 1) for key in _SIZES.values())
-        self.engines = reader.size((*_ENGINE, "num_engines"), 1) * self.dp if local else 0
+        engines = reader.size((*_ENGINE, "num_engines"), 1) if local else 0
+        self.engines = engines * self.dp
+        disaggregated = bool(engines) and reader.switch((*_ENGINE, "enable_pd"))
+        prefill = reader.size((*_ENGINE, "num_prefill"), 0, 0) if disaggregated else 0
+        self.prefill = prefill * self.dp
+        if disaggregated and not 0 < prefill < engines:
+            allowed = f"1 or more, and less than num_engines, which is {engines}: the other engines decode"
+            fault = must_be(("num_prefill",), prefill, allowed, "use at least 2 engines, or set enable_pd: false")
+            reader.add((*_ENGINE, "num_prefill"), fault)
         self._check(reader)
 
     def _check(self, reader: Reader) -> None:
-        policy = self.models["policy"]
-        total, generating = policy[0] * policy[1], self.engines * self.tp * self.pp
+        policy, each = self.models["policy"], self.tp * self.pp
+        total, generating = policy[0] * policy[1], self.engines * each
         if self.all and self.engines and total != generating:
             message = f"colocate_all: the policy has {total} GPUs, but the engines have {generating}"
-            message += f" ({self.engines // self.dp} engines x {self.tp * self.pp * self.dp})"
+            message += f" ({self.engines // self.dp} engines x {each * self.dp})"
             help = "make policy_num_nodes x policy_num_gpus_per_node equal to it, or set colocate_all: false"
             reader.add((*_ENGINE, "num_engines"), Diagnostic("invalid-value", message, help))
+        if self.all and each > policy[1] and reader.at((*_ENGINE, "distributed_executor_backend")) == "mp":
+            message = f"an engine of {each} GPUs needs several nodes of {policy[1]} (policy_num_gpus_per_node)"
+            help = f"use at most {policy[1]}, or distributed_executor_backend: ray"
+            fault = Diagnostic("spans-nodes", f"{message}, but the mp backend of vLLM starts it on one", help)
+            reader.add((*_ENGINE, _SIZES["tp" if self.tp >= self.pp else "pp"]), fault)
         for name, size in self.models.items():
-            if (self.all or (self.pair and name == "ref")) and size != policy:
-                sizes = f"{size[0]} x {size[1]} instead of {policy[0]} x {policy[1]}"
-                message = f"{name} shares the GPUs of the policy, but has {sizes}"
-                help = f"give it the policy's {name}_num_nodes and {name}_num_gpus_per_node, or do not colocate it"
-                keys = [key for key in SKYRL_SIZES if key.startswith(name)]
-                given = [key for key in keys if reader.at((*_PLACEMENT, key)) is not None]
-                reader.add((*_PLACEMENT, *given[:1]), Diagnostic("invalid-value", message, help))
+            # With `colocate_all`, SkyRL compares the numbers of GPUs only.
+            if size[0] * size[1] != total if self.all else self.pair and name == "ref" and size != policy:
+                paths = {one: (_count(one, "nodes"), _count(one, "gpus_per_node")) for one in ("policy", name)}
+                flag = (*_PLACEMENT, "colocate_all" if self.all else "colocate_policy_ref")
+                differing(reader, "SkyRL", {"policy": policy, name: size}, paths, flag)
         experts, whole = reader.size((*_ENGINE, "expert_parallel_size"), 1), self.tp * self.dp
         if experts not in (1, whole):
             message = f"`expert_parallel_size` is {experts}; SkyRL accepts 1, or tensor size x data size, which is "
@@ -89,7 +102,8 @@ class _Job(Job):
         each = self.tp * self.pp
         policy = self.models["policy"]
         count = self.engines * each or (policy[0] * policy[1] if self.all else 0)
-        engines = pools.packed(count, "generator", (*_ENGINE, "num_engines")) if count else []
+        ahead = 0 if self.all else self.prefill * each  # alone, engines that prefill are packed by themselves
+        engines = [rank for part in (ahead, count - ahead) if part for rank in pools.packed(part, *_GENERATOR)]
         shared: dict[str, list[int]] = {}
         for name, (nodes, per_node) in self.models.items():
             if self.all:
@@ -97,7 +111,7 @@ class _Job(Job):
             elif self.pair and name == "ref":
                 taken, share = shared["policy"], 0.25
             else:
-                taken = pools.nodes(nodes, per_node, name, (*_PLACEMENT, f"{name}_num_nodes"))
+                taken = pools.nodes(nodes, per_node, name, _count(name, "nodes"))
                 share = 0.75 if self.pair and name == "policy" else 1.0
             shared[name] = taken
             sizes, where = _training(pools.reader, name)
@@ -110,6 +124,10 @@ class _Job(Job):
 
 
 read, plan, assumed_inventory = _Job.read, _Job.plan, _Job.assumed_inventory
+
+
+def _count(name: str, what: str) -> KeyPath:
+    return (*_PLACEMENT, f"{name}_num_{what}")
 
 
 def _training(reader: Reader, name: str) -> tuple[Parallel, KeyPath]:

@@ -56,6 +56,9 @@ _ENGINE = {
 }
 """Flags of the sizes of an engine."""
 
+_GPUS = 8
+"""slime's default ``actor_num_gpus_per_node``."""
+
 _SIZES = {flag for flags in (*MEGATRON.values(), *_ENGINE.values()) for flag in flags}
 _PLACING = SLIME.known[()].keys() - _SIZES
 
@@ -80,6 +83,7 @@ class _Job(Job):
         self._keys: dict[str, str] = {}  # flags as they are written
         self._values: dict[str, Any] = {}
         others: list[str] = []
+        reader.asked.update((flag,) for flag in _PLACING | _IMPLYING | _SIZES)
         for key in map(str, reader.content):
             flag = flag_name(key)
             if flag not in _PLACING | _IMPLYING | _SIZES:
@@ -115,7 +119,7 @@ class _Job(Job):
         doubtful = any(fault.code != "duplicate-key" for fault in reader.faults)
         self._contradicts = rollout_only and self._values.get("debug_train_only") is True
         nodes = self._number(reader, "actor_num_nodes", 1, 0)
-        each = self._number(reader, "actor_num_gpus_per_node", 8, 0)
+        each = self._number(reader, "actor_num_gpus_per_node", _GPUS, 0)
         self.actor, self.critic = nodes * each, 0
         # A slime whose critic shares the actor's GPUs sets these flags too, to the actor's sizes; it also has
         # `megatron_config_path`.
@@ -210,27 +214,42 @@ class _Job(Job):
             needed = ", ".join(f"{name} {count}" for name, count in parts if count)
             needed += ", colocated" if colocated else ""
             message = f"the flags need {self.num_gpus} GPUs ({needed}), but the cluster has {len(gpus)}"
+            if self.actor and not self._has("actor_num_gpus_per_node"):
+                message += f"; {_GPUS} GPUs per node is slime's default actor_num_gpus_per_node"
             help = "use a larger cluster, or fewer GPUs"
-            reader.add((), Diagnostic("resource-out-of-range", message, help))
+            reader.add(self._counting(), Diagnostic("resource-out-of-range", message, help))
         each = self._per_process(reader, pools.inventory, nodes)
         reader.finish()
         share = 0.8 if colocated else 1.0
         share /= 2 if self.critic and self.critic_shares else 1
         training: dict[str, Any] = {"parallel": self.parallel, "share": share}
-        generating = {"parallel": self.engine, "share": 0.2 if colocated else 1.0, "engines": self.per_engine // each}
+        generating: dict[str, Any] = {
+            "parallel": self.engine,
+            "share": 0.2 if colocated else 1.0,
+            "engines": self.per_engine // each,
+        }
         for name, start, count, size, settings in (
             ("actor", 0, self.actor, 1, training),
             ("critic", 0 if self.critic_shares else self.actor, self.critic, 1, training),
             ("rollout", self.rollout_offset, self.rollout, each, generating),
         ):
             flags = {"tp": ("rollout_num_gpus_per_engine",), **_ENGINE} if name == "rollout" else MEGATRON
-            pools.place(name, gpus[start : start + count], self._largest(flags, settings["parallel"]), size, **settings)
+            path = self._decisive(flags, settings["parallel"], count)
+            pools.place(name, gpus[start : start + count], path, size, **settings)
 
-    def _largest(self, flags: Mapping[str, Sequence[str]], parallel: Any) -> KeyPath:
-        """Return the path of the flag of the largest size."""
+    def _decisive(self, flags: Mapping[str, Sequence[str]], parallel: Parallel, count: int) -> KeyPath:
+        """Return the path of the flag of the size by which the GPUs cannot be divided, else of the largest one."""
         given = {name: flag for name, each in flags.items() for flag in each if self._has(flag)}
         largest = max(given, key=lambda name: getattr(parallel, name), default=None)
-        return () if largest is None else self._path(given[largest])
+        breaking = parallel.breaking(count)
+        name = breaking if breaking in given else "ep" if breaking == "etp" and "ep" in given else largest
+        return () if name is None else self._path(given[name])
+
+    def _counting(self) -> KeyPath:
+        """Return the path of the flag that gives the larger side its GPUs."""
+        training = ("actor_num_nodes", "actor_num_gpus_per_node")
+        flags = ("rollout_num_gpus", *training) if self.rollout > self.actor else (*training, "rollout_num_gpus")
+        return next((self._path(flag) for flag in flags if self._has(flag)), ())
 
     def _per_process(self, reader: Reader, inventory: Inventory, nodes: Sequence[int]) -> int:
         """Return the number of GPUs per rollout process, and record why engines cannot be divided so."""

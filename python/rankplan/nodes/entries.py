@@ -7,19 +7,27 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
+from typing import Any
 
 from rankplan._core import RankSet
 from rankplan.config.hardware import HardwareConfig
-from rankplan.config.models import NodeGroup
+from rankplan.config.models import ClusterSection, NodeGroup
+from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic
 from rankplan.nodes.node import NodeSpec
 from rankplan.words import counted, did_you_mean, nearest, shown, unknown
 
 Marks = dict[int, RankSet | None]
 """By node: the local indices of its accelerators that must not be used, ``None`` for the whole node."""
+
+
+def add_mark(marks: Marks, node: int, local: RankSet | None) -> None:
+    """Add accelerators of a node, or the whole node, to hardware that must not be used."""
+    known = marks.get(node, RankSet())
+    marks[node] = None if known is None or local is None else known | local
 
 
 def marked(stretches: Iterable[tuple[range, NodeSpec]], marks: Marks) -> tuple[list[range], list[NodeSpec]]:
@@ -45,6 +53,15 @@ def marked(stretches: Iterable[tuple[range, NodeSpec]], marks: Marks) -> tuple[l
             ranges.append(range(start, nodes.stop))
             records.append(record)
     return ranges, records
+
+
+def broken(stretches: Iterable[tuple[range, NodeSpec]]) -> Marks:
+    """Return the hardware that is not healthy."""
+    found: Marks = {}
+    for nodes, record in stretches:
+        if record.unhealthy or not record.healthy:
+            found |= dict.fromkeys(nodes, record.unhealthy if record.healthy else None)
+    return found
 
 
 def cut(ranges: list[range], records: list[NodeSpec], num_nodes: int) -> tuple[list[range], list[NodeSpec]]:
@@ -98,6 +115,21 @@ def equipped(group: NodeGroup, stretches: Iterable[tuple[range, NodeSpec]]) -> N
     return group.model_copy(update={"hardware": hardware.model_copy(update={"configs": pieces})})
 
 
+def decided(section: ClusterSection, excluded: Sequence[str], levels: tuple[str, ...]) -> ClusterSection:
+    """Return what a plan keeps of a section for nodes that exclude hardware already, and have these levels.
+
+    The rules about groups name the levels that count when the plan is made: later nodes may lack their labels.
+    """
+    topology = section.topology
+    kept = {level for kinds in topology.keep.values() for level in kinds.values()} - {NODE_LEVEL}
+    if topology.levels is None and kept and kept.issubset(levels):
+        topology = topology.model_copy(update={"levels": levels})
+    exclude = (*section.exclude, *(name for name in excluded if name not in section.exclude))
+    settings = {"binding": None, "memory_binding": None, "nics": None, "model": None}
+    changes: dict[str, Any] = {"component_placement": {}, "exclude": exclude, "topology": topology, **settings}
+    return section.model_copy(update=changes)
+
+
 def unknown_group(label: str, known: Sequence[str]) -> Diagnostic:
     """Return the fault of an unknown node group."""
     if not label:
@@ -121,22 +153,28 @@ class Names:
         self._ranges, self._records = ranges, records
         self._labels: dict[str, dict[str, list[range]]] = {}
 
-    def marks(self, names: Iterable[str]) -> tuple[Marks, list[tuple[int, Diagnostic]]]:
-        """Return the hardware of these names, and the faults with the index of their name."""
+    def marks(
+        self, names: Iterable[str], *, missing: Collection[str] = ()
+    ) -> tuple[Marks, list[tuple[int, Diagnostic]]]:
+        """Return the hardware of these names, and the faults with the index of their name.
+
+        The hardware of names in ``missing`` may be elsewhere, or gone.
+        """
         marks: Marks = {}
         faults: list[tuple[int, Diagnostic]] = []
         for index, name in enumerate(names):
             found = self.find(name)
-            if isinstance(found, Diagnostic):
+            if isinstance(found, Mapping):
+                for node, local in found.items():
+                    add_mark(marks, node, local)
+            elif found is not None:
                 faults.append((index, found))
-                continue
-            for node, local in found.items():
-                known = marks.get(node, RankSet())
-                marks[node] = None if known is None or local is None else known | local
+            elif name not in missing:
+                faults.append((index, self._unknown(name)))
         return marks, faults
 
-    def find(self, name: str) -> Marks | Diagnostic:
-        """Return the hardware of a name, or the fault of a name that is unknown or that several nodes have."""
+    def find(self, name: str) -> Marks | Diagnostic | None:
+        """Return the hardware of a name, ``None`` if no node has it, or the fault of a name that several nodes have."""
         if not isinstance(name, str):
             help = "write the name of a node or an accelerator: node-3, node-5/2"
             return _fault(f"{shown(name)} is not a name", help)
@@ -144,16 +182,52 @@ class Names:
             return node if isinstance(node, Diagnostic) else {node: None}
         key, equals, value = name.partition("=")
         if equals:
-            return self._domain(key, value)
+            return dict.fromkeys(chain.from_iterable(self._values(key).get(value, ()))) or None
         if name in self._accelerators:
             places = self._accelerators[name]
             if len(places) == 1:
                 return {places[0][0]: RankSet([places[0][1]])}
             help = f"write the node and the local index, e.g. {self._name(places[0][0])}/{places[0][1]}"
             return _fault(f"{counted(len(places), 'accelerator')} have the id {name}", help)
-        host, slash, index = name.rpartition("/")
-        if slash and (node := self._node(host)) is not None:
-            return node if isinstance(node, Diagnostic) else self._accelerator(node, host, index)
+        host, _, index = name.rpartition("/")
+        if isinstance(node := self._node(host), int):
+            local = _number(index)
+            if local is None or local >= self._record(node).num_accelerators:
+                return None
+            return {node: RankSet([local])}
+        return node
+
+    def by_rank(self, name: str) -> tuple[int, int | None] | None:
+        """Return the node rank of a name such as ``node-3`` or ``node-3/2``, and the local index of the accelerator.
+
+        ``None`` for names that are independent of the order of the nodes.
+        """
+        host, slash, index = name.partition("/")
+        rank = None if host in self._nodes or name in self._accelerators else self._rank(host)
+        local = _number(index) if slash else None
+        return None if rank is None or (slash and local is None) else (rank, local)
+
+    def lasting(self, node: int) -> str | None:
+        """Return a name of a node that is independent of the order of the nodes, if it has one."""
+        record = self._record(node)
+        names = (name for name in (record.hostname, record.ip) if name is not None)
+        return next((name for name in names if len(self._nodes[name]) == 1), None)
+
+    def _unknown(self, name: str) -> Diagnostic:
+        """Return the fault of a name that no node has."""
+        key, equals, value = name.partition("=")
+        if equals:
+            if not (values := self._values(key)):
+                keys = {label for record in self._records for label in record.labels}
+                help = did_you_mean(key, sorted(keys), "the labels are") or "add labels to the nodes of the inventory"
+                return _fault(f"no node has the label `{key}`", help)
+            help = did_you_mean(value, sorted(values), f"{key} is one of")
+            return _fault(f"no node has the label {key}={value}", help)
+        host, _, index = name.rpartition("/")
+        if isinstance(node := self._node(host), int):
+            count = self._record(node).num_accelerators
+            has = f"it has {counted(count, 'accelerator')}" + (f", 0-{count - 1}" if count > 1 else "")
+            return _fault(f"unknown accelerator {shown(index)} of {host}: {has}", "write a local index, e.g. node-5/2")
         return _fault(f"unknown node or accelerator {shown(name)}", self._nearest(name))
 
     def _nearest(self, name: str) -> str:
@@ -165,33 +239,26 @@ class Names:
         return f"the nodes are: {', '.join(self._some[:10])}{more}" if self._some else ""
 
     def _node(self, name: str) -> int | Diagnostic | None:
-        """Return the rank of a node by hostname, address, or ``node-3``."""
+        """Return the rank of a node by hostname or address, or by ``node-3`` if no hostname looks like this."""
         if nodes := self._nodes.get(name):
             if len(nodes) == 1:
                 return nodes[0]
             ranks = RankSet(nodes)
             return _fault(f"nodes {ranks} are all named {name}", f"write their addresses, or node-{nodes[0]}")
-        digits = name.removeprefix("node-")
-        if digits == name or not (digits.isascii() and digits.isdecimal() and len(digits) < 10):
-            return None
-        return rank if str(rank := int(digits)) == digits and rank < self._ranges[-1].stop else None
+        rank = self._rank(name)
+        return None if rank is None or rank >= self._ranges[-1].stop else rank
 
-    def _accelerator(self, node: int, host: str, index: str) -> Marks | Diagnostic:
-        ids = self._record(node).accelerator_ids
-        if index.isascii() and index.isdecimal() and len(index) < 10 and int(index) < len(ids):
-            return {node: RankSet([int(index)])}
-        has = f"it has {counted(len(ids), 'accelerator')}" + (f", 0-{len(ids) - 1}" if len(ids) > 1 else "")
-        return _fault(f"unknown accelerator {shown(index)} of {host}: {has}", "write a local index, e.g. node-5/2")
+    def _rank(self, name: str) -> int | None:
+        """Return the rank in ``node-3``: of a node without a name, or of any node if no hostname looks like this."""
+        rank = _number(name.removeprefix("node-")) if name.startswith("node-") else None
+        if rank is None or not self._hosts_look_like_ranks:
+            return rank
+        nameless = rank < self._ranges[-1].stop and self._name(rank) == name
+        return rank if nameless else None
 
-    def _domain(self, key: str, value: str) -> Marks | Diagnostic:
-        values = self._values(key)
-        if value in values:
-            return dict.fromkeys((node for nodes in values[value] for node in nodes), None)
-        if not values:
-            keys = {label for record in self._records for label in record.labels}
-            help = did_you_mean(key, sorted(keys), "the labels are") or "add labels to the nodes of the inventory"
-            return _fault(f"no node has the label `{key}`", help)
-        return _fault(f"no node has the label {key}={value}", did_you_mean(value, sorted(values), f"{key} is one of"))
+    @cached_property
+    def _hosts_look_like_ranks(self) -> bool:
+        return any(_number(name.removeprefix("node-")) is not None for name in self._nodes if name.startswith("node-"))
 
     def _values(self, key: str) -> dict[str, list[range]]:
         """Return the nodes of each value of a label."""
@@ -239,6 +306,12 @@ class Names:
                 if not name.isdecimal():
                     found.setdefault(name, []).extend((node, index) for node in nodes)
         return found
+
+
+def _number(digits: str) -> int | None:
+    """Return the number that these decimal digits are, without leading zeros."""
+    plain = digits.isascii() and digits.isdecimal() and len(digits) < 10 and str(int(digits)) == digits
+    return int(digits) if plain else None
 
 
 def _fault(message: str, help: str) -> Diagnostic:

@@ -38,24 +38,17 @@ class Inventory:
     """
 
     def __init__(
-        self,
-        nodes: Sequence[NodeSpec],
-        section: ClusterSection | None = None,
-        levels: Sequence[str] | None = None,
-        applied: Iterable[str] = (),
+        self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
     ) -> None:
-        """``section`` defines the node groups. ``applied``: excluded names that the nodes are already marked with."""
+        """``section`` defines the node groups, and hardware that must not be used."""
         self._entries = tuple(nodes)
-        self._fill(Core(self._entries), section, None if levels is None else tuple(levels), frozenset(applied))
+        self._fill(Core(self._entries), section, None if levels is None else tuple(levels))
 
-    def _fill(
-        self, core: Core, section: ClusterSection | None, levels: tuple[str, ...] | None, applied: frozenset[str]
-    ) -> None:
+    def _fill(self, core: Core, section: ClusterSection | None, levels: tuple[str, ...] | None) -> None:
         """Set everything but the nodes: `_entries` or `_stretches`, each of which can be made from the other."""
         self.core = core
         self._stated_levels = levels
         self._section = section
-        self._applied = applied
         self._pools: dict[tuple[tuple[str, ...], bool], Pool] = {}
         self._configured: Inventory | None = None
         groups = section.node_groups if section else []
@@ -67,14 +60,13 @@ class Inventory:
         stretches: tuple[list[range], list[NodeSpec]],
         section: ClusterSection | None,
         order: Sequence[int] = (),
-        applied: frozenset[str] | None = None,
     ) -> Inventory:
         """Return the inventory of other records, whose accelerators are those of this one's nodes in this order."""
         found = Inventory.__new__(Inventory)
         found._stretches = stretches
         levels = self._stated_levels and entries.labelled(self._stated_levels, stretches[1])  # others are cut off
         core = self.core.reordered(order) if order else self.core
-        found._fill(core, section, levels, self._applied if applied is None else applied)
+        found._fill(core, section, levels)
         return found
 
     @cached_property
@@ -139,8 +131,9 @@ class Inventory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        levels = {"levels": list(self.levels)} if self.levels else {}
-        return {**levels, "nodes": [entry.described() for entry in self._entries]}
+        stated = self.levels or detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
+        levels = {"levels": list(self.levels)} if stated else {}
+        return {**levels, "nodes": [self.node(ranks[0]).at(ranks).described() for ranks in self._nodes.values()]}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
@@ -244,16 +237,21 @@ class Inventory:
 
     @property
     def section(self) -> ClusterSection | None:
-        """The cluster section that defines its node groups, without components; ``None`` before `with_config`."""
+        """The cluster section, with node groups and exclusions, without components; ``None`` before `with_config`."""
         return self._section
 
-    def with_config(self, cluster_section: Mapping[str, Any] | ClusterSection | Reading) -> Inventory:
-        """Return its first ``num_nodes`` nodes with the node groups of a cluster section.
+    def with_config(
+        self, cluster_section: Mapping[str, Any] | ClusterSection | Reading, *, planned: bool = False
+    ) -> Inventory:
+        """Return its first ``num_nodes`` nodes with the node groups and exclusions of a cluster section.
+
+        ``planned``: the section is that of a plan, whose names are known to be right. Hardware that it excludes, and
+        levels of the network, may be missing here. What this inventory excludes stays excluded.
 
         Raises `PlacementError` for an invalid section, or one that needs more nodes.
         """
         reading = read_section(cluster_section).fork()
-        found, faults = configured(self, reading.section)
+        found, faults = configured(self, reading.section, planned=planned)
         for path, fault in faults:
             reading.add(path, fault)
         reading.finish()
@@ -266,16 +264,9 @@ class Inventory:
         accelerator (``node-5/2``, or its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with
         every unknown name.
         """
-        marks, faults = entries.Names(*self._stretches).marks(entries.one_or_several(names))
+        marks, faults = self.names.marks(entries.one_or_several(names))
         if faults:
             raise PlacementError([found for _, found in faults])
-        return self._with(marks)
-
-    def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:
-        """Return the inventory with these records, one per node, and the same node groups and exclusions."""
-        return Inventory(nodes, self._section, self._stated_levels, self._applied)
-
-    def _with(self, marks: entries.Marks) -> Inventory:
         if not marks:
             return self
         found = self._derived(entries.marked(self.stretches(), marks), self._section)
@@ -283,11 +274,31 @@ class Inventory:
             found.__dict__["domains"] = self.domains  # marks change no labels
         return found
 
+    def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:
+        """Return the inventory with these records, one per node, and the same node groups and exclusions."""
+        return Inventory(nodes, self._section, self._stated_levels)
+
+    @cached_property
+    def names(self) -> entries.Names:
+        """The names of the nodes, their accelerators and their domains."""
+        return entries.Names(*self._stretches)
+
+    @cached_property
+    def marks(self) -> entries.Marks:
+        """The hardware that must not be used: what is not healthy, and what the cluster section excludes."""
+        found = entries.broken(self.stretches())
+        if self._section is not None and (names := self._section.exclude):
+            for node, local in self.names.marks(names)[0].items():
+                entries.add_mark(found, node, local)
+        return found
+
     @cached_property
     def excluded(self) -> list[tuple[RankSet, RankSet | None]]:
         """Nodes that must not be used, with the local indices of their accelerators, or ``None`` for whole nodes."""
-        broken = entries.numbered(one for one in self.stretches() if one[1].unhealthy or not one[1].healthy)
-        return [(entry.ranks, entry.unhealthy if entry.healthy else None) for entry in broken]
+        alike: dict[RankSet | None, list[int]] = {}
+        for node, local in sorted(self.marks.items()):
+            alike.setdefault(local, []).append(node)
+        return [(RankSet(nodes), local) for local, nodes in alike.items()]
 
     @property
     def excluded_accelerators(self) -> RankSet:
@@ -396,7 +407,7 @@ class Inventory:
         return hash(self.num_nodes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Inventory, (self._entries, self._section, self._stated_levels, self._applied)
+        return Inventory, (self._entries, self._section, self._stated_levels)
 
     def __repr__(self) -> str:
         kinds = ", ".join(
@@ -406,35 +417,32 @@ class Inventory:
         return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
 
 
-def configured(inventory: Inventory, section: ClusterSection) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
-    """Return an inventory with the node groups and exclusions of a section; itself and the faults if it is unfit."""
+def configured(
+    inventory: Inventory, section: ClusterSection, *, planned: bool = False
+) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
+    """Return an inventory with a section, see `Inventory.with_config`; itself and the faults if it is unfit."""
     present, wanted, names = inventory.num_nodes, section.num_nodes, section.exclude
     if wanted > present:
         message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
         fewer = "1" if present == 1 else f"{present} or less"
         help = f"set num_nodes to {fewer}, or use a larger cluster"
         return inventory, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
-    levels = section.topology.levels or ()
+    levels = () if planned else section.topology.levels or ()
     keys = entries.label_keys(entries.cut(*inventory._stretches, wanted)[1]) if levels else ()
     if keys and (missing := list(entries.unlabelled(levels, keys))):
         return inventory, [(("topology", "levels", index), found) for index, found in missing]
-    settings = {"binding": None, "memory_binding": None, "nics": None, "model": None}
-    section = section.model_copy(update={"component_placement": {}, "exclude": (), **settings})
-    applied = inventory._applied.union(names)
-    unchanged = applied == inventory._applied
-    if wanted == present and section == inventory._section and unchanged:
+    before = inventory._section.exclude if inventory._section is not None else ()
+    section = entries.decided(section, before, inventory.levels if section.topology.keep else ())
+    if wanted == present and section == inventory._section:
         return inventory, []
     # Every strategy of a config asks for the same section.
     last = inventory._configured
-    if last is None or last.section != section or last._applied != applied:
-        stretches = inventory._stretches
-        if not unchanged:
-            # those already applied may name nodes that were cut off
-            marks, faults = entries.Names(*stretches).marks(names)
-            if faults := [(index, found) for index, found in faults if names[index] not in inventory._applied]:
-                return inventory, [(("exclude", index), found) for index, found in faults]
-            stretches = entries.marked(zip(*stretches, strict=True), marks)
+    if last is None or last.section != section:
+        # what was excluded before may name nodes that were cut off
+        faults = inventory.names.marks(names, missing=names if planned else before)[1] if names else []
+        if faults:
+            return inventory, [(("exclude", index), found) for index, found in faults]
         order = range(wanted) if wanted < present else ()
-        last = inventory._derived(entries.cut(*stretches, wanted), section, order, applied)
+        last = inventory._derived(entries.cut(*inventory._stretches, wanted), section, order)
         inventory._configured = last
     return last, []

@@ -28,6 +28,8 @@ from rankplan.hardware.pci import DISTANCES, address_of
 from rankplan.hardware.sysfs import MAX_CPU, cpu_list
 from rankplan.words import as_int, counted, did_you_mean, shown
 
+USUAL_TYPE = "NV_GPU"
+"""The type of accelerators whose type is not stated."""
 _NAMES = {"accelerator_model", "ip", "hostname"}
 _NULLABLE = {"accelerator_type", "accelerator_ids", *_NAMES}
 _FACTS = ("numa", "memory", "sockets", "cores", "caches", "nics")
@@ -214,7 +216,7 @@ class NodeSpec(Model):
         if not self.num_accelerators:
             self.__dict__["accelerator_type"] = NO_ACCEL
         elif self.accelerator_type == NO_ACCEL:
-            self.__dict__["accelerator_type"] = "NV_GPU"
+            self.__dict__["accelerator_type"] = USUAL_TYPE
         if not stated:
             self.__dict__["accelerator_ids"] = tuple(str(index) for index in range(self.num_accelerators))
         return self
@@ -270,6 +272,8 @@ class NodeSpec(Model):
         plain = self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"devices", *_FACTS})
         if self.healthy:
             plain.pop("healthy", None)
+        if self.accelerator_type == USUAL_TYPE:
+            plain.pop("accelerator_type", None)
         facts = self._plain_facts()
         if devices := facts.pop("devices", None):
             stated, broken = plain.pop("accelerator_ids", None), plain.pop("unhealthy", None)
@@ -286,8 +290,20 @@ class NodeSpec(Model):
     def kind(self) -> tuple[Any, ...]:
         """Everything but the node ranks, as a hashable value."""
         labels, hardware = frozenset(self.labels.items()), frozenset(self.hardware.items())
-        facts = (self.accelerator_type, self.accelerator_model, self.accelerator_ids)
-        return *facts, self.ip, self.hostname, labels, hardware, self.healthy, self.unhealthy, self.facts
+        ids = self.states("accelerator_ids") and self.accelerator_ids
+        return (
+            self.num_accelerators,
+            self.accelerator_type,
+            self.accelerator_model,
+            ids,
+            self.ip,
+            self.hostname,
+            labels,
+            hardware,
+            self.healthy,
+            self.unhealthy,
+            self.facts,
+        )
 
     def _plain_facts(self) -> dict[str, Any]:
         """Return the facts of the machine and of its accelerators as plain values."""

@@ -9,9 +9,10 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain, groupby, islice, pairwise, repeat
 from operator import attrgetter, itemgetter
-from typing import Any, ClassVar, Literal, TypeAlias, overload
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, overload
 
 from rankplan._core import (
+    ACCELERATOR,
     MAX_PROCESSES,
     Chunks,
     Groups,
@@ -93,14 +94,29 @@ def _setting(name: str) -> Any:
     return property(attrgetter(f"settings.{name}"), doc=f"``settings.{name}``, see `Settings`.")
 
 
+class Exclusive(NamedTuple):
+    """The name, the node groups and the rule of a component that uses the cores near its accelerators exclusively."""
+
+    name: str
+    node_groups: tuple[str, ...]
+    rule: Rule
+
+    def accelerators(self, inventory: Inventory) -> RankSet:
+        """Return its accelerators, counted node by node; none on an inventory on which it cannot run."""
+        try:
+            return inventory.pool(self.node_groups).apply(self.rule).accelerators()
+        except PlacementError:
+            return NOTHING
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Component(Sequence[Placement]):
     """A sequence of rows, one per process in rank order, with the decisions that they come from.
 
     ``rule`` says which resource ranks of ``node_groups`` each process uses; applied to ``inventory`` it gives ``rows``.
-    ``settings`` has all other decisions, which are attributes of the component too: ``component.share``. ``taken`` are
-    the accelerators, counted node by node, whose cores other components of the plan use exclusively. Components are
-    equal if they are placed alike, whatever their names.
+    ``settings`` has all other decisions, which are attributes of the component too: ``component.share``. ``beside`` are
+    the components of its plan that leave it the cores which they do not use. Components are equal if they are placed
+    alike, whatever their names.
 
     A component has slots: the accelerators of its processes in process order. A process without accelerators, or with
     one that another of its processes uses too, is one slot. The parallel sizes divide the slots into groups.
@@ -125,7 +141,7 @@ class Component(Sequence[Placement]):
     rule: Rule
     rows: Placements
     settings: Settings = USUAL_SETTINGS
-    taken: RankSet = NOTHING
+    beside: tuple[Exclusive, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.rows.whole:
@@ -145,7 +161,7 @@ class Component(Sequence[Placement]):
         node_groups: tuple[str, ...],
         rule: Rule,
         settings: Settings = USUAL_SETTINGS,
-        taken: RankSet = NOTHING,
+        beside: tuple[Exclusive, ...] = (),
         **changes: Any,
     ) -> Component:
         """Return the component that a rule gives on an inventory. Raises `PlacementError` with every fault.
@@ -154,7 +170,7 @@ class Component(Sequence[Placement]):
         """
         settings = replace(settings, **changes)
         rows = inventory.pool(node_groups, by_node=settings.by_node).apply(rule, settings.visibility)
-        return cls(name, inventory, node_groups, rule, rows, settings, taken)
+        return cls(name, inventory, node_groups, rule, rows, settings, beside)
 
     def _check_order(self) -> None:
         """Raise `PlacementError` (``visibility-order``) if the mask of a used accelerator cannot be reordered."""
@@ -179,7 +195,7 @@ class Component(Sequence[Placement]):
 
     def on(self, inventory: Inventory) -> Component:
         """Apply the rule to another inventory, which must know the node groups. Raises `PlacementError`."""
-        return Component.place(self.name, inventory, self.node_groups, self.rule, self.settings)
+        return Component.place(self.name, inventory, self.node_groups, self.rule, self.settings, self.beside)
 
     def fitted(self, cluster: Inventory) -> Component:
         """Return the component in the same places of a cluster that it fits, with that cluster's accelerator ids.
@@ -278,8 +294,8 @@ class Component(Sequence[Placement]):
 
     @cached_property
     def _bindings(self) -> Cores:
-        taken = self.inventory.core.by_node(self.taken)
-        return Cores(self.binding, self.memory_binding, self.inventory, taken)
+        taken = NOTHING.union(*(one.accelerators(self.inventory) for one in self.beside))
+        return Cores(self.binding, self.memory_binding, self.inventory, self.inventory.core.by_node(taken))
 
     def used_nodes(self) -> RankSet:
         """Return the nodes that its processes run on or use accelerators of."""
@@ -303,7 +319,7 @@ class Component(Sequence[Placement]):
             return self.rows == other
         if not isinstance(other, Component):
             return NotImplemented
-        mine, others = ((one.node_groups, one.rule, one.settings) for one in (self, other))
+        mine, others = ((one.node_groups, one.rule, one.settings, one.beside) for one in (self, other))
         return mine == others and self.rows == other.rows
 
     __hash__ = None  # type: ignore[assignment]
@@ -312,8 +328,13 @@ class Component(Sequence[Placement]):
         return f"<Component {self.name}: {counted(len(self.rows), 'process', 'processes')}, rule {self.rule!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = self.name, self.inventory, self.node_groups, self.rule, self.settings, self.taken
+        state = self.name, self.inventory, self.node_groups, self.rule, self.settings, self.beside
         return Component.place, state
+
+
+def local_accelerators(pattern: Pattern) -> RankSet:
+    """Return the accelerators of a node that processes use, by local index."""
+    return RankSet(chain.from_iterable(pattern.devices) if pattern.resource_type == ACCELERATOR else ())
 
 
 def merged(rank_map: RankMap) -> str:
@@ -342,7 +363,7 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
         return []
     inventory = components[0].inventory
     if inventory.section is not None:
-        cluster = cluster.with_config(inventory.section)
+        cluster = cluster.with_config(inventory.section, planned=True)
     used = RankSet().union(*(component.used_nodes() for component in components))
     different: dict[str, RankSet] = {}
     for nodes, planned, found in _pairs(inventory, cluster):
@@ -352,7 +373,27 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
     if different:
         raise PlacementError(_mismatches(different, cluster))
     _reject_excluded(components, cluster)
-    return [replace(one, inventory=cluster, rows=one.rows.on(cluster.core)) for one in components]
+    return [moved(one, cluster) for one in components]
+
+
+def moved(component: Component, inventory: Inventory) -> Component:
+    """Return a component with the same node ranks and devices on another inventory.
+
+    Its rule keeps its places, which have other resource ranks if nodes before them have other accelerators.
+    """
+    rows, rule = component.rows.on(inventory.core), component.rule
+    if _counts(component.inventory, rows) != _counts(inventory, rows):
+        lists = inventory.pool(component.node_groups, by_node=component.by_node).ranks_of(rows)
+        flat = list(chain.from_iterable(lists))
+        rule = RankMap.from_lists(lists) if isinstance(rule, RankMap) else Chunks(flat, len(lists[0]))
+    return replace(component, inventory=inventory, rule=rule, rows=rows)
+
+
+def _counts(inventory: Inventory, rows: Placements) -> list[tuple[int, int]]:
+    """Return where the number of accelerators changes among the nodes up to the last one of these rows."""
+    last = max((run.node + run.nodes for run in rows.runs()), default=0)
+    found = ((nodes.start, spec.num_accelerators) for nodes, spec in inventory.stretches() if nodes.start < last)
+    return [next(alike) for _, alike in groupby(found, itemgetter(1))]
 
 
 def _reject_excluded(components: Sequence[Component], cluster: Inventory) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import accumulate
+from operator import mul
+
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import LARGEST, Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import Parallel
+from rankplan.parallel import SIZE, Parallel
 from rankplan.plans.component import Component
 
 ASSUMED = 8
@@ -38,13 +42,22 @@ def assumed(reader: Reader, num_nodes: int, accelerators: int) -> Inventory:
 
 
 def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: KeyPath) -> Component:
-    """Return a component with parallel sizes, which are at a path of the config; it is a fault if they do not fit."""
+    """Return a component with parallel sizes, which are at a path of the config; it is a fault if they do not fit.
+
+    The fault is at the size that breaks: the first by which the number of slots cannot be divided further.
+    """
     reader.size_paths[component.name] = path
     try:
         return component.with_settings(parallel=parallel)
     except PlacementError as error:
         for one in error.diagnostics:
-            reader.add_once(path, one)  # two components may have the same sizes
+            sizes = [(kind, int(size)) for kind, size in SIZE.findall(one.message) if size]
+            products = accumulate((size for _, size in sizes), mul)
+            breaks = next((index for index, each in enumerate(products) if component.slots % each), 0)
+            kinds = [kind for kind, _ in (*sizes[breaks:], *sizes[:breaks])]
+            if "etp" in kinds and "etp" not in (keys := reader.size_keys.get(path, {})) and "tp" in keys:
+                one = replace(one, message=f"{one.message}; etp is tp unless it is given, as in Megatron")
+            reader.add_once(reader.size_path(path, kinds), one)  # two components may have the same sizes
         return component
 
 

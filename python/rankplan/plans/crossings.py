@@ -67,7 +67,12 @@ def topology_faults(
         names = set(map(str.strip, key.split(",")))
         for kind, level in kinds.items():
             if level != NODE_LEVEL and level not in by_level:
-                if labelled:
+                # A group on one node is within every domain, also of a level whose nodes a repaired plan has lost.
+                known = level in (topology.levels or ())
+                within = known and not any(
+                    name in names and layout.spans(kind, None).crossing for name, layout in components.items()
+                )
+                if labelled and not within:
                     levels = [*by_level, NODE_LEVEL]
                     yield ("keep", key, kind), unknown("level", level, levels, "the levels are")
                 continue

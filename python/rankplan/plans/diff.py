@@ -110,7 +110,7 @@ class PlanDiff:
     def nodes(self) -> list[Change]:
         """The nodes that differ; nodes with the same change are together."""
         before, after = self.before.inventory, self.after.inventory
-        if before.to_dict() == after.to_dict():
+        if before.to_dict() == after.to_dict() and before.marks == after.marks:
             return []  # quick for a large cluster
         alike: dict[str, list[tuple[int, Fields, Fields]]] = {}
         for rank, old, new in _differing(_specs(before), _specs(after)):
@@ -130,17 +130,12 @@ class PlanDiff:
 
     @cached_property
     def replaced(self) -> frozenset[int]:
-        """The node ranks that are another machine in the plan after, by hostname or else address.
-
-        The plans must have a machine in common; otherwise they are for different clusters, and there are none.
-        """
+        """The node ranks that are another machine in the plan after, by hostname or else address."""
         inventories = self.before.inventory, self.after.inventory
         here, there = (
             [bool(spec.hostname or spec.ip) for nodes, spec in one.stretches() for _ in nodes] for one in inventories
         )
         found = same_nodes(*inventories)
-        if not any(named and node is not None for named, node in zip(here, found, strict=True)):
-            return frozenset()
         named = (all(both) for both in zip(here, there, strict=False))
         return frozenset(rank for rank, both in enumerate(named) if both and found[rank] != rank)
 
@@ -179,8 +174,10 @@ def _specs(inventory: Inventory) -> dict[int, Fields]:
         spec = {key: getattr(node, name) for key, name in _NODE_FIELDS.items()}
         if spec["accelerator_ids"] == tuple(map(str, range(spec["accelerators"]))):
             spec["accelerator_ids"] = None  # implied by the number of accelerators
-        spec |= {"healthy": None if node.healthy else False, "unhealthy": str(node.unhealthy) or None}
+        spec |= {"healthy": None, "unhealthy": None}
         specs |= dict.fromkeys(nodes, spec)
+    for rank, local in inventory.marks.items():
+        specs[rank] = specs[rank] | ({"healthy": False} if local is None else {"unhealthy": str(local)})
     return specs
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rankplan.config.models import component_names
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.memory.cards import size_text
 from rankplan.plans.memory import SWITCH, Crowd, Need, Needs
@@ -27,6 +30,24 @@ def memory_faults(plan: Plan) -> Iterator[tuple[str, Diagnostic]]:
     for crowd, need in found.values():
         yield need.components[0], _fault(needs, crowd, need)
     yield from _host_faults(plan)
+
+
+def reject_memory(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` if a component cannot fit, at its ``memory`` in a config."""
+    found = [reader.located(_path(reader, name), fault) for name, fault in memory_faults(plan)]
+    if found:
+        raise PlacementError(found)
+
+
+def _path(reader: Reader, name: str) -> KeyPath:
+    """Return the path of what a component states about its memory, empty if there is none."""
+    here: Any = reader.content if reader.config is None else reader.config
+    for part in ("cluster", "component_placement"):
+        here = here.get(part) if isinstance(here, Mapping) else None
+    for key, entry in here.items() if isinstance(here, Mapping) else ():
+        if isinstance(entry, Mapping) and "memory" in entry and name in component_names(str(key)):
+            return "cluster", "component_placement", str(key), "memory"
+    return ()
 
 
 def _fault(needs: Needs, crowd: Crowd, need: Need) -> Diagnostic:

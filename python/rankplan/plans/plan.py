@@ -20,7 +20,7 @@ from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
-from rankplan.plans.component import Component, PlacementMode, Visibility, check_size, fitted
+from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size, fitted
 from rankplan.plans.crossings import check_keep, topology_faults
 from rankplan.plans.memory import Need, Needs
 from rankplan.plans.weights import WeightMap
@@ -92,6 +92,8 @@ class NodeKind:
 class Plan(Mapping[str, Component]):
     """Where every process of every component runs: a mapping from names to `Component`, over one inventory.
 
+    Plans are equal if their inventories are, and the components in their order.
+
     Raises ``ValueError`` for components over different inventories, or two with one name, and `PlacementError`
     (``too-many-processes``) for more than 16,777,216 processes.
     """
@@ -113,13 +115,16 @@ class Plan(Mapping[str, Component]):
         self._share_cores()
 
     def _share_cores(self) -> None:
-        """Give components without accelerators the cores that others do not use exclusively."""
-        exclusive = (one.rows.accelerators() for one in self.values() if one.binding == EXCLUSIVE)
-        if not (taken := RankSet().union(*exclusive)):
-            return  # a part of a plan keeps what it knows of the others
+        """Give components without accelerators the cores that others do not use exclusively.
+
+        A part of a plan keeps what it knows of the components that it leaves out.
+        """
+        exclusive = [one for one in self.values() if one.binding == EXCLUSIVE and one.rows.accelerators()]
+        here = {one.name: Exclusive(one.name, one.node_groups, one.rule) for one in exclusive}
         for name, component in self.items():
             if component.binding != NO_BINDING and not component.rows.accelerators():
-                self._components[name] = replace(component, taken=taken)
+                others = here | {one.name: one for one in component.beside if one.name not in self}
+                self._components[name] = replace(component, beside=tuple(others[one] for one in sorted(others)))
 
     @property
     def inventory(self) -> Inventory:
@@ -145,7 +150,7 @@ class Plan(Mapping[str, Component]):
         try:
             return self._components[name]
         except KeyError:
-            help = did_you_mean(str(name), self._components, "the components are")
+            help = did_you_mean(str(name), self._components, "the components are") or "the plan has none"
             raise KeyError(f"unknown component {name!r}; {help}") from None
 
     def __contains__(self, name: object) -> bool:
@@ -160,7 +165,7 @@ class Plan(Mapping[str, Component]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Plan):
             return NotImplemented
-        same = self.mode == other.mode and self._inventory == other._inventory
+        same = self.mode == other.mode and list(self) == list(other) and self._inventory == other._inventory
         return same and self._components == other._components
 
     __hash__ = None  # type: ignore[assignment]
@@ -173,11 +178,12 @@ class Plan(Mapping[str, Component]):
     def on(self, inventory: Inventory | SupportsInventory) -> Plan:
         """Apply the rule of every component to another inventory, or a cluster, and return the new plan.
 
+        What the plan excludes stays excluded, if the inventory has it.
         Raises `PlacementError` with every fault.
         """
         inventory = inventory_of(inventory)
         if self.section is not None:
-            inventory = inventory.with_config(self.section)
+            inventory = inventory.with_config(self.section, planned=True)
         faults: list[Diagnostic] = []
         components = []
         for component in self.values():
@@ -205,7 +211,10 @@ class Plan(Mapping[str, Component]):
         return Plan(self._inventory, components, self.mode)
 
     def only(self, *names: str) -> Plan:
-        """Return the plan of these components. Raises ``KeyError`` for an unknown one."""
+        """Return the plan of these components, which keep the cores that the others leave.
+
+        Raises ``KeyError`` for an unknown one.
+        """
         return Plan(self._inventory, [self[name] for name in names], self.mode)
 
     def idle(self) -> dict[int, RankSet]:
@@ -331,7 +340,7 @@ class Plan(Mapping[str, Component]):
         return cls(*plan_file.read(content))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan as JSON, atomically. Equal plans give equal bytes. Raises ``OSError``."""
+        """Write the plan as JSON, atomically. Equal plans, and no others, give equal bytes. Raises ``OSError``."""
         plan_file.save(Path(path), self.to_dict())
 
     @classmethod

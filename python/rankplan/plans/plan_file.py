@@ -6,7 +6,7 @@ Rows are not stored: the rules give them again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import asdict, replace
 from json import JSONDecodeError
 from pathlib import Path
@@ -25,7 +25,7 @@ from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component, PlacementMode, Rule, Settings, check_size
+from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
 from rankplan.words import shown
 
 VERSION = 2
@@ -60,15 +60,18 @@ class _Rule(Model):
 
     def value(self) -> Rule:
         if self.map is not None:
-            return RankMap.parse(self.map)
+            return RankMap.read(self.map)
         if self.chunks is not None:
             return Chunks.parse(self.chunks, self.per_process)
         return Packed(*self.packed or (0, 0, 0, 0))
 
 
-class _Component(Model):
+class _Placed(Model):
     node_groups: tuple[str, ...] = Field(min_length=1)
     rule: _Rule
+
+
+class _Component(_Placed):
     visibility: VisibilityWord = "own"
     by_node: bool = False
     parallel: ParallelEntry = ParallelEntry()
@@ -79,16 +82,25 @@ class _Component(Model):
     egl: bool = False
     nics: NicsWord = "check"
     memory: MemoryEntry | None = None
+    beside: dict[str, _Placed] = Field(default_factory=dict)
+    """Components that the plan leaves out but that use cores exclusively."""
 
     @classmethod
-    def of(cls, component: Component) -> _Component:
-        return cls(node_groups=component.node_groups, rule=_Rule.of(component.rule), **asdict(component.settings))
+    def of(cls, component: Component, names: Container[str]) -> _Component:
+        """Return the state of a component of a plan with these names."""
+        beside = {
+            one.name: _Placed(node_groups=one.node_groups, rule=_Rule.of(one.rule))
+            for one in component.beside
+            if one.name not in names
+        }
+        rule, settings = _Rule.of(component.rule), asdict(component.settings)
+        return cls(node_groups=component.node_groups, rule=rule, beside=beside, **settings)
 
     def value(self, name: str, inventory: Inventory) -> Component:
-        settings = Settings(
-            **self.model_dump(exclude={"node_groups", "rule", "parallel", "memory"}), memory=self.memory
-        )
-        component = Component.place(name, inventory, self.node_groups, self.rule.value(), settings)
+        plain = self.model_dump(exclude={"node_groups", "rule", "parallel", "beside", "memory"})
+        settings = Settings(**plain, memory=self.memory)
+        beside = tuple(Exclusive(one, of.node_groups, of.rule.value()) for one, of in sorted(self.beside.items()))
+        component = Component.place(name, inventory, self.node_groups, self.rule.value(), settings, beside)
         try:
             return component.with_settings(parallel=self.parallel.value())
         except PlacementError as error:
@@ -100,19 +112,20 @@ _MODELS: dict[str, type[BaseModel]] = {
     "rule": _Rule,
     "parallel": ParallelEntry,
     "memory": MemoryEntry,
+    "beside": _Placed,
 }
 
 
-def plain(inventory: Inventory, components: Iterable[Component], mode: PlacementMode | None) -> dict[str, Any]:
+def plain(inventory: Inventory, components: Collection[Component], mode: PlacementMode | None) -> dict[str, Any]:
     """Return a plan as plain values."""
-    section = inventory.section
+    section, names = inventory.section, {one.name for one in components}
     return {
         "rankplan": VERSION,
         "inventory": inventory.to_dict(),
         "cluster": section.model_dump(mode="json") if section else None,
         **({} if mode is None else {"mode": mode.name}),
         "components": {
-            one.name: _Component.of(one).model_dump(mode="json", exclude_defaults=True) for one in components
+            one.name: _Component.of(one, names).model_dump(mode="json", exclude_defaults=True) for one in components
         },
     }
 
@@ -120,7 +133,8 @@ def plain(inventory: Inventory, components: Iterable[Component], mode: Placement
 def save(path: Path, content: Mapping[str, Any]) -> None:
     """Write a plan atomically, a component per line. Equal plans give equal bytes. Raises ``OSError``."""
     components = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in content["components"].items()]
-    parts = {key: json.dumps(value) for key, value in content.items()}
+    # equal mappings may differ in the order of their keys
+    parts = {key: json.dumps(value, sort_keys=True) for key, value in content.items()}
     parts["components"] = "{\n" + ",\n".join(components) + "\n}"
     write_whole(path, "{\n" + ",\n".join(f'"{key}": {text}' for key, text in parts.items()) + "\n}\n")
 
@@ -178,7 +192,7 @@ def _read(content: Any) -> tuple[Inventory, list[Component], PlacementMode | Non
         faults = [replace(one, path=f"inventory.{one.path}".rstrip(".")) for one in error.diagnostics]
         raise PlacementError(faults) from None
     if content["cluster"] is not None:
-        inventory = inventory.with_config(content["cluster"])
+        inventory = inventory.with_config(content["cluster"], planned=True)
     components: list[Component] = []
     processes = 0
     for name, state in content["components"].items():

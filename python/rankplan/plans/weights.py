@@ -10,18 +10,18 @@ from rankplan._core import WeightMap as CoreWeightMap
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.component import Component
 
-SENDERS = {"actor": "rollout", "actor_train": "actor_infer"}
-"""The components that train, by their names in each dialect, and those that get their weights.
-
-A receiver may have several parts, such as RLinf's ``rollout_planner``."""
+_SENDER, _RECEIVER = "actor", "rollout"
+"""RLinf's component that trains, and that which gets its weights or, as ``rollout_planner``, a part of it does."""
 
 
 class WeightMap(Sequence[list[int]]):
     """For every slot of the sender, the slots of the receiver that get its weights, ascending.
 
-    Each slot of the receiver has one sender, and no sender has two receivers more than another. The map is that of
-    RLinf's ``CollocateRankMapper`` and ``DisaggRankMapper`` wherever these serve every receiver; elsewhere senders on
-    the same device, then on the same node, come first.
+    Each slot of the receiver has one sender, and no sender has two receivers more than another. Within this limit,
+    senders on the same device come first, then those on the same node. If the two share no device, the map is that of
+    RLinf's ``DisaggRankMapper`` wherever that serves every receiver.
+
+    The map is about tensor parts: within pipeline, expert and shard groups, the trainer gathers first.
 
     Raises `PlacementError` (``no-weight-sender``) if the receiver's tensor size does not divide the sender's, unless
     that is 1.
@@ -62,13 +62,15 @@ class WeightMap(Sequence[list[int]]):
 
 
 def senderless(components: Mapping[str, Component]) -> Iterator[tuple[str, Diagnostic]]:
-    """Yield the receivers of `SENDERS` whose tensor sizes leave slots without a sender, with the fault."""
-    for sender, receiver in SENDERS.items():
-        for name in components:
-            if sender in components and (name == receiver or name.startswith(f"{receiver}_")):
-                sizes = [components[each].layout.size("tp") for each in (sender, name)]
-                if sizes[0] > 1 and sizes[0] % sizes[1]:
-                    try:
-                        WeightMap(components[sender], components[name])
-                    except PlacementError as error:
-                        yield from ((name, found) for found in error.diagnostics)
+    """Yield the receivers of a job of RLinf's whose tensor sizes leave slots without a sender, with the fault.
+
+    Only RLinf sends tensor parts slot by slot (``RankMapper``); the other trainers gather whole tensors first.
+    """
+    for name in components:
+        if _SENDER in components and (name == _RECEIVER or name.startswith(f"{_RECEIVER}_")):
+            sizes = [components[each].layout.size("tp") for each in (_SENDER, name)]
+            if sizes[0] > 1 and sizes[0] % sizes[1]:
+                try:
+                    WeightMap(components[_SENDER], components[name])
+                except PlacementError as error:
+                    yield from ((name, found) for found in error.diagnostics)

@@ -58,7 +58,7 @@ class Side:
         else:
             text = by_nodes(self.nodes, _WIDEST)
         if self.names:
-            names = ", ".join(islice(self.names.values(), 4)) + (", ..." if len(self.names) > 4 else "")
+            names = ", ".join(map(_value, islice(self.names.values(), 4))) + (", ..." if len(self.names) > 4 else "")
             text = f"{text} ({names})"
         return text if self.resource in (ACCELERATOR, WHOLE_NODE) else f"{self.resource}: {text}"
 
@@ -261,7 +261,7 @@ def replan_lines(found: Replanned) -> Iterator[str]:
     yield from _losses(found)
     if arrangement.as_block is not None:
         ranks = counted(arrangement.as_block, "rank")
-        yield f"moving a whole group to one domain would tear fewer groups, but move {ranks}"
+        yield f"moving a whole group to one domain would tear fewer groups, but move {ranks} (`--whole-group`)"
     if not arrangement.optimal:
         yield _proof(arrangement)
 

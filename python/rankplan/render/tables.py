@@ -125,7 +125,7 @@ def _nodes(inventory: Inventory, component: Component) -> Iterator[tuple[tuple[s
         for offset in range(run.nodes):
             first = run.first_rank + offset * pattern.processes
             by_group.setdefault((run.node + offset, pattern.node_group), []).append((first, pattern))
-    away = rows.runs() != runs or bool(component.taken)
+    away = rows.runs() != runs or bool(component.beside)
     uses: dict[Any, tuple[str, ...]] = {}
     for (node, _), parts in by_group.items():
         ranks = [range(first, first + pattern.processes) for first, pattern in parts]

@@ -29,11 +29,12 @@ from rankplan.runtime.ray.connection import (
     Connection,
     Report,
     connect,
-    keep_handler,
     told,
     using_session,
     wait_until_unused,
 )
+from rankplan.runtime.ray.internals import is_driver
+from rankplan.runtime.ray.signals import TerminationHandler
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, counted, shown
 
@@ -93,10 +94,17 @@ class Cluster:
         self._closed = False
         self._dead: dict[int, NodeSpec] = {}
         self._refreshing = threading.Lock()
-        self._restore_handler = keep_handler()
-        how = connect(address, num_nodes)
-        self._connected_here = how != "kept"
-        self.connection = Connection(on_progress)
+        self._connected_here = not ray.is_initialized()
+        # the handler of a process of Ray's is not ours to replace
+        self._termination = TerminationHandler() if self._connected_here or is_driver() else None
+        try:
+            how = connect(address, num_nodes)
+            if self._termination is not None:
+                self._termination.install()
+            self.connection = Connection(on_progress)
+        except BaseException:
+            self._disconnect()
+            raise
         try:
             if (here := this_process()) is not None:
                 self.nodes = _of_driver(here.nodes(), num_nodes, reading, forward_env)
@@ -108,7 +116,8 @@ class Cluster:
                 found = find_nodes(num_nodes, timeout, report, starting=starting, topology=topology)
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
-                inventory = inventory.with_config(reading)
+                # the names that a simulated cluster excludes are those of other machines
+                inventory = inventory.with_config(reading, planned=self._raylets is not None)
             exports = find_exports(forward_env)
             self.nodes = Nodes(tuple(node.node_id for node in found), inventory, self._raylets is not None, exports)
         except BaseException:
@@ -146,24 +155,25 @@ class Cluster:
                 "this process is already connected to a Ray cluster; close that Cluster, or call ray.shutdown(), "
                 "before simulating another"
             )
-        with told(on_progress) as report:
-            raylets = Raylets(inventory, report)
-        cluster = cls.__new__(cls)
+        cluster, raylets = cls.__new__(cls), Raylets(inventory)
         try:
+            with told(on_progress) as report:
+                raylets.start(report)
             cluster._raylets = raylets
             Cluster.__init__(cluster, reading, inventory.num_nodes, raylets.address, on_progress=on_progress)
             records = []
             for rank in range(cluster.num_nodes):  # the raylets of excluded nodes run too
-                here, given = cluster.inventory.node(rank), inventory.node(rank)
-                marks = {"healthy": here.healthy and given.healthy, "unhealthy": here.unhealthy | given.unhealthy}
+                here = cluster.inventory.node(rank)
+                local = inventory.marks.get(rank, RankSet())
+                marks = {"healthy": False} if local is None else {"unhealthy": here.unhealthy | local}
                 records.append(here.model_copy(update=marks))
             cluster.nodes = replace(cluster.nodes, inventory=cluster.inventory.updated(records))
+            # Ray ends its own connection when the program ends, but not these raylets
+            atexit.register(cluster.close)
+            return cluster
         except BaseException:
             raylets.close()
             raise
-        # Ray ends its own connection when the program ends, but not these raylets
-        atexit.register(cluster.close)
-        return cluster
 
     @property
     def inventory(self) -> Inventory:
@@ -256,13 +266,19 @@ class Cluster:
             if self._raylets is not None:
                 steps.callback(self._raylets.close)
             if self._connected_here and self.connection.is_current:
-                steps.callback(self._restore_handler)
-                steps.callback(ray.shutdown)
+                steps.callback(self._disconnect)
                 if self.connection.has_launched:
                     steps.callback(time.sleep, timeouts.LAST_LINES)
                 # other threads soon notice that their ranks have ended
                 steps.callback(wait_until_unused, timeouts.THREADS)
             steps.callback(self.connection.end_owned)
+
+    def _disconnect(self) -> None:
+        """End the connection that this object started, and leave SIGTERM as it was."""
+        if self._connected_here:
+            ray.shutdown()
+        if self._termination is not None:
+            self._termination.restore()
 
     def __enter__(self) -> Self:
         return self

@@ -36,7 +36,7 @@ def run_ranks(
     others get SIGTERM, and SIGKILL after ``grace`` seconds. If this process dies, its ranks get SIGTERM, on Linux.
     Raises ``OSError`` if a command cannot be started; those already started are ended.
     """
-    running: dict[int, RankProcess] = {}
+    running: dict[int, tuple[RankProcess, subprocess.Popen[bytes]]] = {}
 
     def send(number: int, _frame: FrameType | None = None) -> None:
         for pid in running:
@@ -51,7 +51,8 @@ def run_ranks(
         try:
             for rank, command in ranks:
                 with _blocked():
-                    running[_start(rank, command).pid] = rank
+                    process = _start(rank, command)
+                    running[process.pid] = rank, process
         except BaseException:
             send(signal.SIGKILL)
             while running:
@@ -59,14 +60,17 @@ def run_ranks(
             raise
         while running:
             pid, status = os.wait()
-            rank_ended = running.pop(pid, None)
             ended = os.waitstatus_to_exitcode(status)
-            if rank_ended is None or ended == 0 or code:
+            if pid not in running:
+                continue  # adopted from a process that became this one
+            rank, process = running.pop(pid)
+            process.returncode = ended
+            if ended == 0 or code:
                 continue
             code = ended if ended > 0 else 128 - ended
             how = f"exit code {ended}" if ended > 0 else f"signal {signal.Signals(-ended).name}"
             rest = f"; ending the other {len(running)}" if running else ""
-            tell(f"{rank_ended.component} rank {rank_ended.rank} ended with {how}{rest}")
+            tell(f"{rank.component} rank {rank.rank} ended with {how}{rest}")
             send(signal.SIGTERM)
             signal.setitimer(signal.ITIMER_REAL, grace)
         signal.setitimer(signal.ITIMER_REAL, 0)

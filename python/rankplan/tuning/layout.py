@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -12,12 +12,14 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import LEVELS, Costs, WeightSync
 from rankplan.tuning.schedule import Schedule
+from rankplan.tuning.times import fastest
 from rankplan.words import unknown
 
 Starts = dict[str, int]
 Score = tuple[float, int, int, int]
 """Seconds of weights between components apart, parallel groups that cross a node, slots that move, and parts out of
 order; less is better, the first counts most."""
+Placed = tuple[Score, Starts]
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Cluster:
     groups: Mapping[str, int]
     present: Mapping[str, Sequence[int]] = field(default_factory=dict)
     syncs: Sequence[WeightSync] = ()
-    _seen: dict[tuple[Schedule, int], tuple[Score, Starts]] = field(default_factory=dict)
+    _seen: dict[tuple[Schedule, int], Placed] = field(default_factory=dict)
 
     @classmethod
     def of(cls, costs: Costs, inventory: Inventory, present: Plan | None = None) -> Cluster:
@@ -110,13 +112,12 @@ class Cluster:
         groups = {name: component.parallel.dense for name, component in costs.components.items()}
         return cls(Network.of(costs, inventory), groups, _slots(present), costs.syncs)
 
-    def lay_out(self, node: Schedule) -> tuple[float, Starts]:
-        """Return the starts of the components of a schedule, and the seconds of weights between components apart.
+    def lay_out(self, node: Schedule) -> Placed:
+        """Return the score of a schedule and the starts of its components.
 
         Also tries pipelines in which the parts that send and receive weights are next to each other.
         """
-        score, starts = min((self.place(layout) for layout in self._layouts(node)), key=lambda found: found[0])
-        return score[0], starts
+        return best_placed(self.place(layout) for layout in self._layouts(node))
 
     def _layouts(self, node: Schedule) -> list[Schedule]:
         layouts, all_next = [node], node
@@ -126,14 +127,14 @@ class Cluster:
             layouts.append(_next_to_each_other(node, pair))
         return list(dict.fromkeys([*layouts, all_next]))
 
-    def place(self, node: Schedule, start: int = 0) -> tuple[Score, Starts]:
+    def place(self, node: Schedule, start: int = 0) -> Placed:
         """Return the best starts of the components of a schedule that starts at an accelerator, and their score."""
         key = node, start
         if key not in self._seen:
             self._seen[key] = self._placed(node, start)
         return self._seen[key]
 
-    def _placed(self, node: Schedule, start: int) -> tuple[Score, Starts]:
+    def _placed(self, node: Schedule, start: int) -> Placed:
         if node.kind == "leaf":
             crossing, moved = self._crossing(node, start), self._moved(node, start)
             return (0.0, crossing, moved, 0), {node.component: start}
@@ -142,7 +143,7 @@ class Cluster:
             scores = [score for score, _ in parts]
             return _sum(scores), {name: at for _, starts in parts for name, at in starts.items()}
         count = len(node.children)
-        best: dict[int, tuple[Score, Starts]] = {0: ((0.0, 0, 0, 0), {})}
+        best: dict[int, Placed] = {0: ((0.0, 0, 0, 0), {})}
         for placed in range(1 << count):
             score, starts = best[placed]
             offset = start + sum(child.accelerators for bit, child in enumerate(node.children) if placed >> bit & 1)
@@ -152,8 +153,7 @@ class Cluster:
                     late = sum(1 for earlier in range(bit) if not placed >> earlier & 1)
                     found = _sum([score, more, (0.0, 0, 0, late)]), starts | new
                     known = best.get(placed | 1 << bit)
-                    if known is None or found[0] < known[0]:
-                        best[placed | 1 << bit] = found
+                    best[placed | 1 << bit] = found if known is None else best_placed([known, found])
         score, starts = best[(1 << count) - 1]
         return _sum([score, (self._weights(node, starts), 0, 0, 0)]), starts
 
@@ -180,6 +180,11 @@ class Cluster:
             return 0
         stay = sum(now == start + slot for slot, now in enumerate(present[: node.accelerators]))
         return max(len(present), node.accelerators) - stay
+
+
+def best_placed(found: Iterable[Placed]) -> Placed:
+    """Return the first with the best score; seconds that are equal but for rounding do not decide."""
+    return fastest(found, lambda one: one[0][0], lambda one: one[0][1:])
 
 
 def apart(node: Schedule, syncs: Sequence[WeightSync]) -> list[WeightSync]:

@@ -17,7 +17,7 @@ from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import ComponentCosts, Costs
 from rankplan.tuning.models import ProfileModel, plain, validated
 from rankplan.tuning.times import Computed
-from rankplan.words import shown
+from rankplan.words import as_int, shown
 
 PROFILE = "profile_data"
 _ALMOST_FULL, _QUEUES_FROM = 0.9, 128
@@ -101,6 +101,12 @@ def costs_of(reading: Reading, planned: Plan, accelerators: int) -> Costs:
     Raises `PlacementError` with every fault.
     """
     return _Profile(reading.fork(), planned, accelerators).costs()
+
+
+def batches_of(reading: Reading, planned: Plan) -> int | None:
+    """Return the micro-batches of an iteration that a config of RLinf's states, ``None`` if it states none."""
+    outer, key = ("data", "env_num") if "env" in planned else ("data", "rollout_batch_size")
+    return as_int(reading.value(reading.section_at((outer,)), key, (outer,)))
 
 
 class _Profile:

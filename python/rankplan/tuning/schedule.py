@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rankplan.tuning.costs import Costs
-from rankplan.tuning.times import Measured
+from rankplan.tuning.times import Measured, as_fast
 
 _MOST = 1000.0
 """A measured time that has to change by more than this factor counts as one that changes nothing."""
@@ -215,7 +215,7 @@ def _limit(costs: Costs, nodes: tuple[Schedule, Schedule], more: float, name: st
     def wins(value: float) -> bool:
         known = [{**times_of(costs, node), name: changed(node.sizes[name], value)} for node in nodes]
         one, other = (pace(node, each, costs).iteration for node, each in zip(nodes, known, strict=True))
-        return one + more <= other
+        return as_fast(one + more, other)
 
     low, high = seconds, seconds * _MOST
     if not wins(low) or wins(high):

@@ -25,6 +25,7 @@ from rankplan.tuning.layout import Cluster
 from rankplan.tuning.profile import PROFILE, costs_of
 from rankplan.tuning.schedule import Schedule, Sensitivity, Size, reason, sensitivity, transfers_of
 from rankplan.tuning.shapes import best_of_shape, possible
+from rankplan.tuning.times import as_fast, ranked
 from rankplan.words import counted
 
 _IN_THE_ACTOR = "inference"
@@ -145,12 +146,12 @@ def search(
     sizes = possible(costs, total, extrapolate=extrapolate)
     config = _plain(reader.config) if isinstance(reader, Reading) else None
     cluster = Cluster.of(costs, inventory, present)
-    ranking: list[Ranked] = []
+    placed: list[tuple[Ranked, tuple[int, ...]]] = []
     rejected: list[Rejected] = []
     for shape in costs.shapes if len(costs.components) > 1 else ("collocated",):
         if (found := best_of_shape(costs, sizes, cluster, shape)) is None:
             continue
-        seconds, node, starts = found
+        seconds, node, starts, rest = found
         ranks = {name: RankSet(f"{starts[name]}-{starts[name] + size - 1}") for name, size in node.sizes.items()}
         sharing = "collocated" if shape == "equal" else shape
         try:
@@ -172,13 +173,13 @@ def search(
             warnings=tuple(found for component in plan.values() for found in component.parallel_warnings()),
             moves=None if present is None else diff(present, plan),
         )
-        ranking.append(one)
-    ranking.sort(key=lambda one: (one.seconds, total - one.idle))
+        placed.append((one, (total - one.idle, *rest)))
+    ranking = [one for one, _ in ranked(placed, lambda pair: pair[0].seconds, lambda pair: pair[1])]
     rejected.sort(key=lambda one: one.seconds)
     if not ranking:
         raise _nothing(costs, total, rejected)
     decides: Sensitivity | None = None
-    if len(ranking) > 1:
+    if len(ranking) > 1 and not as_fast(ranking[1].seconds, ranking[0].seconds):
         weights, others = (transfers_of(costs, one.schedule, one.seconds) for one in ranking[:2])
         decides = sensitivity(costs, ranking[0].schedule, ranking[1].schedule, weights - others)
     return Tuning(tuple(ranking), tuple(rejected), decides, costs.warnings, costs, inventory, sizes, total)

@@ -11,13 +11,15 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.tuning.costs import ComponentCosts, Costs
 from rankplan.tuning.layout import Cluster, Network, Starts, apart
 from rankplan.tuning.schedule import Schedule, Size
+from rankplan.tuning.times import as_fast, fastest
 from rankplan.words import counted
 
 MOST_UNITS = 16_384
 """Units of a search; more take minutes."""
 
 Sizes = Mapping[str, Sequence[Size]]
-Found = tuple[float, Schedule, Starts]
+Found = tuple[float, Schedule, Starts, tuple[int, int]]
+"""Seconds, the schedule, the starts of its components, parallel groups that cross a node and slots that move."""
 
 
 def possible(costs: Costs, accelerators: int, *, extrapolate: bool) -> dict[str, list[Size]]:
@@ -79,7 +81,7 @@ def _numbers(numbers: Collection[int]) -> str:
 
 
 def best_of_shape(costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> Found | None:
-    """Return the seconds, the schedule and the starts of a shape with the lowest cost, ``None`` if no schedule fits.
+    """Return the schedule of a shape with the lowest cost, ``None`` if none fits.
 
     The search knows sizes, not places. It takes a level that weights cross at most, and the layout tells whether the
     schedule keeps to it. If its sizes exceed a domain of the level, the search goes on with smaller ones.
@@ -94,18 +96,17 @@ def best_of_shape(costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> F
         while left:
             limited = left.pop()
             found = _solved(costs, limited, network, shape, chosen)
-            if found is None or (best is not None and found[0] >= best[0] * (1 - 1e-12)):
+            if found is None or (best is not None and not as_fast(found[0], best[0])):
                 continue
             supposed, node = found
-            far, starts, whole = min(
-                ((*cluster.lay_out(one), one) for one in (node.filled(sizes), node)), key=lambda laid: laid[0]
-            )
+            laid = [(*cluster.lay_out(one), one) for one in (node.filled(sizes), node)]
+            (far, *rest, _), starts, whole = fastest(laid, lambda one: one[0][0], lambda one: 0)
             pairs = dict(zip(costs.syncs, chosen, strict=True))
             over = [sync for part in _parts(node) for sync in apart(part, costs.syncs)]
             seconds = supposed - sum(network.seconds(sync, pairs[sync]) for sync in over) + far
-            if best is None or (seconds, node.accelerators) < (best[0], best[1].accelerators):
-                best = seconds, whole, starts
-            if seconds > supposed * (1 + 1e-12):
+            each = [one for one in (best, (seconds, whole, starts, (rest[0], rest[1]))) if one is not None]
+            best = fastest(each, lambda one: one[0], lambda one: (one[1].accelerators, one[3]))
+            if not as_fast(best[0], supposed):
                 for sync in over:
                     most, size = network.levels[pairs[sync]].most, node.sizes[sync.sender]
                     if size + node.sizes[sync.receiver] > most:

@@ -4,8 +4,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rankplan._core import SAME_SECONDS
+
+_T = TypeVar("_T")
+
+
+def as_fast(one: float, other: float) -> bool:
+    """Whether seconds are at most others. They are equal if they differ by a share of at most ``SAME_SECONDS``."""
+    return one <= other * (1 + SAME_SECONDS)
+
+
+def fastest(found: Iterable[_T], seconds: Callable[[_T], float], rest: Callable[[_T], Any]) -> _T:
+    """Return the one with the least ``rest`` among those that are as fast as the fastest; ``ValueError`` for none."""
+    return ranked(found, seconds, rest)[0]
+
+
+def ranked(found: Iterable[_T], seconds: Callable[[_T], float], rest: Callable[[_T], Any]) -> list[_T]:
+    """Return the fastest first; those that are as fast as the fastest of them are in the order of ``rest``."""
+    left, order = sorted(found, key=seconds), list[_T]()
+    while left:
+        equal = [one for one in left if as_fast(seconds(one), seconds(left[0]))]
+        order += sorted(equal, key=rest)
+        left = left[len(equal) :]
+    return order
 
 
 class Times(ABC):

@@ -490,12 +490,8 @@ def test_the_command_line_chooses_the_class_and_prints_the_mode(tmp_path: Path) 
             "MultiAgentModelParallelComponentPlacement",
         ),
         (
-            {"rollout": {"tensor_parallel_size": 1}, "rollout_judge": {}, "actor": {"model": {}}},
-            "MultiAgentModelParallelComponentPlacement",
-        ),
-        (
-            {"rollout": {"tensor_parallel_size": 1}, "rollout_fixed_worker": {}},
-            "MultiAgentModelParallelEvalComponentPlacement",
+            {"rollout": {"tensor_parallel_size": 1}, "rollout_server": {"port": 1}, "actor": {"model": {}}},
+            "ModelParallelComponentPlacement",
         ),
     ],
 )
@@ -503,3 +499,32 @@ def test_the_sections_decide_the_class(sections: dict[str, Any], kind: str) -> N
     cluster = {"num_nodes": 1, "component_placement": {"actor,rollout,env": "all"}}
     found = roles_class(rlinf.read({"cluster": cluster} | sections))
     assert found.__name__.replace("Roles", "ComponentPlacement") == kind
+    cluster = {"num_nodes": 1, "component_placement": {"actor,rollout,reward": "all", "rollout_judge": "0-3"}}
+    found = roles_class(rlinf.read({"cluster": cluster} | sections))
+    several = kind.replace("ModelP", "MultiAgentModelP").replace("MultiAgentMultiAgent", "MultiAgent")
+    assert found.__name__.replace("Roles", "ComponentPlacement") == several
+
+
+@pytest.mark.parametrize(
+    ("critic", "own", "expected"),
+    [
+        (None, {"tensor_model_parallel_size": 2}, (2, 1)),
+        (None, {"tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 2}, (1, 2)),
+        ({"tensor_model_parallel_size": 2}, {"pipeline_model_parallel_size": 2}, (2, 2)),
+        ({"pipeline_model_parallel_size": 2}, {"tensor_model_parallel_size": 1}, (1, 2)),
+        ({"tensor_model_parallel_size": 2}, None, (2, 1)),
+        (None, {"pipeline_model_parallel_size": 2}, None),
+    ],
+)
+def test_the_inference_of_the_critic_has_its_own_sizes_or_the_critics(
+    critic: dict[str, int] | None, own: dict[str, int] | None, expected: tuple[int, int] | None
+) -> None:
+    roles = {"actor,reward": "0-1", "rollout": "2-3", "critic_inference": "4-7"}
+    given = {"critic": critic, "critic_inference": own}
+    sections = {name: {"model": sizes} for name, sizes in given.items() if sizes is not None}
+    if expected is None:
+        with pytest.raises(PlacementError, match=r"`critic\.model` is missing"):
+            placed(roles, **sections)
+        return
+    found = placed(roles, **sections).plan()["critic_inference"].parallel
+    assert (found.tp, found.pp) == expected

@@ -146,7 +146,7 @@ REFUSED = [
     (
         "defaults: [two_nodes]\n",
         "1:1 missing-key: the config has no `cluster` section",
-        "pass the config that Hydra has composed: `defaults` are not read",
+        "pass the config that Hydra has composed: `two_nodes` of its `defaults` cannot be found",
     ),
     ("trainer: 1\n", "1:1 missing-key: the config has no `cluster` section", SECTION),
     ("cluster:\n", "1:1 invalid-value: `cluster` is null; it must be a mapping", UNINDENTED),

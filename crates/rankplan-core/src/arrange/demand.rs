@@ -7,8 +7,10 @@ use crate::groups::parallel::Kind;
 use crate::groups::slots::Slots;
 use crate::table::Table;
 
-/// The kinds of groups that count, by how much a crossing costs: tp, cp and etp, then ep, then dp, then pp.
-pub const CLASSES: [&[Kind]; 4] = [&[Kind::Tp, Kind::Cp, Kind::Etp], &[Kind::Ep], &[Kind::Dp], &[Kind::Pp]];
+/// Every kind of group, by how much a crossing costs: tensor, context and expert-tensor groups; expert groups; data groups with
+/// their parts and those of experts; pipeline groups.
+pub const CLASSES: [&[Kind]; 4] =
+    [&[Kind::Tp, Kind::Cp, Kind::Etp], &[Kind::Ep], &[Kind::Dp, Kind::Fsdp, Kind::Replica, Kind::Edp], &[Kind::Pp]];
 
 /// Groups of one class on the same two or more node ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +65,7 @@ impl Demand {
         for (class, kinds) in CLASSES.iter().enumerate() {
             let mut collected = Collected::default();
             for (&(_, layout), nodes) in laid_out.iter().zip(&places) {
-                for &kind in *kinds {
+                for kind in layout.kinds().filter(|kind| kinds.contains(kind)) {
                     each_group(layout, kind, nodes, |ranks| collected.add(ranks));
                 }
             }

@@ -39,8 +39,8 @@ struct Search<'a> {
     seen: Vec<Seen>,
     nodes: Assignment,
     taken: Vec<bool>,
-    /// By node, whether a node rank was on it.
-    is_old: Vec<bool>,
+    /// By node, whether it is like no other: a node rank was on it, or some of its accelerators are broken.
+    own: Vec<bool>,
     /// By level and domain, the nodes in use.
     used: Vec<Vec<u32>>,
     /// By innermost domain; of those with equal numbers, unused ones are interchangeable.
@@ -60,8 +60,14 @@ impl<'a> Search<'a> {
             ranks.iter().for_each(|&rank| sets_of[rank as usize].push(set));
             count += 1;
         }
-        let mut is_old = vec![false; domains.nodes() as usize];
-        problem.old.iter().chain(&problem.pinned).flatten().for_each(|&node| is_old[node as usize] = true);
+        let mut own = vec![false; domains.nodes() as usize];
+        problem
+            .old
+            .iter()
+            .chain(&problem.pinned)
+            .flatten()
+            .chain(problem.unfit.keys())
+            .for_each(|&node| own[node as usize] = true);
         let mut cost = problem.free_of_cost();
         let all: Vec<u32> = (0..domains.leaves()).map(|leaf| problem.leaf_size(leaf)).collect();
         if let Some(segments) = cost.last_mut() {
@@ -72,8 +78,8 @@ impl<'a> Search<'a> {
             seen: vec![Seen::default(); count * levels],
             nodes: vec![None; problem.rank_class.len()],
             taken: vec![false; domains.nodes() as usize],
-            twins: twins(problem, &is_old),
-            is_old,
+            twins: twins(problem, &own),
+            own,
             used: (0..levels).map(|level| vec![0; domains.count(level) as usize]).collect(),
             cost,
             problem,
@@ -100,12 +106,11 @@ impl<'a> Search<'a> {
         let [mut tried, mut tried_twins] = [(); 2].map(|()| vec![false; problem.domains.leaves() as usize]);
         let others = problem.domains.order().iter().copied().filter(|&node| Some(node) != old);
         for node in old.into_iter().chain(others) {
-            if self.taken[node as usize] || Some(problem.node_class[node as usize]) != problem.rank_class[rank as usize]
-            {
+            if self.taken[node as usize] || !problem.fits(rank, node) {
                 continue;
             }
             let leaf = problem.domains.leaf(node);
-            if !self.is_old[node as usize] {
+            if !self.own[node as usize] {
                 if std::mem::replace(&mut tried[leaf as usize], true) {
                     continue;
                 }
@@ -185,7 +190,7 @@ fn count_crossing(problem: &Problem, cost: &mut Cost, set: usize, edges: usize, 
 }
 
 /// Number the innermost domains so that equal ones with the same parent share a number.
-fn twins(problem: &Problem, is_old: &[bool]) -> Vec<u32> {
+fn twins(problem: &Problem, own: &[bool]) -> Vec<u32> {
     let (domains, levels) = (&problem.domains, problem.domains.levels());
     let Some(inner) = levels.checked_sub(1) else { return vec![0] };
     let mut kinds: HashMap<(Option<u32>, Vec<u32>), u32> = HashMap::new();
@@ -195,8 +200,8 @@ fn twins(problem: &Problem, is_old: &[bool]) -> Vec<u32> {
         let parent = inner.checked_sub(1).and_then(|outer| Some(domains.of(outer, *nodes.first()?)));
         let mut classes: Vec<u32> = nodes.iter().map(|&node| problem.node_class[node as usize]).collect();
         classes.sort_unstable();
-        let own = nodes.iter().any(|&node| is_old[node as usize]);
-        found.push(if own { leaf } else { *kinds.entry((parent, classes)).or_insert(leaf) });
+        let alone = nodes.iter().any(|&node| own[node as usize]);
+        found.push(if alone { leaf } else { *kinds.entry((parent, classes)).or_insert(leaf) });
     }
     found
 }

@@ -10,35 +10,31 @@
 //! |---|---|
 //! | [`hierarchy`], [`segments`] | levels of the network; whole segments of nodes within domains |
 //! | [`demand`], [`objective`] | the node ranks that an arrangement keeps together; its cost |
+//! | `matching` | whether there are nodes for all node ranks |
 //! | `bundles`, `merging`, `packing`, `exact` | node ranks that stay together; sets of them into domains; a few of them exactly |
 
 mod bundles;
 pub mod demand;
 mod exact;
 pub mod hierarchy;
+mod matching;
 mod merging;
 pub mod objective;
 mod packing;
 pub mod segments;
 
+use std::collections::HashSet;
+
 use crate::arrange::bundles::{Bundles, largest_leaf};
 use crate::arrange::demand::Bond;
 use crate::arrange::exact::search;
 use crate::arrange::hierarchy::UNKNOWN;
+pub use crate::arrange::matching::Shortage;
+use crate::arrange::matching::matched;
 use crate::arrange::objective::{Assignment, Cost, Problem};
 use crate::arrange::packing::{free_nodes, packed};
 use crate::arrange::segments::{Packing, Want, pack};
-
-/// A class of hardware of which there are too few nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
-    /// The class.
-    pub class: u32,
-    /// The nodes that the node ranks need.
-    pub needed: u32,
-    /// The nodes that exist.
-    pub found: u32,
-}
+use crate::rank_set::RankSet;
 
 /// A node for every node rank that needs one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,32 +64,34 @@ const SEGMENT_BUDGET: u32 = 200_000;
 /// # Errors
 /// The classes of hardware of which there are too few nodes.
 pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
-    let short = shortages(problem);
-    if !short.is_empty() {
-        return Err(short);
-    }
     let pinned = fixed(problem, false);
-    let staying = fixed(problem, true);
+    let mut staying = fixed(problem, true);
+    let possible = matched(problem, &pinned, &staying)?;
+    let displaced: Vec<usize> =
+        (0..staying.len()).filter(|&rank| staying[rank].is_some() && staying[rank] != possible[rank]).collect();
+    displaced.iter().for_each(|&rank| staying[rank] = None);
     let mut best = None;
-    consider(problem, &staying, &mut best);
+    consider(problem, &staying, &possible, &mut best);
     // Moving a process is cheaper than breaking a rule: release the sets that are torn, then everything.
     let torn = |best: &Option<(Cost, Assignment)>| match best {
         Some((cost, nodes)) if cost[0] > 0 => broken(problem, nodes),
         _ => Vec::new(),
     };
-    let mut released = staying.clone();
+    let mut released = staying;
     let bonds = torn(&best);
     if !bonds.is_empty() {
         for &bond in &bonds {
             problem.bonds[bond as usize].ranks.iter().for_each(|&rank| released[rank as usize] = pinned[rank as usize]);
         }
-        consider(problem, &released, &mut best);
+        consider(problem, &released, &possible, &mut best);
         if !torn(&best).is_empty() {
-            consider(problem, &pinned, &mut best);
+            consider(problem, &pinned, &possible, &mut best);
         }
+    }
+    if !bonds.is_empty() || !displaced.is_empty() {
         released = pinned;
     }
-    let Some(mut best) = best else { return Err(short) };
+    let mut best = best.unwrap_or_else(|| (problem.cost(&possible), possible));
     let open = problem.needed().filter(|&rank| released[rank as usize].is_none()).count();
     // Every state looks at every node.
     let budget = BUDGETS[usize::from(open > SURELY_EXACT)] / (1 + problem.domains.nodes() / 256);
@@ -122,27 +120,6 @@ pub fn moved_as_block(problem: &Problem, arrangement: &Arrangement) -> Option<Ar
     (found.cost[0] == arrangement.cost[0]).then_some(found)
 }
 
-fn shortages(problem: &Problem) -> Vec<Shortage> {
-    let mut counts: Vec<(u32, u32)> = Vec::new();
-    let count = |counts: &mut Vec<(u32, u32)>, class: u32| {
-        if counts.len() <= class as usize {
-            counts.resize(class as usize + 1, (0, 0));
-        }
-        class as usize
-    };
-    for class in problem.rank_class.iter().flatten() {
-        let at = count(&mut counts, *class);
-        counts[at].0 += 1;
-    }
-    for &class in &problem.node_class {
-        if let Some(found) = counts.get_mut(class as usize) {
-            found.1 += 1;
-        }
-    }
-    let short = (0..).zip(counts).filter(|(_, (needed, found))| needed > found);
-    short.map(|(class, (needed, found))| Shortage { class, needed, found }).collect()
-}
-
 /// The node ranks that keep a node: pinned ones and, if `staying`, those that can keep the node they had.
 fn fixed(problem: &Problem, staying: bool) -> Assignment {
     let mut taken = vec![false; problem.domains.nodes() as usize];
@@ -151,8 +128,7 @@ fn fixed(problem: &Problem, staying: bool) -> Assignment {
     for wanted in [&problem.pinned[..], old] {
         for (rank, &node) in wanted.iter().enumerate() {
             let Some(node) = node.filter(|&node| !taken[node as usize]) else { continue };
-            let fits = problem.rank_class[rank] == Some(problem.node_class[node as usize]);
-            if nodes[rank].is_none() && fits {
+            if nodes[rank].is_none() && problem.fits(rank as u32, node) {
                 taken[node as usize] = true;
                 nodes[rank] = Some(node);
             }
@@ -166,8 +142,37 @@ fn broken(problem: &Problem, nodes: &Assignment) -> Vec<u32> {
     bonds.filter(|(_, bond)| problem.crosses(nodes, &bond.ranks, bond.level)).map(|(index, _)| index).collect()
 }
 
-/// Keep the cheapest of several arrangements with these node ranks fixed.
-fn consider(problem: &Problem, fixed: &Assignment, best: &mut Option<(Cost, Assignment)>) {
+/// Keep the cheapest of several arrangements with these node ranks fixed: on nodes that suit all others, then also on those
+/// nodes with broken accelerators that a `possible` arrangement uses.
+fn consider(problem: &Problem, fixed: &Assignment, possible: &Assignment, best: &mut Option<(Cost, Assignment)>) {
+    if problem.unfit.is_empty() {
+        return consider_all(problem, fixed, best);
+    }
+    consider_all(&without_broken(problem, fixed), fixed, best);
+    let mut more = fixed.clone();
+    for (rank, &node) in more.iter_mut().zip(possible) {
+        *rank = rank.or(node.filter(|node| problem.unfit.contains_key(node)));
+    }
+    if more != *fixed {
+        consider_all(&without_broken(problem, &more), &more, best);
+    }
+}
+
+/// The same problem without the nodes that do not suit all node ranks that are not fixed.
+fn without_broken(problem: &Problem, fixed: &Assignment) -> Problem {
+    let mut found = problem.clone();
+    let nobody = problem.node_class.iter().chain(problem.rank_class.iter().flatten()).max().map_or(0, |&last| last + 1);
+    let open: RankSet = problem.needed().filter(|&rank| fixed[rank as usize].is_none()).collect();
+    let taken: HashSet<u32> = fixed.iter().flatten().copied().collect();
+    for (&node, ranks) in &problem.unfit {
+        if !ranks.is_disjoint(&open) && !taken.contains(&node) {
+            found.node_class[node as usize] = nobody;
+        }
+    }
+    found
+}
+
+fn consider_all(problem: &Problem, fixed: &Assignment, best: &mut Option<(Cost, Assignment)>) {
     let mut offer = |nodes: Option<Assignment>| {
         if let Some(nodes) = nodes {
             let cost = problem.cost(&nodes);

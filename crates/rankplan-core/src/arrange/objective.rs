@@ -1,7 +1,10 @@
 //! The cost of an arrangement: a list of numbers, compared from the first one on.
 
+use std::collections::BTreeMap;
+
 use crate::arrange::demand::{Bond, CLASSES, Demand};
 use crate::arrange::hierarchy::Hierarchy;
+use crate::rank_set::RankSet;
 
 /// Node ranks to place on nodes, with the facts of both.
 #[derive(Clone, Debug)]
@@ -12,6 +15,8 @@ pub struct Problem {
     pub node_class: Vec<u32>,
     /// By node rank, the class of the hardware that it needs; `None` for a node rank without processes, which gets no node.
     pub rank_class: Vec<Option<u32>>,
+    /// By node with broken accelerators: the node ranks that need one of these.
+    pub unfit: BTreeMap<u32, RankSet>,
     /// The groups and processes of the plan.
     pub demand: Demand,
     /// Sets of node ranks that must share a domain.
@@ -49,6 +54,12 @@ impl Problem {
     /// The node ranks to place.
     pub fn needed(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.rank_class).filter(|(_, class)| class.is_some()).map(|(rank, _)| rank)
+    }
+
+    /// Whether a node has what a node rank needs.
+    pub fn fits(&self, rank: u32, node: u32) -> bool {
+        self.rank_class[rank as usize] == Some(self.node_class[node as usize])
+            && !self.unfit.get(&node).is_some_and(|ranks| ranks.contains(rank))
     }
 
     /// A cost of zeros.

@@ -206,9 +206,9 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The groups of `slots` slots; `step * size` must divide their number.
+    /// The groups of `slots` slots; `step * size` must divide their number. Groups of one slot are equal, whatever the step.
     pub(crate) fn new(slots: u32, step: u32, size: u32) -> Self {
-        Groups { slots, step, size }
+        Groups { slots, step: if size > 1 { step } else { 1 }, size }
     }
 
     /// How many groups there are.

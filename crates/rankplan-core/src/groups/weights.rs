@@ -4,9 +4,12 @@
 //! `j * k .. (j + 1) * k` of a sending group, `k = a / b`, together hold the part of slot `j` of a receiving group, and one of
 //! them sends it. If `a` is 1, every sender has all weights.
 //!
-//! RLinf: `CollocateRankMapper._get_actor_rank_to_rollout_rank` and the same function of `DisaggRankMapper`. Wherever RLinf
-//! serves every receiver, its choice of the sender applies too: the groups that can send take turns. Elsewhere, senders on the
-//! same device and the same node come first, and no sender has two receivers more than another.
+//! No sender has two receivers more than another. Within this limit, senders on the receiver's device come first, then those on
+//! its node. Components without a common device follow RLinf if that serves every receiver: the groups that can send take
+//! turns. RLinf: `DisaggRankMapper._get_actor_rank_to_rollout_rank`; the same function of `CollocateRankMapper` gives senders on
+//! the receiver's device if the rollout has the places that RLinf gives it.
+//!
+//! The map is about tensor parts. A trainer with pipeline, expert or shard groups gathers within them first.
 
 use std::collections::HashSet;
 
@@ -108,14 +111,24 @@ impl WeightMap {
             return Err(no_sender(sender, receiver));
         }
         let turns = WeightMap { sender: from, receiver: to, chosen: None };
-        if rlinf_serves_all(sender, receiver) {
+        let shared = meet(sender.slots, receiver.slots);
+        if if shared { turns.is_in_place(sender.slots, receiver.slots) } else { rlinf_serves_all(sender, receiver) } {
             return Ok(turns);
         }
         let mut sender_of = vec![0; receiver.slots.len() as usize];
         for class in classes(from, to) {
-            choose(class, sender.slots, receiver.slots, &mut sender_of);
+            choose(class, sender.slots, receiver.slots, shared, &mut sender_of);
         }
         Ok(WeightMap { chosen: Some(Chosen::new(sender_of, sender.slots.len())), ..turns })
+    }
+
+    /// Whether every receiver has its sender on its own device.
+    fn is_in_place(&self, from: &Slots, to: &Slots) -> bool {
+        let on_device = |(slot, place): (u32, (u32, Option<u16>))| {
+            place.1.is_some()
+                && self.sender_of(slot).is_some_and(|sender| from.place(sender) == (NodeRank(place.0), place.1))
+        };
+        (0..).zip(to.places()).all(on_device)
     }
 
     /// How many sender slots there are.
@@ -175,16 +188,12 @@ impl Chosen {
     }
 }
 
-/// Whether every receiver gets the weights by RLinf's own rule.
+/// Whether every receiver gets the weights by RLinf's rule for components that share no accelerator.
 ///
-/// RLinf: `CollocateRankMapper.get_actor_rank_to_rollout_rank_map` for components that share accelerators, else that of
-/// `DisaggRankMapper`, with the sizes that it asserts.
+/// RLinf: `DisaggRankMapper.get_actor_rank_to_rollout_rank_map`, with the sizes that it asserts.
 fn rlinf_serves_all(sender: Side<'_>, receiver: Side<'_>) -> bool {
     let (senders, receivers) = (sender.slots.len(), receiver.slots.len());
     let (from, to) = (sender.tensor().size(), receiver.tensor().size());
-    if meet(sender.slots, receiver.slots) {
-        return senders >= receivers;
-    }
     let accepts = from.is_multiple_of(to) && receivers.is_multiple_of(from);
     accepts && (senders >= receivers || receivers.is_multiple_of(senders))
 }
@@ -205,11 +214,13 @@ fn meet(one: &Slots, other: &Slots) -> bool {
     other.places().any(|place| place.1.is_some() && used.contains(&place))
 }
 
+/// A node and a device on it.
+type Place = (NodeRank, Option<u16>);
 /// A place, and the index of a sender or receiver there.
-type Placed = ((NodeRank, Option<u16>), u32);
+type Placed = (Place, u32);
 
-/// Choose the senders of a class: on the same device, then on the same node, then in turn.
-fn choose(class: Class, from: &Slots, to: &Slots, sender_of: &mut [u32]) {
+/// Choose the senders of a class: on the same device if components `share` some, then on the same node, then in turn.
+fn choose(class: Class, from: &Slots, to: &Slots, share: bool, sender_of: &mut [u32]) {
     let (senders, receivers) = (class.senders(), class.receivers());
     let mut loads = Loads { least: receivers / senders, extra: receivers % senders, of: vec![0; senders as usize] };
     let mut sending: Vec<Placed> = (0..senders).map(|index| (from.place(class.sender_slot(index)), index)).collect();
@@ -217,31 +228,36 @@ fn choose(class: Class, from: &Slots, to: &Slots, sender_of: &mut [u32]) {
     let mut give = |receiver: u32, sender: u32| {
         sender_of[class.receiver_slot(receiver) as usize] = class.sender_slot(sender);
     };
-    if meet(from, to) {
-        sending.sort_unstable();
-        waiting.sort_unstable();
-        let mut next = sending.iter().peekable();
-        waiting.retain(|&(place, receiver)| {
-            while next.next_if(|(other, _)| *other < place).is_some() {}
-            let on_device = next.next_if(|&&(other, sender)| other == place && place.1.is_some() && loads.take(sender));
-            on_device.inspect(|&&(_, sender)| give(receiver, sender)).is_none()
-        });
+    if share {
+        let device = |place: Place| place.1.map(|device| (place.0, device));
+        serve(&mut sending, &mut waiting, &mut loads, device, &mut give);
     }
-    let by_node = |&((node, _), index): &Placed| (node, index);
-    sending.sort_unstable_by_key(by_node);
-    waiting.sort_unstable_by_key(by_node);
+    serve(&mut sending, &mut waiting, &mut loads, |place| Some(place.0), &mut give);
+    waiting.sort_unstable_by_key(|&(_, receiver)| receiver);
+    let turns = loads.turns(0..senders, waiting.len());
+    waiting.into_iter().zip(turns).for_each(|((_, receiver), sender)| give(receiver, sender));
+}
+
+/// Give receivers senders where both are, in turn; those without one keep waiting.
+fn serve<K: Ord>(
+    sending: &mut [Placed],
+    waiting: &mut Vec<Placed>,
+    loads: &mut Loads,
+    at: impl Fn(Place) -> Option<K>,
+    mut give: impl FnMut(u32, u32),
+) {
+    sending.sort_unstable_by_key(|&(place, index)| (at(place), index));
+    waiting.sort_unstable_by_key(|&(place, index)| (at(place), index));
     let (mut left, mut start) = (Vec::new(), 0);
-    for here in waiting.chunk_by(|a, b| a.0.0 == b.0.0) {
-        let node = here[0].0.0;
-        start += sending[start..].partition_point(|((other, _), _)| *other < node);
-        let count = sending[start..].partition_point(|((other, _), _)| *other == node);
+    for here in waiting.chunk_by(|one, other| at(one.0) == at(other.0)) {
+        let known = at(here[0].0);
+        start += sending[start..].partition_point(|other| at(other.0) < known);
+        let count = sending[start..].partition_point(|other| known.is_some() && at(other.0) == known);
         let turns = loads.turns(sending[start..start + count].iter().map(|&(_, sender)| sender), here.len());
         here.iter().zip(&turns).for_each(|(&(_, receiver), &sender)| give(receiver, sender));
-        left.extend(here[turns.len()..].iter().map(|&(_, receiver)| receiver));
+        left.extend_from_slice(&here[turns.len()..]);
     }
-    left.sort_unstable();
-    let turns = loads.turns(0..senders, left.len());
-    left.into_iter().zip(turns).for_each(|(receiver, sender)| give(receiver, sender));
+    *waiting = left;
 }
 
 /// How many receivers each sender of a class has: `least`, and `extra` of them one more.

@@ -1,18 +1,39 @@
 //! Bounds of a schedule's time, to leave out the schedules that cannot be the best.
 
-use crate::tune::problem::{Problem, Shape, members, subsets};
+use crate::tune::problem::{Problem, SAME, Shape, members, subsets};
 
-/// The time that a schedule of some tasks may take beside others.
+/// Seconds that a schedule of some tasks may take beside others.
 #[derive(Clone, Copy, Debug)]
-pub struct Limit {
-    /// Seconds of all micro-batches.
-    pub seconds: f64,
-    /// Seconds of the first micro-batch: the period of the others is at least that of the tasks beside them.
-    pub warmup: f64,
+struct Limit {
+    /// Of all micro-batches.
+    seconds: f64,
+    /// Of the first micro-batch: the period of the others is at least that of the tasks beside them.
+    warmup: f64,
 }
 
-/// The limit where nothing fits.
-pub const NOTHING: Limit = Limit { seconds: f64::NEG_INFINITY, warmup: f64::NEG_INFINITY };
+/// The limits of some tasks, one for each way in which the others can run; none is below another in both numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Limits(Vec<Limit>);
+
+impl Limits {
+    fn add(&mut self, limit: Limit) {
+        let below = |one: &Limit, other: &Limit| one.seconds <= other.seconds && one.warmup <= other.warmup;
+        if !self.0.iter().any(|other| below(&limit, other)) {
+            self.0.retain(|other| !below(other, &limit));
+            self.0.push(limit);
+        }
+    }
+
+    /// The most seconds that any of them allows.
+    pub fn most(&self) -> f64 {
+        self.0.iter().map(|limit| limit.seconds).fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Whether one of them allows these seconds, and these of the first micro-batch.
+    pub fn allow(&self, seconds: f64, warmup: f64) -> bool {
+        self.0.iter().any(|limit| seconds <= limit.seconds && warmup <= limit.warmup)
+    }
+}
 
 /// For each set of tasks and number of units, how much time a schedule of them may take.
 #[derive(Debug)]
@@ -21,12 +42,14 @@ pub struct Bounds {
     best: f64,
     /// By set of tasks and units: the least time of all micro-batches, whatever the order of the tasks.
     least: Vec<Vec<f64>>,
-    /// The same without the first micro-batch.
+    /// The first micro-batch's part of it: it passes the tasks one after the other, as far as they wait for each other.
+    first: Vec<Vec<f64>>,
+    /// The part of the other micro-batches.
     others: Vec<Vec<f64>>,
-    /// By task: those that run before or after it, in this order or through others.
+    /// By task: those that run before it, directly or through others.
+    earlier: Vec<usize>,
+    /// By task: those that run before or after it.
     related: Vec<usize>,
-    /// The share of a task's time that it adds to the warm-up of a pipeline.
-    first: f64,
     /// Whether no two tasks share units.
     apart: bool,
     units: usize,
@@ -37,22 +60,21 @@ impl Bounds {
     pub fn new(problem: &Problem, shape: Shape, found: f64) -> Self {
         let earlier = earlier(problem);
         let mut least = least(problem, shape);
-        let share = problem.factors().1 / f64::from(problem.batches);
-        let others = least.iter().map(|times| times.iter().map(|time| time * share).collect()).collect();
+        let (mut first, mut others) = (Vec::new(), Vec::new());
         if !matches!(shape, Shape::Collocated | Shape::Equal) {
-            add_warmups(problem, &earlier, &mut least);
+            let (warmup, period) = problem.factors();
+            let batches = f64::from(problem.batches);
+            first = scaled(&longest(problem, &earlier, &least), warmup / batches);
+            others = scaled(&least, period / batches);
+            let parts = first.iter().zip(&others);
+            least = parts
+                .map(|(first, others)| first.iter().zip(others).map(|(one, other)| one + other).collect())
+                .collect();
         }
-        let best = known(problem, shape).min(found) * (1.0 + 1e-9);
-        let first = problem.factors().0 / f64::from(problem.batches);
-        Bounds {
-            best,
-            least,
-            others,
-            related: related(&earlier),
-            first,
-            apart: shape == Shape::Disaggregated,
-            units: problem.units as usize,
-        }
+        let best = known(problem, shape).min(found) * (1.0 + 2.0 * SAME);
+        let related = related(&earlier);
+        let (apart, units) = (shape == Shape::Disaggregated, problem.units as usize);
+        Bounds { best, least, first, others, earlier, related, apart, units }
     }
 
     /// Seconds that a whole iteration may take if these tasks are a child of its root.
@@ -60,40 +82,122 @@ impl Bounds {
         self.best - self.least[all & !tasks][self.units]
     }
 
-    /// By units, the seconds that these tasks may take if others run beside them.
+    /// By units, the limits of these tasks if others run beside them.
     ///
     /// Each of the others either runs beside them, on the other units; or shares their units only and adds its time to
     /// theirs; or shares all units and adds its time to both. Those beside them that wait for all of these tasks, or that all
     /// of these wait for, add their first micro-batch.
-    pub fn beside(&self, tasks: usize, all: usize) -> Vec<Limit> {
+    pub fn beside(&self, tasks: usize, all: usize) -> Vec<Limits> {
         let others = all & !tasks;
-        let mut left = vec![NOTHING; self.units + 1];
-        let mut first = vec![0.0; self.units + 1];
+        let mut left = vec![Limits::default(); self.units + 1];
         for set in subsets(others) {
             let sharing = others & !set;
             if sharing != 0 && self.apart {
                 continue;
             }
-            let follows = |task: &usize| (tasks | set) & !(1 << task) & !self.related[*task] == 0;
-            first.fill(0.0);
-            for task in members(set).filter(follows) {
-                first.iter_mut().zip(&self.least[1 << task]).for_each(|(sum, time)| *sum += time * self.first);
-            }
+            let first = self.followers(tasks, set);
             for with_all in subsets(sharing).chain([0]) {
                 let beside = self.best - self.least[with_all][self.units];
-                let most = beside - self.least[sharing & !with_all][self.units];
-                // Ascending numbers of units left over, for a descending number of units of these tasks.
-                let times = self.least[set].iter().zip(&self.others[set]);
-                for ((left, first), (time, others)) in left.iter_mut().rev().zip(&first).zip(times) {
-                    if *time <= beside {
-                        left.seconds = left.seconds.max(most - first);
-                        left.warmup = left.warmup.max(beside - first - others);
+                let with_tasks = sharing & !with_all;
+                let mut sums = [f64::INFINITY; 2];
+                // Descending numbers of units of these tasks, for an ascending number of units left over.
+                for (units, left) in left.iter_mut().enumerate().rev() {
+                    let rest = self.units - units;
+                    if self.least[set][rest] > beside {
+                        continue;
                     }
+                    // A single task beside them is also beside those that share their units, on what these leave over. Of
+                    // several, some may be beside these tasks only.
+                    let single = set.is_power_of_two();
+                    let most = if single { units } else { self.units };
+                    let all = self.least[with_tasks][most] + first[rest];
+                    let warmup = self.first[with_tasks][most] + first[rest] + self.others[set][rest];
+                    sums = if single { [sums[0].min(all), sums[1].min(warmup)] } else { [all, warmup] };
+                    left.add(Limit { seconds: beside - sums[0], warmup: beside - sums[1] });
                 }
             }
         }
         left
     }
+
+    /// By units that a set beside some tasks has, the seconds that it adds to their warm-up: those of its tasks that run before
+    /// or after all others.
+    ///
+    /// The tasks before and those after share no units: a `then` of both would have to run before and after the others. Tasks
+    /// on one side may share units unless no two tasks do.
+    fn followers(&self, tasks: usize, set: usize) -> Vec<f64> {
+        let follows = |task: &usize| (tasks | set) & !(1 << task) & !self.related[*task] == 0;
+        let mut times: Vec<Vec<f64>> = Vec::new();
+        let mut sides: [Option<usize>; 2] = [None; 2];
+        for task in members(set).filter(follows) {
+            let side = &mut sides[usize::from(self.earlier[task] & tasks != 0)];
+            match *side {
+                Some(known) if !self.apart => {
+                    times[known].iter_mut().zip(&self.first[1 << task]).for_each(|(sum, time)| *sum += time);
+                }
+                _ => {
+                    *side = Some(times.len());
+                    times.push(self.first[1 << task].clone());
+                }
+            }
+        }
+        divided(&times, self.units)
+    }
+}
+
+/// A number of units and a time.
+type Corner = (usize, f64);
+
+/// At most the least sum of some times that never rise, by the units that they divide: the sum of their convex hulls, which
+/// is exact if the times are convex. Each hull is followed where it falls fastest.
+fn divided(times: &[Vec<f64>], units: usize) -> Vec<f64> {
+    let mut sums = vec![f64::INFINITY; units + 1];
+    let hulls: Vec<Vec<Corner>> = times.iter().map(|times| hull(times)).collect();
+    if hulls.iter().any(Vec::is_empty) {
+        return sums;
+    }
+    let slope = |pair: &[Corner]| (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0) as f64;
+    let mut edges: Vec<(f64, usize)> = Vec::new();
+    for (index, hull) in hulls.iter().enumerate() {
+        edges.extend(hull.windows(2).map(|pair| (slope(pair), index)));
+    }
+    edges.sort_by(|one, other| one.0.total_cmp(&other.0)); // keeps the order of the edges of a hull, which rise
+    let mut at = vec![0; hulls.len()];
+    // Added up anew at each corner, so that rounding errors do not add up.
+    let here = |at: &[usize]| -> Corner {
+        let corners = hulls.iter().zip(at).map(|(hull, &corner)| hull[corner]);
+        corners.fold((0, 0.0), |sum, corner| (sum.0 + corner.0, sum.1 + corner.1))
+    };
+    let (mut from, mut sum) = here(&at);
+    for (slope, index) in edges {
+        for (size, time) in
+            sums.iter_mut().enumerate().skip(from).take(hulls[index][at[index] + 1].0 - hulls[index][at[index]].0)
+        {
+            *time = sum + slope * (size - from) as f64;
+        }
+        at[index] += 1;
+        (from, sum) = here(&at);
+    }
+    sums.iter_mut().skip(from).for_each(|time| *time = sum);
+    sums
+}
+
+/// The corners of the convex hull below some times, by ascending units, from the first that is finite.
+fn hull(times: &[f64]) -> Vec<Corner> {
+    let mut corners: Vec<Corner> = Vec::new();
+    for corner in times.iter().copied().enumerate().filter(|(_, time)| time.is_finite()) {
+        let above = |one: Corner, two: Corner| {
+            let [run, whole] = [two.0 - one.0, corner.0 - one.0].map(|units| units as f64);
+            (two.1 - one.1) * whole >= (corner.1 - one.1) * run
+        };
+        while let [.., one, two] = corners[..]
+            && above(one, two)
+        {
+            corners.pop();
+        }
+        corners.push(corner);
+    }
+    corners
 }
 
 /// By task, the tasks that run before it, directly or through others.
@@ -115,25 +219,24 @@ fn related(earlier: &[usize]) -> Vec<usize> {
     earlier.iter().enumerate().map(|(task, before)| before | later(task)).collect()
 }
 
-/// Count the first micro-batch apart from the others: it passes the tasks of a set one after the other, as far as they wait
-/// for each other, each at best on all units.
-fn add_warmups(problem: &Problem, earlier: &[usize], least: &mut [Vec<f64>]) {
-    let batches = f64::from(problem.batches);
-    let (first, others) = problem.factors();
-    let single: Vec<Vec<f64>> = (0..earlier.len()).map(|task| least[1 << task].clone()).collect();
+/// Times multiplied by a share, which may be 0; infinite ones stay infinite.
+fn scaled(times: &[Vec<f64>], share: f64) -> Vec<Vec<f64>> {
+    let scaled = |&time: &f64| if time.is_finite() { time * share } else { time };
+    times.iter().map(|times| times.iter().map(scaled).collect()).collect()
+}
+
+/// By set and units, the longest chain of tasks that wait for each other, each on all units.
+fn longest(problem: &Problem, earlier: &[usize], single: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut longest = vec![vec![0.0; problem.units as usize + 1]];
-    for (set, least) in least.iter_mut().enumerate().skip(1) {
-        let mut times = vec![0.0_f64; least.len()];
+    for set in 1..=problem.all() {
+        let mut times = vec![0.0_f64; problem.units as usize + 1];
         for task in members(set) {
-            for (time, (before, own)) in times.iter_mut().zip(longest[set & earlier[task]].iter().zip(&single[task])) {
-                *time = time.max(before + own);
-            }
-        }
-        for (least, time) in least.iter_mut().zip(&times).filter(|(least, _)| least.is_finite()) {
-            *least = (*least * others + time * first) / batches;
+            let chain = longest[set & earlier[task]].iter().zip(&single[1 << task]);
+            times.iter_mut().zip(chain).for_each(|(time, (before, own))| *time = time.max(before + own));
         }
         longest.push(times);
     }
+    longest
 }
 
 /// The least time of all micro-batches of each set on up to each number of units, whatever the order.

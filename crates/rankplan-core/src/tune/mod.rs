@@ -9,7 +9,8 @@
 //! - `then` in a `pipe`: the sums of its children's.
 //!
 //! A subtree takes `w + (M - 1) * p`, a `then` at the root the sum of its children. If iterations overlap, only `p * M` counts.
-//! A `then` keeps all its children in memory if they fit, else each is loaded for its turn.
+//! A `then` keeps all its children in memory if they fit, else each is loaded for its turn. Of schedules whose seconds differ by
+//! a share of at most [`problem::SAME`], the one with the fewest units is the best.
 //!
 //! The search builds the fronts of all subsets of the components, from small to large, and for each number of
 //! accelerators. `Bounds` leaves out schedules that cannot be part of the best one.
@@ -29,10 +30,10 @@ pub mod problem;
 mod steps;
 mod turns;
 
-use crate::tune::bounds::{Bounds, Limit, NOTHING};
+use crate::tune::bounds::{Bounds, Limits};
 use crate::tune::front::{MOST_READY, Point, Table, add, beaten};
 use crate::tune::pipeline::{Extension, Readiness};
-use crate::tune::problem::{Problem, Schedule, Shape, members, subsets};
+use crate::tune::problem::{Problem, SAME, Schedule, Shape, fewest, members, subsets};
 use crate::tune::steps::{Step, Steps};
 use crate::tune::turns::{AtRoot, InPipeline, Whole, equal_turns};
 
@@ -92,16 +93,9 @@ impl<'a> Search<'a> {
                 self.visit(set);
             }
         }
-        let mut best: Option<(f64, u32, u32)> = None;
-        for (point, units) in self.root.ways(all).filter(|(point, _)| point.mixed || self.shape != Shape::Hybrid) {
-            let better = best.is_none_or(|(least, fewest, _)| {
-                let same = (point.period - least).abs() <= least * 1e-12;
-                if same { *units < fewest } else { point.period < least }
-            });
-            if better {
-                best = Some((point.period, *units, point.step));
-            }
-        }
+        let counts = |point: &Point| point.mixed || self.shape != Shape::Hybrid;
+        let ways = self.root.ways(all).filter(|(point, _)| counts(point));
+        let best = fewest(ways.map(|&(point, units)| (point.period, units, point.step)));
         best.map(|(seconds, units, step)| Schedule { seconds, units, tree: self.steps.tree(step) })
     }
 
@@ -144,7 +138,7 @@ impl<'a> Search<'a> {
     fn visit(&mut self, set: usize) {
         let units = self.problem.units;
         let limits = match self.shape {
-            Shape::Collocated | Shape::Equal => vec![NOTHING; units as usize + 1],
+            Shape::Collocated | Shape::Equal => vec![Limits::default(); units as usize + 1],
             _ => self.bounds.beside(set, self.problem.all()),
         };
         let at_root = self.bounds.at_root(set, self.problem.all());
@@ -179,11 +173,11 @@ impl<'a> Search<'a> {
         self.root.visit(self.problem, set, parts, at_root, &mut self.steps);
     }
 
-    fn leaf(&mut self, task: usize, limits: &[Limit], block: &mut Table, parts: &mut Vec<Whole>) {
+    fn leaf(&mut self, task: usize, limits: &[Limits], block: &mut Table, parts: &mut Vec<Whole>) {
         let batches = f64::from(self.problem.batches);
         let (warmup, period) = self.problem.factors();
         for choice in &self.problem.tasks[task].choices {
-            let Some(&limit) = limits.get(choice.units as usize) else { break };
+            let Some(limits) = limits.get(choice.units as usize) else { break };
             if !self.problem.holds(choice.memory) {
                 continue;
             }
@@ -199,7 +193,7 @@ impl<'a> Search<'a> {
                 step: self.steps.push(Step::Leaf { task, units: choice.units }),
             };
             parts.push((Point { warmup: 0.0, period: choice.seconds, ..point }, choice.units));
-            if choice.seconds <= limit.seconds {
+            if limits.allow(choice.seconds, warmup * each) {
                 let front = block.at(choice.units);
                 if !beaten(front, &point, 0) {
                     add(front, point, 0);
@@ -213,7 +207,7 @@ impl<'a> Search<'a> {
         &mut self,
         before: usize,
         last: usize,
-        limits: &[Limit],
+        limits: &[Limits],
         at_root: f64,
         pipe: &mut Table,
         parts: &mut Vec<Whole>,
@@ -228,18 +222,29 @@ impl<'a> Search<'a> {
         for (source, single) in [(&self.blocks[before], true), (&self.pipes[before], false)] {
             for (one, points) in source.iter() {
                 let room = self.problem.units - one;
+                // With a period and a warm-up only, one rises where the other falls.
+                let falling = points.is_sorted_by(|one, other| one.warmup >= other.warmup);
+                // By point, the least seconds from it on.
+                let mut cheapest = vec![f64::INFINITY; points.len() + 1];
+                for (index, first) in points.iter().enumerate().rev() {
+                    cheapest[index] = cheapest[index + 1].min(period * first.period + warmup * first.warmup);
+                }
                 for (other, blocks) in self.blocks[last].iter().take_while(|(other, _)| *other <= room) {
                     let units = one + other;
-                    let limit = limits[units as usize];
-                    let most = limit.seconds.max(least);
-                    for first in points.iter().take_while(|first| period * first.period <= most) {
-                        let soonest = warmup * first.warmup;
-                        let fits = |second: &&Point| period * first.period.max(second.period) + soonest <= most;
-                        for second in blocks.iter().take_while(fits) {
+                    let limits = &limits[units as usize];
+                    let most = limits.most().max(least);
+                    for second in blocks.iter().take_while(|second| period * second.period <= most) {
+                        let follows = if extension.follows_all() { warmup * second.warmup } else { 0.0 };
+                        let late = |first: &Point| period * second.period + warmup * first.warmup + follows > most;
+                        let start = if falling { points.partition_point(late) } else { 0 };
+                        for (first, cheapest) in points.iter().zip(&cheapest).skip(start) {
+                            if cheapest + follows > most {
+                                break;
+                            }
                             let slower = first.period.max(second.period);
                             let once = first.once + second.once + apart;
                             let base = period * slower + once;
-                            if base + warmup * first.warmup.max(second.warmup) > most {
+                            if base + warmup * first.warmup + follows > most {
                                 continue;
                             }
                             let first =
@@ -257,9 +262,8 @@ impl<'a> Search<'a> {
                                 step: 0,
                             };
                             let step = Step::Pipe { before: first.step, last: second.step };
-                            let counts = seconds <= limit.seconds
-                                && warmup * until <= limit.warmup
-                                && !beaten(pipe.at(units), &point, count);
+                            let counts =
+                                limits.allow(seconds, warmup * until) && !beaten(pipe.at(units), &point, count);
                             let whole = seconds <= least && (point.mixed || !must_mix);
                             if counts || whole {
                                 point.step = self.steps.push(step);
@@ -272,7 +276,8 @@ impl<'a> Search<'a> {
                                     Point { warmup: 0.0, period: seconds, once: 0.0, mixed: true, ..point },
                                     units,
                                 ));
-                                least = if self.problem.capacity.is_none() { seconds } else { least };
+                                // Later ones may be as fast with fewer units.
+                                least = if self.problem.capacity.is_none() { seconds * (1.0 + SAME) } else { least };
                             }
                         }
                     }

@@ -74,6 +74,11 @@ impl Extension {
         Extension { starts, waits }
     }
 
+    /// Whether the block waits for all of the shorter pipeline, so that their warm-ups add up.
+    pub fn follows_all(&self) -> bool {
+        self.starts.contains(&Ready::AtEnd)
+    }
+
     /// The warm-up and the readiness times of the longer pipeline.
     pub fn times(&self, pipe: &Point, block: &Point) -> (f64, [f64; MOST_READY]) {
         let time = |ready: Ready| match ready {

@@ -3,6 +3,9 @@
 /// Most components of a problem: the search visits subsets of them.
 pub const MOST_TASKS: usize = 8;
 
+/// Seconds of whole schedules that differ by this share or less count as equal: sums round differently in every order.
+pub const SAME: f64 = 1e-9;
+
 /// Units of a problem in one unit of the coarser problem.
 const COARSER: u32 = 8;
 /// Fewest units of a coarser problem.
@@ -186,4 +189,12 @@ pub fn members(set: usize) -> impl Iterator<Item = usize> {
 /// The subsets of a bit set, without the empty one.
 pub fn subsets(set: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(set), move |&one| one.checked_sub(1).map(|less| less & set)).take_while(|&one| one != 0)
+}
+
+/// Of ways that take some seconds on some units, the one with the fewest units among those as fast as the fastest.
+pub fn fewest<T>(ways: impl Iterator<Item = (f64, u32, T)>) -> Option<(f64, u32, T)> {
+    let ways: Vec<_> = ways.collect();
+    let least = ways.iter().map(|way| way.0).fold(f64::INFINITY, f64::min);
+    let as_fast = ways.into_iter().filter(|way| way.0 <= least * (1.0 + SAME));
+    as_fast.min_by(|one, other| one.1.cmp(&other.1).then(one.0.total_cmp(&other.0)))
 }

@@ -1,8 +1,8 @@
 //! Components in turn on the same accelerators, in a pipeline or at the root of a schedule.
 
-use crate::tune::bounds::Limit;
+use crate::tune::bounds::Limits;
 use crate::tune::front::{Front, MOST_READY, Point, Table, add, beaten};
-use crate::tune::problem::{Problem, Schedule, Tree, subsets};
+use crate::tune::problem::{Problem, SAME, Schedule, Tree, fewest, subsets};
 use crate::tune::steps::{Step, Steps};
 
 /// A set of tasks as it takes its turn: a child, or the turns of several.
@@ -65,13 +65,13 @@ impl InPipeline {
         InPipeline { parts: tables.clone(), turns: [tables.clone(), tables] }
     }
 
-    /// Record the ways to run a set as one child, and return those to run it in turns. `limits` are seconds by units.
+    /// Record the ways to run a set as one child, and return those to run it in turns. `limits` are by units.
     pub fn visit(
         &mut self,
         problem: &Problem,
         set: usize,
         [leaf, pipe]: [&Table; 2],
-        limits: &[Limit],
+        limits: &[Limits],
         steps: &mut Steps,
     ) -> Table {
         let mut part = leaf.clone();
@@ -86,15 +86,14 @@ impl InPipeline {
                 {
                     let (warmup, period) = problem.factors();
                     let fits = |units: u32, one: &Point, other: &Point| {
-                        warmup * one.warmup + period * (one.period + other.period) <= limits[units as usize].seconds
+                        warmup * one.warmup + period * (one.period + other.period) <= limits[units as usize].most()
                     };
                     pairs(&self.parts[first], other, fits, |units, one, other| {
                         let turns = [(one, false), (other, several)].map(|(point, several)| Turn { point, several });
                         let Some(mut point) = both(problem, turns[0], turns[1], switching, together) else { return };
                         point.mixed = true;
                         let seconds = warmup * point.warmup + period * point.period + point.once;
-                        let limit = limits[units as usize];
-                        let fits = seconds <= limit.seconds && warmup * point.warmup <= limit.warmup;
+                        let fits = limits[units as usize].allow(seconds, warmup * point.warmup);
                         if fits && !beaten(table.at(units), &point, 0) {
                             point.step = steps.push(Step::Turn { first: one.step, rest: other.step, switching });
                             add(table.at(units), point, 0);
@@ -143,7 +142,7 @@ pub type Whole = (Point, u32);
 
 /// Whether a way is as good as another, in time and memory; with equal costs, fewer units are better.
 fn as_good((one, fewer): &Whole, (other, more): &Whole) -> bool {
-    let least = 1.0 + 1e-12;
+    let least = 1.0 + SAME;
     one.period <= other.period * least
         && one.memory <= other.memory
         && one.switch <= other.switch
@@ -224,11 +223,7 @@ pub fn equal_turns(problem: &Problem) -> Option<Schedule> {
         let seconds: f64 = choices.iter().map(|one| one.seconds).sum();
         Some((seconds + together + if switching { switches } else { 0.0 }, units, switching))
     };
-    let sooner = |best: Option<(f64, u32, bool)>, one: (f64, u32, bool)| match best {
-        Some(other) if other.0 <= one.0 * (1.0 + 1e-12) => Some(other),
-        _ => Some(one),
-    };
-    let (seconds, units, switching) = (1..=problem.units).filter_map(on).fold(None, sooner)?;
+    let (seconds, units, switching) = fewest((1..=problem.units).filter_map(on))?;
     let mut order: Vec<usize> = Vec::new();
     while order.len() < problem.tasks.len() {
         let done = order.iter().fold(0, |set, task| set | 1 << task);

@@ -147,6 +147,23 @@ def plain_scalar(text: str) -> Any:
     return text if number is None else number
 
 
+def _node(text: str) -> yaml.Node | None:
+    """Return the node of the only document of a file; of several objects of Kubernetes, a RayJob or else the first."""
+    try:
+        node: yaml.Node | None = _Composer(text).get_single_node()
+        return node
+    except yaml.composer.ComposerError as error:
+        kinds = {_kind(node): node for node in reversed(list(yaml.compose_all(text, Loader=_Composer)))}
+        if None in kinds or "another document" not in str(error.problem):
+            raise
+        return kinds.get("RayJob", next(reversed(kinds.values())))
+
+
+def _kind(node: yaml.Node) -> str | None:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return next((value.value for key, value in pairs if key.value == "kind" and isinstance(value.value, str)), None)
+
+
 _Pairs: TypeAlias = dict[str, tuple[yaml.ScalarNode, yaml.Node]]
 
 
@@ -162,7 +179,7 @@ class Document:
         self._pairs: dict[int, _Pairs] = {}
         try:
             self._check_depth(text)
-            self.root = _Composer(text).get_single_node()
+            self.root = _node(text)
         except yaml.MarkedYAMLError as error:
             raise PlacementError([self._not_yaml(error)]) from None
         except yaml.reader.ReaderError as error:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from rankplan.config.text.document import Document, Section, Source
+from rankplan.config.text.document import Document, Section
+from rankplan.config.text.extends import extended
 from rankplan.config.text.files import read_whole
-from rankplan.config.text.places import relocated
+from rankplan.config.text.hydra import composed
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
 
-_DEEPEST = 20
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
 
@@ -24,8 +24,10 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
     YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
     such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the command that starts the job; it is never
-    executed. ``overrides`` change values as on Hydra's command line: ``key=value``, ``+key=value``, ``++key=value``,
-    ``~key``.
+    executed. So does the entrypoint of a RayJob. ``defaults: base.yaml`` extends other files, as in NeMo-RL; the files
+    that Hydra's ``defaults`` names are read if they exist. ``overrides`` change values as on Hydra's command line:
+    ``key=value``, ``+key=value``, ``++key=value``, ``~key``; ``X=value`` sets a variable that a script reads from its
+    environment.
 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
     it; ``OSError`` if it cannot be read.
@@ -35,10 +37,28 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     from rankplan.config.text.overrides import overridden, parse_overrides  # as the readers below
 
     changes = parse_overrides(overrides)
-    return overridden(_load(os.fspath(path)), changes)
+    given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
+    config = _load(os.fspath(path), given=given)
+    used: set[str] = getattr(config.document, "used", set())
+    return overridden(config, [one for one in changes if one.key not in used])
 
 
-def _load(file: str) -> Section:
+def _load(file: str, above: tuple[str, ...] = (), given: Mapping[str, str] = MappingProxyType({})) -> Section:
+    """Return the content of a file with those that it extends; ``given`` are environment variables of a script."""
+    document, value = _read(file, given)
+    if not isinstance(value, Section):
+        message = f"the file contains {shown(value)}; it must be a mapping"
+        if value is None:
+            message = "the file is empty: it describes no job and no nodes"
+        help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
+        raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
+    if "defaults" not in value:
+        return value
+    return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1])
+
+
+def _read(file: str, given: Mapping[str, str] = MappingProxyType({})) -> tuple[Any, Any]:
+    """Return where the values of a file are, and its content."""
     try:
         text = read_whole(file).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -46,66 +66,19 @@ def _load(file: str) -> Section:
         raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
     # Most programs read YAML only: import the readers of other formats where they are used.
     if file.endswith(_SCRIPTS) or _SHEBANG.match(text):
+        from rankplan.config.text.places import Text
         from rankplan.config.text.script import parse_script
 
-        return parse_script(file, text, _load)
+        text = text.replace("\r\n", "\n")
+        script = parse_script(Text(file, text), text, _load, given)
+        return script.document, script
     document = Document(file, text)
     value = document.value()
-    if not isinstance(value, Section):
-        found = "the file is empty" if value is None else f"the file contains {shown(value)}"
-        message = f"{found}; it must be a mapping"
-        help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
-        raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
-    return value
+    if isinstance(value, Section) and value.get("kind") == "RayJob":
+        from rankplan.config.text.entrypoints import entrypoint
+        from rankplan.config.text.script import parse_script
 
-
-class _Layered:
-    """Values of a file; those that it lacks come from the file that it extends."""
-
-    def __init__(self, own: Section, base: Section) -> None:
-        self._own, self._base = own, base
-        self.warnings: list[Diagnostic] = own.document.warnings
-
-    def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
-        """Return the fault in the file that has the longest part of ``path``; the extending file if both have."""
-        own = _depth(self._own, path) >= _depth(self._base, path)
-        return (self._own if own else self._base).document.locate(path, fault)
-
-
-def _depth(value: Any, path: Sequence[str | int]) -> int:
-    for depth, part in enumerate(path):
-        if not isinstance(value, dict) or part not in value:
-            return depth
-        value = value[part]
-    return len(path)
-
-
-def inherited(section: Section, depth: int = 0) -> Section:
-    """Return a config merged onto the files that its ``defaults`` names, the last one first.
-
-    Paths are relative to the file that names them (NeMo-RL: ``load_config_with_inheritance``).
-    Raises `PlacementError` for a file that extends itself or cannot be read.
-    """
-    names = section.get("defaults")
-    listed = [names] if isinstance(names, str) else names if isinstance(names, list) else []
-    file = getattr(section.document, "file", None)
-    config = section
-    for name in reversed([name for name in listed if isinstance(name, str) and name.endswith((".yaml", ".yml"))]):
-        path = (Path(file).parent if file else Path()) / name
-        try:
-            if depth > _DEEPEST:
-                raise OSError(0, "it extends itself")
-            base = inherited(load_config(path), depth + 1)
-        except OSError as error:
-            message = f"`defaults` names {name}, which cannot be read: {error.strerror}"
-            fault = Diagnostic("invalid-value", message, "correct the path; it is relative to this file")
-            raise PlacementError([section.document.locate(("defaults",), fault)]) from None
-        source: Source = _Layered(config, base)
-        config = relocated(_over(base, config), source)
-    return config
-
-
-def _over(base: Any, own: Any) -> Any:
-    if not (isinstance(base, dict) and isinstance(own, dict)):
-        return own
-    return {**base, **{key: _over(base.get(key), value) for key, value in own.items()}}
+        if (command := entrypoint(value)) is not None:
+            script = parse_script(command, command.text, _load, {**command.environment, **given})
+            return script.document, script
+    return document, value

@@ -1,26 +1,28 @@
 """Overrides of a config, as Hydra's command line has them.
 
 override  = [ "+" | "++" ] key "=" [ value ] | "~" key [ "=" value ]
+group     = name { "/" name } [ "@" package ]                a key with ``/`` or ``@`` chooses a file of a config group
 key       = part { "." part | "[" index "]" }                ``hosts[0]`` and ``hosts.0`` are items of a list
 value     = list | dict | quoted | plain
 list      = "[" [ element { "," element } ] "]"              element = list | dict | quoted | plain
 dict      = "{" [ plain ":" element { "," plain ":" element } ] "}"
-quoted    = a text in YAML's single or double quotes
+quoted    = a text in single or double quotes; a backslash escapes such a quote
 plain     = characters and escapes; null, true, false and numbers as in YAML 1.2 if it has no escape
 escape    = "\\" followed by a backslash, a blank, a tab, or one of ( ) [ ] { } : = ,
 
 This is the grammar of Hydra 1.3 (``OverrideParser.g4``) without sweeps: ``a,b`` and ``range(3)`` are one text here.
-A dict cannot have a key twice. ``key=`` sets null, as in ``OmegaConf.from_dotlist``.
+A dict cannot have a key twice. ``key=`` sets null, as in ``OmegaConf.from_dotlist``. A chosen file is not a value: its
+name is kept where Hydra keeps it, at ``hydra.runtime.choices``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankplan.config.text.document import Document, Section, plain_scalar
+from rankplan.config.text.document import Section, plain_scalar
 from rankplan.config.text.places import Path, Place, Places, Text, relocated
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import nearest, path_text, shown
@@ -30,9 +32,13 @@ OVERRIDE = re.compile(
 )
 _PART = re.compile(r"[^.\[\]]+")
 _ESCAPE = re.compile(r"\\([\\()\[\]{}:=, \t])")
-_TOKEN = re.compile(rf"""'[^']*'|"[^"]*"|{_ESCAPE.pattern}|.""", re.DOTALL)
+_QUOTED = {quote: re.compile(rf"{quote}((?:\\.|[^{quote}\\])*){quote}", re.DOTALL) for quote in ("'", '"')}
+_PLAIN = r"(?:\\.|\$\{{[^{{}}]*(?:\{{[^{{}}]*\}}[^{{}}]*)*\}}|[^\\,\[\]{{}}{stop}]|\\\Z)*"
+"""A text without quotes in a list or a dict: escapes, interpolations, and anything but brackets and commas."""
 _STRIPPED = re.compile(r"\s*((?:\\.|[^\\]|\\\Z)*?)\s*", re.DOTALL)
 _ALIKE = 0.9
+CHOICES: Path = ("hydra", "runtime", "choices")
+"""Where the files are that were chosen of config groups, each by its group (Hydra: ``hydra.runtime.choices``)."""
 _DEEPEST = 50
 
 
@@ -49,6 +55,8 @@ class Override:
     @property
     def path(self) -> Path:
         """The keys and indexes that lead to the value."""
+        if "/" in self.key or "@" in self.key:
+            return (*CHOICES, self.key)
         parts = _PART.findall(self.key)
         return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else part for part in parts)
 
@@ -113,7 +121,7 @@ def _apply(config: Section, override: Override, places: Places, *, strict: bool)
                 _reject_missing(here, part, path, override, strict=strict)
                 return
             here[part] = Section(places, path[: depth + 1])
-            places.put(path[: depth + 1], override.key_place, override.key_place)
+            places.put_section(path[: depth + 1], override.key_place)
             key = part
         here = here[key]
     last = _existing(here, path[-1], path, override, strict=strict)
@@ -172,34 +180,104 @@ def _fault(override: Override, code: str, message: str, help: str, *, at_key: bo
     return PlacementError([(override.key_place if at_key else override.value_place).of(fault)])
 
 
-def _as_yaml(text: str) -> str:
-    """Return a list or a dict of Hydra as YAML: with a blank after each key, and quotes around a text with escapes."""
-    parts: list[str] = []
-    inside: list[str] = []
-    element, is_key = "", False
-    for token in (found[0] for found in _TOKEN.finditer(text)):
-        if token not in ("[", "]", "{", "}", ",") and not (token == ":" and is_key):
-            element += token
-            continue
-        parts += [_plain_as_yaml(element), ": " if token == ":" else token]
-        if token in ("[", "{"):
-            inside.append(token)
-        elif token in ("]", "}") and inside:
-            inside.pop()
-        element, is_key = "", token in ("{", ",") and inside[-1:] == ["{"]
-    return "".join([*parts, _plain_as_yaml(element)])
-
-
-def _plain_as_yaml(text: str) -> str:
-    if text.strip()[:1] in ("'", '"') or _ESCAPE.search(text) is None:
-        return text
-    return "'" + _unescaped(text).replace("'", "''") + "'"
-
-
 def _unescaped(text: str) -> str:
     """Return a text without the blanks around it and without the backslashes of its escapes."""
     stripped = _STRIPPED.fullmatch(text)
     return _ESCAPE.sub(r"\1", stripped[1] if stripped else text)
+
+
+class _Value:
+    """Reads a list, a dict or a quoted text, as Hydra's grammar has them. Raises `_ValueError`."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.position = text, 0
+
+    def whole(self) -> Any:
+        """Return the value of the whole text. Raises `_ValueError`."""
+        value = self._value(0)
+        if rest := self.text[self.position :].strip():
+            raise _ValueError(f"{shown(rest)} follows it", "quote the text, or separate the values by commas")
+        return value
+
+    def _value(self, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise _ValueError(f"it has more than {_DEEPEST} levels", "write it in a file")
+        self._skip_blanks()
+        match self.text[self.position : self.position + 1]:
+            case "[":
+                return [item for item, _ in self._items("]", depth)]
+            case "{":
+                return self._dict(depth)
+            case "'" | '"' as quote:
+                return self._quoted(quote)
+        text = self._plain()
+        return _unescaped(text) if _ESCAPE.search(text) else plain_scalar(text.strip())
+
+    def _skip_blanks(self) -> None:
+        while self.text[self.position : self.position + 1].isspace():
+            self.position += 1
+
+    def _items(self, closing: str, depth: int) -> Iterator[tuple[Any, str]]:
+        """Yield what stands between brackets, each with its key in a dict."""
+        start = self.position
+        self.position += 1
+        self._skip_blanks()
+        if self.text.startswith(closing, self.position):
+            self.position += 1
+            return
+        while True:
+            key = self._key() if closing == "}" else ""
+            yield self._value(depth + 1), key
+            self._skip_blanks()
+            following = self.text[self.position : self.position + 1]
+            self.position += 1
+            if following == closing:
+                return
+            if not following:
+                raise _ValueError(f"`{self.text[start]}` is not closed", f"add `{closing}`")
+            if following != ",":
+                raise _ValueError(f"{shown(following)} follows a value", f"write `,` or `{closing}`, or quote the text")
+
+    def _dict(self, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for value, key in self._items("}", depth):
+            if key in found:
+                raise _ValueError(f"duplicate key {shown(key)}", "remove one of the two")
+            found[key] = value
+        return found
+
+    def _key(self) -> str:
+        self._skip_blanks()
+        quote = self.text[self.position : self.position + 1]
+        key = self._quoted(quote) if quote in ("'", '"') else _unescaped(self._plain(":"))
+        self._skip_blanks()
+        if not self.text.startswith(":", self.position):
+            raise _ValueError(f"the key {shown(key)} has no value", "write {key: value}")
+        self.position += 1
+        return key
+
+    def _plain(self, stop: str = "") -> str:
+        """Return a text without quotes, up to what cannot belong to it."""
+        found = re.compile(_PLAIN.format(stop=stop), re.DOTALL).match(self.text, self.position)
+        text = found[0] if found else ""
+        self.position += len(text)
+        if not text.strip():
+            following = self.text[self.position : self.position + 1]
+            what = f"a value is missing before `{following}`" if following else "it ends too early"
+            raise _ValueError(what, "write a value, and escape brackets in a text: \\{ \\[")
+        return text
+
+    def _quoted(self, quote: str) -> str:
+        """Return a text in quotes: ``\\'`` is a quote, and backslashes before a quote escape each other."""
+        found = _QUOTED[quote].match(self.text, self.position)
+        if found is None:
+            raise _ValueError(f"the quote {quote} is not closed", "add the closing quote")
+        self.position = found.end()
+        return re.sub(rf"(\\+)(?={quote}|\Z)", lambda run: run[1][: len(run[1]) // 2], found[1])
+
+
+class _ValueError(Exception):
+    """Why a text is no list, dict or quoted text, and what to write instead."""
 
 
 def value_of(override: Override) -> Any:
@@ -209,8 +287,7 @@ def value_of(override: Override) -> Any:
         written = override.value or ""
         return _unescaped(written) if _ESCAPE.search(written) else plain_scalar(text)
     try:
-        document = Document("", _as_yaml(text))
-        return document.value()
-    except PlacementError as error:
-        message = f"`{override.key}` is not a value: {error.message.removeprefix('invalid YAML: ')}"
-        raise _fault(override, "syntax", message, error.help or "quote the value") from None
+        return _Value(text).whole()
+    except _ValueError as error:
+        reason, help = error.args
+        raise _fault(override, "syntax", f"`{override.key}` is not a value: {reason}", help) from None

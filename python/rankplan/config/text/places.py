@@ -58,14 +58,25 @@ class Places:
         self.file = file
         self.base = base
         self.warnings: list[Diagnostic] = list(base.warnings) if base is not None else []
+        self.program: Any = getattr(base, "program", None)
+        """The `rankplan.config.text.programs.Program` that a script passes the values to."""
+        self.used: set[str] = set()
+        """The given environment variables that a script reads."""
         self._places: dict[Path, tuple[Place, Place]] = {}
+        self._sections: dict[Path, Place] = {}
 
     def put(self, path: Path, key: Place, value: Place) -> None:
         """Set the places of a key and its value, which replaces everything under the key."""
         self._places[path] = key, value
 
+    def put_section(self, path: Path, key: Place) -> None:
+        """Set the place of a section that no text states: that of its first key. A key that it lacks has no place."""
+        self._sections[path] = key
+
     def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
         """Return the fault with the place of ``path``, or of the longest part of ``path`` that exists."""
+        if (section := self._sections.get(tuple(path))) is not None:
+            return section.of(fault)
         for length in range(len(path), 0, -1):
             if (found := self._places.get(tuple(path[:length]))) is not None:
                 return found[0 if fault.code in AT_KEY else 1].of(fault)

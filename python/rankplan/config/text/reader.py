@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -20,7 +20,10 @@ Config = Mapping[str, Any] | str | os.PathLike[str]
 
 LARGEST = 2**20
 """The largest size: more is a typo, and would fill the memory before a check could say so."""
-_SELECTION = re.compile(r"\$\{(?:oc\.select:)?([A-Za-z_][\w.]*)(?:,([^{}]*))?\}")
+_INTERPOLATION = re.compile(
+    r"\$\{(?:(?:oc\.select:)?(?P<dots>\.*)(?P<path>[A-Za-z_][\w.]*)(?:,(?P<default>[^{}]*))?"
+    r"|oc\.env:[^{},]+,(?P<unset>[^{}]*))\}"
+)
 _DEEPEST = 20
 
 
@@ -30,7 +33,8 @@ class Reader:
     ``prefix`` is the path of ``content`` in its config. The mapping of a file knows its own path and its document.
     ``config`` is the config that ``content`` is a section of, or ``None`` if the content is all that is known. Paths
     are those within the config, except for `add`. An interpolation of another value of the config
-    (``${trainer.nnodes}``, ``${oc.select:trainer.nnodes,1}``) is resolved where a value is read by its path.
+    (``${trainer.nnodes}``, ``${..nnodes}``, ``${oc.select:trainer.nnodes,1}``) is resolved, also inside a text; one of
+    the environment has its default (``${oc.env:NNODES,1}``).
     """
 
     def __init__(self, content: Any, prefix: KeyPath = (), config: Any = None) -> None:
@@ -39,8 +43,13 @@ class Reader:
         self.faults: list[Diagnostic] = []
         self.state: Any = None
         """The values that the dialect of the config has read."""
+        self.asked: set[KeyPath] = set()
+        """The paths in the config of the values that were asked for, so far: those that decide the placement."""
         self.size_paths: dict[str, KeyPath] = {}
         """The path in the config of the parallel sizes of each component that states some."""
+        self.size_keys: dict[KeyPath, dict[str, KeyPath]] = {}
+        """The path of each size that the section at a path states, by its kind (``tp``)."""
+        self._warnings: list[Diagnostic] = []
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
         self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
@@ -82,12 +91,31 @@ class Reader:
 
     @property
     def warnings(self) -> list[Diagnostic]:
-        """Values of a launch script that are known only when it runs."""
-        return self._document.warnings if self._document is not None else []
+        """Values of a launch script that are known only when it runs, and what the reader of a dialect warns of."""
+        return [*(self._document.warnings if self._document is not None else ()), *self._warnings]
+
+    @property
+    def program(self) -> str:
+        """The module that a launch script starts, with dots; empty if it is unknown, or the config is no script."""
+        name = getattr(getattr(self._document, "program", None), "name", "")
+        return re.sub(r"^[./]+|\.py$", "", name).replace("/", ".")
+
+    def decides(self, warning: Diagnostic) -> bool:
+        """Return whether a warning is of the dialect, or about a value that was asked for, or about values in it."""
+        path = warning.path or ""
+        return warning in self._warnings or any(
+            one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked)
+        )
 
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the content."""
         self._add(self._prefix + path, diagnostic)
+
+    def warn(self, path: KeyPath, diagnostic: Diagnostic) -> None:
+        """Record a warning at a path within the config, once."""
+        warning = replace(self.located(path, diagnostic), warning=True)
+        if warning not in self._warnings:
+            self._warnings.append(warning)
 
     def add_in_config(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the config."""
@@ -122,9 +150,10 @@ class Reader:
 
         One that its config library cannot resolve is a fault.
         """
+        self.asked.add((*path, key))
         try:
             keys = mapping.keys()  # `in` is false for an OmegaConf key whose value is ???
-            return mapping[key] if key in keys else None
+            return self.resolved(mapping[key], path) if key in keys else None
         except Exception as error:
             self.add_in_config((*path, str(key)), unreadable(key, error))
             return None
@@ -157,18 +186,35 @@ class Reader:
 
     def at(self, path: KeyPath) -> Any:
         """Return the value at a path, ``None`` if it is missing."""
-        return self._resolved(self.value(self.section_at(path[:-1]), path[-1], path[:-1]))
+        return self.value(self.section_at(path[:-1]), path[-1], path[:-1])
 
-    def _resolved(self, value: Any, depth: int = 0) -> Any:
-        found = _SELECTION.fullmatch(value) if isinstance(value, str) else None
-        if found is None or depth > _DEEPEST:
+    def resolved(self, value: Any, path: KeyPath, depth: int = 0) -> Any:
+        """Return a value of the section at ``path`` in the config, with its interpolations that can be resolved."""
+        if not isinstance(value, str) or "${" not in value or depth > _DEEPEST:
             return value
+        if (whole := _INTERPOLATION.fullmatch(value)) is not None:
+            return self._selected(whole, path, depth)
+
+        def part(found: re.Match[str]) -> str:
+            selected = self._selected(found, path, depth)
+            return found[0] if isinstance(selected, (Mapping, list, type(None))) else str(selected)
+
+        return _INTERPOLATION.sub(part, value)
+
+    def _selected(self, found: re.Match[str], path: KeyPath, depth: int) -> Any:
+        """Return the value that an interpolation selects, or its text if there is none."""
+        if found["unset"] is not None:
+            return plain_scalar(found["unset"].strip())
+        inner = path[: len(path) + 1 - len(found["dots"])] if found["dots"] else ()
         here: Any = self._sections[()]
-        for key in found[1].split("."):
-            here = here.get(key) if isinstance(here, Mapping) else None
-        if here is None:
-            return plain_scalar(found[2].strip()) if found[2] is not None else value
-        return self._resolved(here, depth + 1)
+        sections: KeyPath = (*inner, *str(found["path"]).split("."))
+        self.asked.add(sections)
+        for key in sections[:-1]:
+            here = self.resolved(here.get(key) if isinstance(here, Mapping) else None, (), depth + 1)
+        selected = here.get(sections[-1]) if isinstance(here, Mapping) else None
+        if selected is None:
+            return found[0] if found["default"] is None else plain_scalar(found["default"].strip())
+        return self.resolved(selected, sections[:-1], depth + 1)
 
     def size(self, path: KeyPath, default: int, least: int = 1) -> int:
         """Return the number at a path; the default if it is missing or invalid, which is recorded."""
@@ -187,10 +233,18 @@ class Reader:
         self.add_in_config(path, must_be(path, value, "true or false", "write true or false"))
         return default
 
+    def coefficient(self, path: KeyPath, default: float) -> float:
+        """Return the real number at a path; the default if it is missing or invalid, which is recorded."""
+        value = self.at(path)
+        if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+            return default if value is None else float(value)
+        help = RESOLVE if unresolved(value) else f"write a number such as {default}"
+        self.add_in_config(path, must_be(path, value, "a number", help))
+        return default
+
     def sizes(self, path: KeyPath, keys: Mapping[str, Collection[str]], order: str = ORDER) -> Parallel:
         """Return the parallel sizes in the section at a path; none if any is invalid, which is recorded."""
-        section = {key: self._resolved(value) for key, value in self.section_at(path).items()}
-        return self.sizes_in(section, keys, path, order) or NO_SIZES
+        return self.sizes_in(self.section_at(path), keys, path, order) or NO_SIZES
 
     def sizes_in(
         self, mapping: Mapping[Any, Any], keys: Mapping[str, Collection[str]], path: KeyPath, order: str = ORDER
@@ -206,11 +260,17 @@ class Reader:
             for key in names:
                 if (value := self.value(mapping, key, path)) is not None:
                     sizes[name] = self.number(value, (*path, key), 1) or 1
+                    self.size_keys.setdefault(path, {})[name] = (*path, key)
         if len(self.faults) > before:
             return None
         if sizes.get("ep", 1) > 1:
             sizes.setdefault("etp", sizes.get("tp", 1))
         return Parallel(**sizes, order=order)
+
+    def size_path(self, path: KeyPath, kinds: Iterable[str]) -> KeyPath:
+        """Return the path of the first of these sizes that the section at ``path`` states, else ``path``."""
+        keys = self.size_keys.get(path, {})
+        return next((keys[kind] for kind in kinds if kind in keys), path)
 
     def reject_misspelt(self, key: str, known: Collection[str], path: KeyPath) -> bool:
         """Record a fault if a key, at a path within the content, looks like a typo of one of these; return whether."""
@@ -230,9 +290,9 @@ class Reader:
             raise self.refusal()
 
     def refusal(self) -> PlacementError:
-        """Return the exception with every fault (at least one), in the order of the file or of the mapping."""
+        """Return the exception with every fault (at least one), once each, in the order of the file or mapping."""
         order = sorted(range(len(self.faults)), key=self._positions.__getitem__)
-        return refusal([self.faults[index] for index in order])
+        return refusal(list(dict.fromkeys(self.faults[index] for index in order)))
 
     def _position(self, path: KeyPath, diagnostic: Diagnostic) -> tuple[int, ...]:
         if self._document is not None:

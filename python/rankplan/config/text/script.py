@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
 from rankplan.config.text.document import Section
+from rankplan.config.text.entrypoints import Entrypoint
+from rankplan.config.text.files import read_whole
 from rankplan.config.text.overrides import OVERRIDE, Override, overridden
-from rankplan.config.text.places import Path, Place, Places, Text, relocated
-from rankplan.config.text.shell.expand import Cause, Field
-from rankplan.config.text.shell.run import Command, follow
+from rankplan.config.text.places import Place, Places, Text, relocated
+from rankplan.config.text.programs import JOB, Program, program_of
+from rankplan.config.text.shell.expand import Cause, Field, Piece, Value, assumed_by
+from rankplan.config.text.shell.flow import Command
+from rankplan.config.text.shell.run import Followed, follow
+from rankplan.config.text.shell.sources import Sources
 from rankplan.config.text.shell.words import ShellSyntaxError
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import path_text
 
+_LARGEST = 1 << 20
+"""The most bytes of a script that another one names."""
 _UNKNOWN = "\0"
 _FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-_NO_KEY = re.compile(rf"[{_UNKNOWN}/@]|^hydra\.")
-"""An unknown key, a config group, or a key of Hydra itself."""
+_NO_KEY = re.compile(rf"[{_UNKNOWN}]|^hydra\.")
+"""An unknown key, or a key of Hydra itself."""
 _FILES = ("--config", "--config-file", "--config_path")
+_FOLDERS, _NAMES = ("--config-path", "--config_path", "-cp"), ("--config-name", "--config_name", "-cn")
+
+
+_LATER = re.compile(r"config(?:_file|_path|_name|_dir)?")
+"""Flags that name files, not values."""
+_SBATCH = re.compile(r"^#SBATCH[ \t]+(--?[A-Za-z-]+)(?:[= \t]+([^\s#]+))?", re.MULTILINE)
+_SLURM = {
+    ("-N", "--nodes"): ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    ("--gpus-per-node", "--gres"): ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+    ("-n", "--ntasks"): ("SLURM_NTASKS",),
+    ("--ntasks-per-node",): ("SLURM_NTASKS_PER_NODE",),
+}
+"""Options of sbatch, and the variables that Slurm sets to their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,59 +49,185 @@ class _Token(Override):
     """An override in a script; with ``causes``, its value is known only when the script runs."""
 
     causes: tuple[Cause, ...] = ()
+    submitted: Cause | None = None
+    """The option of sbatch in the script that the value depends on."""
 
 
-def parse_script(file: str, text: str, load: Callable[[str], Section]) -> Section:
-    """Return the config that a script passes to the command with the most ``key=value`` words or flags.
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A command with its values, and its program."""
 
-    ``load`` reads the file that such a command names after ``--config``. A value that only a run would reveal is left
-    out, with a warning. Raises `PlacementError` (``syntax``, ``missing-key``).
+    command: Command
+    tokens: list[_Token]
+    program: Program
+    configured: bool
+    """Whether it names a config file."""
+
+    @property
+    def size(self) -> int:
+        """The number of its values and config files."""
+        return len(self.tokens) + self.configured
+
+
+def parse_script(
+    origin: Text | Entrypoint, text: str, load: Callable[[str], Section], given: Mapping[str, str]
+) -> Section:
+    """Return the config that a script passes to the trainer that it starts.
+
+    The trainer is the known program with the most ``key=value`` words or flags, or else any program. ``given`` are
+    environment variables; ``load`` reads the file that a command names after ``--config``. A value that only a run
+    would reveal is left out, with a warning. Raises `PlacementError` (``syntax``, ``no-components``,
+    ``unknown-key``).
     """
-    text = text.replace("\r\n", "\n")
-    lines = Text(file, text)
+    sources = Sources()
+    sources.add(text, origin)
+    environment = _slurm(text) | {name: (Piece(value, 0, 0),) for name, value in given.items()}
     try:
-        commands, skipped = follow(text)
+        followed = follow(sources, environment, _opened)
     except ShellSyntaxError as error:
-        raise PlacementError(
-            [lines.place(error.start, error.start + 1).of(Diagnostic("syntax", error.message, error.help))]
-        ) from None
+        fault = Diagnostic("syntax", error.message, error.help)
+        raise PlacementError([sources.place(error.start, error.start + 1).of(fault)]) from None
     except RecursionError:
-        raise PlacementError([Diagnostic("syntax", "the script is nested too deeply", "split it", file=file)]) from None
-    found = [(command, _tokens(command, lines)) for command in commands]
-    command, tokens = max(found, key=lambda one: len(one[1]), default=(None, []))
-    if command is None or not tokens:
-        message = "the script has no command with key=value words or flags of a job"
-        raise PlacementError([Diagnostic("missing-key", message, "pass the script that starts the job", file=file)])
+        message = "the script is nested too deeply"
+        raise PlacementError([Diagnostic("syntax", message, "split it", file=origin.file)]) from None
+    found = [_started(command, sources) for command in followed.commands]
+    chosen = _chosen(found, origin, sources)
+    command, tokens = chosen.command, chosen.tokens
     names = [  # the key under which Hydra keeps the name
         _Token("", "hydra.job.config_name", name, place, place, causes)
-        for name, place, causes in _options(command, lines, ("--config-name", "-cn"))
+        for name, place, causes in _options(command, sources, _NAMES)
     ]
     tokens = [*names, *tokens]
-    source = Places(file)
-    warnings = [_skipped(cause, lines) for cause in skipped]
-    base = _base(command, lines, load, warnings)
+    source = Places(origin.file)
+    warnings = [_skipped(cause, sources) for cause in followed.skipped]
+    base = _base(chosen, sources, load, warnings)
+    if base is not None and chosen.program.system is None:  # the keys of its config tell more than its name
+        chosen = replace(chosen, program=replace(chosen.program, task=None))
     config: Section = relocated(base if base is not None else {}, source if base is None else base.document)
-    config = overridden(config, [one for one in tokens if not one.causes], strict=base is not None)
-    warnings += [_unknown(one, lines, file) for one in tokens if one.causes]
-    for other, others in found:
-        if other is not command and _differs(tokens, others):
-            message = f"this command is not read; line {lines.place(command.start, command.start).line} has more keys"
-            start = lines.place(other.start, other.start + 1)
-            warnings.append(
-                start.of(Diagnostic("not-run", message, "check a script with this command alone", warning=True))
-            )
+    try:
+        config = overridden(config, [one for one in tokens if not one.causes], strict=base is not None)
+    except PlacementError as error:  # the keys of a program that is no job may have another order
+        raise PlacementError([chosen.program.fault]) if chosen.program.task else error from None
+    warnings += [_unknown(one, sources) for one in tokens if one.causes]
+    warnings += [_submitted(one, sources) for one in tokens if one.submitted is not None and not one.causes]
+    line = sources.place(command.start, command.start).line
+    warnings += [
+        _other(one, tokens, line) for one in found if one.command is not chosen.command and _differs(tokens, one)
+    ]
     config.document.warnings = sorted(warnings, key=lambda one: (one.line or 0, one.column or 0))
+    if isinstance(config.document, Places):
+        config.document.program = chosen.program
+        config.document.used = followed.used & set(given)
+    _reject_own(given, followed, config, sources)
     return config
 
 
-def _tokens(command: Command, lines: Text) -> list[_Token]:
+def _slurm(text: str) -> dict[str, Value]:
+    """Return the variables that sbatch sets as the script asks it to."""
+    variables: dict[str, Value] = {}
+    for found in _SBATCH.finditer(text):
+        names = next((names for options, names in _SLURM.items() if found[1] in options), ())
+        number = re.search(r"(?:^|:)([0-9]+)$", found[2] or "")
+        if number is not None:
+            start = found.start(2) + number.start(1)
+            option = Cause(f"`#SBATCH {found[1]}`", start)
+            variables |= {name: (Piece(number[1], start, found.end(2), assumed=option),) for name in names}
+    return variables
+
+
+def _nearest_file(name: str, folder: str, script: str) -> FilePath | None:
+    """Return a file that a script names: in the folder that it runs in, or else beside it.
+
+    A script with ``examples/run.sh`` in it runs in the root of its repository, which is above it.
+    """
+    above = list(FilePath(script).parents)
+    paths = [FilePath(folder, name), *(parent / name for parent in (above if "/" in name else above[:1]))]
+    return next(filter(_is_file, paths), None)
+
+
+def _is_file(path: FilePath) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no system has files with such names
+        return False
+
+
+def _opened(name: str, folder: str, script: str) -> tuple[str, Text] | None:
+    """Read a script that another one names."""
+    if (path := _nearest_file(name, folder, script)) is None:
+        return None
+    try:
+        text = read_whole(path, _LARGEST).decode().replace("\r\n", "\n")
+    except (OSError, ValueError):
+        return None
+    return text, Text(os.path.normpath(path), text)
+
+
+def _started(command: Command, sources: Sources) -> _Started:
+    name = command.program or (command.fields[0].text if command.fields else None) or "this command"
+    place = sources.place(command.start, command.start + 1)
+    configured = next(_options(command, sources, (*_FILES, *_NAMES)), None) is not None
+    return _Started(command, _tokens(command, sources), program_of(name, place), configured)
+
+
+def _chosen(found: list[_Started], origin: Text | Entrypoint, sources: Sources) -> _Started:
+    """Return the command that starts the job. Raises `PlacementError` if there is none."""
+    jobs = [one for one in found if one.program.task == JOB]
+    chosen = max(jobs or found, key=lambda one: one.size, default=None)
+    if chosen is None or not (chosen.size or jobs):
+        raise PlacementError([_nothing(found, origin)])
+    if not jobs:
+        return replace(chosen, program=replace(chosen.program, otherwise=_nothing(found, origin)))
+    message = f"`{chosen.program.name}` starts a training job, but its values here place no process"
+    named = [name for flags in (_NAMES, _FILES) for name, _, _ in _options(chosen.command, sources, flags)]
+    if named:
+        unknown = _UNKNOWN in named[0]
+        message += ": a run decides which config it reads" if unknown else f": its config `{named[0]}` is not here"
+    help = "run the check in the folder that the script runs in, or pass the config of the job"
+    otherwise = chosen.program.place.of(Diagnostic("no-components", message, help))
+    return replace(chosen, program=replace(chosen.program, otherwise=otherwise))
+
+
+def _nothing(found: list[_Started], origin: Text | Entrypoint) -> Diagnostic:
+    """Return the fault of a script without a training job: what it does instead."""
+    what = "this script" if isinstance(origin, Text) else "the entrypoint of this RayJob"
+    message = f"{what} starts no training job that rankplan reads"
+    help = "pass the script that starts the job, with the key=value words or flags of its trainer"
+    told = [one.program for one in sorted(found, key=lambda one: -one.size) if one.program.task]
+    missing = next((one for one in found if one.command.script and one.command.program), None)
+    if told and (told[0].system is not None or missing is None):
+        return told[0].fault
+    if missing is not None:
+        message += f": it runs {missing.command.program}, which is not here"
+        help = f"pass {missing.command.program}, or run the check in the folder that the script runs in"
+        return missing.program.place.of(Diagnostic("no-components", message, help))
+    names = list(dict.fromkeys(f"`{one.command.program}`" for one in found if one.command.program))
+    message += f": it runs {', '.join(names[:3])}{' ...' if names[3:] else ''}" if names else ": it only sets variables"
+    return origin.place(0, 0).of(Diagnostic("no-components", message, help))
+
+
+def _reject_own(given: Mapping[str, str], followed: Followed, config: Section, sources: Sources) -> None:
+    """Raise `PlacementError` if a given variable is one that the script sets itself."""
+    faults = []
+    for name, value in given.items():
+        if name in followed.own and name not in followed.used and name not in config:
+            start = followed.own[name]
+            message = f"`{name}={value}` has no effect: the script sets {name} itself"
+            help = "override the key of the config that gets its value, or change this line"
+            place: Place = sources.place(start, start + len(name))
+            faults.append(place.of(Diagnostic("unknown-key", message, help)))
+    if faults:
+        raise PlacementError(faults)
+
+
+def _tokens(command: Command, lines: Sources) -> list[_Token]:
     """Return the overrides of a command, or its flags if it has no override with a nested key."""
-    fields = list(command.fields)
+    fields = list(command.fields if command.program is None else command.arguments)
     overrides = [token for field in fields for token in _override(field, lines)]
     if any("." in token.key for token in overrides):
         return overrides
-    last = max((index for index, field in enumerate(fields) if field.text == "--"), default=0)
-    flags = list(_flags(fields[last + 1 :], lines))
+    last = max((index for index, field in enumerate(fields) if field.text == "--"), default=-1)
+    flags = [one for one in _flags(fields[last + 1 :], lines) if not _LATER.fullmatch(one.key)]
     return overrides if len(overrides) > len(flags) and not flags else flags
 
 
@@ -88,14 +235,15 @@ def _text(field: Field) -> str:
     return "".join(_UNKNOWN if piece.cause else piece.text for piece in field.pieces)
 
 
-def _override(field: Field, lines: Text) -> Iterator[_Token]:
+def _override(field: Field, lines: Sources) -> Iterator[_Token]:
     found = OVERRIDE.fullmatch(_text(field))
     if found is None or _NO_KEY.search(found["key"]) or (found["value"] is None and found["sign"] != "~"):
         return
     sign, start = found["sign"] or "", _start(field)
     key = lines.place(start + len(sign), start + found.end("key"))
     place = _value_place(field, found.end("key") + 1, lines)
-    yield _Token(sign, found["key"], found["value"], key, place, tuple(field.causes))
+    submitted = next((one for one in assumed_by(field.pieces) if one.text.startswith("`#SBATCH")), None)
+    yield _Token(sign, found["key"], found["value"], key, place, tuple(field.causes), submitted)
 
 
 def _start(field: Field) -> int:
@@ -103,7 +251,7 @@ def _start(field: Field) -> int:
     return next((piece.start for piece in field.pieces[:1] if piece.end > piece.start), field.start)
 
 
-def _value_place(field: Field, length: int, lines: Text) -> Place:
+def _value_place(field: Field, length: int, lines: Sources) -> Place:
     """Return the place of the text of a field after its first ``length`` characters: where it was written."""
     spans: list[tuple[int, int]] = []
     for piece in field.pieces:
@@ -112,13 +260,13 @@ def _value_place(field: Field, length: int, lines: Text) -> Place:
             exact = piece.end - piece.start == len(piece.text)
             spans.append((piece.start + (length if exact else 0), piece.end))
         length = max(0, length - size)
-    if len(spans) == 1 and spans[0][1] > 0:
-        return lines.place(*spans[0])
-    return lines.place(field.start, field.end)
+    one = len(spans) == 1 and spans[0][1] > 0
+    place: Place = lines.place(*(spans[0] if one else (field.start, field.end)))
+    return place
 
 
-def _flags(fields: Sequence[Field], lines: Text) -> Iterator[_Token]:
-    """Yield the flags of a command: ``--key value``, ``--key=value``, ``--key``."""
+def _flags(fields: Sequence[Field], lines: Sources) -> Iterator[_Token]:
+    """Yield the flags of a command: ``--key value``, ``--key=value``, ``--key``; in keys, ``-`` is ``_`` (argparse)."""
     flags: list[tuple[Field, list[Field]]] = []
     for field in fields:
         if re.match(r"-{1,2}[A-Za-z]", _text(field)):
@@ -131,22 +279,27 @@ def _flags(fields: Sequence[Field], lines: Text) -> Iterator[_Token]:
             continue
         causes, start = field.causes, _start(field)
         key = place = lines.place(start, start + len(found[1]) + 2)
-        value = "true" if found[2] is None else found[2]
+        value = "true" if found[2] is None else _as_text(found[2])
         if found[2] is not None:
             place = _value_place(field, len(found[1]) + 3, lines)
         elif values:
             texts = [one.text or "" for one in values]
-            value = texts[0] if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
+            value = _as_text(texts[0]) if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
             place = _value_place(values[0], 0, lines)
             causes = [*causes, *values[0].causes]
-        yield _Token("", found[1], value, key, place, tuple(causes))
+        yield _Token("", found[1].replace("-", "_"), value, key, place, tuple(causes))
+
+
+def _as_text(text: str) -> str:
+    """Return the value of a flag as an override has it: brackets and quotes are a part of its text."""
+    return _quoted(text) if text[:1] in ("[", "{", "'", '"') else text
 
 
 def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda end: end[1] * 2 + ("\\'" if end[2] else ""), text) + "'"
 
 
-def _options(command: Command, lines: Text, flags: Sequence[str]) -> Iterator[tuple[str, Place, tuple[Cause, ...]]]:
+def _options(command: Command, lines: Sources, flags: Sequence[str]) -> Iterator[tuple[str, Place, tuple[Cause, ...]]]:
     """Yield the value of each of these flags, its place, and why it is unknown."""
     fields = command.fields
     for index, field in enumerate(fields):
@@ -157,35 +310,75 @@ def _options(command: Command, lines: Text, flags: Sequence[str]) -> Iterator[tu
             yield value if equals else _text(named), place, tuple(named.causes)
 
 
-def _base(command: Command, lines: Text, load: Callable[[str], Section], warnings: list[Diagnostic]) -> Section | None:
+def _base(
+    started: _Started, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]
+) -> Section | None:
     """Return the config file that a command names; without it, its values are unknown."""
-    for name, place, _ in _options(command, lines, _FILES):
+    if (hydra := _hydra_file(started, lines)) is not None:
+        return load(str(hydra))
+    for name, place, _ in _options(started.command, lines, _FILES):
         if not name.endswith((".yaml", ".yml")):
             continue
-        for candidate in (FilePath(name), FilePath(lines.file).parent / name):
-            if _UNKNOWN not in name and candidate.is_file():
-                return load(str(candidate))
+        if _UNKNOWN not in name and (path := _nearest_file(name, "", place.file)) is not None:
+            return load(str(path))
         message = f"the values of {name.replace(_UNKNOWN, '...')} are not read: no such file here"
         fault = Diagnostic("not-run", message, "run the check in the folder that the script runs in", warning=True)
         warnings.append(place.of(fault))
     return None
 
 
-def _differs(tokens: Sequence[_Token], others: Sequence[_Token]) -> bool:
+def _hydra_file(started: _Started, lines: Sources) -> FilePath | None:
+    """Return the config that a file of Python reads with Hydra: ``--config-path``, relative to it, ``--config-name``.
+
+    The path of a module is unknown, and so are its configs.
+    """
+    folders, names = (list(_options(started.command, lines, options)) for options in (_FOLDERS, _NAMES))
+    if not (folders and names and started.program.name.endswith(".py")):
+        return None
+    folder, name = folders[-1][0], names[-1][0]
+    if _UNKNOWN in folder + name:
+        return None
+    file = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
+    paths = FilePath(started.program.name).parent / folder / file, FilePath(folder) / file
+    return next(filter(_is_file, paths), None)
+
+
+def _differs(tokens: Sequence[_Token], other: _Started) -> str | None:
+    """Return the first key to which another command gives another value."""
     mine = {token.key: token.value for token in tokens}
-    return any(token.key in mine and mine[token.key] != token.value for token in others)
+    return next((one.key for one in other.tokens if one.key in mine and mine[one.key] != one.value), None)
 
 
-def _skipped(cause: Cause, lines: Text) -> Diagnostic:
+def _other(other: _Started, tokens: Sequence[_Token], line: int) -> Diagnostic:
+    key = _differs(tokens, other) or ""
+    message = f"the command on line {line} is read, not this one, which has another `{key}`"
+    help = "check a script with this command alone"
+    return other.program.place.of(Diagnostic("not-run", message, help, path=_path(key), warning=True))
+
+
+def _path(key: str) -> str:
+    return path_text(tuple(key.split(".")))
+
+
+def _skipped(cause: Cause, lines: Sources) -> Diagnostic:
     help = "check that it changes no placement; override values on the command line: `-- key=value`"
-    place = lines.place(cause.start, cause.start + 1)
-    return place.of(Diagnostic("not-run", f"{cause.text} is not run: what it changes is not read", help, warning=True))
+    message = f"{cause.text} is not run: what it changes is not read"
+    place: Place = lines.place(cause.start, cause.start + 1)
+    return place.of(Diagnostic("not-run", message, help, warning=True))
 
 
-def _unknown(token: _Token, lines: Text, file: str) -> Diagnostic:
+def _submitted(token: _Token, lines: Sources) -> Diagnostic:
+    cause = token.submitted or Cause("", 0)
+    place: Place = lines.place(cause.start, cause.start)
+    message = f"`{token.key}` is {token.value}, as {cause.text} says (line {place.line}); options of sbatch change it"
+    help = f"for another value: rankplan check {FilePath(lines.file(0)).name} -- {token.key}=VALUE"
+    return token.value_place.of(Diagnostic("not-run", message, help, path=_path(token.key), warning=True))
+
+
+def _unknown(token: _Token, lines: Sources) -> Diagnostic:
     cause = token.causes[0]
-    line = lines.place(cause.start, cause.start).line
-    message = f"`{token.key}` is known only when the script runs: it depends on {cause.text} (line {line})"
-    help = f"give its value: rankplan check {FilePath(file).name} -- {token.key}=VALUE"
-    path: Path = tuple(token.key.split("."))
-    return token.value_place.of(Diagnostic("not-run", message, help, path=path_text(path), warning=True))
+    place: Place = lines.place(cause.start, cause.start)
+    message = f"`{token.key}` is known only when the script runs: it depends on {cause.text} (line {place.line})"
+    name = cause.variable or token.key
+    help = f"give its value: rankplan check {FilePath(lines.file(0)).name} -- {name}=VALUE"
+    return token.value_place.of(Diagnostic("not-run", message, help, path=_path(token.key), warning=True))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+from contextlib import suppress
 from typing import Any
 
-from rankplan._core import CLUSTER, NODE, WHOLE_NODE, RankMap
-from rankplan.config.models import component_names
+from rankplan._core import CLUSTER, NODE, RankMap
+from rankplan.config.models import ClusterSection, component_names
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.dialects.rlinf.model_parallel import (
@@ -16,9 +18,11 @@ from rankplan.dialects.rlinf.model_parallel import (
 from rankplan.dialects.rlinf.roles import HybridRoles, Roles, plan_of
 from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING
+from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import merged
-from rankplan.plans.configured import ASSUMED, resource_lists
+from rankplan.parallel import NO_SIZES
+from rankplan.plans.component import USUAL_SETTINGS, Component, PlacementMode, Rule, merged
+from rankplan.plans.configured import ASSUMED
 from rankplan.plans.plan import Plan
 
 read = read_config
@@ -26,7 +30,7 @@ read = read_config
 _ENGINE_KEYS = {*ENGINE.values(), "rollout_backend"}
 _MODEL_KEYS = {*TRAINING.values()}
 _FURTHER = "rollout_"
-"""How the names of further rollouts, and of their sections, start."""
+"""How the names of further rollouts start (``_validate_collocated_placement``); a section may be of anything."""
 
 
 def plan(config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True) -> Plan:
@@ -59,8 +63,8 @@ def roles_class(reading: Reading) -> type[Roles]:
         engines, evaluates = sized and "env" not in config, "actor" not in config
     if not engines:
         return HybridRoles if isinstance(task, str) or "env" in config else Roles
-    names: list[Any] = [*config, *(name for key in reading.keys for name in component_names(key))]
-    several = "use_fixed_worker" in rollout or any(str(name).startswith(_FURTHER) for name in names)
+    names = [name for key in reading.keys for name in component_names(key)]
+    several = "use_fixed_worker" in rollout or any(name.startswith(_FURTHER) for name in names)
     if evaluates:
         return MultiAgentModelParallelEvalRoles if several else ModelParallelEvalRoles
     return MultiAgentModelParallelRoles if several else ModelParallelRoles
@@ -87,30 +91,116 @@ def assumed_inventory(config: Config | Reading) -> Inventory:
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a config for the components that this dialect can express, and why it cannot express the others."""
-    texts: list[tuple[str, str, dict[str, Any], list[str]]] = []
+    if (config := _by_roles(planned)) is not None:
+        return config, {}
+    entries: list[tuple[Any, list[str]]] = []
     reasons: dict[str, str] = {}
-    cluster = planned.inventory.without_groups()
     for name, component in planned.items():
         if "," in name or name != name.strip():
             reasons[name] = "its name contains a comma, or blanks at an end"
             continue
         try:
-            lists = resource_lists(component, cluster)
-            text = merged(RankMap.from_lists(lists))
+            entry = _entry(component)
         except ValueError as error:  # a PlacementError is one
             reasons[name] = str(error).splitlines()[0]
             continue
-        if lists != sorted(map(sorted, lists)):
-            reasons[name] = "its processes do not use their resources in ascending order"
-            continue
-        group = NODE if component[0].resource_type == WHOLE_NODE else CLUSTER
-        sizes = ParallelEntry.plain(component.parallel) if component.parallel.stated else {}
-        if not texts or texts[-1][:3] != (group, text, sizes):
-            texts.append((group, text, sizes, []))
-        texts[-1][3].append(name)
+        if not entries or entries[-1][0] != entry:
+            entries.append((entry, []))
+        entries[-1][1].append(name)
+    runner = {"runner": {"task_type": "embodied"}} if planned.mode is PlacementMode.HYBRID else {}
+    return {**runner, "cluster": _cluster(planned, {",".join(names): entry for entry, names in entries})}, reasons
+
+
+def _by_roles(planned: Plan) -> dict[str, Any] | None:
+    """Return a config whose mode and sizes of roles place all components as the plan does, ``None`` if none does."""
+    if planned.mode in (None, PlacementMode.HYBRID):
+        return None
+    config: dict[str, Any] = {}
+    if not planned.keys().isdisjoint(("inference", "actor_inference")):
+        config["algorithm"] = {"recompute_logprobs": True}
     components: dict[str, Any] = {}
-    for group, text, sizes, names in texts:
-        entry: dict[str, Any] = {"node_group": NODE} if group != CLUSTER else {}
-        entry |= {"placement": text, **({"parallel": sizes} if sizes else {})}
-        components[",".join(names)] = text if list(entry) == ["placement"] else entry
-    return {"cluster": {"num_nodes": planned.inventory.num_nodes, "component_placement": components}}, reasons
+    for name, component in planned.items():
+        engine, sizes = name.startswith("rollout"), component.parallel
+        stated = {"tp", *(kind for kind in TRAINING if getattr(sizes, kind) > 1)}
+        stated |= {"etp"} if sizes.ep > 1 else set()  # by default the tensor size
+        stated |= {"pp"} if name.endswith("inference") else set()  # by default the actor's
+        keys = {key: getattr(sizes, kind) for kind, key in (ENGINE if engine else TRAINING).items() if kind in stated}
+        if engine or name.endswith(("actor", "critic", "inference")) or sizes.stated:
+            config[name] = keys if engine else {"model": keys}
+        rule = component.rule
+        groups = {} if component.node_groups == (CLUSTER,) else {"node_group": ",".join(component.node_groups)}
+        text = _joined(rule, ranges=1) if isinstance(rule, RankMap) else str(rule.resources)
+        components[name] = {**groups, "placement": text, **_settings(component)}
+    if "critic_inference" in config:
+        config.setdefault("critic", config["critic_inference"])  # its sizes are read only beside a critic's
+    config["cluster"] = _cluster(planned, components)
+    for task in ("reasoning", "reasoning_eval"):
+        candidate = {"runner": {"task_type": task}, **config}
+        with suppress(PlacementError):
+            if plan(candidate, planned.inventory.without_groups()) == planned:
+                return candidate
+    return None
+
+
+def _settings(component: Component) -> dict[str, Any]:
+    """Return the keys and values of an entry for the settings of a process."""
+    keys = ("visibility", "binding", "memory_binding", "nics", "egl")
+    return {key: value for key in keys if (value := getattr(component, key)) != getattr(USUAL_SETTINGS, key)}
+
+
+def _entry(component: Component) -> dict[str, Any]:
+    """Return an entry of ``component_placement``. Raises ``ValueError`` if there is none for a component."""
+    groups, inventory = component.node_groups, component.inventory
+    pool = inventory.pool(groups)
+    restated = component.by_node and not pool.by_node  # nodes counted in a group of accelerators
+    if restated:
+        groups, pool = (NODE,), inventory.pool((NODE,))
+    lists = pool.ranks_of(component.rows)
+    if lists != sorted(map(sorted, lists)):
+        raise ValueError("its processes do not use their resources in ascending order")
+    entry: dict[str, Any] = {} if groups == (CLUSTER,) else {"node_group": ",".join(groups)}
+    entry["placement"] = _text(None if restated else component.rule, lists)
+    if component.parallel.stated or component.parallel.order != NO_SIZES.order:
+        entry["parallel"] = ParallelEntry.plain(component.parallel)
+    return entry | _settings(component)
+
+
+def _text(rule: Rule | None, lists: list[list[int]]) -> str:
+    """Return the shortest text of a rule with these resources of its processes; that of a map keeps its segments."""
+    if isinstance(rule, RankMap):
+        text = _joined(rule, ranges=1)
+        with suppress(PlacementError):
+            if RankMap.parse(text) == rule:
+                return text
+    return _joined(RankMap.parse(merged(RankMap.from_lists(lists))), ranges=len(lists))
+
+
+def _joined(rank_map: RankMap, ranges: int) -> str:
+    """Return the text of a map, without the processes of segments with one each and at most so many ranges."""
+    return ",".join(
+        str(used) if len(used) == len(ranks) and len(used.ranges) <= ranges else f"{used}:{ranks}"
+        for used, ranks in rank_map.segments
+    )
+
+
+def _cluster(planned: Plan, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the ``cluster`` section with these entries; one with only a placement is its text."""
+    section = {} if planned.section is None else _section(planned.section, planned)
+    components = {key: entry["placement"] if len(entry) == 1 else entry for key, entry in entries.items()}
+    return {"num_nodes": planned.inventory.num_nodes, **section, "component_placement": components}
+
+
+def _section(section: ClusterSection, names: Container[str]) -> dict[str, Any]:
+    """Return the keys of a section without the components, and without rules about other components than these."""
+    plain = section.model_dump(mode="json", exclude_defaults=True, exclude={"num_nodes", "component_placement"})
+    for group in plain.get("node_groups", ()):
+        for config in group.get("env_configs", ()):
+            if "env_vars" in config:
+                config["env_vars"] = [{key: value} for key, value in config["env_vars"].items()]
+    topology = plain.get("topology", {})
+    for key in ("keep", "segment"):
+        if isinstance(rules := topology.get(key), dict):
+            about = {one: rule for one, rule in rules.items() if any(name in names for name in component_names(one))}
+            topology |= {key: about}
+    plain["topology"] = {key: value for key, value in topology.items() if value != {}}
+    return {key: value for key, value in plain.items() if value != {}}

@@ -16,6 +16,7 @@ from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles, engines, uneve
 from rankplan.dialects.rlinf.sizes import ENGINE, FORWARD, TRAINING, Sizes, missing_section, sizes_at, states
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.parallel import NO_SIZES
 from rankplan.plans.component import Component, PlacementMode
 from rankplan.words import misspelt, must_be
 
@@ -67,11 +68,16 @@ class ModelParallelRoles(ModelParallelEvalRoles):
             yield "inference", self._role_sizes(reading, "inference", (named[0], "model"), FORWARD, pp=pp)
         elif actor is not None:
             yield "inference", Sizes(replace(actor.parallel, cp=1, ep=1, etp=1), actor.paths)
-        if critic is not None:
-            own, size = ("critic_inference", "model"), critic.parallel
-            path = own if states(reading.fork(), own) else ("critic", "model")
-            sizes = self._role_sizes(reading, "critic_inference", path, FORWARD, tp=size.tp, pp=size.pp)
-            yield "critic_inference", sizes
+        yield "critic_inference", self._critic_inference(reading, critic)
+
+    def _critic_inference(self, reading: Reading, critic: Sizes | None) -> Sizes | None:
+        """Return its own sizes; those that it does not state are the critic's (``critic_inference_tp_size``)."""
+        own: KeyPath = ("critic_inference", "model")
+        if critic is None and not states(reading.fork(), (*own, FORWARD["tp"])):
+            return None
+        size = NO_SIZES if critic is None else critic.parallel
+        path = own if states(reading.fork(), own) else ("critic", "model")
+        return self._role_sizes(reading, "critic_inference", path, FORWARD, tp=size.tp, pp=size.pp)
 
     def _arrange_roles(self, reading: Reading) -> None:
         mode = self._decided(reading)

@@ -9,6 +9,7 @@ from typing import Any
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.hydra import compose
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, ORDER, Parallel
@@ -41,20 +42,26 @@ class Sizes:
         return self.parallel.dense
 
     def undivided(self, what: str, count: int) -> tuple[KeyPath | None, Diagnostic] | None:
-        """Return the fault, with its path, of a kind of replica whose size does not divide ``count`` accelerators."""
+        """Return the fault of a kind of replica whose size does not divide ``count`` accelerators.
+
+        Its path is that of the size that breaks.
+        """
+        name = self.parallel.breaking(count)
+        if name is None:
+            return None
         names, product = ("tp", "cp", "pp"), self.dense
         if count % product == 0:
             names, product = ("etp", "ep", "pp"), self.parallel.expert
-        if count % product == 0:
-            return None
-        values = {name: getattr(self.parallel, name) for name in names}
-        name = max(values, key=lambda each: values[each])
-        fitting = _nearest(count, values[name], product // values[name])
+        has, sizes = counted(count, "accelerator"), self.text(*names)
+        message = f"{what} has {has}, which is not a multiple of {product} ({sizes})"
+        if names[0] == "etp" and "etp" not in self.paths:
+            message += "; the expert-tensor size is the tensor size unless it is given, as in Megatron"
+            name = "ep" if name == "etp" else name
+        size = getattr(self.parallel, name)
+        fitting = _nearest(count, size, product // size)
         help = f"set the {_WORDS[name]} size to {fitting}, or " if fitting else ""
         below = count // product * product
         help += f"use {' or '.join(f'{value:,}' for value in (below, below + product) if value)} accelerators"
-        has, sizes = counted(count, "accelerator"), self.text(*names)
-        message = f"{what} has {has}, which is not a multiple of {product} ({sizes})"
         return self.paths.get(name), Diagnostic("parallel-not-divisible", message, help)
 
     def text(self, *names: str) -> str:
@@ -138,7 +145,7 @@ def missing_section(path: KeyPath, role: str, config: Mapping[Any, Any] | None) 
     if config is None:
         help = "pass the whole config, not only its `cluster` section"
     elif "defaults" in config:
-        help = "pass the config that Hydra has composed: `defaults` are not read"
+        help = compose(config)
     else:
         help = f"add `{path_text(path)}:`; a size that it leaves out is 1"
     return Diagnostic("missing-key", message, help)

@@ -109,7 +109,7 @@ class PlacementStrategy:
         inventory = inventory_of(cluster)
         if self._component is None or self._component.inventory.section is None:
             return inventory
-        return inventory.with_config(self._component.inventory.section)
+        return inventory.with_config(self._component.inventory.section, planned=True)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PlacementStrategy):

@@ -180,7 +180,8 @@ class _Drawing:
         counts = {ACCELERATOR: kind.num_accelerators, **kind.hardware, WHOLE_NODE: int(by_node)}
         strips = tuple(self._strip(kind, resource, count) for resource, count in counts.items() if count)
         devices = f"{kind.num_accelerators} x {kind.accelerator_type}" if kind.num_accelerators else "no accelerators"
-        excluded = "excluded" if not spec.healthy else f"excluded: {spec.unhealthy}" if spec.unhealthy else ""
+        broken = self.plan.inventory.marks.get(spec.rank, RankSet())
+        excluded = "excluded" if broken is None else f"excluded: {broken}" if broken else ""
         facts = (devices, kind.accelerator_model, spec.hostname, spec.ip, excluded)
         same = ""
         if others := kind.nodes - RankSet([kind.nodes[0]]):

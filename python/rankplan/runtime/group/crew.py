@@ -22,7 +22,8 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Fault, outcomes, ranks_text
 from rankplan.runtime.ray.connection import Connection, using_session
 from rankplan.runtime.ray.internals import actor_id, dead_actors
-from rankplan.runtime.reserve.notices import Notice, Overlap
+from rankplan.runtime.ray.signals import Uninterrupted
+from rankplan.runtime.reserve.notices import Notice, Overlap, listed
 from rankplan.runtime.reserve.reserve import Reservation
 from rankplan.words import nodes_text
 
@@ -76,7 +77,6 @@ class Crew:
         self.master: tuple[str, int] | None = None
         self.restarts = 0
         self.restarting = threading.Lock()
-        self.ports: dict[str, set[int]] = {}
         self.ended = False
         self._owner = reservation or connection
         self._notices: list[Notice] = []
@@ -109,7 +109,7 @@ class Crew:
                 self.component,
                 other,
             )
-        for overlap in overlaps:
+        for overlap in listed(overlaps):
             _logger.warning(
                 "%s: another job uses the same accelerators: %s; end it, use other accelerators, or pass reserve=True "
                 "(rankplan run --reserve) to make this an error",
@@ -126,25 +126,34 @@ class Crew:
         """Raise ``LaunchError`` if the cluster was closed or the reservation was released."""
         self._owner.check_open()
 
-    def add(self, rank: LiveRank) -> None:
-        """Add a rank that was just created; raises ``LaunchError``, and kills it, if the crew has ended."""
-        with self._lock:
+    def add(self, spec: RankSpec, create: Callable[[], ActorHandle[Any]]) -> LiveRank:
+        """Create the actor of a rank, and return the rank; raises ``LaunchError`` if the crew has ended."""
+        with Uninterrupted(), self._lock:
             if not self.ended:
-                self.newcomers.append(rank)
-                return
-        _kill([rank])
+                self.newcomers.append(LiveRank(spec, spec.placement, create()))
+                return self.newcomers[-1]
         self.check_open()
+        raise self._shut_down()
 
     def settle(
-        self, ranks: Sequence[LiveRank], nodes: Nodes, master: tuple[str, int] | None, restarts: int = 0
+        self,
+        ranks: Sequence[LiveRank],
+        nodes: Nodes,
+        master: tuple[str, int] | None,
+        restarts: int = 0,
+        search: object = None,
     ) -> None:
-        """Make these the ranks, and end those they replace; raises ``LaunchError`` if the crew has ended."""
-        with self._lock:
+        """Make these the ranks, and end those they replace; take over the ports of a search, if there was one.
+
+        Raises ``LaunchError`` if the crew has ended.
+        """
+        with Uninterrupted(), self._lock:
             if not self.ended:
                 actors = {rank.actor for rank in ranks}
                 replaced = [rank for rank in self.ranks if rank.actor not in actors]
                 self.ranks[:], self.nodes, self.master, self.restarts = ranks, nodes, master, restarts
                 self.newcomers.clear()
+                PORTS.move(search, self)
                 outdated, self._notices = self._notices[:-1], self._notices[-1:]
                 if self.connection.is_current:
                     _kill(replaced)
@@ -152,7 +161,10 @@ class Crew:
                     notice.withdraw()
                 return
         self.check_open()
-        raise LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)
+        raise self._shut_down()
+
+    def _shut_down(self) -> LaunchError:
+        return LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)
 
     def renew(self, ranks: Sequence[LiveRank]) -> None:
         """Replace the records of these ranks, unless their actors have been replaced."""
@@ -162,7 +174,7 @@ class Crew:
 
     def dismiss(self) -> None:
         """End the newcomers, and withdraw their notice; the ranks stay."""
-        with self._lock:
+        with Uninterrupted(), self._lock:
             if self.ended:
                 return
             newcomers, self.newcomers = self.newcomers, []
@@ -173,36 +185,24 @@ class Crew:
 
     def end(self) -> None:
         """Kill the ranks and return their ports; returns only when all ranks are dead."""
-        with self._lock:
-            if self.ended:
-                return
-            self.ended = True
-            self.connection.leave(self)
-            if self.connection.is_current:
-                _kill([*self.ranks, *self.newcomers])
-            for machine, ports in self.ports.items():
-                PORTS.give_back(machine, ports)
-            self.ports.clear()
-            for notice in self._notices:
-                notice.withdraw()
-        self._owner.disown(self)
+        with Uninterrupted():
+            with self._lock:
+                if self.ended:
+                    return
+                self.ended = True
+                self.connection.leave(self)
+                if self.connection.is_current:
+                    _kill([*self.ranks, *self.newcomers])
+                PORTS.give_back_all(self)
+                for notice in self._notices:
+                    notice.withdraw()
+            self._owner.disown(self)
 
-    def choice(self, machine: str, count: int) -> range:
-        """Take ports of a machine in which to find a block of ``count`` free ones."""
+    def hold(self, search: object) -> None:
+        """Take over the ports of a search until the end; after the end, leave them to the search."""
         with self._lock:
-            if self.ended:
-                raise WorkerError(f"{self.component}: the group was shut down", self.component)
-            choice = PORTS.choice(machine, count)
-            self.ports.setdefault(machine, set()).update(choice)
-        return choice
-
-    def keep(self, machine: str, choice: range, block: range) -> None:
-        """Return all ports of a choice but this block."""
-        with self._lock:
-            mine = self.ports.get(machine, set())
-            rest = mine & (set(choice) - set(block))
-            mine -= rest
-            PORTS.give_back(machine, rest)
+            if not self.ended:
+                PORTS.move(search, self)
 
 
 def _kill(ranks: Sequence[LiveRank]) -> None:

@@ -17,9 +17,9 @@ from rankplan.plans.component import Component
 from rankplan.runtime.group.crew import Crew, Failure, LiveRank, wait_for_failure
 from rankplan.runtime.group.launch import renewals, restart, verified
 from rankplan.runtime.rank.host import OfRank
+from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankReport
 from rankplan.runtime.rank.timing import Timing, timer
-from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Failed, Unanswered, as_timeout, collect, collect_async, done_in, ranks_text
 from rankplan.runtime.ray.connection import current_session, using_session
 from rankplan.runtime.ray.internals import sending_fault
@@ -226,7 +226,7 @@ class WorkerGroup(RankSelection):
         """
         return verified(self._crew.component, *self._asked("look", "verify", timeout))
 
-    def restart(self, component: Component | None = None, timeout: float = timeouts.LAUNCH) -> list[RankReport]:
+    def restart(self, component: Component | None = None, timeout: float | None = None) -> list[RankReport]:
         """Start the ranks that are dead, or whose place another plan has changed, and return their reports.
 
         ``component`` is that of a new plan: ``replan(plan, cluster.refresh()).plan["rollout"]``. Without one, dead
@@ -235,13 +235,13 @@ class WorkerGroup(RankSelection):
         of restarts as ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others.
 
         All or nothing, as in a launch: raises ``LaunchError``, and leaves the group as it was, if a rank does not come
-        up within ``timeout`` seconds or differs from the plan. A rank that is alive but moves ends only then. A group
-        with a reservation reserves the new places in addition; the old ones stay reserved until it is released. Raises
-        ``PlacementError`` if the component does not fit the cluster, ``ValueError`` for the component of another group,
-        ``WorkerError`` after the shutdown.
+        up within ``timeout`` seconds (default: that of `GroupSpec.launch`) or differs from the plan. A rank that is
+        alive but moves ends only then. A group with a reservation reserves the new places in addition; the old ones
+        stay reserved until it is released. Raises ``PlacementError`` if the component does not fit the cluster,
+        ``ValueError`` for the component of another group, ``WorkerError`` after the shutdown.
         """
         self._running("restart")
-        return restart(self._crew, component, as_timeout(timeout))
+        return restart(self._crew, component, None if timeout is None else as_timeout(timeout))
 
     def refresh_environment(self, timeout: float | None = None) -> list[RankReport]:
         """Send all ranks the changes of restarts, and return their reports.
@@ -278,6 +278,15 @@ class WorkerGroup(RankSelection):
         answered = zip(*self._asked("timings", "timings", timeout), strict=True)
         return [Timing(method, rank.placement.rank, *times) for rank, calls in answered for method, *times in calls]
 
+    def peak_memory(self, timeout: float | None = None) -> list[int | None]:
+        """Return the most bytes that each rank has had on one of its accelerators, in rank order.
+
+        PyTorch counts them (``max_memory_reserved``); ``None`` for a rank that has not used an accelerator with it. A
+        rank answers once the calls it received before are done. Raises ``WorkerError`` and ``TimeoutError`` like other
+        calls.
+        """
+        return self._asked("peak_memory", "peak_memory", timeout)[1]
+
     def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
         """Find, for every rank, ``count`` consecutive ports that are free on its node; return them in rank order.
 
@@ -290,30 +299,31 @@ class WorkerGroup(RankSelection):
             raise ValueError(f"count is {shown(count)}; it must be a whole number of 1 or more")
         crew, ranks = self._crew, list(self._running("free_ports"))
         machines = [crew.nodes.machine(rank.placement.cluster_node_rank) for rank in ranks]
-        held: dict[int, range] = {}  # a choice of ports, or the block found in it
         blocks: dict[int, range] = {}
         try:
-            while missing := [index for index in range(len(ranks)) if index not in blocks]:
-                for index in missing:
-                    try:
-                        held[index] = crew.choice(machines[index], count)
-                    except LaunchError:
-                        if index == missing[0]:
-                            raise
-                        break  # the others in the next round
-                asked = [index for index in missing if index in held]
-                answers = [ranks[index].actor.free_block.remote(held[index], count) for index in asked]
-                call = Call(crew.component, "free_ports", [ranks[index] for index in asked], answers)
-                for index, start in zip(asked, call.wait(timeout), strict=True):
-                    block = range(0) if start is None else range(start, start + count)
-                    crew.keep(machines[index], held.pop(index), block)
-                    if block:
-                        held[index] = blocks[index] = block
+            with PORTS.searching() as search:
+                while missing := [index for index in range(len(ranks)) if index not in blocks]:
+                    choices: dict[int, range] = {}
+                    for index in missing:
+                        try:
+                            choices[index] = PORTS.choice(search, machines[index], count)
+                        except LaunchError:
+                            if index == missing[0]:
+                                raise
+                            break  # the others in the next round
+                    answers = [ranks[index].actor.free_block.remote(choice, count) for index, choice in choices.items()]
+                    call = Call(crew.component, "free_ports", [ranks[index] for index in choices], answers)
+                    for (index, choice), start in zip(choices.items(), call.wait(timeout), strict=True):
+                        block = range(0) if start is None else range(start, start + count)
+                        PORTS.give_back(search, machines[index], set(choice) - set(block))
+                        if block:
+                            blocks[index] = block
+                crew.hold(search)
+            return [blocks[index] for index in range(len(ranks))]
         except BaseException:
-            for index, choice in held.items():
-                crew.keep(machines[index], choice, range(0))
+            for index, block in blocks.items():
+                PORTS.give_back(crew, machines[index], block)
             raise
-        return [blocks[index] for index in range(len(ranks))]
 
     def shutdown(self) -> None:
         """End the ranks, even during a call; may be called again. A reservation passed to ``launch`` stays."""

@@ -10,7 +10,7 @@ from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.group.group import WorkerGroup
 from rankplan.runtime.group.spec import GroupSpec, check_cluster
 from rankplan.runtime.group.worker import RollCall, Worker
-from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.words import shown
 
 Workers = type[Worker] | GroupSpec | Mapping[str, type[Worker] | GroupSpec]
@@ -22,7 +22,7 @@ def launch(
     workers: Workers = RollCall,
     *,
     reserve: bool = False,
-    timeout: float = timeouts.LAUNCH,
+    timeout: float | None = None,
 ) -> dict[str, WorkerGroup]:
     """Launch every component of a plan, as ``rankplan run`` does; return the running groups by component name.
 
@@ -32,7 +32,7 @@ def launch(
 
     With ``reserve``, or if the components of the plan have shares of their accelerators, everything is reserved first,
     as by `Cluster.reserve`, until the last group is shut down. The ranks of each component must come up within
-    ``timeout`` seconds.
+    ``timeout`` seconds (default: that of `GroupSpec.launch`).
 
     All or nothing: if a component cannot be reserved or launched, the groups that already run are shut down, and the
     errors of `Cluster.reserve` and `GroupSpec.launch` are raised. Raises ``KeyError`` for a name in ``workers`` that
@@ -41,19 +41,23 @@ def launch(
     """
     check_cluster(cluster)
     specs = _specs(plan, workers)
-    with ExitStack() as launched:
-        reservation = None
+    reservation, groups = None, {}
+    try:
         if reserve or any(component.share for component in plan.values()):
-            reservation = launched.enter_context(cluster.reserve(plan))
+            reservation = cluster.reserve(plan)
             reservation.release_when_unused()
-        groups = {}
         for name, spec in specs.items():
             with cluster.connection.progress() as report:
                 report(f"launching {name}")
-            group = spec.launch(cluster, plan[name], reservation=reservation, timeout=timeout)
-            groups[name] = launched.enter_context(group)
-        launched.pop_all()
-    return groups
+            groups[name] = spec.launch(cluster, plan[name], reservation=reservation, timeout=timeout)
+        return groups
+    except BaseException:
+        with Uninterrupted(), ExitStack() as steps:
+            if reservation is not None:
+                steps.callback(reservation.release)
+            for group in groups.values():
+                steps.callback(WorkerGroup.shutdown, group)
+        raise
 
 
 def _specs(plan: Plan, workers: Workers) -> dict[str, GroupSpec]:

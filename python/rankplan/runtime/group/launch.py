@@ -6,8 +6,10 @@ import logging
 import pickle
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,38 +23,45 @@ from rankplan.runtime.group.crew import Crew, LiveRank, dead_ranks
 from rankplan.runtime.group.ranks import check_interpreters, pickled, rank_specs
 from rankplan.runtime.nodes.nodes import Nodes, pinned
 from rankplan.runtime.rank.host import AsyncHostActor, GroupSetup, HostActor, has_async_methods
-from rankplan.runtime.rank.ports import free_block
+from rankplan.runtime.rank.ports import PORTS, free_block
 from rankplan.runtime.rank.spec import RankReport, RankSpec, differences, shared_devices
 from rankplan.runtime.ray.answers import Failed, Unanswered, collect, launch_error, ranks_text
 from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.internals import has_process
+from rankplan.runtime.ray.timeouts import launch_timeout
 from rankplan.words import nodes_text
 
 _logger = logging.getLogger("rankplan")
 
 
-def bring_up(crew: Crew, specs: Sequence[RankSpec], timeout: float) -> None:
-    """Start the ranks of a crew, and verify them; if one fails, the crew ends."""
-    with using_session():
-        try:
-            crew.announce([spec.placement for spec in specs], crew.nodes)
-            ranks, master, _ = started(crew, crew.nodes, specs, specs[0].placement, timeout)
-            crew.settle(ranks, crew.nodes, master)
-            crew.check_open()
-        except BaseException:
-            crew.end()
-            raise
+def bring_up(crew: Crew, specs: Sequence[RankSpec], timeout: float | None) -> None:
+    """Start the ranks of a crew, and verify them; if one fails, the caller ends the crew."""
+    with using_session(), PORTS.searching() as search:
+        crew.announce([spec.placement for spec in specs], crew.nodes)
+        ranks, master, _ = started(crew, crew.nodes, specs, specs[0].placement, search, timeout)
+        crew.settle(ranks, crew.nodes, master, search=search)
+        crew.check_open()
 
 
 def started(
-    crew: Crew, nodes: Nodes, specs: Sequence[RankSpec], first: Placement, timeout: float, restarts: int = 0
+    crew: Crew,
+    nodes: Nodes,
+    specs: Sequence[RankSpec],
+    first: Placement,
+    search: object,
+    timeout: float | None,
+    restarts: int = 0,
 ) -> tuple[list[LiveRank], tuple[str, int], list[RankReport]]:
     """Start newcomers of a crew, and verify them; return them, the address and the port of rank 0, and the reports.
 
-    ``first`` is the row of rank 0, which may be running already. If one fails, newcomers are left to the caller.
+    ``first`` is the row of rank 0, which may be running already, and ``search`` gets its port. The default of
+    ``timeout`` depends on the specs. If one fails, newcomers are left to the caller.
     """
     component, terms, node = crew.component, crew.terms, first.cluster_node_rank
     address, machine = nodes.address(node), nodes.machine(node)
+    if timeout is None:
+        crowds = Counter(nodes.machine(spec.placement.cluster_node_rank) for spec in specs)
+        timeout = launch_timeout(max(crowds.values()))
     undone = "restarted" if restarts else "launched"
     what, advice = (
         f"{terms.worker[0].__name__} or its arguments",
@@ -70,7 +79,7 @@ def started(
             report(f"{component}: {max(0, done - 1)} of {len(specs)} ranks are up")
 
         newcomers = _created(crew, nodes, specs)
-        choice, used = crew.choice(machine, 1), range(0)
+        choice = PORTS.choice(search, machine, 1)
         port: ray.ObjectRef[int | None]
         try:
             if specs[0].placement.rank == 0:
@@ -79,7 +88,6 @@ def started(
                 port = _free_block.options(scheduling_strategy=pinned(nodes.ids[node])).remote(choice, 1)
             starts = [rank.actor.start.remote(rank.spec, setup, port, payload) for rank in newcomers]
             master_port, *found = collect([port, *starts], timeout, tell)
-            used = range(master_port, master_port + 1)
         except Failed as failed:
             crew.check_open()  # the ranks may have failed because the cluster was closed
             # the first answer is the free port, on the node of rank 0
@@ -89,8 +97,7 @@ def started(
         except Unanswered as unanswered:
             late = {max(0, index - 1) for index in unanswered.pending}
             raise _not_up(component, newcomers, late, timeout, undone) from None
-        finally:
-            crew.keep(machine, choice, used)
+        PORTS.give_back(search, machine, set(choice) - {master_port})
     reports = verified(component, newcomers, found)
     if not nodes.simulated and (unbound := unbound_text(reports)):
         _logger.warning("%s: %s", component, unbound)
@@ -109,9 +116,8 @@ def _created(crew: Crew, nodes: Nodes, specs: Sequence[RankSpec]) -> list[LiveRa
     for spec, strategy in zip(specs, strategies, strict=True):
         options = {"runtime_env": spec.runtime_env(), "max_concurrency": at_a_time}
         given = {key: value for key, value in options.items() if value is not None}
-        actor = kind.options(scheduling_strategy=strategy, **given).remote(f"{name}:{spec.placement.rank}", *threads)
-        newcomers.append(LiveRank(spec, spec.placement, actor))
-        crew.add(newcomers[-1])
+        create = kind.options(scheduling_strategy=strategy, **given).remote
+        newcomers.append(crew.add(spec, partial(create, f"{name}:{spec.placement.rank}", *threads)))
     return newcomers
 
 
@@ -142,7 +148,7 @@ def _import_path() -> list[str]:
     return [str(folder) for folder in folders if not any(folder.is_relative_to(path) for path in installed)]
 
 
-def restart(crew: Crew, component: Component | None, timeout: float) -> list[RankReport]:
+def restart(crew: Crew, component: Component | None, timeout: float | None) -> list[RankReport]:
     """Start the ranks that are dead or elsewhere in this component; see ``WorkerGroup.restart``."""
     with crew.restarting, using_session():
         crew.connection.check_alive()
@@ -162,12 +168,16 @@ def restart(crew: Crew, component: Component | None, timeout: float) -> list[Ran
         specs = rank_specs(nodes, component, terms.prove, moved)
         check_interpreters(specs)
         rows, restarts = [spec.placement for spec in specs], crew.restarts + 1
-        addition = crew.reservation.extend(nodes, crew.component, rows) if crew.reservation else None
+        addition = None
         try:
+            if crew.reservation is not None:
+                addition = crew.reservation.extend(nodes, crew.component, rows)
             crew.announce(list(component), nodes)
-            newcomers, master, reports = started(crew, nodes, specs, component[0], timeout, restarts)
-            up = dict(zip(moved, newcomers, strict=True))
-            crew.settle([kept.get(row.rank) or up[row.rank] for row in component], nodes, master, restarts)
+            with PORTS.searching() as search:
+                newcomers, master, reports = started(crew, nodes, specs, component[0], search, timeout, restarts)
+                up = dict(zip(moved, newcomers, strict=True))
+                ranks = [kept.get(row.rank) or up[row.rank] for row in component]
+                crew.settle(ranks, nodes, master, restarts, search)
         except BaseException:
             if crew.restarts < restarts:
                 crew.dismiss()

@@ -26,8 +26,8 @@ from rankplan.runtime.group.launch import bring_up
 from rankplan.runtime.group.ranks import check_interpreters, rank_specs
 from rankplan.runtime.rank.host import MOST_CALLS
 from rankplan.runtime.rank.spec import PROOFS
-from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import as_timeout
+from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, shown
 
@@ -64,7 +64,7 @@ class GroupSpec:
         isolate_accelerator: bool = True,
         reservation: Reservation | None = None,
         reserve: bool = False,
-        timeout: float = timeouts.LAUNCH,
+        timeout: float | None = None,
         visibility: Visibility | None = None,
         prove: Literal["devices", "environment"] | None = None,
         on_failure: Callable[[WorkerGroup, Failure], object] | None = None,
@@ -94,7 +94,8 @@ class GroupSpec:
         ``on_failure`` is called with the group and a `Failure` whenever ranks have died, without a call in flight; it
         may restart them. It runs in a thread of its own, one failure at a time, until the group ends.
 
-        All ranks must have constructed their worker within ``timeout`` seconds. All or nothing: raises ``LaunchError``
+        All ranks must have constructed their worker within ``timeout`` seconds, by default 300 and 2 for each rank on
+        the machine with the most, whose processes start one after another. All or nothing: raises ``LaunchError``
         naming component, rank and node, and leaves no process behind, if a rank does not come up or differs from its
         plan, or, within about a second, if the reservation does not fit. Raises ``PlacementError`` if the strategy does
         not fit the cluster (for a plan, ``plan-mismatch`` or, by ``cluster.topology.keep``, ``group-spans``),
@@ -114,7 +115,7 @@ class GroupSpec:
         _check_reservation(cluster, reservation, reserve=reserve)
         if on_failure is not None and not callable(on_failure):
             raise TypeError(f"on_failure is {shown(on_failure)}; pass a function of the group and the failure")
-        seconds = as_timeout(timeout)
+        seconds = None if timeout is None else as_timeout(timeout)
         if name is not None and not (isinstance(name, str) and name and name.isprintable()):
             raise ValueError(f"name is {shown(name)}; it must be a non-empty printable string")
         if placement_strategy is None:
@@ -135,18 +136,27 @@ class GroupSpec:
             component = component.with_settings(visibility=visibility)
         specs = rank_specs(nodes, component, prove)
         check_interpreters(specs)
-        if reserve:
-            reservation = make_reservation(cluster.connection, nodes, {component.name: component})
-            reservation.release_when_unused()
         worker = self._worker_class, self._args, self._kwargs
         at_a_time = as_int(max_concurrency)
         terms = Terms(lambda: cluster.nodes, worker, at_a_time, component, planned, visibility, prove)
-        crew = Crew(terms, cluster.connection, nodes, reservation)
-        bring_up(crew, specs, seconds)
-        group = WorkerGroup(crew)
-        if on_failure is not None:
-            watch(crew, partial(on_failure, group))
-        return group
+        crew = None
+        try:
+            if reserve:
+                reservation = make_reservation(cluster.connection, nodes, {component.name: component})
+                reservation.release_when_unused()
+            crew = Crew(terms, cluster.connection, nodes, reservation)
+            bring_up(crew, specs, seconds)
+            group = WorkerGroup(crew)
+            if on_failure is not None:
+                watch(crew, partial(on_failure, group))
+            return group
+        except BaseException:
+            with Uninterrupted():
+                if crew is not None:
+                    crew.end()
+                if reserve and reservation is not None:
+                    reservation.release()
+            raise
 
 
 def check_cluster(cluster: Cluster) -> None:

@@ -31,6 +31,7 @@ from rankplan.environment import (
     added,
     expanded,
     planned_environment,
+    process_environment,
     rank_environment,
     reserved_variables,
     restart_environment,
@@ -41,7 +42,7 @@ from rankplan.hardware.driver import Question, Shown, plain, written
 from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
 from rankplan.runtime.rank.ports import free_block
 from rankplan.runtime.rank.spec import DEVICES, RankReport, RankSpec
-from rankplan.runtime.rank.timing import Stopwatch
+from rankplan.runtime.rank.timing import Stopwatch, peak_memory
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import RankFailure
 from rankplan.runtime.ray.internals import is_termination
@@ -95,11 +96,12 @@ class RankProcess:
         """Return the report of this process. The driver is asked again unless an answer is due."""
         spec, shown = self.spec, Shown()
         if spec.proof == DEVICES:
-            question, self._question = self._question or Question(os.environ), None
+            question, self._question = self._question or Question(process_environment()), None
             shown = question.answer(timeouts.DRIVER)
         row, bound = vendor(spec.placement.accelerator_type), spec.bound
         known = {plain(uuid): uuid for uuid in spec.uuids}
-        environment = {name: os.environ[name] for name in reserved_variables() if name in os.environ}
+        reserved = reserved_variables()
+        environment = {name: value for name, value in process_environment().items() if name in reserved}
         return RankReport(
             component=spec.component,
             rank=spec.placement.rank,
@@ -217,6 +219,9 @@ class Rank:
 
     def timings(self) -> list[tuple[str, float, float]]:
         return list(self._stopwatch.calls)
+
+    def peak_memory(self) -> int | None:
+        return peak_memory()
 
     def _become(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
         global _current

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rankplan.errors import LaunchError
@@ -20,18 +21,30 @@ _APART = 997  # distance between the first ports of programs started one after a
 
 
 class Ports:
-    """The ports that this program has handed out, by machine. Thread-safe."""
+    """The ports that this program has handed out, by holder and machine. Thread-safe.
+
+    Ports have a holder from the first moment, so that an interrupt loses none: a search (`searching`), then a group.
+    """
 
     def __init__(self) -> None:
-        self._taken: dict[str, set[int]] = {}
+        self._held: dict[object, dict[str, set[int]]] = {}
         self._next: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def choice(self, machine: str, count: int) -> range:
+    @contextmanager
+    def searching(self) -> Iterator[object]:
+        """Yield a holder for a search, which returns everything at its end that was not moved to another holder."""
+        search = object()
+        try:
+            yield search
+        finally:
+            self.give_back_all(search)
+
+    def choice(self, holder: object, machine: str, count: int) -> range:
         """Take more than ``count`` consecutive ports of a machine, among which a process there finds a free block."""
         size, last = max(_CHOICE, 2 * count), _last()
         with self._lock:
-            taken = self._taken.setdefault(machine, set())
+            taken = self.taken(machine)
             following = self._next.get(machine, FIRST + os.getpid() * _APART % (last - FIRST))
             start = None
             for first in (following, FIRST):
@@ -40,13 +53,31 @@ class Ports:
                 most = (last - FIRST + 1) // 2
                 cure = "shut down some groups" if count <= most else f"a block has at most {most}"
                 raise LaunchError(f"no {size} ports in a row are left between {FIRST} and {last} on {machine}; {cure}")
-            taken.update(range(start, start + size))
+            self._held.setdefault(holder, {}).setdefault(machine, set()).update(range(start, start + size))
             self._next[machine] = start + size
             return range(start, start + size)
 
-    def give_back(self, machine: str, ports: Iterable[int]) -> None:
+    def give_back(self, holder: object, machine: str, ports: Iterable[int]) -> None:
+        """Return those of these ports that the holder has."""
         with self._lock:
-            self._taken.get(machine, set()).difference_update(ports)
+            self._held.get(holder, {}).get(machine, set()).difference_update(ports)
+
+    def move(self, holder: object, heir: object) -> None:
+        """Hand all ports of a holder over to another one."""
+        with self._lock:
+            given, kept = self._held.get(holder, {}), self._held.get(heir, {})
+            both = {name: given.get(name, set()) | kept.get(name, set()) for name in given.keys() | kept.keys()}
+            others = {one: ports for one, ports in self._held.items() if one not in (holder, heir)}
+            self._held = {**others, heir: both}  # in one step, for an interrupt
+
+    def give_back_all(self, holder: object) -> None:
+        """Return all ports of a holder."""
+        with self._lock:
+            self._held.pop(holder, None)
+
+    def taken(self, machine: str) -> set[int]:
+        """Return the ports of a machine that have a holder."""
+        return set().union(*(ports.get(machine, ()) for ports in list(self._held.values())))
 
 
 PORTS = Ports()

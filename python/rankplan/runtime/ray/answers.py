@@ -32,7 +32,7 @@ from rankplan._core import Placement, RankSet
 from rankplan.errors import LaunchError, printable
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.internals import death, memory_shortage, unloadable
-from rankplan.words import shown
+from rankplan.words import ranges_text, shown
 
 _Error = TypeVar("_Error", bound=Exception)
 
@@ -220,7 +220,7 @@ def _arrived(answers: Sequence[ray.ObjectRef[Any]]) -> dict[int, Any]:
 def ranks_text(ranks: Iterable[int]) -> str:
     """Return ranks as a message names them: ``rank 3``, ``ranks 0-3``."""
     found = RankSet(ranks)
-    return f"rank{'s' if len(found) > 1 else ''} {found}"
+    return f"rank{'s' if len(found) > 1 else ''} {ranges_text(found)}"
 
 
 async def collect_async(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -89,17 +88,6 @@ def wait_until_unused(seconds: float) -> None:
     """Wait until no other thread uses the connection, at most ``seconds``."""
     with _changed:
         _changed.wait_for(lambda: set(_users) <= {threading.get_ident()}, seconds)
-
-
-def keep_handler() -> Callable[[], None]:
-    """Return a function that restores the program's SIGTERM handler, which Ray replaces when it starts."""
-    before = signal.getsignal(signal.SIGTERM)
-
-    def restore() -> None:
-        if threading.current_thread() is threading.main_thread() and before is not None:
-            signal.signal(signal.SIGTERM, before)
-
-    return restore
 
 
 class Ends(Protocol):
@@ -203,7 +191,7 @@ def connect(address: str | None, num_nodes: int | None) -> Literal["kept", "join
                 "and `ray start --address=...` on the others, set RAY_ADDRESS, or use "
                 f'Cluster.simulate("{num_nodes}x8") to try it out on this machine'
             )
-        with internals.sigterm_handler_kept():
+        with internals.signals_apart():
             if running is None:
                 ray.init(address="local", include_dashboard=False, logging_level=logging.WARNING)
             else:

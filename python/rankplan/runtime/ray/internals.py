@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import socket
-import threading
 from collections.abc import Container, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,22 +60,24 @@ def running_cluster(address: str | None) -> str | None:
 
 
 @contextmanager
-def sigterm_handler_kept() -> Iterator[None]:
-    """Keep Ray from replacing the program's own handler of SIGTERM, if there is one, when it starts or connects."""
-    handler = signal.getsignal(signal.SIGTERM)
-    # Ray does replace a handler of its own: that for starting nodes would end them under a connected driver
-    if not callable(handler) or str(getattr(handler, "__module__", "")).startswith("ray."):
-        yield
-        return
-    replace = utils.set_sigterm_handler
+def signals_apart() -> Iterator[None]:
+    """Let Ray, when it starts or connects, set no handler of SIGTERM, and start its processes in their own sessions.
+
+    A closing terminal or a batch system signals the whole process group of the driver, which has to end its ranks
+    before Ray ends.
+    """
+    replaced = utils.set_sigterm_handler, services.ConsolePopen
     utils.set_sigterm_handler = lambda handler: None
+    services.ConsolePopen = partial(services.ConsolePopen, start_new_session=True)  # type: ignore[misc,assignment]
     try:
         yield
     finally:
-        utils.set_sigterm_handler = replace
-        if threading.current_thread() is threading.main_thread():
-            # the C++ part of Ray has put its own before it, which aborts the program 3 s later
-            signal.signal(signal.SIGTERM, handler)
+        utils.set_sigterm_handler, services.ConsolePopen = replaced  # type: ignore[misc]
+
+
+def is_driver() -> bool:
+    """Whether this process is connected to Ray as a driver, not as a task or an actor."""
+    return worker.global_worker.mode == worker.SCRIPT_MODE
 
 
 def greet(address: str, timeout: float) -> None:

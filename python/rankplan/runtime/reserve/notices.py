@@ -12,26 +12,27 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
+from ray.util.placement_group import placement_group_table
 
 from rankplan._core import Placement, RankSet
 from rankplan.errors import printable
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes
-from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import ranks_text
 from rankplan.runtime.ray.connection import Connection
-from rankplan.runtime.ray.internals import lost_connection
+from rankplan.runtime.reserve.groups import NamedGroups
+from rankplan.words import ranges_text, shown
 
 _KEY = "rankplan notice"
 _AMOUNT = 0.0001
 _MOST_NODES = 4
+_MOST_OVERLAPS = 4
 _LONGEST = 120  # characters of a name in another job's record
 
 Ranks = dict[int, RankSet]
@@ -49,7 +50,7 @@ class Overlap:
     def __str__(self) -> str:
         ranks = RankSet(chain.from_iterable(chain.from_iterable(map(Ranks.values, self.nodes.values()))))
         places = [
-            f"accelerator{'s' if len(used) > 1 else ''} {RankSet(used)} of node {node}"
+            f"accelerator{'s' if len(used) > 1 else ''} {ranges_text(RankSet(used))} of node {node}"
             for node, used in self.nodes.items()
         ]
         more = f" and {len(places) - _MOST_NODES} more nodes" if len(places) > _MOST_NODES else ""
@@ -60,9 +61,9 @@ class Notice:
     """The records of some components of this job; ``withdraw`` removes them."""
 
     def __init__(self, connection: Connection, nodes: Nodes, components: Mapping[str, Iterable[Placement]]) -> None:
-        self._connection, self._nodes = connection, nodes
+        self._nodes = nodes
         self._uses = {name: _uses(rows) for name, rows in components.items()}
-        self._groups: list[PlacementGroup] = []
+        self._records = NamedGroups(connection)
 
     def post(self) -> None:
         """Record the used accelerators of each node."""
@@ -78,7 +79,7 @@ class Notice:
                 if node in nodes
             }
             text = json.dumps({**record, "node": node_id, "uses": uses}, separators=(",", ":"))
-            self._groups.append(placement_group([{resource: _AMOUNT}], name=text))
+            self._records.create(text, [{resource: _AMOUNT}])
 
     def overlaps(self) -> list[Overlap]:
         """Return the components of other jobs that use some of these accelerators.
@@ -91,22 +92,18 @@ class Notice:
                 wanted.setdefault(self._nodes.ids[node], (node, set()))[1].update(used)
         found: dict[tuple[str, str], dict[int, Ranks]] = {}
         for record in _records():
-            if record["job"] == _job() or record["node"] not in wanted:
+            if record.job == _job() or record.node not in wanted:
                 continue
-            node, indices = wanted[record["node"]]
-            for component, used in record["uses"].items():
+            node, indices = wanted[record.node]
+            for component, used in record.uses.items():
                 if both := {index: ranks for index, ranks in used.items() if index in indices}:
-                    place = found.setdefault((f"job {record['job']} ({record['by']})", component), {})
+                    place = found.setdefault((f"job {record.job} ({record.by})", component), {})
                     place[node] = place.get(node, {}) | both
         return [Overlap(holder, name, dict(sorted(nodes.items()))) for (holder, name), nodes in sorted(found.items())]
 
     def withdraw(self) -> None:
         """Remove the records; may be called again."""
-        groups, self._groups = self._groups, []
-        # without its head, Ray would try for a minute
-        if groups and self._connection.is_current and lost_connection(timeouts.ANSWER) is None:
-            for group in groups:
-                remove_placement_group(group)
+        self._records.end()
 
 
 def is_notice(name: str) -> bool:
@@ -123,21 +120,52 @@ def _uses(rows: Iterable[Placement]) -> dict[int, Ranks]:
     return {node: {index: RankSet(users) for index, users in sorted(used.items())} for node, used in ranks.items()}
 
 
-def _records() -> Iterator[dict[str, Any]]:
-    """Yield the records of all jobs; skip those that another version has written differently."""
+def listed(overlaps: Sequence[Overlap]) -> list[str]:
+    """Return the overlaps as messages list them: the first ones, and how many more there are."""
+    more = (
+        [f"{len(overlaps) - _MOST_OVERLAPS:,} more components of other jobs"] if len(overlaps) > _MOST_OVERLAPS else []
+    )
+    return [*map(str, overlaps[:_MOST_OVERLAPS]), *more]
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """The uses of a node, by Ray's id of it, that the program ``by`` of a job has recorded: ranks by component."""
+
+    node: str
+    job: str
+    by: str
+    uses: dict[str, Ranks]
+
+    @classmethod
+    def read(cls, name: str) -> _Record | None:
+        """Return the record that a name is, ``None`` if another program, or another version, has written it."""
+        try:
+            found = json.loads(name)
+            node, job, by = (_text(found[key]) for key in ("node", "job", "by"))
+            uses = {
+                _text(component): {int(index): RankSet(_text(ranks, None)) for index, ranks in used.items()}
+                for component, used in found["uses"].items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        return cls(node, job, by, uses)
+
+
+def _text(value: object, longest: int | None = _LONGEST) -> str:
+    """Return a text without control characters, and not long. Raises ``TypeError`` for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"a text is expected, not {shown(value)}")
+    return printable(value[:longest])
+
+
+def _records() -> Iterator[_Record]:
+    """Yield the records of all jobs."""
     for entry in placement_group_table().values():
         if entry["state"] == "REMOVED" or not is_notice(entry["name"]):
             continue
-        try:
-            record = json.loads(entry["name"])
-            uses = {
-                printable(name)[:_LONGEST]: {int(index): RankSet(ranks) for index, ranks in used.items()}
-                for name, used in record["uses"].items()
-            }
-            job, by = (printable(record[key])[:_LONGEST] for key in ("job", "by"))
-            yield {"node": record["node"], "job": job, "by": by, "uses": uses}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
+        if (record := _Record.read(entry["name"])) is not None:
+            yield record
 
 
 def _own_resource(entry: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Self, TypeAlias
 
-from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
+from ray.util.placement_group import PlacementGroup, placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rankplan._core import Placement
@@ -21,7 +21,9 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import launch_error, plain
 from rankplan.runtime.ray.connection import Connection, Ends, Owner, using_session
 from rankplan.runtime.ray.internals import available_resources, granted
-from rankplan.runtime.reserve.notices import Notice
+from rankplan.runtime.ray.signals import Uninterrupted
+from rankplan.runtime.reserve.groups import NamedGroups
+from rankplan.runtime.reserve.notices import Notice, listed
 from rankplan.words import counted
 
 _ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
@@ -29,7 +31,7 @@ _ADVICE = "end what holds the rest, use other nodes, or launch without a reserva
 Bundles: TypeAlias = dict[int | None, dict[str, float]]
 """The bundles of a node: one for each accelerator, by local index, and one (``None``) for processes without any."""
 
-_claimed: dict[tuple[str, int], str] = {}  # accelerators (Ray's node id, local index) that this program has reserved
+_claimed: dict[tuple[str, int], Reservation] = {}  # accelerators (Ray's node id, local index) with their reservation
 _claiming = threading.Lock()
 
 
@@ -50,12 +52,11 @@ class Reservation(Owner):
     ) -> None:
         super().__init__()
         self.connection, self._nodes, self._parent = connection, nodes, parent
-        self._additions: list[Reservation] = []
         self._ends_with_groups = False
         self._bundles = _bundles(nodes, components.values(), parent)
         self._ranks = {nodes.ids[rank]: rank for rank in self._bundles}
-        self._groups: dict[int, PlacementGroup] = {}
-        self._claims: list[tuple[str, int]] = []
+        self._groups: dict[int, PlacementGroup] = {}  # those that Ray has granted
+        self._asked = NamedGroups(connection)
         self._notice = Notice(connection, nodes, components)
         self.components = tuple(components)
         """Names of the components that it was made for."""
@@ -83,16 +84,15 @@ class Reservation(Owner):
 
     def release(self) -> None:
         """Shut down the groups that run in it and return everything to Ray; may be called again."""
-        self.end_owned()
-        (self._parent or self.connection).disown(self)
-        self._notice.withdraw()
-        groups, self._groups = self._groups, {}
-        if self.connection.is_current:
-            for group in groups.values():
-                remove_placement_group(group)
-        with _claiming:
-            while self._claims:
-                del _claimed[self._claims.pop()]
+        with Uninterrupted():
+            self.end_owned()
+            self._notice.withdraw()
+            self._asked.end()
+            self._groups = {}
+            with _claiming:
+                for place in [place for place, holder in _claimed.items() if holder is self]:
+                    del _claimed[place]
+            (self._parent or self.connection).disown(self)
 
     end = release
 
@@ -127,47 +127,46 @@ class Reservation(Owner):
         rank, groups = self._ranks.get(node_id, -1), self._groups
         if rank in groups and index in self._bundles[rank]:
             return groups[rank], list(self._bundles[rank]).index(index)
-        return next((found for one in self._additions if (found := one.place(node_id, index))), None)
+        additions = (one for one in self._owned if isinstance(one, Reservation))
+        return next((found for one in additions if (found := one.place(node_id, index))), None)
 
     def extend(self, nodes: Nodes, component: str, rows: Iterable[Placement]) -> Reservation | None:
         """Also reserve, until this ends, all that these rows need on these nodes; ``None`` if this has it already."""
         addition = Reservation(self.connection, nodes, {component: rows}, self)
         if not addition._bundles:
             return None
-        addition.fill()
-        self._additions.append(addition)
-        return addition
+        try:
+            addition.fill()
+            return addition
+        except BaseException:
+            addition.release()
+            raise
 
     def disown(self, thing: Ends) -> None:
         """Forget a thing that has ended, such as an addition."""
         super().disown(thing)
-        self._additions = [one for one in self._additions if one is not thing]
         if self._ends_with_groups and all(isinstance(one, Reservation) for one in self._owned):
             self.release()
 
     def fill(self) -> None:
-        """Ask Ray for everything; raises ``LaunchError``, and releases this, if something does not fit."""
+        """Ask Ray for everything; raises ``LaunchError`` if something does not fit. The caller releases it then."""
         (self._parent or self.connection).own(self)
-        try:
-            self._claim()
-            total, before = live_nodes(), available_resources()
-            for rank in self._bundles:
-                there = total.get(self._nodes.ids[rank], {}).get("Resources", {})
-                if any(amount > there.get(name, 0) for name, amount in self._total(rank).items()):
-                    raise self._refused(rank, before)
-            # All drivers ask for nodes in the same order, so the driver that gets the first contested node meets no
-            # other driver on the later ones.
-            for rank in self._bundles:
-                self._ask(rank, before)
-            self._notice.post()
-            # Ray counts accelerators, so another job may use the same ones while enough others are available
-            if overlaps := self._notice.overlaps():
-                why = "\n  ".join(["another job uses the same accelerators:", *map(str, overlaps)])
-                raise self._error(min(overlaps[0].nodes), f"{why}\n{_ADVICE}")
-            self.check_open()
-        except BaseException:
-            self.release()
-            raise
+        self._claim()
+        total, before = live_nodes(), available_resources()
+        for rank in self._bundles:
+            there = total.get(self._nodes.ids[rank], {}).get("Resources", {})
+            if any(amount > there.get(name, 0) for name, amount in self._total(rank).items()):
+                raise self._refused(rank, before)
+        # All drivers ask for nodes in the same order, so the driver that gets the first contested node meets no
+        # other driver on the later ones.
+        for rank in self._bundles:
+            self._ask(rank, before)
+        self._notice.post()
+        # Ray counts accelerators, so another job may use the same ones while enough others are available
+        if overlaps := self._notice.overlaps():
+            why = "\n  ".join(["another job uses the same accelerators:", *listed(overlaps)])
+            raise self._error(min(overlaps[0].nodes), f"{why}\n{_ADVICE}")
+        self.check_open()
 
     def _claim(self) -> None:
         """Claim the accelerators within this program: Ray counts those of a node, but does not tell them apart."""
@@ -178,20 +177,19 @@ class Reservation(Owner):
                     if place in _claimed:
                         raise self._error(
                             rank,
-                            f"accelerator {index} of node {rank} is reserved by this program for {_claimed[place]}; "
+                            f"accelerator {index} of node {rank} is reserved by this program for "
+                            f"{_claimed[place]._who}; "
                             "reserve these components together, or release the other reservation first",
                         )
-                    _claimed[place] = self._who
-                    self._claims.append(place)
+                    _claimed[place] = self
 
     def _ask(self, rank: int, before: Amounts) -> None:
         """Reserve the bundles of a node."""
         bundles = list(self._bundles[rank].values())
-        pins = [{"ray.io/node-id": self._nodes.ids[rank]}] * len(bundles)
         started = time.monotonic()
         while True:
             name = f"{self._who} (rankplan {uuid.uuid4().hex[:8]})"  # unique, as Ray requires
-            group = self._groups[rank] = placement_group(bundles, name=name, bundle_label_selector=pins)
+            group = self._asked.create(name, bundles, self._nodes.ids[rank])
             while (answer := granted(group)) is None:
                 self.check_open()
                 if time.monotonic() - started > timeouts.GRANT:
@@ -199,9 +197,9 @@ class Reservation(Owner):
                     raise self._error(rank, f"{place} did not answer within {timeouts.GRANT:g} s")
                 time.sleep(timeouts.GRANT_POLL)
             if answer:
+                self._groups[rank] = group
                 return
-            remove_placement_group(group)
-            self._groups.pop(rank, None)
+            self._asked.remove(name)
             self.check_open()
             if time.monotonic() - started > timeouts.SETTLE:
                 raise self._refused(rank, before)
@@ -231,10 +229,14 @@ def make_reservation(
     """Reserve the accelerators of these components, which are placed on these nodes, and a CPU for each process."""
     connection.check_alive()
     reservation = Reservation(connection, nodes, components)
-    with using_session(), connection.progress() as report:
-        report(f"reserving {counted(len(reservation._bundles), 'node')}")
-        reservation.fill()
-    return reservation
+    try:
+        with using_session(), connection.progress() as report:
+            report(f"reserving {counted(len(reservation._bundles), 'node')}")
+            reservation.fill()
+        return reservation
+    except BaseException:
+        reservation.release()
+        raise
 
 
 def _bundles(nodes: Nodes, components: Iterable[Iterable[Placement]], held: Reservation | None) -> dict[int, Bundles]:

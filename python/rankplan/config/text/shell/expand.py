@@ -5,11 +5,14 @@ from __future__ import annotations
 import fnmatch
 import glob
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from rankplan.config.text.shell.arithmetic import assigned_names, calculated
+from rankplan.config.text.shell.parse import Block
+from rankplan.config.text.shell.sources import Sources
+from rankplan.config.text.shell.substitutions import output
 from rankplan.config.text.shell.words import Arithmetic, Expansion, Literal, Part, Unread, Word
 
 _BLANKS = re.compile(r"[ \t\n]+")
@@ -20,20 +23,28 @@ _LONGEST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a value is known only when the script runs: the text that decides it, and its offset in the script."""
+    """Why a value is known only when the script runs: the text that decides it, and its offset in the script.
+
+    ``variable`` is the name of the environment variable, if it is one.
+    """
 
     text: str
     start: int
+    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text of the script at ``start`` to ``end``; with a ``cause``, text that only a run can reveal."""
+    """Text of the script at ``start`` to ``end``; with a ``cause``, text that only a run can reveal.
+
+    ``assumed``: this is the text if nobody sets that environment variable or argument, as in ``${NNODES:-2}``.
+    """
 
     text: str
     start: int
     end: int
     cause: Cause | None = None
+    assumed: Cause | None = None
 
 
 Value: TypeAlias = tuple[Piece, ...]
@@ -90,6 +101,11 @@ def cause_of(value: Value) -> Cause | None:
     return next((piece.cause for piece in value if piece.cause), None)
 
 
+def assumed_by(value: Value) -> list[Cause]:
+    """Return the environment variables and arguments that a known value assumes to be unset."""
+    return [piece.assumed for piece in value if piece.assumed is not None]
+
+
 def as_field(item: Piece | Field) -> Field:
     """Return an element of a variable as a field."""
     return item if isinstance(item, Field) else Field((item,), item.start, item.end)
@@ -103,11 +119,18 @@ def short(text: str) -> str:
 
 @dataclass(slots=True)
 class Scope:
-    """The variables at one moment of a script. ``arguments`` are those of the script or function, if known."""
+    """The variables at one moment of a script. ``arguments`` are those of the script or function, if known.
 
-    source: str
+    ``environment`` has the environment variables that are known; the script has used those in ``used``. ``folder`` is
+    the one in which its commands run, relative to the one in which it was started.
+    """
+
+    sources: Sources
     variables: dict[str, Variable]
+    environment: Mapping[str, Value] = field(default_factory=dict)
     arguments: tuple[Field, ...] | None = None
+    used: set[str] = field(default_factory=set)
+    folder: str = ""
 
     def copy(self) -> Scope:
         """Return a scope that can change on its own."""
@@ -163,6 +186,8 @@ class Scope:
             return (Piece(part.text, part.start, part.end),)
         if isinstance(part, Arithmetic):
             return (self._calculated(part),)
+        if isinstance(part, Unread) and part.commands:
+            return (self._substituted(part),)
         if isinstance(part, Unread) or (part.operator == "*" and "IFS" in self.variables):
             return (self._odd(part),)
         if not part.elements and part.operator != "*":
@@ -170,11 +195,16 @@ class Scope:
         blank = Piece(" ", part.start, part.end)
         return tuple(piece for element in self._elements(part) for piece in (blank, *element.value))[1:]
 
+    def _substituted(self, part: Unread) -> Piece:
+        commands: Block = part.commands  # type: ignore[assignment]  # words are below commands
+        path = output(commands, lambda word: text_of(self.value(word)), self.folder)
+        return self._odd(part) if path is None else Piece(path, part.start, part.end)
+
     def number(self, word: Word) -> int | None:
         """Return the value of an arithmetic expression, ``None`` if it is unknown."""
         text = text_of(self.value(word))
         number = None if text is None else calculated(text, self._number)
-        self.changed_by(self.source[word.start : word.end] if text is None else text, word.start)
+        self.changed_by(self.sources.text[word.start : word.end] if text is None else text, word.start)
         return number
 
     def changed_by(self, expression: str, start: int) -> None:
@@ -187,18 +217,20 @@ class Scope:
         self.variables[name] = (unknown(cause),)
 
     def _number(self, name: str) -> int | None:
-        text = text_of(scalar(self.variables[name])) if name in self.variables else None
+        value = self._variable(name)
+        text = None if value is None else text_of(value)
         return None if text is None or _NUMBER.fullmatch(text) is None else int(text or 0)
 
     def _calculated(self, part: Arithmetic) -> Piece:
         number = self.number(part.expression)
-        if number is not None:
-            return Piece(str(number), part.start, part.end)
-        causes = [cause_of(self.value(part.expression))]
-        for name in re.findall(r"[A-Za-z_]\w*", self.source[part.expression.start : part.expression.end]):
+        values = [self.value(part.expression)]
+        for name in re.findall(r"[A-Za-z_]\w*", self.sources.text[part.expression.start : part.expression.end]):
             value = self._variable(name)
-            causes.append(_environment(name, part) if value is None else cause_of(value))
-        cause = next((cause for cause in causes if cause is not None), None)
+            values.append((unknown(environment_variable(name, part.start)),) if value is None else value)
+        if number is not None:
+            assumed = next((cause for value in values for cause in assumed_by(value)), None)
+            return Piece(str(number), part.start, part.end, assumed=assumed)
+        cause = next((cause for cause in map(cause_of, values) if cause is not None), None)
         return self._odd(part) if cause is None else unknown(cause, part.start, part.end)
 
     def _elements(self, part: Expansion) -> Sequence[Field]:
@@ -209,35 +241,37 @@ class Scope:
         return [item if isinstance(item, Field) else Field((item,), part.start, part.end) for item in value]
 
     def _expanded(self, part: Expansion) -> Value:
-        value = self._variable(part.name)
-        if value is None and part.name.isdigit():
-            if self.arguments is None:
-                return (unknown(Cause(f"the argument ${part.name}", part.start), part.start, part.end),)
-            value = ()
+        value, kind = self._variable(part.name), part.operator.removeprefix(":")
         text = None if value is None else text_of(value)
-        if part.operator in (":-", ":="):
-            if value is not None and text != "":
+        unset = value is None or (text == "" and part.operator.startswith(":"))
+        cause = _cause(part) if value is None else next(iter(assumed_by(value)), None)
+        if kind in ("-", "="):
+            if value is not None and not unset:
                 return value
-            found = self.value(part.argument)
-            if part.operator == ":=":
+            found = _assuming(self.value(part.argument), cause, part)
+            if kind == "=":
                 self.variables[part.name] = found
             return found
-        if part.operator == ":+":
-            if value is None or text == "":
-                return ()
+        if kind == "+":
+            if value is None or unset:
+                return _assuming((), cause, part)
             return tuple(piece for piece in value if piece.cause) or self.value(part.argument)
         if value is None:
-            return (unknown(_environment(part.name, part), part.start, part.end),)
-        return (self._cut(text, part),) if text and part.operator not in ("", ":?") else value
+            return (unknown(_cause(part), part.start, part.end),)
+        return (self._cut(text, part, cause),) if text and kind not in ("", "?") else value
 
     def _variable(self, name: str) -> Value | None:
         """Return the value of a variable, ``None`` if it is not set."""
-        if name.isdigit():
-            arguments = self.arguments or ()
-            return arguments[int(name) - 1].value if int(name) <= len(arguments) else None
-        return scalar(self.variables[name]) if name in self.variables else None
+        if name.isdigit() and name != "0":
+            if self.arguments is None:
+                return None
+            return self.arguments[int(name) - 1].value if int(name) <= len(self.arguments) else ()
+        value = self.variables.get(name)
+        if value is not None and value is self.environment.get(name):
+            self.used.add(name)
+        return None if value is None else scalar(value)
 
-    def _cut(self, text: str, part: Expansion) -> Piece:
+    def _cut(self, text: str, part: Expansion, assumed: Cause | None) -> Piece:
         """Return a text without the start or the end that fits a pattern: ``${name##*/}``, ``${name%.yaml}``."""
         pattern = text_of(self.value(part.argument)) if part.quoted else self.pattern(part.argument)
         if pattern is None or len(text) > _LONGEST:
@@ -248,14 +282,29 @@ class Scope:
             if fnmatch.fnmatchcase(text[places], pattern):
                 text = text[size:] if part.operator[0] == "#" else text[: len(text) - size]
                 break
-        return Piece(text, part.start, part.end)
+        return Piece(text, part.start, part.end, assumed=assumed)
 
     def _odd(self, part: Part) -> Piece:
-        return unknown(Cause(short(self.source[part.start : part.end]), part.start), part.start, part.end)
+        return unknown(Cause(short(self.sources.text[part.start : part.end]), part.start), part.start, part.end)
 
 
-def _environment(name: str, part: Part) -> Cause:
-    return Cause(f"the environment variable {name}", part.start)
+def _cause(part: Expansion) -> Cause:
+    if part.name.isdigit():
+        return Cause(f"the argument ${part.name}", part.start)
+    return environment_variable(part.name, part.start)
+
+
+def environment_variable(name: str, start: int) -> Cause:
+    """Return the cause that a variable which the script does not set is."""
+    return Cause(f"the environment variable {name}", start, name)
+
+
+def _assuming(value: Value, cause: Cause | None, part: Expansion) -> Value:
+    """Return the value of ``part`` as long as ``cause`` is not set."""
+    if cause is None:
+        return value
+    pieces = tuple(piece if piece.cause else replace(piece, assumed=cause) for piece in value)
+    return pieces or (Piece("", part.start, part.start, assumed=cause),)
 
 
 def _words(piece: Piece) -> Iterator[Piece | None]:
@@ -266,7 +315,7 @@ def _words(piece: Piece) -> Iterator[Piece | None]:
         end = blank.start() if blank else len(piece.text)
         if position < end:
             start, stop = (piece.start + position, piece.start + end) if literal else (piece.start, piece.end)
-            yield Piece(piece.text[position:end], start, stop)
+            yield Piece(piece.text[position:end], start, stop, assumed=piece.assumed)
         if blank:
             yield None
             position = blank.end()

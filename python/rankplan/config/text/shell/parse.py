@@ -6,6 +6,7 @@ Offsets count characters of the script, from 0.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from rankplan.config.text.shell.arithmetic import assigned_names
@@ -37,12 +38,21 @@ class Assignment(NamedTuple):
     element: str | None
 
 
+class Document:
+    """A here-document; its ``word`` is known once the parser has passed it."""
+
+    def __init__(self, delimiter: Word, *, indented: bool) -> None:
+        self.delimiter, self.indented = delimiter, indented
+        self.word: Word | None = None
+
+
 class Simple(NamedTuple):
-    """A command with its words, after assignments; or a test between ``[[`` and ``]]``."""
+    """A command with its words, after assignments, and its here-document; or a test between ``[[`` and ``]]``."""
 
     assignments: tuple[Assignment, ...]
     words: tuple[Word, ...]
     start: int
+    document: Document | None = None
 
 
 class Calculation(NamedTuple):
@@ -108,9 +118,9 @@ Statement: TypeAlias = Simple | Calculation | Not | Chain | If | Case | Loop | F
 Block: TypeAlias = tuple[Statement, ...]
 
 
-def parse(text: str) -> Block:
-    """Return the commands of a script. Raises `ShellSyntaxError`."""
-    parser = _Parser(text)
+def parse(text: str, start: int = 0) -> Block:
+    """Return the commands of a script, which starts at an offset of a text. Raises `ShellSyntaxError`."""
+    parser = _Parser(text, start)
     block = parser.block()
     if parser.position < len(text):
         rest = re.match(r"\S+", text[parser.position :])
@@ -122,7 +132,7 @@ def parse(text: str) -> Block:
 class _Parser(Words):
     def __init__(self, text: str, position: int = 0) -> None:
         super().__init__(text, position)
-        self._documents: list[tuple[str, bool]] = []
+        self._documents: list[Document] = []
 
     def _skip_blanks(self, *, lines: bool = False) -> None:
         """Move past blanks, comments and continuations, and past ends of lines if ``lines``."""
@@ -132,11 +142,18 @@ class _Parser(Words):
                 self._skip_documents()
 
     def _skip_documents(self) -> None:
-        """Move past the here-documents that follow a line."""
-        for delimiter, indented in self._documents:
-            tabs = r"\t*" if indented else ""
-            end = re.compile(rf"^{tabs}{re.escape(delimiter)}(?:\n|\Z)", re.MULTILINE).search(self.text, self.position)
-            self.position = len(self.text) if end is None else end.end()
+        """Read the here-documents that follow a line."""
+        for document in self._documents:
+            tabs = r"\t*" if document.indented else ""
+            delimiter = re.escape(document.delimiter.literal or "")
+            end = re.compile(rf"^{tabs}{delimiter}(?:\n|\Z)", re.MULTILINE).search(self.text, self.position)
+            start, stop = self.position, len(self.text) if end is None else end.start()
+            if document.delimiter.quoted:
+                document.word = Word((Literal(self.text[start:stop], start, quoted=True),), start, stop)
+            else:
+                with suppress(ShellSyntaxError):  # a program in another language
+                    document.word = Word(tuple(_Parser(self.text[:stop], start)._quoted_parts("\0")), start, stop)
+            self.position = stop if end is None else end.end()
         self._documents = []
 
     def _reserved(self) -> str | None:
@@ -150,13 +167,14 @@ class _Parser(Words):
             raise ShellSyntaxError(f"`{opening}` without `{word}`", start, f"add `{word}`")
         self.position += len(word)
 
-    def _skip_commands(self, start: int) -> None:
+    def _commands(self, start: int) -> Block:
         pending, self._documents = self._documents, []
-        self.block()
+        commands = self.block()
         self._documents = pending
         if not self._at(")"):
             raise ShellSyntaxError("this `$(` is not closed", start, "add the closing parenthesis")
         self.position += 1
+        return commands
 
     def block(self) -> Block:
         """Return the commands up to a word or a character that closes them, which is not consumed."""
@@ -240,25 +258,27 @@ class _Parser(Words):
             self._skip_blanks()
             target = self.word()
             if found[0].lstrip("0123456789") in ("<<", "<<-"):
-                self._documents.append((target.literal or "", found[0].endswith("-")))
+                self._documents.append(Document(target, indented=found[0].endswith("-")))
 
     def _simple(self) -> Simple:
         start = self.position
         assignments: list[Assignment] = []
         words: list[Word] = []
         declaring = False
+        before = len(self._documents)
         while True:
             if self._skip_redirections():
                 continue
             if self.position >= len(self.text) or self.text[self.position] in "\n;|&)":
-                return Simple(tuple(assignments), tuple(words), start)
+                document = self._documents[-1] if len(self._documents) > before else None
+                return Simple(tuple(assignments), tuple(words), start, document)
             if (not words or declaring) and (assigned := _ASSIGNMENT.match(self.text, self.position)):
                 assignments.append(self._assignment(assigned))
                 continue
             if self._at("<(") or self._at(">("):
                 begin = self.position
                 self.position += 2
-                self._skip_commands(begin)
+                self._commands(begin)
                 continue
             if self._at("("):
                 raise ShellSyntaxError("unexpected `(`", self.position, "quote it")
@@ -294,12 +314,12 @@ class _Parser(Words):
         words: list[Word] = []
         while True:
             self._skip_blanks(lines=True)
-            if operator := _IN_TESTS.match(self.text, self.position):
+            regex = bool(words) and words[-1].literal == "=~"
+            if not regex and (operator := _IN_TESTS.match(self.text, self.position)):
                 self.position = operator.end()
                 words.append(Word((Literal(operator[0], operator.start()),), *operator.span()))
                 continue
             before = self.position
-            regex = bool(words) and words[-1].literal == "=~"
             words.append(self.word(" \t\n".__contains__ if regex else " \t\n;|&()<>".__contains__))
             if words[-1].literal == "]]":
                 self._skip_redirections()

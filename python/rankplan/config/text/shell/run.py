@@ -1,51 +1,49 @@
-"""Follows a shell script as far as the script itself decides: variables, arrays, tests, branches and functions.
+"""Follows a shell script as far as the script itself decides: variables, arrays, tests, branches, functions, scripts.
 
 Nothing is executed. A value that depends on anything else has a `Cause`: a command's output, the environment, an
-argument. Where a branch depends on such a value, every branch is followed, and what differs after it is unknown.
+argument. Where a branch depends on such a value, every branch is followed, and what differs after it is unknown. A
+branch that ends the script because the environment lacks a variable is not taken: the variable is unknown then.
 """
 
 from __future__ import annotations
 
-import fnmatch
+import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from rankplan.config.text.shell.arithmetic import assigned_names
 from rankplan.config.text.shell.conditions import Tested, holds
 from rankplan.config.text.shell.expand import (
     Cause,
     Field,
     Piece,
     Scope,
+    Value,
     Variable,
     as_field,
-    cause_of,
+    assumed_by,
     scalar,
     short,
     text_of,
     unknown,
 )
+from rankplan.config.text.shell.flow import Command, Flow
+from rankplan.config.text.shell.launchers import Launched, launched
 from rankplan.config.text.shell.parse import (
     Assignment,
     Block,
-    Calculation,
-    Case,
-    Chain,
-    Function,
-    If,
-    Loop,
-    Not,
     Simple,
-    Statement,
     parse,
 )
-from rankplan.config.text.shell.words import Arithmetic, Literal, ShellSyntaxError, Word
+from rankplan.config.text.shell.sources import Origin, Sources, Span
+from rankplan.config.text.shell.words import Expansion, ShellSyntaxError, Word
 
 _DEEPEST = 20
 _LONGEST = 10_000
 """Pieces of a value: a few lines that double a variable would exceed any memory."""
-_MOST_STEPS = 50_000
+_MOST_SCRIPTS = 8
+"""Scripts that run each other."""
 _DECLARING = frozenset({"export", "local", "readonly"})
 _SETTING = frozenset({"read", "mapfile", "readarray", "getopts", "let", "declare", "typeset"})
 """Commands that set the variables they name, to values that are not read."""
@@ -53,154 +51,48 @@ _SILENT = _DECLARING | {":", "true", "cd", "echo", "printf", "mkdir", "trap", "s
 """Commands that decide nothing here, and succeed."""
 _NAMED = re.compile(r"(?:\+\+|--)?([A-Za-z_]\w*)", re.ASCII)
 
+Open: TypeAlias = Callable[[str, str, str], tuple[str, Origin] | None]
+"""Returns the text of a script: by its path, the folder of the command, and the path of the script that names it."""
+
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """A command that the script runs, or may run, with its arguments."""
+class Followed:
+    """The commands of a script, and its parts that are not followed.
 
-    fields: tuple[Field, ...]
-    start: int
+    ``used`` are the variables of the environment that it reads, ``own`` those that it sets, with the first offset.
+    """
 
-
-def follow(text: str) -> tuple[list[Command], list[Cause]]:
-    """Return the commands of a script, and its parts that are not followed. Raises `ShellSyntaxError`."""
-    run = _Run(text)
-    run.block(parse(text))
-    return run.commands, list(dict.fromkeys(run.skipped))
+    commands: list[Command]
+    skipped: list[Cause]
+    used: set[str]
+    own: dict[str, int]
 
 
-class _Run:
-    def __init__(self, text: str) -> None:
-        self.scope = Scope(text, {})
-        self.commands: list[Command] = []
+def follow(
+    sources: Sources, environment: Mapping[str, Value] | None = None, opened: Open = lambda name, folder, script: None
+) -> Followed:
+    """Follow a script, the only text in ``sources``. Raises `ShellSyntaxError`.
+
+    ``environment`` has the environment variables that are known. The texts of other scripts are added to ``sources``.
+    """
+    run = _Run(sources, environment or {}, opened)
+    run.block(parse(sources.text))
+    return Followed(run.commands, list(dict.fromkeys(run.skipped)), run.scope.used, run.own)
+
+
+class _Run(Flow):
+    def __init__(self, sources: Sources, environment: Mapping[str, Value], opened: Open) -> None:
+        script: Value = (Piece(sources.file(0), 0, 0),)
+        super().__init__(Scope(sources, {**environment, "0": script, "BASH_SOURCE": script}, environment))
+        self.opened = opened
         self.skipped: list[Cause] = []
-        self.functions: dict[str, Block] = {}
-        self.ended = False
-        self.left = False
-        self.steps = 0
+        self.own: dict[str, int] = {}
+        self.exported = set(environment)
+        self.depth = 0
         self.locals: list[dict[str, Variable | None]] = []
         """The variables that the functions on the way here have made their own, and the values before."""
 
-    def block(self, block: Block) -> bool | None:
-        """Follow commands, and return whether the last one succeeds; ``None`` if that is unknown."""
-        status: bool | None = True
-        for statement in block:
-            if self.ended or self.left:
-                break
-            status = self.statement(statement)
-        return status
-
-    def statement(self, statement: Statement) -> bool | None:
-        """Follow a command, and return whether it succeeds; ``None`` if that is unknown."""
-        self.steps += 1
-        if self.steps > _MOST_STEPS:
-            message = f"the script has more than {_MOST_STEPS:,} steps"
-            raise ShellSyntaxError(message, 0, "write the values without recursion")
-        match statement:
-            case Simple():
-                return self._simple(statement)
-            case Calculation():
-                number = self.scope.number(statement.expression)
-                return None if number is None else number != 0
-            case Not():
-                status = self.statement(statement.body)
-                return None if status is None else not status
-            case Chain():
-                return self._chain(statement)
-            case If():
-                return self._if(statement)
-            case Case():
-                return self._case(statement)
-            case Loop():
-                return self._loop(statement)
-            case Function():
-                self.functions[statement.name] = statement.body
-                return True
-        return self._apart(statement.body)[0] if statement.apart else self.block(statement.body)
-
-    def _apart(self, block: Block) -> tuple[bool | None, Scope]:
-        """Follow commands that change nothing outside; return whether they succeed, and the variables after them."""
-        before, self.scope = self.scope, self.scope.copy()
-        status = self.block(block)
-        after, self.scope = self.scope, before
-        self.ended = self.left = False
-        return status, after
-
-    def _chain(self, chain: Chain) -> bool | None:
-        status: bool | None = True
-        for operator, statement in chain.commands:
-            if self.ended or self.left:
-                break
-            if status is None:
-                self._either(Cause(f"`{operator}`", chain.start), [(statement,), ()])
-            elif status == (operator == "&&"):
-                status = self.statement(statement)
-        return status
-
-    def _if(self, found: If) -> bool | None:
-        status = self.block(found.condition)
-        if self.ended or self.left:
-            return None
-        if status is not None:
-            return self.block(found.body if status else found.otherwise)
-        self._either(Cause("`if`", found.start), [found.body, found.otherwise])
-        return None
-
-    def _case(self, case: Case) -> bool | None:
-        value = self.scope.value(case.word)
-        text = text_of(value)
-        possible: list[Block] = []
-        for words, body in case.branches:
-            patterns = [self.scope.pattern(word) for word in words]
-            fits = [None if None in (text, one) else fnmatch.fnmatchcase(text or "", one or "") for one in patterns]
-            sure = True in fits or any(word.literal == "*" and not word.quoted for word in words)
-            if sure or None in fits:
-                possible.append(body)
-            if sure:
-                break
-        else:
-            possible.append(())
-        if len(possible) == 1:
-            return self.block(possible[0])
-        self._either(cause_of(value) or Cause("`case`", case.start), possible)
-        return None
-
-    def _either(self, cause: Cause, ways: Sequence[Block]) -> None:
-        """Follow each of several ways from here; afterwards, variables that differ between them are unknown."""
-        before = self.scope
-        self.steps += len(before.variables) // 100
-        scopes: list[Scope] = []
-        for way in ways:
-            self.scope, self.ended, self.left = before.copy(), False, False
-            self.block(way)
-            if not (self.ended or self.left):
-                scopes.append(self.scope)
-        self.scope, self.ended, self.left = before, False, False
-        if scopes:
-            names = dict.fromkeys(name for scope in scopes for name in scope.variables)
-            merged = {name: _merged([scope.variables.get(name) for scope in scopes], cause) for name in names}
-            self.scope.variables = {name: value for name, value in merged.items() if value is not None}
-            self.scope.arguments = _same([scope.arguments for scope in scopes])
-
-    def _loop(self, loop: Loop) -> bool | None:
-        cause = Cause(f"the `{loop.kind}` loop", loop.start)
-        self.skipped.append(cause)
-        before = dict(self.scope.variables)
-        for name in [*([loop.variable] if loop.variable else []), *_assigned(loop.body)]:
-            self.scope.forget(name, cause)
-        _, after = self._apart(loop.body)
-        for name in {**before, **after.variables}:
-            self._restore(name, _merged([before.get(name), after.variables.get(name)], cause))
-        self.scope.arguments = _same([self.scope.arguments, after.arguments])
-        return None
-
-    def _restore(self, name: str, value: Variable | None) -> None:
-        if value is None:
-            self.scope.variables.pop(name, None)
-        else:
-            self.scope.variables[name] = value
-
-    def _simple(self, simple: Simple) -> bool | None:
+    def simple(self, simple: Simple) -> bool | None:
         if not simple.words:
             for assignment in simple.assignments:
                 self._set(assignment, self._value(assignment))
@@ -214,11 +106,14 @@ class _Run:
             self._set(assignment, self._value(assignment))
         if name in _DECLARING:
             self._declare(name, found, [one.name for one, _ in new])
+            if name == "export":
+                names = [(field.text or "").partition("=")[0] for field in found[1:]]
+                self.exported |= {*names, *(one.name for one, _ in new)}
         for assignment, value in new:
             self._set(assignment, value)
-        status = self._command(name, found, simple)
+        status = self._command(name, found, simple, frozenset(before))
         for text, old in before.items():
-            self._restore(text, old)
+            self.restore(text, old)
         return status
 
     def _declare(self, name: str, found: tuple[Field, ...], assigned: list[str]) -> None:
@@ -232,47 +127,123 @@ class _Run:
             if equals and text.isidentifier():
                 self.scope.variables[text] = (Piece(value, field.start, field.end),)
 
-    def _command(self, name: str | None, found: tuple[Field, ...], simple: Simple) -> bool | None:
+    def _command(self, name: str | None, found: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
         texts = [field.text or "" for field in found[1:]]
         cause = Cause(f"`{name}`", simple.start)
         if name in ("[", "[["):
-            return self._test(name, simple.words, found)
+            return self._test(name, simple.words)
         if name == "exit":
-            self.ended = True
-            return _status(texts)
+            self.ended, status = True, _status(texts)
+            self.failed = status is False
+            return status
         if name == "return":
             self.left = True
             return _status(texts)
-        if name in ("eval", "source", "."):
+        if name in ("source", "."):
+            return self._source(found[1:], cause)
+        if name == "eval":
             self.skipped.append(cause)
             return None
         if name in _SETTING or (name == "printf" and texts[:1] == ["-v"]):
             for text in [*texts, *(one.name for one in simple.assignments)]:
                 if named := _NAMED.match(text):
                     self.scope.forget(named[1], cause)
+            word = None if simple.document is None else simple.document.word
+            if name == "read" and word is not None and "-d" in texts and texts[-1].isidentifier():
+                self.scope.variables[texts[-1]] = self.scope.value(word)
             return None
         if name == "unset":
             for text in texts:
                 array, index, _ = text.partition("[")
-                self._restore(array, (unknown(cause),) if index else None)
+                self.restore(array, (unknown(cause),) if index else None)
         elif name == "shift":
             count = texts[0] if texts else "1"
             known = self.scope.arguments if count.isdecimal() and len(count) < 10 else None
             self.scope.arguments = None if known is None else known[int(count) :]
         elif name == "set":
             self._set_arguments(found[1:])
+        elif name == "cd" and len(found) == 2 and (folder := found[1].text):
+            self.scope.folder = posixpath.join(self.scope.folder, folder)
         elif name in self.functions and len(self.locals) < _DEEPEST:
             return self._call(self.functions[name], found[1:])
         elif name not in _SILENT:
-            self.commands.append(Command(found, simple.start))
-            return False if name == "false" else None
+            return self._launch(launched(found), found, simple.start, own)
         return True
+
+    def _launch(self, one: Launched, found: tuple[Field, ...], start: int, own: frozenset[str]) -> bool | None:
+        """Follow the script that a command runs, or add the command."""
+        begin: int | None = None
+        if one.kind == "text" and one.text is not None and self.depth < _MOST_SCRIPTS:
+            begin = self._add_text(one.text.value)
+        elif one.kind == "script" and one.program and self.depth < _MOST_SCRIPTS:
+            begin = self._add_file(one.program)
+        if begin is None:
+            self.commands.append(Command(found, start, one.program, one.arguments, one.kind == "script"))
+            return False if found and found[0].text == "false" else None
+        before, functions, passed = self.scope, self.functions, self.exported | own
+        variables = {name: value for name, value in before.variables.items() if name in passed}
+        for field in one.variables:
+            name, _, value = (field.text or "").partition("=")
+            variables[name] = (Piece(value, field.start, field.end),)
+        path: Value = (Piece(before.sources.file(begin), 0, 0),)
+        variables |= {"0": path, "BASH_SOURCE": path}
+        arguments = one.arguments if one.kind == "script" else one.arguments[1:]
+        self.scope = replace(before, variables=variables, arguments=arguments)
+        self.functions, self.depth = {}, self.depth + 1
+        try:
+            status = self.block(parse(before.sources.text, begin))
+        except ShellSyntaxError:
+            if one.kind == "script":
+                raise
+            status = None  # its quotes may depend on the run
+            self.commands.append(Command(found, start, None, found))
+        self.scope, self.functions, self.depth = before, functions, self.depth - 1
+        self.ended = self.left = False
+        return status
+
+    def _add_file(self, name: str) -> int | None:
+        """Add the text of a script; return its offset, ``None`` if it cannot be read."""
+        script = text_of(scalar(self.scope.variables["0"])) or ""
+        found = self.opened(name, self.scope.folder, script)
+        return None if found is None else self.scope.sources.add(*found)
+
+    def _add_text(self, value: Value) -> int | None:
+        """Add the text of ``bash -c``, in which an unknown piece is a variable; return its offset."""
+        text, spans = "", list[Span]()
+        for piece in value:
+            shown = piece.text
+            if piece.cause is not None:
+                name = f"_unknown_{len(self.scope.variables)}"
+                self.scope.variables[name] = (piece,)
+                self.exported.add(name)
+                shown = f"${{{name}}}"
+            spans.append(Span(len(text), len(text) + len(shown), piece.start, piece.end))
+            text += shown
+        return self.scope.sources.add_expanded(text, spans) if text.strip() else None
+
+    def _source(self, found: tuple[Field, ...], cause: Cause) -> bool | None:
+        """Follow the commands of another file as if they were here."""
+        name = found[0].text if found else None
+        begin = self._add_file(name) if name and self.depth < _MOST_SCRIPTS else None
+        if begin is None:
+            self.skipped.append(cause)
+            return None
+        before, arguments = self.scope.variables.get("BASH_SOURCE"), self.scope.arguments
+        self.scope.variables["BASH_SOURCE"] = (Piece(self.scope.sources.file(begin), 0, 0),)
+        if found[1:]:
+            self.scope.arguments = found[1:]
+        self.depth += 1
+        status = self.block(parse(self.scope.sources.text, begin))
+        self.depth -= 1
+        self.left, self.scope.arguments = False, arguments
+        self.restore("BASH_SOURCE", before)
+        return status
 
     def _set_arguments(self, found: tuple[Field, ...]) -> None:
         """Follow ``set``: the words after the options become the arguments."""
         position = 0
         while position < len(found) and (text := found[position].text) is not None and text[:1] in ("-", "+"):
-            position += 2 if text.endswith("o") else 1
+            position += 2 if "o" in text else 1
             if text == "--":
                 self.scope.arguments = found[position:]
                 return
@@ -284,7 +255,7 @@ class _Run:
         self.locals.append({})
         status = self.block(body)
         for name, value in self.locals.pop().items():
-            self._restore(name, value)
+            self.restore(name, value)
         self.left = False
         self.scope.arguments = outer
         return status
@@ -297,12 +268,13 @@ class _Run:
 
     def _set(self, assignment: Assignment, value: Variable) -> None:
         name, variables = assignment.name, self.scope.variables
+        self.own.setdefault(name, assignment.start)
         before = variables.get(name, ())
         if not isinstance(assignment.value, Word):
             items = tuple(as_field(item) for item in (*(before if assignment.append else ()), *value))
             variables[name] = items[:_LONGEST]
         elif assignment.element is not None or any(isinstance(item, Field) for item in before):
-            written = self.scope.source[assignment.start : assignment.value.end]
+            written = self.scope.sources.text[assignment.start : assignment.value.end]
             self.scope.forget(name, Cause(short(written), assignment.start))  # an element of an array
         else:
             text = scalar(before) + scalar(value) if assignment.append else scalar(value)
@@ -310,13 +282,21 @@ class _Run:
             if len(text) > _LONGEST or sum(len(piece.text) for piece in text) > 100 * _LONGEST:
                 self.scope.forget(name, Cause("a very long text", assignment.start))
 
-    def _test(self, name: str, words: Sequence[Word], found: tuple[Field, ...]) -> bool | None:
+    def _test(self, name: str, words: Sequence[Word]) -> bool | None:
+        scope = self.scope
+        if scope.arguments is None:  # nothing is passed to a script that is only read
+            names = [part.name for word in words for part in word.parts if isinstance(part, Expansion)]
+            self.assumed += [Cause(f"the argument ${text}", words[0].start) for text in names if text.isdigit()]
+            scope = replace(scope, arguments=())
+        for word in words:
+            self.assumed += assumed_by(scope.value(word))
         if name == "[":
-            return holds([Tested(field.text, text_of(field.value)) for field in found[1:-1]])
+            found = [field for word in words[1:-1] for field in scope.fields(word)]
+            return holds([Tested(field.text, text_of(field.value)) for field in found])
         # Words are not split between `[[` and `]]`, and an empty one counts.
         return holds(
             [
-                Tested(None if word.quoted else word.literal, text_of(self.scope.value(word)), self.scope.pattern(word))
+                Tested(None if word.quoted else word.literal, text_of(scope.value(word)), scope.pattern(word))
                 for word in words[1:-1]
             ]
         )
@@ -325,41 +305,3 @@ class _Run:
 def _status(texts: list[str]) -> bool | None:
     """Return whether ``exit`` or ``return`` means success; without a number, the last command decides."""
     return texts[0] == "0" if texts and texts[0].isdecimal() else None
-
-
-def _same(arguments: Sequence[tuple[Field, ...] | None]) -> tuple[Field, ...] | None:
-    """Return the arguments if they are the same in every way that a script may take."""
-    return arguments[0] if all(one == arguments[0] for one in arguments) else None
-
-
-def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
-    """Return a value that is one of several: their common start, and the rest with a cause."""
-    first = values[0]
-    if all(value == first for value in values):
-        return first
-    if any(value and isinstance(value[0], Field) for value in values):
-        lists = [tuple(as_field(item) for item in value or ()) for value in values]
-        common = 0
-        while all(len(items) > common and items[common] == lists[0][common] for items in lists):
-            common += 1
-        rest = dict.fromkeys(item for items in lists for item in items[common:])
-        return (*lists[0][:common], *(item if item.doubt else replace(item, doubt=cause) for item in rest))
-    known = {text_of(scalar(value)) for value in values if value is not None}
-    if len(known) == 1 and None not in known and None not in values:
-        return first
-    places = [piece for value in values if value for piece in value]
-    start, end = (places[0].start, places[0].end) if places else (cause.start, cause.start)
-    return (unknown(cause, start, end),)
-
-
-def _assigned(node: object) -> Iterator[str]:
-    """Yield the names that commands assign."""
-    if isinstance(node, Assignment):
-        yield node.name
-    if isinstance(node, Simple) and node.words and node.words[0].literal in ("read", "mapfile", "readarray"):
-        yield from (word.literal for word in node.words[1:] if word.literal and word.literal.isidentifier())
-    if isinstance(node, Calculation | Arithmetic):
-        yield from assigned_names("".join(part.text for part in node.expression.parts if isinstance(part, Literal)))
-    if isinstance(node, tuple):
-        for item in node:
-            yield from _assigned(item)

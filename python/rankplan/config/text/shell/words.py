@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 _META = frozenset(" \t\n;|&()<>")
-_NAME = re.compile(r"\$([A-Za-z_]\w*|[1-9@*])", re.ASCII)
-_BRACED = re.compile(r"\$\{([A-Za-z_]\w*|[1-9][0-9]*|[@*])(?:\[([@*])\])?(:[-=?+]|##?|%%?|(?=\}))", re.ASCII)
-_UNREAD = re.compile(r"`(?:\\.|[^`\\])*`|\$'(?:\\.|[^'\\])*'|\$[0?!#$-]", re.DOTALL)
+_NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*])", re.ASCII)
+_BRACED = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*])(?:\[([@*0])\])?(:?[-=?+]|##?|%%?|(?=\}))", re.ASCII)
+_UNREAD = re.compile(r"`(?:\\.|[^`\\])*`|\$'(?:\\.|[^'\\])*'|\$[?!#$-]", re.DOTALL)
 
 
 class ShellSyntaxError(Exception):
@@ -50,11 +50,15 @@ class Expansion(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """A part that only a run can tell, such as ``$(...)``, and any expansion that launch scripts do not use."""
+    """A part that only a run can tell, such as ``$(...)``, and any expansion that launch scripts do not use.
+
+    ``commands`` are those of ``$(...)``: a `rankplan.config.text.shell.parse.Block`.
+    """
 
     start: int
     end: int
     quoted: bool
+    commands: tuple[object, ...] = ()
 
 
 class Arithmetic(NamedTuple):
@@ -169,8 +173,8 @@ class Words(ABC):
                 return Arithmetic(expression, start, self.position, quoted)
         if self._at("$("):
             self.position += 2
-            self._skip_commands(start)
-            return Unread(start, self.position, quoted)
+            commands = self._commands(start)
+            return Unread(start, self.position, quoted, commands)
         if self._at("${"):
             return self._braced(quoted=quoted)
         if (unread := _UNREAD.match(self.text, start)) is not None:
@@ -206,8 +210,8 @@ class Words(ABC):
         return Expansion(name, start, self.position, "*" if joined else "", argument, not joined, quoted)
 
     @abstractmethod
-    def _skip_commands(self, start: int) -> None:
-        """Move past the commands of a substitution that starts at ``start``, and past its closing parenthesis."""
+    def _commands(self, start: int) -> tuple[object, ...]:
+        """Return the commands of a substitution that starts at ``start``; move past its closing parenthesis."""
 
     def _arithmetic(self, start: int) -> Word | None:
         """Move past an expression and its ``))``, and return it; ``None`` if it does not end so."""

@@ -1,0 +1,79 @@
+"""What a plan excludes, among the nodes of another inventory, and by which names after the nodes are reordered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rankplan._core import RankSet
+from rankplan.errors import PlacementError
+from rankplan.nodes.entries import Marks, add_mark
+from rankplan.nodes.inventory import Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """The hardware of an inventory that a plan must not use: what either excludes, and what is not healthy.
+
+    ``marks`` are by rank in the inventory. ``named`` are the nodes that a name such as ``node-3`` excludes, by this
+    rank: they must keep it as long as the name is used.
+    """
+
+    marks: Marks
+    named: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, planned: Inventory, inventory: Inventory, known: Sequence[int | None]) -> Exclusion:
+        """Return what must not be used. ``known`` has the rank in the inventory of each node of the plan.
+
+        Raises `PlacementError` if several nodes of the inventory have a name.
+        """
+        found = cls(dict(inventory.marks))
+        for name in _names(planned):
+            if (named := planned.names.by_rank(name)) is None:
+                marks, faults = inventory.names.marks([name], missing=[name])
+                if faults:
+                    raise PlacementError([fault for _, fault in faults])
+                for node, local in marks.items():
+                    add_mark(found.marks, node, local)
+                continue
+            rank, index = named
+            if (place := _place(rank, inventory, known)) is not None:
+                add_mark(found.marks, place, None if index is None else RankSet([index]))
+                found.named[rank] = place
+        return found
+
+
+def renamed(
+    planned: Inventory, inventory: Inventory, known: Sequence[int | None], nodes: Sequence[int]
+) -> Iterator[str]:
+    """Yield what a plan and an inventory exclude by names that are right after a repair.
+
+    ``nodes`` are the ranks in the inventory of the nodes of the new plan. A node that has left the plan, and has
+    neither hostname nor address, cannot be named any more.
+    """
+    ranks = {node: rank for rank, node in enumerate(nodes)}
+    yielded: set[str] = set()
+    for names, places in ((planned, known), (inventory, ())):
+        for name in _names(names):
+            new: str | None = name
+            if (named := names.names.by_rank(name)) is not None:
+                rank, index = named
+                node = _place(rank, inventory, places)
+                now = None if node is None else ranks.get(node)
+                if now != rank and not (now is None and rank >= len(nodes)):
+                    lasting = None if node is None else inventory.names.lasting(node)
+                    new = lasting or (None if now is None else f"node-{now}")
+                    new = new if new is None or index is None else f"{new}/{index}"
+            if new is not None and new not in yielded:
+                yielded.add(new)
+                yield new
+
+
+def _names(inventory: Inventory) -> Sequence[str]:
+    return () if inventory.section is None else inventory.section.exclude
+
+
+def _place(rank: int, inventory: Inventory, known: Sequence[int | None]) -> int | None:
+    """Return the node that has a rank: those beyond the nodes of a plan are its spares."""
+    return known[rank] if rank < len(known) else rank if rank < inventory.num_nodes else None

@@ -1,0 +1,173 @@
+"""Hydra's defaults: a config merged with the files beside it that its ``defaults`` names.
+
+entry    = "_self_" | [ group "/" ] name [ "@" package ] | [ "optional" ] group [ "@" package ] ":" name
+         | "override" group [ "@" package ] ":" name
+
+A later entry wins over an earlier one, and the config itself over all, unless ``_self_`` says where it comes. The file
+of a group is put where its package says, or else where its group does.
+
+Follows ``_create_defaults_tree`` and ``InputDefault.get_final_package`` of Hydra 1.3.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from rankplan.config.text.document import Document, Section
+from rankplan.config.text.places import relocated
+from rankplan.errors import Diagnostic
+
+_SELF = "_self_"
+_HEADER = re.compile(r"#\s*@package\s+(\S+)")
+_KEY = re.compile(r"(?:(?P<mode>override|optional)\s+)?(?P<group>[^@\s]*)(?:@(?P<package>\S*))?")
+_DEEPEST = 20
+
+Package = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry of a list of defaults: a file of a group, and the package that the entry gives, if any.
+
+    ``mode`` is ``override``, ``optional`` or ``None``.
+    """
+
+    group: Package
+    name: str
+    package: str | None
+    mode: str | None = None
+    absolute: bool = False
+
+
+class Layers:
+    """The files of a config, each with its package; a value is that of the first file which has it."""
+
+    def __init__(self, layers: Sequence[tuple[Package, Section]]) -> None:
+        self._layers = layers
+        self.file = getattr(layers[0][1].document, "file", None)
+        self.warnings: list[Diagnostic] = layers[0][1].document.warnings
+
+    def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
+        """Return the fault in the first file that has the longest part of ``path``."""
+        package, section = max(self._layers, key=lambda layer: _depth(layer[0], layer[1], path))
+        return section.document.locate(path[len(package) :], fault)
+
+
+def compose(config: Mapping[str, Any]) -> str:
+    """Return the help for a config that lacks values which a file of its ``defaults`` may have."""
+    names = config.get("defaults")
+    found = [entry.name for one in (names if isinstance(names, list) else [names]) for entry in _entries(one)]
+    missing = ", ".join(f"`{name}`" for name in found if name != _SELF)
+    lacking = f": {missing} of its `defaults` cannot be found" if missing else ""
+    return f"pass the config that Hydra has composed{lacking}"
+
+
+def composed(section: Section, parse: Callable[[str], Any]) -> Section:
+    """Return the content of a file with those of its defaults that exist; ``defaults`` keeps the names of the others.
+
+    ``parse`` reads a file without its defaults.
+    """
+    file, entries = getattr(section.document, "file", None), section.get("defaults")
+    if file is None or not isinstance(entries, list):
+        return section
+    if any(isinstance(entry, str) and entry.endswith((".yaml", ".yml")) for entry in entries):
+        return section  # NeMo-RL's, which are paths
+    tree = _Tree(Path(file).parent, parse)
+    layers = list(tree.layers(section, (), (), 0))
+    merged: dict[str, Any] = {}
+    for package, layer in layers:
+        own: Any = {key: value for key, value in layer.items() if key != "defaults"}
+        for part in reversed(package):
+            own = {part: own}
+        merged = _over(merged, own)
+    if tree.missing:
+        merged["defaults"] = tree.missing
+    return cast("Section", relocated(merged, Layers(layers[::-1])))
+
+
+@dataclass
+class _Tree:
+    """Reads the defaults of a config and of the files that they name."""
+
+    root: Path
+    parse: Callable[[str], Any]
+    missing: list[str] = field(default_factory=list)
+    chosen: dict[tuple[Package, str | None], str] = field(default_factory=dict)
+    """The names that `override` gives to files of a group."""
+
+    def layers(
+        self, section: Section, group: Package, package: Package, depth: int
+    ) -> Iterator[tuple[Package, Section]]:
+        """Yield the files of a config, the least important first."""
+        listed = section.get("defaults")
+        entries = [entry for one in (listed if isinstance(listed, list) else []) for entry in _entries(one)]
+        for entry in entries:
+            if entry.mode == "override":
+                self.chosen.setdefault((entry.group, entry.package), entry.name)
+        if all(entry.name != _SELF for entry in entries):
+            entries.append(_Entry((), _SELF, None))
+        for entry in entries:
+            if entry.name == _SELF:
+                yield package, section
+            elif entry.mode != "override" and entry.group[:1] != ("hydra",):
+                yield from self._file(entry, () if entry.absolute else group, package, depth + 1)
+
+    def _file(self, entry: _Entry, above: Package, package: Package, depth: int) -> Iterator[tuple[Package, Section]]:
+        group = (*above, *entry.group)
+        name = self.chosen.get((entry.group, entry.package), entry.name).removesuffix(".yaml")
+        path = self.root.joinpath(*group, f"{name}.yaml")
+        if depth > _DEEPEST or not path.is_file():
+            self.missing += ["/".join((*group, name))] if entry.mode != "optional" else []
+        elif isinstance(read := self.parse(os.fspath(path)), Section):  # an empty file is no section
+            yield from self.layers(read, group, _package(entry, package, read), depth)
+
+
+def _package(entry: _Entry, parent: Package, section: Section) -> Package:
+    """Return where the values of a file go: as the entry says, or the file itself, or else its group."""
+    lines = section.document.lines if isinstance(section.document, Document) else []
+    header = next((found[1] for line in lines[:5] if (found := _HEADER.match(line))), None)
+    stated = entry.package if entry.package is not None else header
+    if stated is None or stated == "_group_":
+        return (*parent, *entry.group)
+    first, *others = [part for part in stated.split(".") if part] or ["_here_"]
+    if first in ("_global_", "_here_"):
+        return (*parent, *others) if first == "_here_" else tuple(others)
+    return (*parent, first, *others)
+
+
+def _entries(written: Any) -> Iterator[_Entry]:
+    """Yield the entries of one item of a list of defaults."""
+    if isinstance(written, str):
+        path, _, package = written.partition("@")
+        *group, name = [part for part in path.split("/") if part] or [""]
+        yield _Entry(tuple(group), name, package or None, absolute=path.startswith("/"))
+    elif isinstance(written, dict):
+        for key, names in written.items():
+            if (found := _KEY.fullmatch(key)) is None:
+                continue
+            group = [part for part in found["group"].split("/") if part]
+            for name in names if isinstance(names, list) else [names]:
+                if isinstance(name, str):
+                    yield _Entry(tuple(group), name, found["package"], found["mode"], found["group"].startswith("/"))
+
+
+def _depth(package: Package, section: Section, path: Sequence[str | int]) -> int:
+    if tuple(path[: len(package)]) != package:
+        return next((depth for depth, (a, b) in enumerate(zip(path, package, strict=False)) if a != b), 0)
+    value: Any = section
+    for depth, part in enumerate(path[len(package) :], len(package)):
+        if not isinstance(value, dict) or part not in value:
+            return depth
+        value = value[part]
+    return len(path)
+
+
+def _over(base: Any, own: Any) -> Any:
+    if not (isinstance(base, dict) and isinstance(own, dict)):
+        return own
+    return {**base, **{key: _over(base.get(key), value) for key, value in own.items()}}

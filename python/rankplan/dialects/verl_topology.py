@@ -1,0 +1,309 @@
+"""verl's draft of a placement block: clusters, pools of their accelerators, and models on the pools.
+
+    topology:
+      clusters: [{name: all, nnodes: 3, n_gpus_per_node: 8}]
+      device_pools:
+        - {name: train, cluster: all, nnodes: 2, n_gpus_per_node: 8}
+        - {name: spare, cluster: all, nnodes: 1, n_gpus_per_node: 8, attributes: {standby: true}}
+      models:
+        - {name: actor, worker: actor, config_key: actor_rollout_ref, resource_pool: train}
+        - {name: rollout, worker: rollout, config_key: actor_rollout_ref, resource_pool: train}
+
+A cluster is the next ``nnodes`` nodes of the inventory. A pool takes the first nodes of its cluster with enough free
+accelerators. Each model is a component. The workers ``actor``, ``critic`` and ``ref`` have one process per accelerator;
+``rollout``, ``reward`` and ``teacher`` have engines of the sizes in the section ``config_key``. A pool with ``standby``
+stays free: its nodes are spares.
+
+Follows RFC #7269 of verl as of 2026-08-05, a draft, which may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Any
+
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Reader
+from rankplan.dialects.pools import Pools
+from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, engine_at, training_at
+from rankplan.errors import Diagnostic
+from rankplan.nodes.inventory import Inventory
+from rankplan.words import counted, misspelt, must_be, unknown
+
+_BLOCK: KeyPath = ("topology",)
+_SHARED = 3
+"""``max_colocate_count`` of verl's pools."""
+
+_SIZE = ("nnodes", "n_gpus_per_node")
+_KEYS = {
+    "clusters": ("name", *_SIZE),
+    "device_pools": ("name", "cluster", *_SIZE, "attributes"),
+    "models": ("name", "worker", "config_key", "resource_pool"),
+}
+_SWITCHES = ("standby", "elastic", "fault_tolerant")
+_BOUNDS = ("min_gpus", "max_gpus")
+_ATTRIBUTES = (*_SWITCHES, *_BOUNDS, "protects")
+
+_TRAINED = ("actor", "ref", "critic")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    nodes: int
+    each: int
+
+
+@dataclass(frozen=True, slots=True)
+class _DevicePool:
+    path: KeyPath
+    cluster: str
+    nodes: int
+    each: int
+    standby: bool
+    protects: Sequence[Any]
+    models: list[_Model] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    name: str
+    worker: str
+    path: KeyPath
+    section: KeyPath
+
+
+class Topology:
+    """The clusters, pools and models of a ``topology`` section; its faults are recorded when it is read."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.clusters: dict[str, _Cluster] = {}
+        self.pools: dict[str, _DevicePool] = {}
+        for path, entry, name in self._named("clusters"):
+            self.clusters[name] = _Cluster(*self._size(entry, path))
+        for path, entry, name in self._named("device_pools"):
+            self._read_pool(path, entry, name)
+        for path, entry, name in self._named("models"):
+            self._read_model(path, entry, name)
+        self._check()
+
+    @classmethod
+    def read(cls, reader: Reader) -> Topology | None:
+        """Return the topology of a config, ``None`` if it has none."""
+        return cls(reader) if reader.section_at(_BLOCK) else None
+
+    def _named(self, key: str) -> Iterator[tuple[KeyPath, Mapping[Any, Any], str]]:
+        """Yield the entries of a list with their paths and names; unknown keys are carried through with a warning."""
+        entries, path = self.reader.at((*_BLOCK, key)), (*_BLOCK, key)
+        if not isinstance(entries, list) or not entries:
+            code = "missing-key" if entries is None else "invalid-value"
+            message = f"`{key}` is missing" if entries is None else f"`{key}` must be a list with at least one entry"
+            self.reader.add(path, Diagnostic(code, message, f"write a list of {{{', '.join(_KEYS[key][:4])}}}"))
+            return
+        seen: set[str] = set()
+        for index, entry in enumerate(entries):
+            here = (*path, index)
+            if not isinstance(entry, Mapping):
+                self.reader.add(here, must_be(here, entry, "a mapping", f"write {{{', '.join(_KEYS[key][:4])}}}"))
+                continue
+            self._warn_unknown(entry, _KEYS[key], here)
+            name = self._text(entry, "name", here)
+            if name in seen:
+                message = f"`{key}` has two entries named `{name}`"
+                self.reader.add((*here, "name"), Diagnostic("duplicate-key", message, "choose another name"))
+            elif name is not None:
+                seen.add(name)
+                yield here, entry, name
+
+    def _warn_unknown(self, entry: Mapping[Any, Any], known: Sequence[str], path: KeyPath) -> None:
+        for key in entry:
+            if key not in known and not self.reader.reject_misspelt(str(key), known, (*path, str(key))):
+                message = f"`{key}` is not a key of verl's draft: it is carried through, and places nothing"
+                fault = Diagnostic("unknown-key", message, f"known: {', '.join(known)}")
+                self.reader.warn((*path, str(key)), fault)
+
+    def _text(self, entry: Mapping[Any, Any], key: str, path: KeyPath) -> str | None:
+        """Return a text of an entry; a missing one is a fault."""
+        value = self.reader.value(entry, key, path)
+        if isinstance(value, str) and value:
+            return value
+        if value is None:
+            self.reader.add(path, Diagnostic("missing-key", f"`{key}` is missing", f"add `{key}`"))
+        else:
+            self.reader.add((*path, key), must_be((key,), value, "a text", "write a name"))
+        return None
+
+    def _size(self, entry: Mapping[Any, Any], path: KeyPath) -> tuple[int, int]:
+        nodes, each = (self._count(entry, key, path) for key in _SIZE)
+        return nodes or 0, each or 0
+
+    def _count(self, entry: Mapping[Any, Any], key: str, path: KeyPath) -> int | None:
+        if self.reader.value(entry, key, path) is None:
+            if not any(misspelt(str(other), (key,)) for other in entry):
+                self.reader.add(path, Diagnostic("missing-key", f"`{key}` is missing", f"add `{key}: 1`"))
+            return None
+        return self.reader.number(entry[key], (*path, key), 1)
+
+    def _read_pool(self, path: KeyPath, entry: Mapping[Any, Any], name: str) -> None:
+        cluster, (nodes, each) = self._text(entry, "cluster", path), self._size(entry, path)
+        attributes = self.reader.mapping(entry, "attributes", path)
+        where = (*path, "attributes")
+        self._warn_unknown(attributes, _ATTRIBUTES, where)
+        switches = {key: self._switch(attributes, key, where) for key in _SWITCHES}
+        protects = self.reader.value(attributes, "protects", where)
+        if not isinstance(protects, list | None):
+            help = "write the names of pools in brackets"
+            self.reader.add((*where, "protects"), must_be(("protects",), protects, "a list", help))
+            protects = None
+        self.pools[name] = _DevicePool(path, cluster or "", nodes, each, bool(switches["standby"]), protects or ())
+        if nodes * each and switches["elastic"] is not None:
+            self._check_bounds(attributes, where, nodes * each, elastic=switches["elastic"])
+        if cluster is not None and cluster not in self.clusters:
+            self.reader.add((*path, "cluster"), _unknown("cluster", cluster, self.clusters))
+        elif cluster is not None and each > self.clusters[cluster].each > 0:
+            message = f"pool `{name}` takes {each} accelerators of a node, but nodes of cluster `{cluster}` have "
+            message += str(self.clusters[cluster].each)
+            help = f"use {self.clusters[cluster].each}, and more nodes"
+            self.reader.add((*path, "n_gpus_per_node"), Diagnostic("resource-out-of-range", message, help))
+
+    def _switch(self, attributes: Mapping[Any, Any], key: str, path: KeyPath) -> bool | None:
+        value = self.reader.value(attributes, key, path)
+        if isinstance(value, bool | None):
+            return bool(value)
+        self.reader.add((*path, key), must_be((key,), value, "true or false", "write true or false"))
+        return None
+
+    def _check_bounds(self, attributes: Mapping[Any, Any], path: KeyPath, total: int, *, elastic: bool) -> None:
+        """Check how many accelerators an elastic pool may have."""
+        given = {
+            key: self.reader.number(attributes[key], (*path, key), 1)
+            for key in _BOUNDS
+            if self.reader.value(attributes, key, path) is not None
+        }
+        least, most = given.get("min_gpus") or 1, given.get("max_gpus") or total
+        if given and not elastic:
+            key = next(iter(given))
+            message = f"`{key}` has no effect: the pool is not elastic"
+            self.reader.add((*path, key), Diagnostic("invalid-value", message, f"add `elastic: true`, or remove {key}"))
+        elif "max_gpus" in given and least > most:
+            message = f"min_gpus {least} is more than max_gpus {most}"
+            help = f"use at most {most}, or a larger max_gpus"
+            self.reader.add((*path, "min_gpus"), Diagnostic("invalid-value", message, help))
+        elif given and not least <= total <= most:
+            key, bound = ("min_gpus", "less") if total < least else ("max_gpus", "more")
+            message = f"the pool has {total} accelerators, {bound} than {key} {given[key]}"
+            help = f"use {total}, or change nnodes or n_gpus_per_node"
+            self.reader.add((*path, key), Diagnostic("invalid-value", message, help))
+
+    def _read_model(self, path: KeyPath, entry: Mapping[Any, Any], name: str) -> None:
+        worker, pool = self._text(entry, "worker", path), self._text(entry, "resource_pool", path)
+        key = self._text(entry, "config_key", path)
+        if worker is not None and worker not in (*_TRAINED, *ENGINE_SECTIONS):
+            self.reader.add((*path, "worker"), _unknown("worker", worker, [*_TRAINED, *ENGINE_SECTIONS]))
+        elif pool is not None and pool not in self.pools:
+            self.reader.add((*path, "resource_pool"), _unknown("pool", pool, self.pools))
+        elif pool is not None and self.pools[pool].standby:
+            message = f"model `{name}` is on pool `{pool}`, which is standby: it is a reserve without models"
+            free = [other for other, one in self.pools.items() if not one.standby]
+            help = f"use {' or '.join(free) or 'another pool'}, or remove standby"
+            self.reader.add((*path, "resource_pool"), Diagnostic("invalid-value", message, help))
+        elif worker is not None and pool is not None and key is not None:
+            self.pools[pool].models.append(_Model(name, worker, path, tuple(key.split("."))))
+
+    def _check(self) -> None:
+        """Check what a standby pool protects, and that every pool has a use."""
+        broken = bool(self.reader.faults)
+        for name, pool in self.pools.items():
+            where, protects = (*pool.path, "attributes"), pool.protects
+            for index, other in enumerate(protects):
+                if other not in self.pools or other == name:
+                    others = [one for one in self.pools if one != name]
+                    self.reader.add((*where, "protects", index), _unknown("pool", str(other), others))
+            if protects and not pool.standby:
+                message = f"pool `{name}` protects others, but is no reserve"
+                self.reader.add((*where, "protects"), Diagnostic("invalid-value", message, "add `standby: true`"))
+            if not broken and not pool.models and not pool.standby:
+                message = f"no model is on pool `{name}`: its {pool.nodes * pool.each} accelerators stay idle"
+                help = "remove the pool, or add `attributes: {standby: true}`"
+                self.reader.warn((*pool.path, "name"), Diagnostic("idle-accelerators", message, help))
+
+    def size(self) -> tuple[int, int]:
+        """Return the nodes of all clusters, each with as many accelerators as a node of the largest cluster."""
+        return sum(one.nodes for one in self.clusters.values()), max(one.each for one in self.clusters.values())
+
+    def assumed(self) -> Inventory:
+        """Return the nodes of all clusters."""
+        nodes = [
+            {"ranks": list(ranks), "accelerators": one.each}
+            for one, ranks in zip(self.clusters.values(), self._ranks().values(), strict=True)
+        ]
+        return Inventory.from_dict({"nodes": nodes})
+
+    def _ranks(self) -> dict[str, range]:
+        """Return the node ranks of each cluster: those after the nodes of the clusters before it."""
+        ends = list(accumulate((one.nodes for one in self.clusters.values()), initial=0))
+        return {name: range(*span) for name, span in zip(self.clusters, pairwise(ends), strict=True)}
+
+    def place(self, pools: Pools) -> None:
+        """Place every model on its pool."""
+        reader, left = pools.reader, dict[int, int]()
+        counts = [spec.num_accelerators for nodes, spec in pools.inventory.stretches() for _ in nodes]
+        for index, (name, ranks) in enumerate(self._ranks().items()):
+            each = self.clusters[name].each
+            small = next((rank for rank in ranks if rank < len(counts) and counts[rank] < each), None)
+            if ranks.stop > len(counts) or small is not None:
+                found = f"node {small} has {counts[small]}" if small is not None else f"{len(counts)} nodes exist"
+                message = f"cluster `{name}` needs nodes {ranks.start}-{ranks.stop - 1} with {each} accelerators, but "
+                help = "use a larger cluster, or fewer nodes or accelerators per node"
+                path = (*_BLOCK, "clusters", index, "nnodes" if small is None else "n_gpus_per_node")
+                reader.add(path, Diagnostic("resource-out-of-range", message + found, help))
+            left |= dict.fromkeys(ranks, each)
+        if reader.faults:
+            return
+        firsts = list(accumulate(counts, initial=0))
+        for name, pool in self.pools.items():
+            ranks = self._ranks()[pool.cluster]
+            taken = self._take(reader, name, pool, ranks, left)
+            resources = [
+                firsts[node] + self.clusters[pool.cluster].each - left_before + offset
+                for node, left_before in taken
+                for offset in range(pool.each)
+            ]
+            self._place_models(pools, pool, resources)
+
+    def _take(
+        self, reader: Reader, name: str, pool: _DevicePool, ranks: range, left: dict[int, int]
+    ) -> list[tuple[int, int]]:
+        """Take the nodes of a pool: the first ones with enough free accelerators, with how many were free."""
+        taken: list[tuple[int, int]] = []
+        for _ in range(pool.nodes):
+            node = next((rank for rank in ranks if left[rank] >= pool.each), None)
+            if node is None:
+                most = sum(left[rank] for rank in ranks)
+                message = f"pool `{name}` needs {counted(pool.nodes, 'node')} with {pool.each} free accelerators each; "
+                message += f"cluster `{pool.cluster}` has room for {len(taken)}; {counted(most, 'accelerator')} left"
+                help = "use fewer nodes or accelerators per node, or more nodes in the cluster"
+                reader.add((*pool.path, "nnodes"), Diagnostic("resource-out-of-range", message, help))
+                return []
+            taken.append((node, left[node]))
+            left[node] -= pool.each
+        return taken
+
+    def _place_models(self, pools: Pools, pool: _DevicePool, resources: list[int]) -> None:
+        """Place the models of a pool; those that train share its accelerators (verl: one Ray actor)."""
+        trained = sum(one.worker in _TRAINED for one in pool.models)
+        for model in pool.models if resources else ():
+            if model.worker in _TRAINED:
+                role = model.section if model.section[-1] == model.worker else (*model.section, model.worker)
+                sizes, where = training_at(pools.reader, role, len(resources), None)
+                pools.place(model.name, resources, where, parallel=sizes, share=pools.share(_SHARED * trained))
+                continue
+            engine = engine_at(pools.reader, (*model.section, ENGINE_SECTIONS[model.worker]))
+            share = None if model.worker == "rollout" else pools.share(_SHARED)
+            pools.engines(model.name, resources, pool.each, engine, share)
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> Diagnostic:
+    return unknown(kind, name, known, f"the {kind}s are", code="invalid-value")

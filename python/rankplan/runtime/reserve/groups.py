@@ -1,0 +1,62 @@
+"""Placement groups with names, of which an interrupt at any moment leaves none behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ray.util.placement_group import (
+    PlacementGroup,
+    get_placement_group,
+    placement_group,
+    remove_placement_group,
+)
+
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.connection import Connection
+from rankplan.runtime.ray.internals import lost_connection
+from rankplan.runtime.ray.signals import Uninterrupted
+
+
+class NamedGroups:
+    """Placement groups, each known by its unique name before it exists; ``end`` removes them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._groups: dict[str, PlacementGroup | None] = {}
+
+    def create(self, name: str, bundles: Sequence[Mapping[str, float]], node_id: str | None = None) -> PlacementGroup:
+        """Ask Ray for these bundles, on this node if it is given."""
+        options: dict[str, Any] = {}
+        if node_id is not None:
+            options["bundle_label_selector"] = [{"ray.io/node-id": node_id}] * len(bundles)
+        self._groups[name] = None
+        group: PlacementGroup = placement_group([dict(bundle) for bundle in bundles], name=name, **options)
+        self._groups[name] = group
+        return group
+
+    def remove(self, name: str) -> None:
+        """Remove the group of this name, if it exists."""
+        with Uninterrupted():
+            group = self._groups[name] or _existing(name)
+            if group is not None:
+                remove_placement_group(group)
+            del self._groups[name]
+
+    def end(self) -> None:
+        """Remove all groups; may be called again."""
+        with Uninterrupted():
+            # without its head, Ray would try for a minute
+            if self._groups and self._connection.is_current and lost_connection(timeouts.ANSWER) is None:
+                for name in list(self._groups):
+                    self.remove(name)
+            self._groups.clear()
+
+
+def _existing(name: str) -> PlacementGroup | None:
+    """Return the group of this name: an interrupt may have come before or after Ray made it."""
+    try:
+        found: PlacementGroup = get_placement_group(name)
+    except ValueError:
+        return None
+    return found

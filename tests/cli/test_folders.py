@@ -1,0 +1,94 @@
+"""``rankplan check`` on folders: every job of a tree, what is no job counted, and a table at the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from rankplan.cli import main
+from rankplan.cli.check import files_in, watch
+
+GOOD = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
+BAD = "cluster: {num_nodes: 1, component_placement: {actor: 0-8}}\n"
+NO_JOB = "hidden_size: 4096\nlayers: 32\n"
+
+
+@pytest.fixture(autouse=True)
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "configs/good.yaml": GOOD,
+        "configs/deep/er/bad.yml": BAD,
+        "configs/deep/model.yaml": NO_JOB,
+        "configs/run.sh": "python -m verl.trainer.main_ppo trainer.nnodes=2 trainer.n_gpus_per_node=8\n",
+        "configs/sft.sh": "torchrun -m verl.trainer.fsdp_sft_trainer data.train_files=x\n",
+        "configs/notes.txt": BAD,
+        "configs/.git/hidden.yaml": BAD,
+    }
+    for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+
+
+def check(*words: str) -> Result:
+    return CliRunner().invoke(main, ["check", *words])
+
+
+def test_faults_then_a_table_of_all_jobs() -> None:
+    done = check("configs")
+    assert done.exit_code == 1
+    assert done.stderr.count("error[") == 1
+    assert "configs/deep/er/bad.yml:1:" in done.stderr
+    assert "skipped 2 files that are no jobs" in done.stderr
+    assert "assuming" not in done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "file",
+        "configs/deep/er/bad.yml",
+        "configs/good.yaml",
+        "configs/run.sh",
+    ]
+    assert lines[1].split()[1:] == ["1"]
+    assert lines[2].split()[1:] == ["actor,", "rollout", "16", "2"]
+
+
+def test_a_folder_without_faults_is_fine() -> None:
+    Path("configs/deep/er/bad.yml").unlink()
+    assert check("configs").exit_code == 0
+    assert check("configs/deep").exit_code == 0
+
+
+def test_links_that_lead_in_a_circle_and_folders_without_permission() -> None:
+    Path("configs/deep/loop").symlink_to(Path("configs").absolute())
+    assert check("configs").stderr.count("error[") == 1
+    Path("configs/closed.yaml").mkdir(mode=0)
+    done = check("configs")
+    assert isinstance(done.exception, SystemExit)
+
+
+def test_a_file_that_is_named_is_never_skipped() -> None:
+    done = check("configs", "configs/sft.sh")
+    assert "skipped 1 file that is no job" in done.stderr
+    assert "sft.sh" in done.stdout
+
+
+@pytest.mark.parametrize("form", ["json", "sarif", "github"])
+def test_every_format_has_the_jobs_alone(form: str) -> None:
+    done = check("configs", "--format", form)
+    assert done.exit_code == 1
+    assert "bad.yml" in done.stdout and "model.yaml" not in done.stdout and "sft.sh" not in done.stdout
+    if form == "json":
+        assert [Path(one["file"]).name for one in json.loads(done.stdout)] == ["bad.yml", "good.yaml", "run.sh"]
+
+
+def test_watching_a_folder_sees_new_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[list[str]] = []
+
+    def command() -> None:
+        runs.append([Path(file).name for file in files_in("configs")])
+        Path("configs/new.yaml").write_text(GOOD)
+
+    watch(["configs"], command, rounds=2)
+    assert "new.yaml" not in runs[0] and "new.yaml" in runs[1]

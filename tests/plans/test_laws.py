@@ -1,0 +1,176 @@
+"""The laws of every plan, whatever rules and settings it has: saved, loaded, in part, and on other nodes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import tempfile
+from collections.abc import Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import FlexiblePlacementStrategy, Inventory, NodePlacementStrategy, PlacementError, Plan, RankSet
+from rankplan._core import RankMap
+from rankplan.plans.component import Component
+from support import answers
+from support.jobs import NAMES, jobs
+
+
+def saved(plan: Plan) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        plan.save(path := Path(folder, "plan.json"))
+        return path.read_bytes()
+
+
+def loaded(content: bytes) -> Plan:
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder, "plan.json")).write_bytes(content)
+        return Plan.load(path)
+
+
+def facts(plan: Plan) -> dict[str, Any]:
+    """Return all that the plan decides about each process."""
+    return {
+        name: (answers.as_dicts(one), one.settings, [one.bound(rank) for rank in range(len(one))])
+        for name, one in plan.items()
+    }
+
+
+@given(jobs())
+def test_a_saved_plan_is_the_plan(plan: Plan) -> None:
+    content = saved(plan)
+    again = loaded(content)
+    assert again == plan == pickle.loads(pickle.dumps(plan))
+    assert facts(again) == facts(plan)
+    assert saved(again) == content
+
+
+@given(jobs(), st.sets(st.sampled_from(NAMES)))
+def test_a_part_of_a_plan_stays_what_it_is(plan: Plan, names: set[str]) -> None:
+    kept = [name for name in plan if name in names]
+    part = plan.only(*kept)
+    assert facts(part) == {name: found for name, found in facts(plan).items() if name in kept}
+    assert loaded(saved(part)) == part and facts(loaded(saved(part))) == facts(part)
+    assert part.only(*kept[:1]) == plan.only(*kept[:1])
+    back = Plan(plan.inventory, [part.get(name, one) for name, one in plan.items()], plan.mode)
+    assert back == plan and facts(back) == facts(plan)
+    for inventory in (plan.inventory, larger(plan.inventory)):
+        assert plan.on(inventory).only(*kept) == part.on(inventory)
+        assert facts(plan.on(inventory).only(*kept)) == facts(part.on(inventory))
+
+
+def larger(inventory: Inventory) -> Inventory:
+    """Return more nodes of which the first are as many as before."""
+    content = inventory.without_groups().to_dict()
+    content["nodes"].append({"ranks": inventory.num_nodes, "accelerators": 2})
+    return Inventory.from_dict(content)
+
+
+@given(jobs(), st.data())
+def test_a_plan_that_was_fitted_keeps_its_places_when_saved(plan: Plan, data: st.DataObject) -> None:
+    content = plan.inventory.without_groups()
+    used = RankSet().union(*(one.used_nodes() for one in plan.values()))
+    nodes = [content.node(rank).at(RankSet([rank])) for rank in range(content.num_nodes)]
+    other = [
+        Inventory.uniform(1, data.draw(st.integers(0, 3))).node(0).at(RankSet([rank])) for rank in range(len(nodes))
+    ]
+    cluster = Inventory([node if rank in used else other[rank] for rank, node in enumerate(nodes)])
+    try:
+        fitted = plan.fitted(cluster)
+    except PlacementError:
+        return
+    for name, one in fitted.items():
+        assert [row.devices for row in one] == [row.devices for row in plan[name]]
+    assert loaded(saved(fitted)) == fitted
+
+
+def variants(plan: Plan) -> list[Plan]:
+    """Return plans that say the same or something similar."""
+    nodes = [plan.inventory.node(rank) for rank in range(plan.inventory.num_nodes)]
+    split = Inventory(nodes, plan.inventory.section, plan.inventory.levels)
+    found = [
+        Plan(plan.inventory, reversed(list(plan.values())), plan.mode),
+        Plan(split, [rehomed(one, split) for one in plan.values()], plan.mode),
+        Plan.from_dict(turned(plan.to_dict())),
+        plan.with_visibility("node" if not any(unordered(one) for one in plan.values()) else "own"),
+    ]
+    for name, one in plan.items():
+        alike = [list(ranks) for ranks in one.inventory.pool(one.node_groups, by_node=one.by_node).ranks_of(one.rows)]
+        if alike == sorted(map(sorted, alike), key=lambda ranks: ranks[0]):
+            other = Component.place(name, one.inventory, one.node_groups, RankMap.from_lists(alike), one.settings)
+            found.append(Plan(plan.inventory, [other if one.name == name else one for one in plan.values()], plan.mode))
+        found.append(plan.only(name))
+    return found
+
+
+def unordered(component: Component) -> bool:
+    return component.visibility == "own-first"
+
+
+def rehomed(component: Component, inventory: Inventory) -> Component:
+    return Component.place(
+        component.name, inventory, component.node_groups, component.rule, component.settings, component.beside
+    )
+
+
+def turned(value: Any) -> Any:
+    """Return a value with the keys of all mappings in the other order, but for the components."""
+    if isinstance(value, Mapping):
+        keys = list(value)
+        return {key: turned(value[key]) for key in (keys if set(keys) <= set(NAMES) else reversed(keys))}
+    return [turned(one) for one in value] if isinstance(value, list) else value
+
+
+@given(jobs())
+def test_equal_plans_are_those_with_equal_bytes(plan: Plan) -> None:
+    plans = [plan, *variants(plan)]
+    content = [saved(one) for one in plans]
+    for first, second in combinations(range(len(plans)), 2):
+        assert (plans[first] == plans[second]) == (content[first] == content[second])
+
+
+def test_every_strategy_makes_plans_that_can_be_kept() -> None:
+    inventory = Inventory.uniform(2, 4)
+    for strategy in (
+        NodePlacementStrategy([0, 0, 1]),
+        FlexiblePlacementStrategy([[0], [0], [1]]),
+        FlexiblePlacementStrategy([[0], [0, 1]]),
+    ):
+        plan = Plan(inventory, [strategy.on(inventory, "actor")])
+        assert loaded(saved(plan)) == plan
+
+
+def test_the_file_does_not_depend_on_how_the_nodes_were_listed() -> None:
+    one = Inventory.from_dict({"nodes": [{"ranks": "0-1", "accelerators": 2, "labels": {"a": "1", "b": "2"}}]})
+    two = Inventory.from_dict(
+        {
+            "nodes": [
+                {"ranks": 1, "accelerators": 2, "labels": {"b": "2", "a": "1"}},
+                {"ranks": 0, "accelerators": 2, "accelerator_type": "NV_GPU", "labels": {"a": "1", "b": "2"}},
+            ]
+        }
+    )
+    plans = [Plan(nodes, [NodePlacementStrategy([0, 1]).on(nodes, "env")]) for nodes in (one, two)]
+    assert one == two and plans[0] == plans[1] and saved(plans[0]) == saved(plans[1])
+    assert json.loads(saved(plans[0]))["inventory"]["nodes"][0]["ranks"] == str(RankSet("0-1"))
+    stated = Inventory.from_dict({"nodes": [{"ranks": "0-1", "accelerator_ids": ["0", "1"]}]})
+    assert stated != Inventory.uniform(2, 2), "only the first must find these ids in a cluster"
+
+
+def test_a_plan_without_components_names_none() -> None:
+    empty = Plan(Inventory.uniform(1, 1), [])
+    try:
+        empty["actor"]
+    except KeyError as error:
+        assert "the plan has none" in str(error)
+    keep = {"num_nodes": 1, "topology": {"keep": {"actor": {"tp": "node"}}}}
+    inventory = empty.inventory.with_config(keep)
+    try:
+        Plan(inventory, []).check_keep()
+    except PlacementError as error:
+        assert [fault.help for fault in error.diagnostics] == ["remove it: there is no component"]
+    else:
+        raise AssertionError("the rule is about nothing")
