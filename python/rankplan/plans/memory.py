@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
-from rankplan._core import ACCELERATOR, USABLE_MEMORY, host_store
+from rankplan._core import ACCELERATOR, USABLE_MEMORY, Pattern, host_store
 from rankplan.memory.cards import card_of
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component
@@ -98,26 +98,50 @@ class Crowd:
     on_node: dict[str, int]
 
 
-def crowds(inventory: Inventory, kinds: Iterable[Any]) -> Iterator[Crowd]:
-    """Yield the crowds of the kinds of nodes."""
+def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[Crowd]:
+    """Yield the crowds of a plan, in node order. Takes time by runs of equal nodes, not by nodes."""
     stated = inventory.section.accelerator_memory if inventory.section is not None else None
-    for kind in kinds:
-        users: dict[int, Counter[str]] = {}
-        on_node: Counter[str] = Counter()
-        for stay in kind.stays:
-            pattern = stay.pattern
-            for index in chain.from_iterable(pattern.devices) if pattern.resource_type == ACCELERATOR else ():
-                users.setdefault(index, Counter())[stay.component_name] += 1
-                on_node[stay.component_name] += 1
-        node = kind.nodes[0]
+    # What starts and ends at a node: runs of components, and nodes of other hardware.
+    changes: dict[int, list[tuple[int, tuple[str, Pattern] | None]]] = {}
+    for name, component in components.items():
+        for run in component.rows.runs():
+            if run.pattern.resource_type == ACCELERATOR:
+                changes.setdefault(run.node, []).append((1, (name, run.pattern)))
+                changes.setdefault(run.node + run.nodes, []).append((-1, (name, run.pattern)))
+    for nodes, _ in inventory.stretches():
+        changes.setdefault(nodes[0], []).append((0, None))
+    active: Counter[tuple[str, Pattern]] = Counter()
+    seen: set[Any] = set()
+    states: set[Any] = set()
+    for node in sorted(changes):
+        for step, stay in changes[node]:
+            if stay is not None:
+                active[stay] += step
+                if not active[stay]:
+                    del active[stay]
+        if not active:
+            continue
         spec = inventory.node(node)
-        seen = set()
-        for index in sorted(users):
-            card = _card(spec, index, stated)
-            key = (tuple(sorted(users[index].items())), card)
-            if key not in seen:
-                seen.add(key)
-                yield Crowd(dict(users[index]), (node, index), card, dict(on_node))
+        state = (frozenset(active.items()), spec.accelerator_model, tuple(one.memory for one in spec.devices))
+        if state not in states:
+            states.add(state)
+            for crowd in _on_node(node, active, spec, stated):
+                key = (tuple(sorted(crowd.users.items())), crowd.card)
+                if key not in seen:
+                    seen.add(key)
+                    yield crowd
+
+
+def _on_node(node: int, stays: Counter[tuple[str, Pattern]], spec: NodeSpec, stated: int | None) -> Iterator[Crowd]:
+    """Yield a crowd for each accelerator of a node that is used."""
+    users: dict[int, Counter[str]] = {}
+    on_node: Counter[str] = Counter()
+    for (name, pattern), times in stays.items():
+        for index in chain.from_iterable(pattern.devices):
+            users.setdefault(index, Counter())[name] += times
+            on_node[name] += times
+    for index in sorted(users):
+        yield Crowd(dict(users[index]), (node, index), _card(spec, index, stated), dict(on_node))
 
 
 def _card(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
@@ -135,10 +159,10 @@ def _card(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
 class Needs:
     """The phases of a plan with their memory."""
 
-    def __init__(self, inventory: Inventory, components: Mapping[str, Component], kinds: Iterable[Any]) -> None:
+    def __init__(self, inventory: Inventory, components: Mapping[str, Component]) -> None:
         found = {name: Evaluation(one, one.memory) for name, one in components.items() if one.memory is not None}
         self.evaluations = {name: one for name, one in found.items() if one.known}
-        self.crowds = list(crowds(inventory, kinds)) if self.evaluations else []
+        self.crowds = list(crowds(inventory, components)) if self.evaluations else []
         self._counts = Counter(name for crowd in self.crowds for name in crowd.users)
 
     def phases(self) -> dict[tuple[str, ...], dict[str, Need]]:

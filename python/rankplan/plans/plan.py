@@ -316,8 +316,7 @@ class Plan(Mapping[str, Component]):
     @cached_property
     def needs(self) -> Needs:
         """The components that state their ``memory``, and the accelerators that they are on."""
-        stated = any(one.memory is not None for one in self.values())
-        return Needs(self._inventory, self._components, self.node_kinds if stated else ())
+        return Needs(self._inventory, self._components)
 
     def weight_map(self, sender: str, receiver: str) -> WeightMap:
         """Return the slots of the receiver that get weights from each slot of the sender.

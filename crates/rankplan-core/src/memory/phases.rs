@@ -47,7 +47,10 @@ pub fn switch(model: &Model, trainer: &[Part], engine: &[Part], sleep: Option<Sl
     let kept = of(trainer, "gradients") + of(trainer, "optimizer");
     let states = match sleep {
         Some(Sleep::None) => [weights, kept],
-        _ => [Bounds::up_to(weights.upper), Bounds::up_to(if sleep.is_none() { kept.upper } else { of(trainer, "gradients").upper })],
+        _ => [
+            Bounds::up_to(weights.upper),
+            Bounds::up_to(if sleep.is_none() { kept.upper } else { of(trainer, "gradients").upper }),
+        ],
     };
     let gathered = model.shape.map_or(f64::INFINITY, |shape| 2.0 * shape.embedding());
     let mut parts = vec![

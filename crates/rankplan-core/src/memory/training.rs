@@ -271,7 +271,8 @@ impl Training {
             let (qkv, out) = shape.attention(1.0);
             let base = 2.0 * shape.hidden + qkv + out;
             let shared = shape.experts.map_or(0.0, |experts| experts.shared_ffn);
-            let elements = least.dense * (base + 2.0 * shape.ffn) + (least.layers - least.dense) * (base + 2.0 * shared);
+            let elements =
+                least.dense * (base + 2.0 * shape.ffn) + (least.layers - least.dense) * (base + 2.0 * shared);
             tokens * self.weight.min(2.0) * elements / self.tp
         } else {
             0.0
@@ -295,8 +296,11 @@ impl Training {
         let (qkv, out) = shape.attention(tp);
         let divisor = if self.sequence_parallel == Some(true) { tp } else { 1.0 };
         let latent = shape.latent.map_or(0.0, |latent| 4.0 * (latent.query_rank + latent.rank + latent.rotary));
-        let scores =
-            if self.unfused { self.length.map_or(f64::INFINITY, |length| 9.0 * shape.heads / tp * length) } else { 0.0 };
+        let scores = if self.unfused {
+            self.length.map_or(f64::INFINITY, |length| 9.0 * shape.heads / tp * length)
+        } else {
+            0.0
+        };
         let wide = if shape.gated { 8.0 } else { 6.0 };
         let ffn = match shape.experts.filter(|_| !dense) {
             None => wide * shape.ffn / tp,
@@ -311,11 +315,8 @@ impl Training {
     /// How many micro-batches of a stage are stored at once, at most.
     fn in_flight(&self, stage: f64) -> f64 {
         let (pp, chunks) = (self.stages.pp, self.chunks);
-        let warm_up = if chunks > 1.0 {
-            ((pp - stage - 1.0) * 2.0 + (chunks - 1.0) * pp + 2.0) / chunks
-        } else {
-            pp - stage
-        };
+        let warm_up =
+            if chunks > 1.0 { ((pp - stage - 1.0) * 2.0 + (chunks - 1.0) * pp + 2.0) / chunks } else { pp - stage };
         warm_up.min(self.micro_batches.unwrap_or(f64::INFINITY)).max(1.0)
     }
 
