@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from rankplan.errors import RankplanError as RankplanError
     from rankplan.errors import ResourceOutOfRangeError as ResourceOutOfRangeError
     from rankplan.errors import WorkerError as WorkerError
-    from rankplan.front import Report as Report
     from rankplan.front import check as check
     from rankplan.front import plan as plan
     from rankplan.front import requests as requests
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from rankplan.plans.plan import Stay as Stay
     from rankplan.plans.requests import Request as Request
     from rankplan.plans.weights import WeightMap as WeightMap
+    from rankplan.render.report import Report as Report
     from rankplan.runtime.cluster import Cluster as Cluster
     from rankplan.runtime.group.crew import Failure as Failure
     from rankplan.runtime.group.group import Call as Call
@@ -108,7 +108,8 @@ _NAMES = {
         *("ClusterError", "Diagnostic", "Label", "LaunchError", "PlacementError", "RankplanError"),
         *("ResourceOutOfRangeError", "WorkerError"),
     ),
-    "front": ("Report", "check", "plan", "requests", "tune"),
+    "render.report": ("Report",),
+    "front": ("check", "plan", "requests", "tune"),
     "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "nodes.topology": ("Domains",),

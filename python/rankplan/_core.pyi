@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, Protocol, Self, final, overload
+from typing import Any, Final, Protocol, Self, TypeAlias, final, overload
 
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
@@ -308,3 +308,36 @@ def best_schedule(
     the seconds if they share some. A schedule is ``("leaf", component, units)``, ``("then", children, switching)`` or
     ``("pipe", children)``. Raises ``ValueError`` for an unknown shape.
     """
+
+_MemoryParts: TypeAlias = list[tuple[str, float, float]]
+"""Name, lower and upper bound in bytes; infinite: no upper bound."""
+
+USABLE_MEMORY: float
+"""Part of its nominal memory that a card offers at least."""
+
+def model_params(model: Any) -> tuple[float, float]:
+    """Return the number of parameters of a `Model`, at least and at most."""
+
+def training_memory(model: Any, training: Any) -> list[tuple[_MemoryParts, tuple[float, float], tuple[float, float]]]:
+    """Return, by pipeline stage, the parts of a slot, what it leaves asleep, and what it takes of its node's memory.
+
+    Takes a `Model` and a `Training`. Raises ``ValueError`` for an unknown word.
+    """
+
+def engine_memory(
+    model: Any, engine: Any, card: float
+) -> tuple[_MemoryParts, tuple[float, float], tuple[float, float], float, tuple[float, float], bool]:
+    """Return the parts of a rank of an engine, what it leaves asleep, what it takes of its node's memory, the bytes of
+    its cache for a token, the tokens that the cache holds, and whether it cannot start.
+
+    Takes a `Model`, an `Engine` and the bytes of a card. Raises ``ValueError`` for an unknown word.
+    """
+
+def switch_memory(model: Any, training: Any, engine: Any, card: float) -> list[_MemoryParts]:
+    """Return, by pipeline stage, the parts while a trainer's weights go to an engine on the same accelerator.
+
+    Raises ``ValueError`` for an unknown word.
+    """
+
+def host_store() -> tuple[float, float]:
+    """Return what a node has besides the memory of its ranks, in bytes."""

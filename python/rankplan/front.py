@@ -20,14 +20,15 @@ from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.errors import Diagnostic, PlacementError, printable
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
+from rankplan.plans.memory_faults import reject_memory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
-from rankplan.render.lines import group_lines
+from rankplan.render.report import Report
 from rankplan.words import by_nodes, counted
 
 if TYPE_CHECKING:
@@ -49,84 +50,6 @@ _TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
 """Names of a receiver's tensor size in configs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The result of `check`: the plan, or ``None`` if the config has faults, and every fault and warning.
-
-    ``file`` is the path of the config, or a word for a config that is not in a file. ``unreported`` counts the values
-    that are known only at run time and decide no placement.
-    """
-
-    file: str
-    plan: Plan | None
-    diagnostics: tuple[Diagnostic, ...]
-    unreported: int = 0
-
-    @property
-    def faults(self) -> list[Diagnostic]:
-        """The diagnostics that reject the config."""
-        return [found for found in self.diagnostics if not found.warning]
-
-    @property
-    def warnings(self) -> list[Diagnostic]:
-        """The diagnostics that do not reject the config."""
-        return [found for found in self.diagnostics if found.warning]
-
-    def __bool__(self) -> bool:
-        return self.plan is not None
-
-    @property
-    def is_job(self) -> bool:
-        """Whether the file is the config of a job, with or without faults."""
-        return all(found.code != "no-components" for found in self.faults)
-
-    @property
-    def remark(self) -> str | None:
-        """One line about the values that are not reported, ``None`` if there are none."""
-        if not self.unreported:
-            return None
-        values = "value is" if self.unreported == 1 else "values are"
-        return f"{self.unreported} more {values} known only at run time: --verbose"
-
-    def render(self, *, color: bool = False) -> str:
-        """Return the report as the command prints it."""
-        if self.plan is None:
-            found = PlacementError([*self.faults, *self.warnings]).render(color=color)
-            return "\n".join([f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])])
-        counts = (
-            counted(len(self.plan), "component"),
-            counted(sum(len(rows) for rows in self.plan.values()), "process", "processes"),
-            counted(self.plan.inventory.num_nodes, "node"),
-        )
-        mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
-        first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
-        lines = [first, *group_lines(self.plan), *(warning.render(color=color) for warning in self.warnings)]
-        return "\n".join([*lines, self.remark] if self.remark else lines)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        plan = self.plan
-        return {
-            "file": self.file,
-            "fine": plan is not None,
-            "nodes": None if plan is None else plan.inventory.num_nodes,
-            "components": None if plan is None else {name: len(rows) for name, rows in plan.items()},
-            "mode": None if plan is None or plan.mode is None else plan.mode.name,
-            "groups": [] if plan is None else group_lines(plan),
-            "faults": [fault.plain() for fault in self.faults],
-            "warnings": [warning.plain() for warning in self.warnings],
-            "unreported": self.unreported,
-            "error": None,
-        }
-
-
-def faults_line(faults: Sequence[Diagnostic]) -> str:
-    """Return the number of faults, and the files that have them."""
-    files = dict.fromkeys(found.file for found in faults if found.file)
-    where = f" in {' and '.join(map(printable, files))}" if files else ""
-    return f"{counted(len(faults), 'fault')}{where}"
-
-
 def check(
     config: Config,
     nodes: Nodes | None = None,
@@ -134,11 +57,13 @@ def check(
     dialect: str | None = None,
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
+    memory: bool = False,
     verbose: bool = False,
 ) -> Report:
     """Find every fault and warning of a config, as ``rankplan check`` does. See `plan` for the arguments.
 
     ``verbose`` reports values that are known only at run time also if they decide no placement.
+    ``memory`` tells what each phase needs, too.
 
     Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect.
     """
@@ -146,7 +71,7 @@ def check(
     plan: Plan | None = None
     try:
         if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
-            return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))))
+            return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))), memory=memory)
         job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
         job.announce()
         plan = job.plan()
@@ -155,7 +80,7 @@ def check(
         plan, warnings = None, error.diagnostics
     reader = Reader({}) if job is None else job.reader
     told = [one for one in reader.warnings if verbose or reader.decides(one)]
-    return Report(_name(config), plan, (*told, *warnings), len(reader.warnings) - len(told))
+    return Report(_name(config), plan, (*told, *warnings), len(reader.warnings) - len(told), memory)
 
 
 def plan(
@@ -310,7 +235,11 @@ class Job:
         return found
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
-        """Yield the warnings about a plan of this job. Raises `PlacementError` for weights without a sender."""
+        """Yield the warnings about a plan of this job.
+
+        Raises `PlacementError` for components that cannot fit, and for weights without a sender.
+        """
+        reject_memory(plan, self.reader)
         reject_senderless(plan, self.reader)
         yield from group_warnings(plan, self.reader)
         if not self.assumed:
@@ -386,6 +315,7 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     plan.check_shares()
     plan.check_keep()
     no_config = Reader({})
+    reject_memory(plan, no_config)
     reject_senderless(plan, no_config)
     yield from group_warnings(plan, no_config)
     yield from idle_warnings(plan, plan.inventory, name)

@@ -19,5 +19,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {"excluded-resource", "unknown-level"}  # nodes/test_exclusion.py, nodes/test_topology.py
     raised |= {"visibility-order", "binding-unmet"}  # plans/test_visibility.py, plans/test_binding.py
     raised |= {"segment-incomplete", "domain-too-small", "no-spare"}  # arranging/
+    raised |= {"unknown-model", "model-keys"}  # memory/test_model.py
+    raised |= {"memory-exceeded", "engine-share", "host-memory"}  # plans/test_plan_memory.py
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)

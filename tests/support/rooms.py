@@ -6,6 +6,7 @@ from __future__ import annotations
 ROOMS = [
     "rankplan",
     "hardware",
+    "memory",
     "config.text.shell",
     "config.text",
     "config",

@@ -79,6 +79,12 @@ codes! {
     DomainTooSmall = "domain-too-small", "a group must be within a domain, and no domain has as many nodes";
     NoSpare = "no-spare", "a failed node has no spare with the same hardware";
     RailMismatch = "rail-mismatch", "a data group uses different local indices on equal nodes";
+    // Memory.
+    UnknownModel = "unknown-model", "a model is in no table, and there is no such file";
+    ModelKeys = "model-keys", "a config.json lacks the sizes of its model";
+    MemoryExceeded = "memory-exceeded", "a phase needs more memory than an accelerator has";
+    EngineShare = "engine-share", "the weights of an engine and one request exceed its share of an accelerator";
+    HostMemory = "host-memory", "the ranks of a node keep more on the host than it has";
     // Tuning.
     MissingTimes = "missing-times", "a component to tune has no times";
     SizeDoesNotFit = "size-does-not-fit", "a component fits on no number of accelerators, or was measured on one that its sizes do not divide";

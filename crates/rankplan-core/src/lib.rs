@@ -16,6 +16,7 @@
 //! | [`groups`] | parallel sizes to groups of slots, and where these lie |
 //! | [`arrange`] | node ranks to nodes |
 //! | [`tune`] | the lowest-cost schedule |
+//! | [`memory`] | sizes of a model and settings of a component to bounds of its memory |
 //!
 //! [`place`] runs all of them. Every call reports all faults that one pass can find. No function panics on any text or
 //! number.
@@ -31,6 +32,7 @@ mod fault;
 pub mod groups;
 pub mod ids;
 pub mod inventory;
+pub mod memory;
 mod messages;
 pub mod packed;
 pub mod pool;

@@ -5,6 +5,7 @@ mod columns;
 mod errors;
 mod index;
 mod inventory;
+mod memory;
 mod parallel;
 mod pickling;
 mod placement;
@@ -27,6 +28,8 @@ mod _core {
     use super::errors::{error_codes, render};
     #[pymodule_export]
     use super::inventory::Inventory;
+    #[pymodule_export]
+    use super::memory::{engine_memory, host_store, model_params, switch_memory, training_memory};
     #[pymodule_export]
     use super::parallel::{Domains, Groups, Layout, Spans, WeightMap};
     #[pymodule_export]
@@ -59,6 +62,8 @@ mod _core {
         Ok(())
     }
 
+    #[pymodule_export]
+    const USABLE_MEMORY: f64 = super::memory::USABLE;
     #[pymodule_export]
     const CLUSTER: &str = ids::CLUSTER;
     #[pymodule_export]

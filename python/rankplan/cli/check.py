@@ -24,9 +24,10 @@ from rankplan.cli.common import (
     show_error,
 )
 from rankplan.errors import Diagnostic, printable
-from rankplan.front import Report, notes
 from rankplan.front import check as check_config
+from rankplan.front import notes
 from rankplan.render.annotations import github, github_notice, sarif
+from rankplan.render.report import Report
 from rankplan.render.tables import table
 from rankplan.words import counted
 
@@ -41,9 +42,10 @@ _INTERVAL = 0.3
 @click.argument("paths", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
 @config_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="Output format.")
+@click.option("--memory", is_flag=True, help="Also tell what each phase needs, and whether it fits.")
 @click.option("--verbose", is_flag=True, help="Report all values that are known only at run time.")
 @click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
-def check(paths: tuple[str, ...], choice: Choice, form: str, *, verbose: bool, watched: bool) -> None:
+def check(paths: tuple[str, ...], choice: Choice, form: str, *, memory: bool, verbose: bool, watched: bool) -> None:
     """Report every fault in config files, with location and fix.
 
     Without an inventory, every node has as many accelerators as the config states, or 8. The exit code is 1 if a file
@@ -55,8 +57,8 @@ def check(paths: tuple[str, ...], choice: Choice, form: str, *, verbose: bool, w
     """
     if watched:
         with faults_end_it():
-            watch(paths, lambda: _check_all(paths, choice, form, verbose=verbose))
-    sys.exit(0 if _check_all(paths, choice, form, verbose=verbose) else 1)
+            watch(paths, lambda: _check_all(paths, choice, form, memory=memory, verbose=verbose))
+    sys.exit(0 if _check_all(paths, choice, form, memory=memory, verbose=verbose) else 1)
 
 
 def files_in(path: str) -> Iterator[str]:
@@ -80,7 +82,7 @@ def _silent() -> Iterator[None]:
         notes.disabled = False
 
 
-def _check_all(paths: tuple[str, ...], choice: Choice, form: str, *, verbose: bool) -> bool:
+def _check_all(paths: tuple[str, ...], choice: Choice, form: str, *, memory: bool, verbose: bool) -> bool:
     """Check files and print the result; return whether all are fine."""
     reports: list[Report] = []
     unread = dict[str, str]()
@@ -91,7 +93,7 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, *, verbose: bo
         with faults_end_it(), _silent() if whole else nullcontext():
             try:
                 refuse_other_nodes(file, choice)
-                report = check_config(file, choice.given, **config_arguments(choice), verbose=verbose)
+                report = check_config(file, choice.given, **config_arguments(choice), memory=memory, verbose=verbose)
                 if whole and file not in paths and not report.is_job:
                     skipped += 1
                     continue

@@ -20,10 +20,11 @@ from rankplan.cli.commands import OVERRIDES
 from rankplan.dialects import DIALECTS
 from rankplan.dialects.orders import by_address_text
 from rankplan.errors import PlacementError, RankplanError, printable, printable_lines
-from rankplan.front import Job, faults_line, inventory_from, is_saved, notes, plan, read_job, saved_plan
+from rankplan.front import Job, inventory_from, is_saved, notes, plan, read_job, saved_plan
 from rankplan.front import Nodes as Given
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
+from rankplan.render.report import faults_line
 from rankplan.words import did_you_mean
 
 if TYPE_CHECKING:

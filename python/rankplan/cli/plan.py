@@ -22,6 +22,7 @@ from rankplan.cli.common import (
 from rankplan.config.text.files import write_whole
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines, size_lines
+from rankplan.render.memory import memory_lines, plain_needs
 from rankplan.render.rows import csv_rows, hostfile, json_list, npz, plain_rows, rankfile
 from rankplan.render.tables import plain_weights, plan_table, weights_line, weights_table
 
@@ -50,6 +51,7 @@ FORMATS = ["table", *_TEXTS, *_FILES]
     help="Write to this file instead of stdout (required for plan and numpy).",
 )
 @click.option("--weights", metavar="SENDER:RECEIVER", help="Show which slots send their weights to which slots.")
+@click.option("--memory", is_flag=True, help="Show what each phase needs on an accelerator, and whether it fits.")
 @click.option("--save", metavar="PATH", type=click.Path(), help="Also save the plan to this file, for Plan.load.")
 @isolate_option
 @click.option("--pinned", is_flag=True, help="Plan whole tensor groups and engines, in the trainer's order of nodes.")
@@ -61,6 +63,7 @@ def plan(
     component: str | None,
     output: str | None,
     weights: str | None,
+    memory: bool,
     save: str | None,
     isolate: bool | None,
     pinned: bool,
@@ -82,6 +85,8 @@ def plan(
     bind them to: nodes in the order of addresses that the trainer sorts them in, and no tensor group, context group or
     engine on two nodes if whole ones fit.
 
+    --memory replaces the placements by the memory of each phase: at least and at most, in bytes with --format json.
+
     --weights replaces the placements: it shows which slots of a component, such as the actor, send their weights to
     which slots of another, such as the rollout. A slot is a process, or an accelerator of a process with several.
     """
@@ -97,10 +102,18 @@ def plan(
         raise click.UsageError(f"{message}; rankplan show writes pictures")
     if weights is not None and (component is not None or form not in ("table", "json")):
         raise click.UsageError("--weights requires --format table or json, without --component")
+    if memory and (weights is not None or component is not None or form not in ("table", "json")):
+        raise click.UsageError("--memory requires --format table or json, without --component and --weights")
     with faults_end_it():
         result = planned(file, choice, isolate=isolate, pinned=pinned)
         if save is not None:
             result.save(save)
+        if memory:
+            if form == "table":
+                print_lines(memory_lines(result))
+            else:
+                _write(json_list(plain_needs(result)), output)
+            return
         if weights is not None:
             sent = result.weight_map(*_sender_and_receiver(result, weights, file))
             if form == "table":

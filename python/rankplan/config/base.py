@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
@@ -36,6 +36,11 @@ def _one_of(key: str, allowed: Sequence[str]) -> BeforeValidator:
 
 def _enum(allowed: Sequence[str]) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "enum": list(allowed)})
+
+
+def words(key: str, allowed: Iterable[str]) -> tuple[BeforeValidator, WithJsonSchema]:
+    """Return the metadata of a key whose value is one of these words: ``Annotated[str, *words(...)]``."""
+    return _one_of(key, tuple(allowed)), _enum(tuple(allowed))
 
 
 VisibilityWord = Annotated[str, _one_of("visibility", VISIBILITIES), _enum(VISIBILITIES)]

@@ -31,6 +31,7 @@ from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, MAX_RANK, NODE, WHOL
 from rankplan.accelerators import TYPES
 from rankplan.config.base import DESCRIPTIONS, BindingWord, MemoryWord, Model, NicsWord, VisibilityWord
 from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
+from rankplan.config.memory import Bytes, MemoryEntry, ModelName
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import RANKS, as_pydantic, diagnostics, fault, number
@@ -124,6 +125,7 @@ class ComponentEntry(Model):
     memory_binding: MemoryWord | None = Field(default=None, description=DESCRIPTIONS["memory_binding"])
     nics: NicsWord | None = Field(default=None, description=DESCRIPTIONS["nics"])
     egl: bool = Field(default=False, description=DESCRIPTIONS["egl"])
+    memory: MemoryEntry | None = Field(default=None, description="What it keeps in memory.")
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -357,6 +359,9 @@ class NodeGroup(Model):
         return {}, None
 
 
+_SIZES = ("accelerator_memory", "host_memory")
+
+
 class ClusterSection(BaseModel):
     """The ``cluster`` section of a config. Other keys belong to the trainer and are ignored."""
 
@@ -377,10 +382,15 @@ class ClusterSection(BaseModel):
         default_factory=lambda: USUAL_TOPOLOGY, description="Levels of the network, and what must stay within them."
     )
     exclude: Excluded = Field(default=(), description="Nodes, accelerators and domains that no component may use.")
+    accelerator_memory: Bytes | None = Field(default=None, description="Memory of each accelerator: 80 GiB.")
+    host_memory: Bytes | None = Field(default=None, description="Memory of each node: 2 TiB.")
     # for components that do not state them; a saved plan has them with each component
     binding: BindingWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["binding"])
     memory_binding: MemoryWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["memory_binding"])
     nics: NicsWord | None = Field(default=None, exclude=True, description=DESCRIPTIONS["nics"])
+    model: ModelName | None = Field(
+        default=None, exclude=True, description="The model of every `memory`: its name, or the path of its config.json."
+    )
 
     @model_serializer(mode="wrap")
     def _only_stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -390,7 +400,7 @@ class ClusterSection(BaseModel):
             plain.pop("exclude", None)
         if self.topology == USUAL_TOPOLOGY:
             plain.pop("topology", None)
-        return plain
+        return {key: value for key, value in plain.items() if value is not None or key not in _SIZES}
 
 
 def component_names(key: str) -> list[str]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rankplan.config.groups import group_faults
 from rankplan.config.hardware import HardwareConfig
+from rankplan.config.memory import MemoryEntry
 from rankplan.config.models import (
     RESERVED_LABELS,
     ClusterSection,
@@ -40,6 +41,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "": ClusterSection,
     "component_placement": ComponentEntry,
     "parallel": ParallelEntry,
+    "memory": MemoryEntry,
     "node_groups": NodeGroup,
     "env_configs": EnvConfig,
     "hardware": Hardware,

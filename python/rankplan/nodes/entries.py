@@ -125,7 +125,7 @@ def decided(section: ClusterSection, excluded: Sequence[str], levels: tuple[str,
     if topology.levels is None and kept and kept.issubset(levels):
         topology = topology.model_copy(update={"levels": levels})
     exclude = (*section.exclude, *(name for name in excluded if name not in section.exclude))
-    settings = {"binding": None, "memory_binding": None, "nics": None}
+    settings = {"binding": None, "memory_binding": None, "nics": None, "model": None}
     changes: dict[str, Any] = {"component_placement": {}, "exclude": exclude, "topology": topology, **settings}
     return section.model_copy(update=changes)
 

@@ -26,6 +26,7 @@ from rankplan._core import (
     Spans,
 )
 from rankplan.accelerators import vendor
+from rankplan.config.memory import MemoryEntry
 from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY, NOTHING, Bound
@@ -70,7 +71,7 @@ class Settings:
     reservation counts for it; ``None`` counts nothing. ``engines`` is the number of processes per engine. ``binding``
     and ``memory_binding`` are the policies for the CPUs and the memory of its processes. ``egl``: they render with EGL,
     on their first accelerator. ``nics`` tells whether nearby network cards are only reported (``check``) or used
-    (``set``).
+    (``set``). ``memory`` is what it keeps in memory, see `Plan.memory`.
     """
 
     visibility: Visibility = "own"
@@ -82,6 +83,7 @@ class Settings:
     memory_binding: str = NO_MEMORY
     egl: bool = False
     nics: str = "check"
+    memory: MemoryEntry | None = None
 
 
 USUAL_SETTINGS = Settings()
@@ -131,6 +133,7 @@ class Component(Sequence[Placement]):
     memory_binding: ClassVar[str] = _setting("memory_binding")
     egl: ClassVar[bool] = _setting("egl")
     nics: ClassVar[str] = _setting("nics")
+    memory: ClassVar[MemoryEntry | None] = _setting("memory")
 
     name: str
     inventory: Inventory

@@ -22,6 +22,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size, fitted
 from rankplan.plans.crossings import check_keep, topology_faults
+from rankplan.plans.memory import Need, Needs
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean
@@ -332,6 +333,19 @@ class Plan(Mapping[str, Component]):
     def node_kinds(self) -> list[NodeKind]:
         """The nodes by hardware and processes, with equal nodes together."""
         return node_kinds(self._inventory, self._components)
+
+    def memory(self) -> dict[tuple[str, ...], dict[str, Need]]:
+        """Return what each phase of the components that state their ``memory`` needs: by components, then by phase.
+
+        The phases of a component are ``train``, ``forward``, ``generate`` or ``resident``; a trainer and an engine of
+        one model on the same accelerators have ``switch``. Each `Need` is that of the accelerator that needs the most.
+        """
+        return self.needs.phases()
+
+    @cached_property
+    def needs(self) -> Needs:
+        """The components that state their ``memory``, and the accelerators that they are on."""
+        return Needs(self._inventory, self._components)
 
     def weight_map(self, sender: str, receiver: str) -> WeightMap:
         """Return the slots of the receiver that get weights from each slot of the sender.

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from rankplan._core import Chunks, Packed, RankMap
 from rankplan.config.base import BindingWord, MemoryWord, Model, NicsWord, VisibilityWord
+from rankplan.config.memory import MemoryEntry
 from rankplan.config.models import Count
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import KeyPath, diagnostics, fault
@@ -81,6 +82,7 @@ class _Component(_Placed):
     memory_binding: MemoryWord = NO_MEMORY
     egl: bool = False
     nics: NicsWord = "check"
+    memory: MemoryEntry | None = None
     beside: dict[str, _Placed] = Field(default_factory=dict)
     """Components that the plan leaves out but that use cores exclusively."""
 
@@ -96,7 +98,8 @@ class _Component(_Placed):
         return cls(node_groups=component.node_groups, rule=rule, beside=beside, **settings)
 
     def value(self, name: str, inventory: Inventory) -> Component:
-        settings = Settings(**self.model_dump(exclude={"node_groups", "rule", "parallel", "beside"}))
+        plain = self.model_dump(exclude={"node_groups", "rule", "parallel", "beside", "memory"})
+        settings = Settings(**plain, memory=self.memory)
         beside = tuple(Exclusive(one, of.node_groups, of.rule.value()) for one, of in sorted(self.beside.items()))
         component = Component.place(name, inventory, self.node_groups, self.rule.value(), settings, beside)
         try:
@@ -105,7 +108,13 @@ class _Component(_Placed):
             raise PlacementError([replace(one, path="parallel") for one in error.diagnostics]) from None
 
 
-_MODELS: dict[str, type[BaseModel]] = {"": _Component, "rule": _Rule, "parallel": ParallelEntry, "beside": _Placed}
+_MODELS: dict[str, type[BaseModel]] = {
+    "": _Component,
+    "rule": _Rule,
+    "parallel": ParallelEntry,
+    "memory": MemoryEntry,
+    "beside": _Placed,
+}
 
 Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, list[Request]]
 """The arguments of `rankplan.Plan`: inventory, components, mode, dialect and requests."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from rankplan._core import MAX_PROCESSES, RankMap
+from rankplan.config.memory import MemoryEntry
 from rankplan.config.models import ClusterSection, ComponentEntry, component_names
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
@@ -126,7 +127,16 @@ def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:
         memory_binding=entry.memory_binding or section.memory_binding or NO_MEMORY,
         egl=entry.egl,
         nics=entry.nics or section.nics or "check",
+        memory=_memory(entry, section),
     )
+
+
+def _memory(entry: ComponentEntry, section: ClusterSection) -> MemoryEntry | None:
+    """Return what an entry needs, with the model of the section if it has none of its own."""
+    memory = entry.memory
+    if memory is None or memory.kind == "resident" or memory.model or memory.params or section.model is None:
+        return memory
+    return memory.model_copy(update={"model": section.model})
 
 
 def _check_text(key: str, entry: ComponentEntry, reading: Reading) -> None:

@@ -1,0 +1,150 @@
+//! Weights and cache of an inference engine.
+//!
+//! `share` means different things. vLLM: of the whole card, for everything of the engine. SGLang: of what was free before, for
+//! weights and cache. TensorRT-LLM: of what the weights leave, for the cache.
+
+use super::model::{Model, Shape, Stages};
+use super::{Bounds, GIB, Part, around, part};
+
+/// Whose engine it is, which decides what its share means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// TensorRT-LLM.
+    TrtLlm,
+}
+
+/// The settings of an engine. `None`: not stated.
+#[derive(Clone, Copy, Debug)]
+pub struct Engine {
+    /// Whose it is.
+    pub kind: Kind,
+    /// Size of a tensor group.
+    pub tp: f64,
+    /// Pipeline stages.
+    pub pp: f64,
+    /// Size of an expert group.
+    pub ep: f64,
+    /// Its share of an accelerator's memory.
+    pub share: Option<f64>,
+    /// Tokens of the longest request.
+    pub length: Option<f64>,
+    /// Bytes of a weight, at least and at most.
+    pub weight: (f64, f64),
+    /// Bytes of an element of the cache.
+    pub cache: f64,
+    /// Requests at once.
+    pub sequences: Option<f64>,
+    /// Tokens of a step.
+    pub batch: Option<f64>,
+}
+
+const GRAPHS: f64 = 4.0 * GIB;
+/// Weights that an engine keeps in another layout, or twice.
+const REPACKED: f64 = 1.06;
+/// Part of its nominal memory that a card offers at least.
+pub const USABLE: f64 = 0.985;
+
+impl Engine {
+    /// The weights of a rank.
+    pub fn weights(&self, model: &Model) -> Bounds {
+        let (low, high) = self.weight;
+        let experts = self.tp.max(self.ep);
+        let Some(shape) = model.known() else {
+            let (least, most) = model.params();
+            return Bounds::new(low * least / (experts * self.pp), REPACKED * high.max(2.0) * most);
+        };
+        let stages = Stages { pp: self.pp, first: None, last: None };
+        let whole = model.stage(&Stages { pp: 1.0, ..stages }, 0.0)[0];
+        let lower = low * ((whole.divided + whole.copied) / self.tp + whole.experts / experts) / self.pp;
+        let fullest = [0.0, self.pp - 1.0].map(|stage| {
+            let [_, most] = model.stage(&stages, stage);
+            let layers = stages.layers(shape, stage)[1].layers;
+            let copies = layers * 2.0 * shape.hidden * shape.head_dim * (1.0 - (shape.kv_heads / self.tp).min(1.0));
+            // Embeddings, norms and routers keep 16 bits.
+            let wide = 2.0 * shape.embedding() / self.tp + most.copied;
+            let copies = if shape.latent.is_some() { 0.0 } else { copies };
+            high * (most.divided / self.tp + most.copied + copies + most.experts / experts)
+                + (2.0 - high).max(0.0) * wide
+        });
+        Bounds::new(lower, REPACKED * fullest[0].max(fullest[1]))
+    }
+
+    /// Bytes of the cache for a token on a rank.
+    pub fn cache_of_token(&self, shape: &Shape) -> f64 {
+        let elements = match shape.latent {
+            Some(latent) => latent.rank + latent.rotary,
+            None => 2.0 * (shape.kv_heads / self.tp).max(shape.kv_heads.min(1.0)) * shape.head_dim,
+        };
+        shape.cached_layers * elements * self.cache / self.pp
+    }
+
+    /// Bytes of the cache for a request of full length, which an engine needs to start.
+    fn request(&self, model: &Model) -> f64 {
+        let token = model.shape.as_ref().map_or(0.0, |shape| self.cache_of_token(shape));
+        token * self.length.unwrap_or(0.0)
+    }
+
+    /// The parts of a rank on a card of so many bytes.
+    pub fn parts(&self, model: &Model, card: f64) -> Vec<Part> {
+        let weights = self.weights(model);
+        let request = self.request(model).floor();
+        let share = self.share.unwrap_or(1.0) * card;
+        let most = if model.known().is_none() {
+            f64::INFINITY
+        } else if self.kind == Kind::TrtLlm {
+            self.share.unwrap_or(1.0) * card
+        } else {
+            share - weights.upper
+        };
+        let mut parts = vec![
+            Part { name: "weights", bounds: weights },
+            part("cache", request, most.max(request)),
+            part("graphs", 0.0, GRAPHS),
+        ];
+        if self.kind != Kind::Vllm {
+            let activations = model.known().map_or(f64::INFINITY, |shape| self.activations(shape));
+            parts.push(part("activations", 0.0, activations));
+            parts.extend(around());
+        }
+        parts
+    }
+
+    /// Whether the engine cannot start: weights and one request exceed its share. Only vLLM's share refuses.
+    pub fn refuses(&self, model: &Model, card: f64) -> bool {
+        let needs = self.weights(model).lower + self.request(model);
+        self.kind == Kind::Vllm && self.share.is_some_and(|share| needs > share * card)
+    }
+
+    /// Bytes of a step's activations and logits, at most.
+    fn activations(&self, shape: &Shape) -> f64 {
+        let (qkv, out) = shape.attention(self.tp);
+        let dense = 3.0 * shape.ffn / self.tp;
+        let routed = shape.experts.map_or(0.0, |experts| {
+            experts.top_k * (2.0 * shape.hidden + 3.0 * experts.ffn) + 3.0 * experts.shared_ffn / self.tp
+        });
+        let tokens = self.batch.unwrap_or(8192.0);
+        let elements = 8.0 * shape.hidden + 2.0 * (qkv + out) + dense.max(routed);
+        2.0 * tokens * elements + self.sequences.unwrap_or(1024.0) * shape.vocab * 10.0
+    }
+
+    /// Tokens that the cache of an engine holds on cards of so many bytes.
+    pub fn tokens(&self, model: &Model, card: f64) -> Bounds {
+        let token = model.shape.as_ref().map_or(0.0, |shape| self.cache_of_token(shape));
+        if token == 0.0 {
+            return Bounds::up_to(f64::INFINITY);
+        }
+        let weights = self.weights(model);
+        let others: f64 = around().iter().map(|part| part.bounds.upper).sum();
+        let taken = others + model.known().map_or(f64::INFINITY, |shape| self.activations(shape)) + GRAPHS;
+        let (low, high) = (self.share.unwrap_or(0.0), self.share.unwrap_or(1.0));
+        let (least, most) = match self.kind {
+            Kind::TrtLlm => (low * (USABLE * card - weights.upper - taken), high * (card - weights.lower)),
+            _ => (low * USABLE * card - weights.upper - taken, high * card - weights.lower),
+        };
+        Bounds::new((least / token).floor(), (most / token).max(0.0).floor())
+    }
+}

@@ -1,0 +1,340 @@
+//! States, activations and logits of a trainer, and of a model that only computes.
+//!
+//! Megatron: `theoretical_memory_usage.py` (Megatron-LM) and `theoretical_memory_utils.py` (Megatron-Bridge: experts, context
+//! ranks); activations: arXiv 2205.05198, table 2. DeepSpeed: `estimate_zero2_model_states_mem_needs`, `estimate_zero3_...`.
+
+use super::model::{Counts, Model, Shape, Stages};
+use super::{Part, around, part, total};
+
+/// How the states of a trainer are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framework {
+    /// Tensors and layers are divided; with a distributed optimizer its states are too.
+    Megatron,
+    /// All states are divided by the shard group, and gathered unit by unit.
+    Fsdp,
+    /// By the stage of ZeRO.
+    DeepSpeed,
+    /// Weights only.
+    Forward,
+}
+
+/// What an optimizer keeps of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Optimizer {
+    /// Two moments and 32-bit weights.
+    Adam,
+    /// Megatron's precision-aware Adam, whose types are unknown.
+    PrecisionAware,
+    /// Any other: only a lower bound.
+    Other,
+}
+
+/// What is computed again in the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recompute {
+    /// Nothing.
+    None,
+    /// Parts of a layer.
+    Selective,
+    /// Layers.
+    Full,
+}
+
+/// The settings of a trainer. `None`: not stated.
+#[derive(Clone, Copy, Debug)]
+pub struct Training {
+    /// How its states are divided.
+    pub framework: Framework,
+    /// Slots of the component.
+    pub slots: f64,
+    /// Size of a tensor group.
+    pub tp: f64,
+    /// Size of a context group.
+    pub cp: f64,
+    /// Layers by pipeline stage.
+    pub stages: Stages,
+    /// Model chunks of a rank.
+    pub chunks: f64,
+    /// Size of an expert group.
+    pub ep: f64,
+    /// Size of the tensor group of an expert.
+    pub etp: f64,
+    /// Slots that shard the states (FSDP).
+    pub shard: Option<f64>,
+    /// Stage of ZeRO.
+    pub zero: Option<u8>,
+    /// Bytes of a weight: 4, 2, 1 or 0.5.
+    pub weight: f64,
+    /// Bytes of a gradient.
+    pub gradient: Option<f64>,
+    /// The optimizer.
+    pub optimizer: Optimizer,
+    /// Fraction of the optimizer on the host, 0 to 1.
+    pub on_host: f64,
+    /// Whether the weights are on the host too (DeepSpeed's stage 3).
+    pub weights_on_host: bool,
+    /// Whether the data ranks divide the optimizer (Megatron).
+    pub distributed: Option<bool>,
+    /// Whether tensor groups divide the tokens where they divide nothing else.
+    pub sequence_parallel: Option<bool>,
+    /// What is computed again.
+    pub recompute: Option<Recompute>,
+    /// Tokens of a micro-batch.
+    pub tokens: Option<f64>,
+    /// Tokens of a sequence.
+    pub length: Option<f64>,
+    /// Whether each micro-batch has all its tokens.
+    pub fixed_length: bool,
+    /// Whether scores of attention are stored.
+    pub unfused: bool,
+    /// Micro-batches of a step.
+    pub micro_batches: Option<f64>,
+    /// Whether only adapters are trained.
+    pub lora: bool,
+}
+
+/// Part of a model that adapters add at most.
+const ADAPTERS: f64 = 0.05;
+/// Megatron pads the vocabulary to a multiple of this for each tensor rank.
+const VOCABULARY_UNIT: f64 = 128.0;
+/// How many times the average of tokens an expert group may get.
+const IMBALANCE: f64 = 4.0;
+/// Part of the allocated memory that may be lost between blocks.
+const FRAGMENTS: f64 = 0.12;
+
+impl Training {
+    fn data(&self) -> f64 {
+        (self.slots / (self.tp * self.stages.pp)).max(1.0)
+    }
+
+    fn expert_data(&self) -> f64 {
+        (self.slots / (self.etp * self.ep * self.stages.pp)).max(1.0)
+    }
+
+    /// The parts of a slot of a pipeline stage.
+    pub fn parts(&self, model: &Model, stage: f64) -> Vec<Part> {
+        let [least, most] = model.stage(&self.stages, stage);
+        let most = self.padded(model, most);
+        let mut parts = match self.framework {
+            Framework::Megatron => self.megatron(model, least, most),
+            Framework::Fsdp => self.fsdp(model, least, most),
+            Framework::DeepSpeed => self.deepspeed(model, least, most),
+            Framework::Forward => self.forward(model, least, most),
+        };
+        parts.push(self.activations(model, stage));
+        parts.push(self.logits(model, stage));
+        parts.push(part("fragments", 0.0, FRAGMENTS * total(&parts).upper));
+        parts.extend(around());
+        parts
+    }
+
+    /// The parameters with a padded vocabulary.
+    fn padded(&self, model: &Model, counts: Counts) -> Counts {
+        let padding = VOCABULARY_UNIT * self.tp * 2.0;
+        let hidden = model.known().map_or(0.0, |shape| shape.hidden);
+        Counts { divided: counts.divided + padding * hidden, ..counts }
+    }
+
+    /// Parameters of a rank at least: dense ones and experts. Where the split is unknown, the larger divisor counts.
+    fn least(&self, model: &Model, counts: Counts) -> (f64, f64) {
+        let experts = self.ep * self.etp;
+        if model.known().is_none() {
+            return (counts.total() / self.tp.max(experts), 0.0);
+        }
+        ((counts.divided + counts.copied) / self.tp, counts.experts / experts)
+    }
+
+    fn most(&self, model: &Model, counts: Counts) -> (f64, f64) {
+        let experts = self.ep * self.etp;
+        if model.known().is_none() {
+            return (counts.total(), 0.0);
+        }
+        (counts.divided / self.tp + counts.copied, counts.experts / experts)
+    }
+
+    /// Bytes of the optimizer for a parameter, at least and at most.
+    fn optimizer(&self) -> (f64, f64) {
+        match self.optimizer {
+            Optimizer::Adam => (12.0, 12.0),
+            Optimizer::PrecisionAware => (6.0, 12.0),
+            Optimizer::Other => (4.0, f64::INFINITY),
+        }
+    }
+
+    fn megatron(&self, model: &Model, least: Counts, most: Counts) -> Vec<Part> {
+        let ((dense, expert), (most_dense, most_expert)) = (self.least(model, least), self.most(model, most));
+        let (all, most_all) = (dense + expert, most_dense + most_expert);
+        let weights = part("weights", self.weight * all, if self.weight < 2.0 { 4.0 } else { self.weight } * most_all);
+        if self.lora {
+            return vec![
+                weights,
+                part("gradients", 0.0, ADAPTERS * 4.0 * most_all),
+                part("optimizer", 0.0, ADAPTERS * 14.0 * most_all),
+            ];
+        }
+        let (dp, edp) = (self.data(), self.expert_data());
+        // Where the split into experts is unknown, the larger divisor counts below.
+        let (low_dp, high_dp) = if model.known().is_none() { (dp.max(edp), 1.0) } else { (dp, dp) };
+        let (low, high) = self.optimizer();
+        let left = 1.0 - self.on_host;
+        let shard = if self.distributed == Some(false) { all } else { dense / low_dp + expert / edp };
+        let most_shard = most_dense / high_dp + most_expert / edp;
+        let undivided = if self.distributed == Some(true) { most_shard } else { most_all };
+        vec![
+            weights,
+            part("gradients", self.gradient.unwrap_or(2.0).min(4.0) * all, 4.0 * most_all),
+            part("optimizer", low * left * shard, times(high, left * undivided)),
+            part("copies at the step", 0.0, 4.0 * most_shard + 2.0 * most_all),
+        ]
+    }
+
+    /// The slots that shard states: those stated, else all data ranks.
+    fn shards(&self) -> f64 {
+        self.shard.unwrap_or(self.data()).max(1.0)
+    }
+
+    fn fsdp(&self, model: &Model, least: Counts, most: Counts) -> Vec<Part> {
+        let shards = self.shards();
+        let each = least.total() / (self.tp * shards);
+        let most_each = ((most.divided + most.experts) / self.tp + most.copied) / shards;
+        let left = 1.0 - self.on_host;
+        let gathered = model.known().map_or(f64::INFINITY, |shape| {
+            8.0 * (shape.largest_layer() + shape.embedding() * if shape.tied { 1.0 } else { 2.0 }) / self.tp
+        });
+        let bytes = if self.weight >= 4.0 { 4.0 } else { 2.0 };
+        let mut parts = if self.lora {
+            vec![
+                part("weights", self.weight.min(2.0) * left * each, 4.0 * most_each),
+                part("gradients", 0.0, ADAPTERS * 4.0 * most_each),
+                part("optimizer", 0.0, ADAPTERS * 14.0 * most_each),
+            ]
+        } else {
+            let (low, high) = match self.optimizer {
+                Optimizer::Other => (0.0, f64::INFINITY),
+                _ => (2.0 * bytes, 12.0),
+            };
+            vec![
+                part("weights", bytes * left * each, 4.0 * most_each),
+                part("gradients", bytes * left * each, 4.0 * most_each),
+                part("optimizer", low * left * each, times(high, left * most_each)),
+            ]
+        };
+        parts.push(part("gathered", 0.0, gathered));
+        parts
+    }
+
+    fn deepspeed(&self, model: &Model, least: Counts, most: Counts) -> Vec<Part> {
+        let shards = self.shards();
+        let least = least.total() / self.tp;
+        let most = (most.divided + most.experts) / self.tp + most.copied;
+        let left = 1.0 - self.on_host;
+        let (low, high) = (self.zero.unwrap_or(3), self.zero.unwrap_or(0));
+        let divided = |by: bool, of: f64| if by { of / shards } else { of };
+        let weights = if self.weights_on_host && low == 3 { 0.0 } else { 2.0 * divided(low == 3, least) };
+        let largest = model.known().map_or(f64::INFINITY, Shape::largest_layer);
+        let mut parts = vec![part("weights", weights, 2.0 * divided(high == 3, most))];
+        if self.lora {
+            parts.push(part("gradients", 0.0, ADAPTERS * 4.0 * most));
+            parts.push(part("optimizer", 0.0, ADAPTERS * 14.0 * most));
+        } else {
+            let (bytes, upper) = match self.optimizer {
+                Optimizer::Other => (0.0, f64::INFINITY),
+                _ => (12.0, 12.0),
+            };
+            parts.push(part("gradients", 2.0 * left * least / shards, 4.0 * divided(high == 3, most)));
+            let optimizer = left * divided(high > 0, most);
+            parts.push(part("optimizer", bytes * left * least / shards, times(upper, optimizer)));
+            parts.push(part("copies at the step", 0.0, 4.0 * divided(high > 0, most)));
+        }
+        parts.push(part("gathered", 0.0, 4.0 * largest));
+        parts
+    }
+
+    fn forward(&self, model: &Model, least: Counts, most: Counts) -> Vec<Part> {
+        let ((dense, expert), (most_dense, most_expert)) = (self.least(model, least), self.most(model, most));
+        vec![part("weights", self.weight * (dense + expert) * (1.0 - self.on_host), 4.0 * (most_dense + most_expert))]
+    }
+
+    /// Tokens of a micro-batch on a rank.
+    fn here(&self) -> Option<f64> {
+        self.tokens.map(|tokens| tokens / self.cp)
+    }
+
+    fn activations(&self, model: &Model, stage: f64) -> Part {
+        let (Some(shape), Some(tokens)) = (model.known(), self.here()) else {
+            return part("activations", 0.0, f64::INFINITY);
+        };
+        let [least, most] = self.stages.layers(shape, stage);
+        let kept = self.fixed_length && self.recompute == Some(Recompute::None) && self.framework != Framework::Forward;
+        let lower = if kept {
+            let (qkv, out) = shape.attention(1.0);
+            let base = 2.0 * shape.hidden + qkv + out;
+            let shared = shape.experts.map_or(0.0, |experts| experts.shared_ffn);
+            let elements =
+                least.dense * (base + 2.0 * shape.ffn) + (least.layers - least.dense) * (base + 2.0 * shared);
+            tokens * self.weight.min(2.0) * elements / self.tp
+        } else {
+            0.0
+        };
+        let (dense, expert) = (self.layer(shape, true), self.layer(shape, false));
+        let largest = dense.max(expert) * tokens;
+        if self.framework == Framework::Forward {
+            return part("activations", 0.0, 2.0 * largest);
+        }
+        let stored = match self.recompute {
+            Some(Recompute::Full) => most.layers * 2.0 * shape.hidden,
+            _ => most.dense * dense + (most.layers - most.dense) * expert,
+        };
+        let whole = if self.recompute == Some(Recompute::Full) { 2.0 * largest } else { 0.0 };
+        part("activations", lower, stored * tokens * self.in_flight(stage) + whole)
+    }
+
+    /// Bytes that a layer stores of a token, at most.
+    fn layer(&self, shape: &Shape, dense: bool) -> f64 {
+        let (h, tp) = (shape.hidden, self.tp);
+        let (qkv, out) = shape.attention(tp);
+        let divisor = if self.sequence_parallel == Some(true) { tp } else { 1.0 };
+        let latent = shape.latent.map_or(0.0, |latent| 4.0 * (latent.query_rank + latent.rank + latent.rotary));
+        let scores = if self.unfused {
+            self.length.map_or(f64::INFINITY, |length| 9.0 * shape.heads / tp * length)
+        } else {
+            0.0
+        };
+        let wide = if shape.gated { 8.0 } else { 6.0 };
+        let ffn = match shape.experts.filter(|_| !dense) {
+            None => wide * shape.ffn / tp,
+            Some(experts) => {
+                let routed = experts.top_k * self.ep.clamp(1.0, IMBALANCE) * 2.0 * (4.0 * h + 4.0 * experts.ffn);
+                wide * experts.shared_ffn / tp + routed
+            }
+        };
+        14.0 * h / divisor + 2.0 * (2.0 * qkv + out) + latent + scores + ffn + 2.0 * h
+    }
+
+    /// How many micro-batches of a stage are stored at once, at most.
+    fn in_flight(&self, stage: f64) -> f64 {
+        let (pp, chunks) = (self.stages.pp, self.chunks);
+        let warm_up =
+            if chunks > 1.0 { ((pp - stage - 1.0) * 2.0 + (chunks - 1.0) * pp + 2.0) / chunks } else { pp - stage };
+        warm_up.min(self.micro_batches.unwrap_or(f64::INFINITY)).max(1.0)
+    }
+
+    fn logits(&self, model: &Model, stage: f64) -> Part {
+        if stage < self.stages.pp - 1.0 {
+            return part("logits", 0.0, 0.0);
+        }
+        let (Some(shape), Some(tokens)) = (model.known(), self.here()) else {
+            return part("logits", 0.0, f64::INFINITY);
+        };
+        let kept = self.fixed_length && self.framework != Framework::Forward;
+        let lower = if kept { 2.0 * tokens * shape.vocab / self.tp } else { 0.0 };
+        let padded = shape.vocab / self.tp + VOCABULARY_UNIT;
+        part("logits", lower, 12.0 * tokens * padded)
+    }
+}
+
+/// A product in which nothing of something without a bound is nothing.
+fn times(bytes: f64, count: f64) -> f64 {
+    if count == 0.0 { 0.0 } else { bytes * count }
+}

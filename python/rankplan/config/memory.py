@@ -1,0 +1,163 @@
+"""What a component needs: the key ``memory`` of an entry, and the keys of the section that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from rankplan.config.base import Model, words
+from rankplan.config.text.faults import RESOLVE, as_pydantic, fault, number, unresolved
+from rankplan.hardware.policies import MEMORY_POLICIES
+from rankplan.memory.cards import LARGEST_SIZE, size_of
+from rankplan.memory.model import LARGEST
+from rankplan.memory.model import Model as LanguageModel
+from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
+from rankplan.words import as_int, must_be
+
+KINDS = ("training", "forward", "engine", "resident")
+_ONE_KIND = "write one of training: megatron, forward: true, engine: vllm, or resident: 17 GiB"
+
+
+def _bytes(value: Any) -> Any:
+    size = as_int(value)
+    size = size_of(value) if isinstance(value, str) else size
+    if size is None or not 0 < size <= LARGEST_SIZE:
+        help = RESOLVE if unresolved(value) else "write a number and a unit, such as 80 GiB"
+        raise as_pydantic(must_be("this", value, "a size in bytes", help))
+    return size
+
+
+def _model(value: Any) -> Any:
+    if isinstance(value, LanguageModel):
+        return value
+    if not isinstance(value, (str, Mapping)) or unresolved(value):
+        help = RESOLVE if unresolved(value) else "write a name such as Qwen/Qwen3-8B, or the path of a config.json"
+        raise as_pydantic(must_be("`model`", value, "the name of a model", help))
+    return LanguageModel.of(value)
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, bool) or (isinstance(value, str) and not _is_number(value)):
+        raise as_pydantic(must_be("this", value, "a number", RESOLVE if unresolved(value) else "write a number"))
+    return value
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number; YAML 1.1 reads 7e9 as a text."""
+    try:
+        return "_" not in text and float(text) == float(text)
+    except ValueError:
+        return False
+
+
+_Count = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(number)]
+_Number = Annotated[float, BeforeValidator(_float), Field(allow_inf_nan=False)]
+_SIZE_SCHEMA = {"type": ["string", "integer"], "examples": ["80 GiB"]}
+Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema(_SIZE_SCHEMA)]
+ModelName = Annotated[
+    LanguageModel,
+    BeforeValidator(_model),
+    PlainSerializer(LanguageModel.plain, return_type=dict[str, Any]),
+    WithJsonSchema({"type": "string", "examples": ["Qwen/Qwen3-8B", "/models/mine/config.json"]}),
+]
+
+_Training = Annotated[str, *words("training", FRAMEWORKS)]
+_Engine = Annotated[str, *words("engine", ENGINES)]
+_Precision = Annotated[str, *words("precision", PRECISIONS)]
+_Sleep = Annotated[str, *words("sleep", SLEEP)]
+_Gradients = Annotated[str, *words("gradients", ("fp32", "bf16"))]
+_Optimizer = Annotated[str, *words("optimizer", OPTIMIZERS)]
+_Recompute = Annotated[str, *words("recompute", RECOMPUTE)]
+_CachePrecision = Annotated[str, *words("cache_precision", PRECISIONS)]
+
+
+class MemoryEntry(Model):
+    """What a component keeps in memory, and what decides how much."""
+
+    training: _Training | None = Field(default=None, description="It trains, in this framework.")
+    forward: bool = Field(default=False, description="It only computes: a reference or a reward model.")
+    engine: _Engine | None = Field(default=None, description="It serves, with this engine.")
+    resident: Bytes | None = Field(default=None, description="Measured: what it keeps on each accelerator.")
+    model: ModelName | None = Field(default=None, description="Name of a model, or the path of its config.json.")
+    params: Annotated[_Number, Field(gt=0, le=LARGEST)] | None = Field(
+        default=None, description="Number of parameters, in place of a model."
+    )
+    precision: _Precision | None = Field(
+        default=None, description="Of the weights (trainers: bf16; engines: as in the checkpoint)."
+    )
+    sleep: _Sleep | None = Field(
+        default=None, description="Where it goes while others have their turn: nowhere (none), to the host, or away."
+    )
+    length: _Count | None = Field(default=None, description="Tokens of the longest sequence.")
+    # trainers, and models that only compute
+    tokens: _Count | None = Field(default=None, description="The most tokens in a micro-batch.")
+    micro_batch: _Count | None = Field(default=None, description="Sequences in a micro-batch.")
+    optimizer_on_host: Annotated[_Number, Field(ge=0, le=1)] = Field(
+        default=0.0, description="Fraction of the optimizer (FSDP: of all states) that stays on the host."
+    )
+    # trainers
+    gradients: _Gradients | None = Field(default=None, description="Of the gradients.")
+    optimizer: _Optimizer = Field(default="adam", description="The optimizer.")
+    distributed_optimizer: bool | None = Field(default=None, description="Megatron: data ranks divide the optimizer.")
+    sequence_parallel: bool | None = Field(default=None, description="Megatron: tensor groups divide norms too.")
+    recompute: _Recompute | None = Field(
+        default=None, description="Activations that are computed again: none, selective, or full."
+    )
+    zero_stage: Annotated[_Count, Field(ge=0, le=3)] | None = Field(default=None, description="DeepSpeed: its stage.")
+    lora: _Count | None = Field(default=None, description="Rank of the adapters; the model itself is frozen.")
+    first_layers: _Count | None = Field(default=None, description="Layers of the first pipeline stage.")
+    last_layers: _Count | None = Field(default=None, description="Layers of the last pipeline stage.")
+    # engines
+    share: Annotated[_Number, Field(gt=0, le=1)] | None = Field(
+        default=None, description="Its share of an accelerator: gpu_memory_utilization, mem_fraction_static."
+    )
+    cache_precision: _CachePrecision = Field(default="bf16", description="Of the cache.")
+    sequences: _Count | None = Field(default=None, description="The most requests at once.")
+
+    @property
+    def kind(self) -> str:
+        """One of ``KINDS``."""
+        return next(kind for kind in KINDS if getattr(self, kind))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mapping(cls, value: Any) -> Any:
+        if not isinstance(value, (Mapping, MemoryEntry)):
+            help = f"write `memory_binding: {value}`" if value in MEMORY_POLICIES else _ONE_KIND
+            raise as_pydantic(must_be("`memory`", value, "a mapping", help))
+        return value
+
+    @model_validator(mode="after")
+    def _fitting(self) -> MemoryEntry:
+        kinds = [kind for kind in KINDS if getattr(self, kind)]
+        if len(kinds) != 1:
+            found = f"states {' and '.join(f'`{kind}`' for kind in kinds)}" if kinds else "does not say what it is for"
+            raise fault("invalid-value", f"`memory` {found}", _ONE_KIND)
+        stated = self.model_fields_set
+        for key in sorted(stated - _FITTING[kinds[0]]):
+            if getattr(self, key) not in (None, False):
+                help = f"remove it, or one of {', '.join(KINDS)}"
+                raise fault("invalid-value", f"`{key}` says nothing about `{kinds[0]}`", help, [key])
+        for one, other in (("model", "params"), ("tokens", "micro_batch")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                message = f"`{one}` and `{other}` are both stated"
+                raise fault("invalid-value", message, "remove one of the two", [other])
+        shape = self.model.shape if self.model else None
+        ends = (self.first_layers or 0) + (self.last_layers or 0)
+        if shape is not None and ends > shape.layers:
+            message = f"the first and the last stage have {ends} layers, but the model has {shape.layers}"
+            raise fault("invalid-value", message, "lower first_layers or last_layers")
+        return self
+
+
+_COMPUTES = {"model", "params", "precision", "sleep", "length", "tokens", "micro_batch", "optimizer_on_host"}
+_FITTING = {
+    "resident": {"resident", "sleep"},
+    "engine": {"engine", "model", "params", "precision", "sleep", "length", "share", "cache_precision", "sequences"},
+    "forward": {"forward", *_COMPUTES},
+    "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
+    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers"},
+}
+"""The keys that say something about each kind."""

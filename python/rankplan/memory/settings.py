@@ -1,0 +1,78 @@
+"""The settings of a trainer and of an engine, as the core reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GIB = 1 << 30
+
+FRAMEWORKS = ("megatron", "fsdp", "deepspeed")
+ENGINES = ("vllm", "sglang", "trtllm")
+OPTIMIZERS = ("adam", "adam-precision-aware", "adam-8bit", "sgd", "muon")
+RECOMPUTE = ("none", "selective", "full")
+SLEEP = ("none", "host", "free")
+PRECISIONS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5}
+"""Bytes of an element."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A trainer, or a model that only computes (``framework`` forward). ``None``: not stated.
+
+    ``slots`` are all of the component. ``chunks`` are the model chunks of a rank, ``shard`` the slots that share the
+    states (FSDP), ``zero`` the stage of DeepSpeed. ``weight`` and ``gradient`` are bytes of an element, ``on_host`` the
+    fraction of the optimizer on the host. ``distributed``: the data ranks divide Megatron's optimizer. ``tokens`` are
+    those of a micro-batch, all of which it has with ``fixed_length``; ``length`` is that of a sequence. ``unfused``:
+    attention stores its scores.
+    """
+
+    framework: str
+    slots: int = 1
+    tp: int = 1
+    cp: int = 1
+    pp: int = 1
+    chunks: int = 1
+    ep: int = 1
+    etp: int = 1
+    first_layers: int | None = None
+    last_layers: int | None = None
+    shard: int | None = None
+    zero: int | None = None
+    weight: float = 2.0
+    gradient: float | None = None
+    optimizer: str = "adam"
+    on_host: float = 0.0
+    weights_on_host: bool = False
+    distributed: bool | None = None
+    sequence_parallel: bool | None = None
+    recompute: str | None = None
+    tokens: int | None = None
+    length: int | None = None
+    fixed_length: bool = False
+    unfused: bool = False
+    micro_batches: int | None = None
+    lora: bool = False
+    sleep: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An inference engine. ``None``: not stated.
+
+    ``share`` is its part of a card: of all of it (vLLM), of what was free before (SGLang), or of what the weights
+    leave (TensorRT-LLM). ``length`` is that of the longest request, ``weight`` the bytes of a weight, at least and at
+    most, ``cache`` those of an element of the cache. ``sequences`` and ``batch`` are the most requests and tokens of a
+    step.
+    """
+
+    kind: str
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    share: float | None = None
+    length: int | None = None
+    weight: tuple[float, float] = (2.0, 2.0)
+    cache: float = 2.0
+    sequences: int | None = None
+    batch: int | None = None
+    sleep: str | None = None

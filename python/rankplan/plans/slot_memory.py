@@ -1,0 +1,152 @@
+"""What a slot of a component needs, from its sizes and its ``memory``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from rankplan._core import engine_memory, switch_memory, training_memory
+from rankplan.config.memory import MemoryEntry
+from rankplan.memory.model import Model
+from rankplan.memory.settings import PRECISIONS, Engine, Training
+from rankplan.plans.component import Component
+
+Bounds: TypeAlias = tuple[float, float]
+"""At least and at most, in bytes; infinite: no upper bound."""
+Parts: TypeAlias = dict[str, Bounds]
+_Found: TypeAlias = Sequence[Sequence[tuple[str, float, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What a component needs on an accelerator: awake, asleep, and on the host.
+
+    ``parts`` are those of the fullest pipeline stage, of which there are ``stages``. ``tokens`` bounds the cache of an
+    engine, and ``starts`` tells whether the engine can start with its share.
+    """
+
+    parts: Parts
+    asleep: Bounds
+    host: Bounds = (0.0, 0.0)
+    stages: int = 1
+    tokens: Bounds | None = None
+    starts: bool = True
+
+
+def fullest(low: _Found, high: _Found) -> Parts:
+    """Return the lower bounds of the stage that needs the most at least, and the upper bounds of the one at most."""
+    least = max(low, key=lambda parts: sum(lower for _, lower, _ in parts))
+    most = max(high, key=lambda parts: sum(upper for _, _, upper in parts))
+    lower = {name: bound for name, bound, _ in least}
+    return {name: (lower[name], max(lower[name], bound)) for name, _, bound in most}
+
+
+class Evaluation:
+    """The slots of a component that states its ``memory``."""
+
+    def __init__(self, component: Component, entry: MemoryEntry) -> None:
+        self.component, self.entry = component, entry
+        self.model = entry.model or (Model.sized(entry.params) if entry.params else None)
+        patterns = [run.pattern for run in component.rows.runs()]
+        most = max((len(devices) for pattern in patterns for devices in pattern.devices), default=1)
+        # A process whose accelerators others of its component use too is one slot, with a part on each of them.
+        self.spread = max(most, 1) if component.slots == len(component) else 1
+        self._slots: dict[float, Slot] = {}
+
+    @property
+    def known(self) -> bool:
+        """Whether anything can be said: of a model, or of a stated size."""
+        return self.model is not None or self.entry.kind == "resident"
+
+    def slot(self, card: float) -> Slot:
+        """Return what a slot needs on accelerators of so many bytes."""
+        if card not in self._slots:
+            self._slots[card] = self._slot(card)
+        return self._slots[card]
+
+    def _slot(self, card: float) -> Slot:
+        entry = self.entry
+        if entry.kind == "resident":
+            size = float(entry.resident or 0)
+            asleep = (size if entry.sleep == "none" else 0.0, size if entry.sleep in (None, "none") else 0.0)
+            return Slot({"resident": (size, size)}, asleep)
+        if entry.kind == "engine":
+            low, high = (engine_memory(self.model, engine, card) for engine in self.engines())
+            return Slot(
+                fullest([low[0]], [high[0]]),
+                (low[1][0], high[1][1]),
+                (low[2][0], high[2][1]),
+                tokens=(high[4][0], low[4][1]),
+                starts=not low[5],
+            )
+        least, most = (training_memory(self.model, training) for training in self.trainings())
+        return Slot(
+            fullest([stage[0] for stage in least], [stage[0] for stage in most]),
+            (min(stage[1][0] for stage in least), max(stage[1][1] for stage in most)),
+            (min(stage[2][0] for stage in least), max(stage[2][1] for stage in most)),
+            stages=len(most),
+        )
+
+    def switch(self, engine: Evaluation, card: float) -> Parts:
+        """Return the parts while the weights of this trainer go to an engine on the same accelerators."""
+        (least, most), (low, high) = self.trainings(), engine.engines()
+        return fullest(switch_memory(self.model, least, low, card), switch_memory(self.model, most, high, card))
+
+    def trainings(self) -> tuple[Training, Training]:
+        """Return the settings with the least and the most memory: sizes that are not stated divide all, or nothing."""
+        entry, sizes, slots = self.entry, self.component.parallel, self.component.slots
+        tokens = entry.tokens
+        if entry.micro_batch is not None and entry.length is not None:
+            tokens = entry.micro_batch * entry.length
+        most = Training(
+            framework=entry.training or "forward",
+            slots=slots,
+            tp=sizes.tp,
+            cp=sizes.cp,
+            pp=sizes.pp,
+            ep=sizes.ep,
+            etp=sizes.etp,
+            first_layers=entry.first_layers,
+            last_layers=entry.last_layers,
+            shard=sizes.fsdp if sizes.fsdp > 1 else None,
+            zero=entry.zero_stage,
+            weight=PRECISIONS[entry.precision or "bf16"],
+            gradient=None if entry.gradients is None else PRECISIONS[entry.gradients],
+            optimizer=entry.optimizer,
+            on_host=entry.optimizer_on_host,
+            weights_on_host=entry.optimizer_on_host == 1 and entry.training == "deepspeed",
+            distributed=entry.distributed_optimizer,
+            sequence_parallel=entry.sequence_parallel,
+            recompute=entry.recompute,
+            tokens=tokens,
+            length=entry.length,
+            lora=entry.lora is not None,
+            sleep=entry.sleep,
+        )
+        if sizes.stated and self.spread == 1:
+            return most, most
+        everything = slots * self.spread
+        return replace(most, slots=everything, tp=everything, cp=1, pp=1, ep=1, etp=everything, shard=None), most
+
+    def engines(self) -> tuple[Engine, Engine]:
+        """Return the settings with the least and the most memory."""
+        entry, sizes, slots = self.entry, self.component.parallel, self.component.slots
+        stored = self.model.stored if self.model is not None else 2.0
+        weight = (stored, 2.0) if entry.precision is None else (PRECISIONS[entry.precision],) * 2
+        within = max(slots // max(len(self.component), 1), 1) * self.component.engines
+        most = Engine(
+            kind=entry.engine or "vllm",
+            tp=sizes.tp if sizes.stated else within,
+            pp=sizes.pp,
+            ep=sizes.ep,
+            share=entry.share,
+            length=entry.length,
+            weight=weight,
+            cache=PRECISIONS[entry.cache_precision],
+            sequences=entry.sequences,
+            sleep=entry.sleep,
+        )
+        if self.spread == 1 and (sizes.stated or within > 1):
+            return most, most
+        return replace(most, tp=slots * self.spread), most

@@ -1,0 +1,80 @@
+"""What each phase of a plan needs, as lines and as plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rankplan.memory.cards import size_text
+from rankplan.memory.settings import GIB
+from rankplan.plans.memory import Need
+from rankplan.plans.plan import Plan
+
+_HEADER = ("component", "phase", "on each accelerator", "of", "answer", "host of a node")
+_NUMBERS = ("on each accelerator", "of", "host of a node")
+
+
+def plain_needs(plan: Plan) -> list[dict[str, Any]]:
+    """Return the need of each phase, for JSON."""
+    return [need.plain() for phases in plan.memory().values() for need in phases.values()]
+
+
+def memory_lines(plan: Plan) -> list[str]:
+    """Return a table of phases, what caches hold, and the keys that would decide what is unknown."""
+    needs = [need for phases in plan.memory().values() for need in phases.values()]
+    if not needs:
+        help = "state `model` and, for each component, `memory`: {training: megatron}, {engine: vllm}, ..."
+        return [f"memory: no component says what it keeps; {help}"]
+    return [*_table([_cells(need) for need in needs]), *_caches(plan, needs), *_decisions(needs), *_silent(plan)]
+
+
+def _cells(need: Need) -> tuple[str, ...]:
+    name = need.components[0] if len(need.components) == 1 else " and ".join(need.components)
+    card = size_text(need.card[1]) if need.card else "unknown"
+    host = _range(*need.host) if need.host[1] else ""
+    return name, need.phase, _range(need.lower, need.upper), card, need.answer, host
+
+
+def _range(lower: float, upper: float) -> str:
+    most = "" if math.isinf(upper) else f" - {upper / GIB:,.1f}"
+    return f"{lower / GIB:,.1f}{most} GiB" + (" or more" if math.isinf(upper) else "")
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    rows = [_HEADER, *rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    for row in rows:
+        cells = (
+            cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
+            for name, cell, width in zip(_HEADER, row, widths, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def _caches(plan: Plan, needs: list[Need]) -> Iterator[str]:
+    for need in needs:
+        if need.tokens is None or math.isinf(need.tokens[1]) or need.phase == "switch":
+            continue
+        low, high = map(int, need.tokens)
+        memory = plan[need.components[0]].memory
+        length = memory.length if memory is not None else None
+        requests = f", {low // length:,} to {high // length:,} requests of {length:,}" if length else ""
+        yield f"{need.components[0]}: {low:,} to {high:,} tokens of cache on an engine{requests}"
+
+
+def _decisions(needs: list[Need]) -> Iterator[str]:
+    """Yield, for what is unknown, the keys that could decide."""
+    for need in needs:
+        if need.answer == "unknown":
+            keys = [f"`{key}`" for key in need.decides]
+            if need.card is None:
+                keys.append("`accelerator_memory`")
+            would = f"{', '.join(keys)} would decide" if keys else "measure one step"
+            yield f"{' and '.join(need.components)}, {need.phase}: unknown; {would}"
+
+
+def _silent(plan: Plan) -> Iterator[str]:
+    silent = [name for name, one in plan.items() if one.memory is None and one.rows.accelerators()]
+    if silent:
+        yield f"not counted, since they state no `memory`: {', '.join(silent)}"

@@ -1,0 +1,94 @@
+"""The result of checking a config, as text and as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rankplan.errors import Diagnostic, PlacementError, printable
+from rankplan.plans.plan import Plan
+from rankplan.render.lines import group_lines
+from rankplan.render.memory import memory_lines, plain_needs
+from rankplan.words import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of `check`: the plan, or ``None`` if the config has faults, and every fault and warning.
+
+    ``file`` is the path of the config, or a word for a config that is not in a file. ``unreported`` counts the values
+    that are known only at run time and decide no placement. ``memory``: it tells what each phase needs.
+    """
+
+    file: str
+    plan: Plan | None
+    diagnostics: tuple[Diagnostic, ...]
+    unreported: int = 0
+    memory: bool = False
+
+    @property
+    def faults(self) -> list[Diagnostic]:
+        """The diagnostics that reject the config."""
+        return [found for found in self.diagnostics if not found.warning]
+
+    @property
+    def warnings(self) -> list[Diagnostic]:
+        """The diagnostics that do not reject the config."""
+        return [found for found in self.diagnostics if found.warning]
+
+    def __bool__(self) -> bool:
+        return self.plan is not None
+
+    @property
+    def is_job(self) -> bool:
+        """Whether the file is the config of a job, with or without faults."""
+        return all(found.code != "no-components" for found in self.faults)
+
+    @property
+    def remark(self) -> str | None:
+        """One line about the values that are not reported, ``None`` if there are none."""
+        if not self.unreported:
+            return None
+        values = "value is" if self.unreported == 1 else "values are"
+        return f"{self.unreported} more {values} known only at run time: --verbose"
+
+    def render(self, *, color: bool = False) -> str:
+        """Return the report as the command prints it."""
+        if self.plan is None:
+            found = PlacementError([*self.faults, *self.warnings]).render(color=color)
+            return "\n".join([f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])])
+        counts = (
+            counted(len(self.plan), "component"),
+            counted(sum(len(rows) for rows in self.plan.values()), "process", "processes"),
+            counted(self.plan.inventory.num_nodes, "node"),
+        )
+        mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
+        first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
+        told = memory_lines(self.plan) if self.memory else []
+        lines = [first, *group_lines(self.plan), *told, *(warning.render(color=color) for warning in self.warnings)]
+        return "\n".join([*lines, self.remark] if self.remark else lines)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        plan = self.plan
+        return {
+            "file": self.file,
+            "fine": plan is not None,
+            "nodes": None if plan is None else plan.inventory.num_nodes,
+            "components": None if plan is None else {name: len(rows) for name, rows in plan.items()},
+            "mode": None if plan is None or plan.mode is None else plan.mode.name,
+            "groups": [] if plan is None else group_lines(plan),
+            "faults": [fault.plain() for fault in self.faults],
+            "warnings": [warning.plain() for warning in self.warnings],
+            "unreported": self.unreported,
+            "error": None,
+            **({"memory": plain_needs(plan)} if self.memory and plan is not None else {}),
+        }
+
+
+def faults_line(faults: Sequence[Diagnostic]) -> str:
+    """Return the number of faults, and the files that have them."""
+    files = dict.fromkeys(found.file for found in faults if found.file)
+    where = f" in {' and '.join(map(printable, files))}" if files else ""
+    return f"{counted(len(faults), 'fault')}{where}"

@@ -1,0 +1,87 @@
+"""``rankplan check --memory`` and ``plan --memory``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import rankplan
+from click.testing import CliRunner
+from rankplan.cli import main
+
+CONFIG = """\
+cluster:
+  num_nodes: 1
+  model: Qwen/Qwen2.5-32B
+  accelerator_memory: 80 GiB
+  component_placement:
+    actor:
+      placement: 0-7
+      parallel: {tp: TP}
+      memory: {training: megatron, gradients: fp32, recompute: full, tokens: 4096, optimizer_on_host: 1.0, sleep: host}
+    rollout: {placement: "0-7:0-1", memory: {engine: vllm, share: 0.6, length: 4096, sleep: host}}
+"""
+PLAIN = "cluster:\n  num_nodes: 1\n  component_placement:\n    actor: 0-7\n"
+
+
+def _run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, arguments)
+    return done.exit_code, done.output
+
+
+def _file(folder: Path, text: str = CONFIG.replace("TP", "8")) -> str:
+    (folder / "conf.yaml").write_text(text)
+    return str(folder / "conf.yaml")
+
+
+def test_check_prints_the_table(tmp_path: Path) -> None:
+    code, output = _run("check", _file(tmp_path), "--nodes", "1x8", "--memory")
+    lines = output.splitlines()[2:]
+    assert code == 0
+    assert lines[0].split("  ")[0] == "component"
+    assert [line.split()[0] for line in lines[1:3]] == ["actor", "rollout"]
+    assert all("fits" in line for line in lines[1:4])
+    assert "to 536,463 tokens of cache on an engine" in lines[4]
+    assert output == rankplan.check(_file(tmp_path), "1x8", memory=True).render() + "\n"
+
+
+def test_a_refusal_points_at_the_memory_of_the_component(tmp_path: Path) -> None:
+    text = CONFIG.replace("TP", "2").replace("optimizer_on_host: 1.0, ", "")
+    code, output = _run("check", _file(tmp_path, text), "--nodes", "1x8")
+    assert code == 1
+    assert "error[memory-exceeded]: `actor` needs at least" in output
+    assert "conf.yaml:9:7  cluster.component_placement.actor.memory" in output
+    assert _run("plan", _file(tmp_path, text), "--nodes", "1x8", "--memory")[0] == 0  # shows what it refuses
+
+
+def test_json_has_both_bounds(tmp_path: Path) -> None:
+    code, output = _run("plan", _file(tmp_path), "--nodes", "1x8", "--memory", "--format", "json")
+    needs = json.loads(output)
+    assert code == 0
+    assert [need["phase"] for need in needs] == ["train", "generate", "switch"]
+    for need in needs:
+        assert need["memory_lower"] == sum(low for low, _ in need["parts"].values())
+        assert need["memory_lower"] <= need["memory_upper"]
+    report = json.loads(_run("check", _file(tmp_path), "--nodes", "1x8", "--memory", "--format", "json")[1])
+    assert report[0]["memory"] == needs
+
+
+def test_without_memory_the_output_is_as_before(tmp_path: Path) -> None:
+    file = _file(tmp_path, PLAIN)
+    code, output = _run("check", file, "--nodes", "1x8")
+    assert (code, output) == (0, f"{file}: fine, 1 component, 8 processes on 1 node\n")
+    told = _run("check", file, "--nodes", "1x8", "--memory")[1]
+    assert told.startswith(output + "memory: no component says what it keeps")
+    assert "memory" not in json.loads(_run("check", file, "--nodes", "1x8", "--format", "json")[1])[0]
+
+
+def test_options_that_exclude_each_other(tmp_path: Path) -> None:
+    for more in (["--component", "actor"], ["--weights", "actor:rollout"], ["--format", "csv"]):
+        assert _run("plan", _file(tmp_path), "--nodes", "1x8", "--memory", *more)[0] == 2
+
+
+def test_an_unknown_answer_names_what_would_decide(tmp_path: Path) -> None:
+    text = CONFIG.replace("TP", "8").replace("recompute: full, tokens: 4096, ", "")
+    output = _run("check", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1]
+    assert "actor, train: unknown;" in output
+    assert "`actor.tokens`" in output

@@ -1,0 +1,107 @@
+"""Published runs, measured peaks and misfits: nothing that ran is refused, nothing that failed is called fits."""
+
+from __future__ import annotations
+
+import pytest
+from rankplan._core import engine_memory, training_memory
+from rankplan.memory.settings import GIB
+from support.goldens import lines
+from support.memory_rows import engine_of, judge, model_of, peak, training_of
+
+ROWS = lines("memory_rows")
+VERDICTS = ("fits", "misfit", "misfit-assumed")
+JUDGED = [row for row in ROWS if row["answer"].get("verdict") in VERDICTS and "model" in row]
+KINDS = {"train-peak", "ran", "batch-search", "below", "measured", "oom", "derived"}
+KINDS |= {"kv-batch", "kv-log", "asleep", "estimate"}
+
+
+def _of(kind: str) -> list[dict]:
+    return [row for row in ROWS if row["kind"] == kind]
+
+
+def test_every_kind_of_row_is_read() -> None:
+    assert {row["kind"] for row in ROWS} == KINDS
+    assert len(ROWS) == 368
+
+
+def test_nothing_that_ran_is_refused_and_nothing_that_failed_fits() -> None:
+    wrong = []
+    for row in JUDGED:
+        answer = judge(row).answer
+        ran = row["answer"]["verdict"] == "fits"
+        if answer == ("refused" if ran else "fits"):
+            wrong.append((row["id"], answer))
+    assert not wrong
+
+
+def test_the_answers_are_at_least_as_useful_as_they_were() -> None:
+    answers = [(row["answer"]["verdict"], judge(row).answer) for row in JUDGED]
+    assert answers.count(("fits", "fits")) >= 70
+    assert answers.count(("misfit", "refused")) >= 6
+
+
+def test_measured_peaks_are_inside() -> None:
+    for row in _of("train-peak"):
+        lower, upper = peak(row)
+        assert lower <= row["answer"]["peak_bytes"] <= upper, row["id"]
+
+
+def test_steady_bytes_are_at_least_the_lower_bound_of_the_states() -> None:
+    for row in _of("train-peak"):
+        if (steady := row["answer"].get("steady_bytes")) is None:
+            continue
+        parts = training_memory(model_of(row), training_of(row))[-1][0]
+        upper = sum(high for name, _, high in parts if name not in ("activations", "logits"))
+        lower = sum(low for name, low, _ in parts if name in ("weights", "gradients", "optimizer"))
+        assert lower <= 1.02 * steady, row["id"]
+        assert steady <= upper, row["id"]
+
+
+def test_whole_cards_and_recorded_limits() -> None:
+    for row in [*_of("measured"), *_of("below")]:
+        answer, verdict = row["answer"], judge(row)
+        used = answer.get("used_gib") or answer.get("reserved_gib")
+        limit = used * GIB if used else answer["below_gb"] * 1e9
+        assert verdict.lower <= limit, row["id"]
+        if used:
+            assert limit <= verdict.upper, row["id"]
+
+
+def test_caches_hold_what_was_measured() -> None:
+    for row in _of("kv-batch"):
+        engine = engine_of(row)
+        tokens = engine_memory(model_of(row), engine, row["card"]["gib"] * GIB)[4]
+        measured = row["answer"]["sequences"] * engine.length
+        assert tokens[0] < measured + engine.length, row["id"]  # one more did not fit
+        assert measured <= tokens[1], row["id"]
+
+
+def test_logs_of_engines() -> None:
+    for row in _of("kv-log"):
+        answer = row["answer"]
+        if "model" not in row or answer["verdict"] == "disputed":
+            continue
+        parts, _, _, token, tokens, _ = engine_memory(model_of(row), engine_of(row), row["card"]["gib"] * GIB)
+        if "weights_gib" in answer:
+            lower, upper = parts[0][1:]
+            assert lower <= (answer["weights_gib"] + 0.02) * GIB, row["id"]
+            assert answer["weights_gib"] * GIB <= upper, row["id"]
+        if "kv_tokens" in answer:
+            assert tokens[0] <= answer["kv_tokens"] <= tokens[1], row["id"]
+        if "kv_gib" in answer and "kv_tokens" in answer:
+            # The log of Qwen3-235B names the size of one rank and the tokens of the smallest one.
+            assert token == pytest.approx(answer["kv_gib"] * GIB / answer["kv_tokens"], rel=0.012), row["id"]
+
+
+def test_sleeping_engines_keep_what_was_measured() -> None:
+    for row in _of("asleep"):
+        engine = engine_of({**row, "colocated": True})
+        lower, upper = engine_memory(model_of(row), engine, 80 * GIB)[1]
+        assert lower <= row["answer"]["resident_gib"] * GIB <= upper, row["id"]
+
+
+def test_deepspeeds_documented_estimates_are_not_below_the_lower_bound() -> None:
+    for row in _of("estimate"):
+        parts = training_memory(model_of(row), training_of(row))[0][0]
+        states = sum(low for name, low, _ in parts)
+        assert states <= (row["answer"]["gpu_gib"] + 0.01) * GIB, row["id"]

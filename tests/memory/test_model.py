@@ -1,0 +1,164 @@
+"""Models: the table of names, files, and faults."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from rankplan.errors import PlacementError
+from rankplan.memory.cards import card_of, size_of, size_text
+from rankplan.memory.model import Model
+from rankplan.memory.settings import GIB
+
+# Numbers of parameters of the checkpoints themselves.
+PUBLISHED = {
+    "Qwen/Qwen3-8B": 8_190_735_360,
+    "Qwen/Qwen2.5-7B": 7_615_616_512,
+    "Qwen/Qwen2.5-0.5B": 494_032_768,
+    "meta-llama/Meta-Llama-3.1-8B": 8_030_261_248,
+    "meta-llama/Llama-3.2-1B": 1_235_814_400,
+    "meta-llama/Llama-2-70b-hf": 68_976_648_192,
+    "mistralai/Mixtral-8x7B-v0.1": 46_702_792_704,
+    "Qwen/Qwen3-30B-A3B": 30_532_122_624,
+}
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+}
+DEEPSEEK = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "intermediate_size": 18432,
+    "vocab_size": 129280,
+    "n_routed_experts": 256,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 2048,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 3,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}
+
+
+def _code(source: object) -> str:
+    with pytest.raises(PlacementError) as caught:
+        Model.of(source)  # type: ignore[arg-type]
+    return caught.value.diagnostics[0].code
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_counted_exactly(name: str) -> None:
+    assert Model.of(name).params == PUBLISHED[name]
+
+
+def test_every_name_of_the_table_survives_a_round_trip() -> None:
+    assert len(Model.names()) == 41
+    for name in Model.names():
+        model = Model.of(name)
+        assert Model.of(json.loads(json.dumps(model.plain(), allow_nan=False))) == model
+        assert model.params > 1e8
+
+
+def test_aliases_and_near_misses() -> None:
+    assert Model.of("deepseek-ai/DeepSeek-R1") == Model.of("deepseek-ai/DeepSeek-V3")
+    with pytest.raises(PlacementError) as caught:
+        Model.of("Qwen/Qwen3-8b")
+    found = caught.value.diagnostics[0]
+    assert (found.code, found.help) == ("unknown-model", "did you mean `Qwen/Qwen3-8B`?")
+    assert _code("") == "unknown-model"
+    assert _code("/nowhere/at/all") == "unknown-model"
+
+
+def test_a_file_and_its_folder_give_the_model_of_the_table(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(LLAMA))
+    table = Model.of("meta-llama/Meta-Llama-3.1-8B")
+    assert Model.of(file).shape == table.shape
+    assert Model.of(str(tmp_path)) == Model.of(file)
+    assert Model.of(file).layers == 32
+
+
+def test_experts_and_latent_attention_are_read() -> None:
+    model = Model.of(DEEPSEEK)
+    assert model.params == pytest.approx(Model.of("deepseek-ai/DeepSeek-V3").params, rel=1e-3)
+    assert Model.of(DEEPSEEK | {"quantization_config": {"quant_method": "fp8"}}).stored == 1.0
+
+
+def test_other_layers_have_no_upper_bound() -> None:
+    vision = Model.of({"text_config": LLAMA, "vision_config": {}})
+    assert vision.stated == (Model.of(LLAMA).params, math.inf)
+    linear = Model.of(LLAMA | {"layer_types": ["linear_attention"] * 24 + ["full_attention"] * 8})
+    assert linear.stated is not None
+    assert linear.shape is not None
+    assert linear.shape.cached_layers == 8
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden_size": None},
+        {"hidden_size": 10**30},
+        {"hidden_size": -1},
+        {"hidden_size": "4096"},
+        {"hidden_size": True},
+        {"num_hidden_layers": 0},
+        {"num_attention_heads": 1.5},
+        {"num_experts": 8, "decoder_sparse_step": 2},
+    ],
+)
+def test_odd_keys_are_faults(change: dict[str, object]) -> None:
+    assert _code(LLAMA | change) == "model-keys"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, '"text"', "\x00"])
+def test_odd_files_are_faults(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    assert _code(tmp_path) == "model-keys"
+
+
+@pytest.mark.parametrize(
+    "plain", [{"name": 1}, {"name": "x", "shape": 3}, {"name": "x", "stated": [1]}, {"name": "x", "y": 1}]
+)
+def test_damaged_plain_values_are_faults(plain: dict[str, object]) -> None:
+    assert _code(plain) == "invalid-value"
+
+
+@pytest.mark.parametrize(
+    ("model", "least", "most"),
+    [
+        ("NVIDIA H100 80GB HBM3", 80, 80),
+        ("H20", 96, 96),
+        ("NVIDIA-H200", 141, 141),
+        ("GB200", 185, 185),
+        ("B200", 180, 180),
+        ("A100", 40, 80),
+        ("NVIDIA A100-SXM4-40GB", 40, 40),
+        ("NVIDIA L40S", 45, 45),
+        ("NVIDIA L4", 24, 24),
+        ("Ascend910B", None, None),
+        ("Tesla T4", None, None),
+    ],
+)
+def test_cards(model: str, least: float | None, most: float | None) -> None:
+    assert card_of(model) == (None if least is None or most is None else (least * GIB, most * GIB))
+
+
+def test_sizes() -> None:
+    assert size_of("80 GiB") == 80 * GIB
+    assert size_of("80gib") == 80 * GIB
+    assert size_of("1.5TB") == 1_500_000_000_000
+    assert size_of("17") == 17
+    assert [size_of(text) for text in ("", "x", "-1 GiB", "1e9", "8 XiB", "9" * 30)] == [None] * 6
+    assert size_text(1.5 * GIB) == "1.5 GiB"
