@@ -6,6 +6,7 @@ import json
 import pickle
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -127,8 +128,9 @@ def variants(plan: Plan) -> list[Plan]:
     for name, one in plan.items():
         alike = [list(ranks) for ranks in one.inventory.pool(one.node_groups, by_node=one.by_node).ranks_of(one.rows)]
         if alike == sorted(map(sorted, alike), key=lambda ranks: ranks[0]):
-            other = Component.place(name, one.inventory, one.node_groups, RankMap.from_lists(alike), one.settings)
-            found.append(Plan(plan.inventory, [other if one.name == name else one for one in plan.values()], plan.mode))
+            with suppress(PlacementError):  # chunks may have resources of several nodes, lists may not
+                other = Component.place(name, one.inventory, one.node_groups, RankMap.from_lists(alike), one.settings)
+                found.append(Plan(plan.inventory, [other if each.name == name else each for each in plan.values()]))
         found.append(plan.only(name))
     return found
 
