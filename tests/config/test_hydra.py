@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,37 @@ def test_hydra_composes_the_same(tmp_path: Path) -> None:
     files = FILES | {"nowhere/file.yaml": "found: true\n"}
     with hydra.initialize_config_dir(str(written(tmp_path, files).parent), version_base=None):
         assert hydra.compose("conf") == load_config(tmp_path / "conf.yaml").to_dict()
+
+
+@pytest.mark.filterwarnings("ignore:.*is missing `_self_`:UserWarning")
+def test_the_search_path_is_read_without_importing_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hydra = pytest.importorskip("hydra")
+    path = written(
+        tmp_path,
+        {
+            "own/conf.yaml": "hydra: {searchpath: [file://shared, pkg://some_trainer.config, pkg://absent.config]}\n"
+            "defaults: [both, trainer, group/one, _self_]\nmine: 1\n",
+            "own/both.yaml": "both: own\n",
+            "shared/both.yaml": "both: shared\n",
+            "shared/group/one.yaml": "size: 1\n",
+            "packages/some_trainer/__init__.py": "",
+            "packages/some_trainer/config/__init__.py": "",
+            "packages/some_trainer/config/trainer.yaml": "trainer: {nnodes: 3}\n",
+            "packages/some_trainer/config/group/one.yaml": "size: 2\n",
+        },
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "packages")
+    read = load_config(path).to_dict()
+    assert "some_trainer" not in sys.modules
+    assert {key: value for key, value in read.items() if key != "hydra"} == {
+        "both": "own",
+        "trainer": {"nnodes": 3},
+        "group": {"size": 1},
+        "mine": 1,
+    }
+    with pytest.warns(UserWarning, match="absent"), hydra.initialize_config_dir(str(path.parent), version_base=None):
+        assert hydra.compose("conf") == {key: value for key, value in read.items() if key != "hydra"}
 
 
 def test_faults_point_into_the_file_that_has_the_value(tmp_path: Path) -> None:

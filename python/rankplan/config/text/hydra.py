@@ -1,4 +1,4 @@
-"""Hydra's defaults: a config merged with the files beside it that its ``defaults`` names.
+"""Hydra's defaults: a config merged with the files that its ``defaults`` names, beside it or in ``hydra.searchpath``.
 
 entry    = "_self_" | [ group "/" ] name [ "@" package ] | [ "optional" ] group [ "@" package ] ":" name
          | "override" group [ "@" package ] ":" name
@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,7 +78,7 @@ def composed(section: Section, parse: Callable[[str], Any]) -> Section:
         return section
     if any(isinstance(entry, str) and entry.endswith((".yaml", ".yml")) for entry in entries):
         return section  # NeMo-RL's, which are paths
-    tree = _Tree(Path(file).parent, parse)
+    tree = _Tree([Path(file).parent, *_search_path(section)], parse)
     layers = list(tree.layers(section, (), (), 0))
     merged: dict[str, Any] = {}
     for package, layer in layers:
@@ -94,7 +95,7 @@ def composed(section: Section, parse: Callable[[str], Any]) -> Section:
 class _Tree:
     """Reads the defaults of a config and of the files that they name."""
 
-    root: Path
+    roots: Sequence[Path]
     parse: Callable[[str], Any]
     missing: list[str] = field(default_factory=list)
     chosen: dict[tuple[Package, str | None], str] = field(default_factory=dict)
@@ -120,11 +121,27 @@ class _Tree:
     def _file(self, entry: _Entry, above: Package, package: Package, depth: int) -> Iterator[tuple[Package, Section]]:
         group = (*above, *entry.group)
         name = self.chosen.get((entry.group, entry.package), entry.name).removesuffix(".yaml")
-        path = self.root.joinpath(*group, f"{name}.yaml")
-        if depth > _DEEPEST or not path.is_file():
+        paths = (root.joinpath(*group, f"{name}.yaml") for root in self.roots)
+        path = next((path for path in paths if path.is_file()), None)
+        if depth > _DEEPEST or path is None:
             self.missing += ["/".join((*group, name))] if entry.mode != "optional" else []
         elif isinstance(read := self.parse(os.fspath(path)), Section):  # an empty file is no section
             yield from self.layers(read, group, _package(entry, package, read), depth)
+
+
+def _search_path(section: Section) -> Iterator[Path]:
+    """Yield the folders of ``hydra.searchpath`` in the main config; the package of ``pkg://`` is not imported."""
+    hydra = section.get("hydra")
+    listed = hydra.get("searchpath") if isinstance(hydra, dict) else None
+    for text in listed if isinstance(listed, list) else []:
+        kind, _, where = str(text).partition("://")
+        if kind == "file":
+            yield Path(where)
+        elif kind == "pkg" and re.fullmatch(r"\w+(\.\w+)*", where):
+            top, *inner = where.split(".")
+            found = PathFinder.find_spec(top)
+            for folder in (found and found.submodule_search_locations) or ():
+                yield Path(folder, *inner)
 
 
 def _package(entry: _Entry, parent: Package, section: Section) -> Package:
