@@ -16,6 +16,7 @@ __all__ = [
     "MAX_RANK",
     "NODE",
     "SAME_SECONDS",
+    "USABLE_MEMORY",
     "WHOLE_NODE",
     "Arrangement",
     "Chunks",
@@ -36,9 +37,14 @@ __all__ = [
     "Spans",
     "WeightMap",
     "best_schedule",
+    "engine_memory",
     "error_codes",
+    "host_store",
+    "model_params",
     "pack_segments",
     "render",
+    "switch_memory",
+    "training_memory",
 ]
 
 CLUSTER: Final = "cluster"
