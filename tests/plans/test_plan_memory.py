@@ -151,6 +151,25 @@ def test_the_memory_of_a_node() -> None:
     assert not list(memory_faults(_worked(host_memory="367 GiB")))
 
 
+def test_the_memory_of_a_node_counts_all_its_accelerators() -> None:
+    trainer = {"parallel": {"tp": 4}, "memory": TRAINER | {"optimizer_on_host": 1.0}}
+    apart = {"actor": {"placement": "0-3", **trainer}, "critic": {"placement": "4-7", **trainer}}
+    lower = [need.host[0] for phases in _plan(apart).memory().values() for need in phases.values()]
+    total = sum(lower)
+    assert len(lower) == 2 and total == 2 * lower[0]
+    (fault,) = (fault for _, fault in memory_faults(_plan(apart, host_memory=int(total) - 1)))
+    assert fault.code == "host-memory"
+    assert not list(memory_faults(_plan(apart, host_memory=int(total) + 1)))
+
+
+def test_the_memory_of_a_node_is_that_of_its_own() -> None:
+    trainer = {"parallel": {"tp": 8}, "memory": TRAINER | {"optimizer_on_host": 1.0}}
+    nodes = [{"ranks": rank, "accelerators": 8, "memory": {0: size << 10}} for rank, size in enumerate((2000, 100))]
+    plan = _plan({"actor": {"placement": "0-15", **trainer}}, Inventory.from_dict({"nodes": nodes}), num_nodes=2)
+    ((_, fault),) = memory_faults(plan)
+    assert fault.message.startswith("node 1 has 100.0 GiB")
+
+
 def test_the_inventory_wins_over_the_config() -> None:
     node = {"accelerators": [{"id": str(i), "memory": 24 * 1024} for i in range(8)]}
     inventory = Inventory.from_dict({"nodes": [{"ranks": "0", **node}]})

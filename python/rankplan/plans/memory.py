@@ -90,17 +90,22 @@ def whole(size: float) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Accelerators with the same number of processes of each component: one of them, and its memory."""
+    """Accelerators with the same number of processes of each component, on nodes with the same: one, and its memory.
+
+    ``on_node`` are the processes of each component on its node, by accelerator, and ``host`` is the node's memory.
+    """
 
     users: dict[str, int]
     where: tuple[int, int]
     card: Bounds | None
     on_node: dict[str, int]
+    host: float | None
 
 
 def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[Crowd]:
     """Yield the crowds of a plan, in node order. Takes time by runs of equal nodes, not by nodes."""
-    stated = inventory.section.accelerator_memory if inventory.section is not None else None
+    section = inventory.section
+    stated = (None, None) if section is None else (section.accelerator_memory, section.host_memory)
     # What starts and ends at a node: runs of components, and nodes of other hardware.
     changes: dict[int, list[tuple[int, tuple[str, Pattern] | None]]] = {}
     for name, component in components.items():
@@ -122,18 +127,22 @@ def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterato
         if not active:
             continue
         spec = inventory.node(node)
-        state = (frozenset(active.items()), spec.accelerator_model, tuple(one.memory for one in spec.devices))
+        memory = tuple(one.memory for one in spec.devices), tuple(spec.memory.values())
+        state = (frozenset(active.items()), spec.accelerator_model, memory)
         if state not in states:
             states.add(state)
             for crowd in _on_node(node, active, spec, stated):
-                key = (tuple(sorted(crowd.users.items())), crowd.card)
+                key = (tuple(sorted(crowd.users.items())), crowd.card, tuple(sorted(crowd.on_node.items())), crowd.host)
                 if key not in seen:
                     seen.add(key)
                     yield crowd
 
 
-def _on_node(node: int, stays: Counter[tuple[str, Pattern]], spec: NodeSpec, stated: int | None) -> Iterator[Crowd]:
-    """Yield a crowd for each accelerator of a node that is used."""
+def _on_node(
+    node: int, stays: Counter[tuple[str, Pattern]], spec: NodeSpec, stated: tuple[int | None, int | None]
+) -> Iterator[Crowd]:
+    """Yield a crowd for each accelerator of a node that is used. ``stated``: what the section says of all nodes."""
+    host = sum(spec.memory.values()) << 20 if spec.memory else stated[1]
     users: dict[int, Counter[str]] = {}
     on_node: Counter[str] = Counter()
     for (name, pattern), times in stays.items():
@@ -141,7 +150,7 @@ def _on_node(node: int, stays: Counter[tuple[str, Pattern]], spec: NodeSpec, sta
             users.setdefault(index, Counter())[name] += times
             on_node[name] += times
     for index in sorted(users):
-        yield Crowd(dict(users[index]), (node, index), _card(spec, index, stated), dict(on_node))
+        yield Crowd(dict(users[index]), (node, index), _card(spec, index, stated[0]), dict(on_node), host)
 
 
 def _card(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
@@ -163,7 +172,8 @@ class Needs:
         found = {name: Evaluation(one, one.memory) for name, one in components.items() if one.memory is not None}
         self.evaluations = {name: one for name, one in found.items() if one.known}
         self.crowds = list(crowds(inventory, components)) if self.evaluations else []
-        self._counts = Counter(name for crowd in self.crowds for name in crowd.users)
+        kinds = {(frozenset(crowd.users.items()), crowd.card) for crowd in self.crowds}
+        self._counts = Counter(name for users, _ in kinds for name, _ in users)
 
     def phases(self) -> dict[tuple[str, ...], dict[str, Need]]:
         """Return the need of each phase, by its components; of several accelerators, that of the worst one."""

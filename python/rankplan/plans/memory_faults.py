@@ -122,20 +122,16 @@ def _engine_help(needs: Needs, crowd: Crowd, need: Need) -> str:
 
 def _host_faults(plan: Plan) -> Iterator[tuple[str, Diagnostic]]:
     """Yield a fault for the nodes whose ranks need more memory than they have."""
-    stated = plan.section.host_memory if plan.section is not None else None
-    seen = set()
+    kept: dict[tuple[int, float], dict[str, float]] = {}
     for crowd in plan.needs.crowds:
-        node = crowd.where[0]
-        spec = plan.inventory.node(node)
-        size = sum(spec.memory.values()) << 20 if spec.memory else stated
-        if size is None or node in seen:
+        if crowd.host is None:
             continue
-        seen.add(node)
-        lower = {
-            need.components[0]: need.host[0]
-            for need in plan.needs.of_crowd(crowd)
-            if need.phase != SWITCH and need.host[0]
-        }
+        on_node = kept.setdefault((crowd.where[0], crowd.host), {})
+        for need in plan.needs.of_crowd(crowd):
+            if need.phase != SWITCH:
+                name = need.components[0]
+                on_node[name] = min(need.host[0], on_node.get(name, need.host[0]))
+    for (node, size), lower in kept.items():
         if (total := sum(lower.values())) > size:
             largest = max(lower, key=lambda name: lower[name])
             message = f"node {node} has {size_text(size)}, but its ranks keep at least {size_text(total)} on the host"

@@ -132,7 +132,7 @@ def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:
 
 
 def _memory(entry: ComponentEntry, section: ClusterSection) -> MemoryEntry | None:
-    """Return what an entry needs, with the model of the section if it has none of its own."""
+    """Return the ``memory`` of an entry; its model is that of the section by default."""
     memory = entry.memory
     if memory is None or memory.kind == "resident" or memory.model or memory.params or section.model is None:
         return memory
