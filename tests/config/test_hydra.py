@@ -27,7 +27,7 @@ cluster: {num_nodes: 1, component_placement: {actor: 0-1}}
 actor: {model: {layers: 8}}
 """,
     "base.yaml": "cluster: {num_nodes: 2, name: base}\nlevel: 1\n",
-    "env/small.yaml": "defaults: [common, _self_]\nenvs: 2\n",
+    "env/small.yaml": "defaults: [common, _self_]\nenvs: 2\nsteps: ???\n",
     "env/large.yaml": "envs: 64\n",
     "env/common.yaml": "envs: 1\nsteps: 5\n",
     "model/dense.yaml": "# @package ignored\ndefaults: [../shared/sizes@sizes, /shared/root]\nlayers: 4\n",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.faults import KeyPath
-from rankplan.config.text.programs import Program
+from rankplan.config.text.programs import Program, started
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import TABLES
 from rankplan.dialects.no_job import description, fine_tuning
@@ -101,7 +101,7 @@ def _recognised(config: Mapping[Any, Any]) -> str | None:
 
 
 def _program(config: Mapping[Any, Any]) -> Program | None:
-    return getattr(config.document, "program", None) if isinstance(config, Section) else None
+    return started(config.document) if isinstance(config, Section) else None
 
 
 def no_job(config: Mapping[Any, Any]) -> Diagnostic | None:
@@ -110,7 +110,7 @@ def no_job(config: Mapping[Any, Any]) -> Diagnostic | None:
     if program is not None and program.task:
         return program.fault
     document = config.document if isinstance(config, Section) else None
-    file = getattr(document, "file", None)
+    file = None if document is None else document.file
     told = description(config, file) if known is None else fine_tuning(config) if known == "verl" else None
     if told is None or program is not None:
         return None if told is None or program is None else program.fault

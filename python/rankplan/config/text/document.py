@@ -93,6 +93,10 @@ class _WrittenFloat(_Written, float):
 class Source(Protocol):
     """Where the values of a config are written."""
 
+    @property
+    def file(self) -> str | None:
+        """The path of its file, if it has one."""
+
     warnings: list[Diagnostic]
     """Values that a script leaves open, if the config comes from one."""
 

@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 from rankplan.config.text.document import Section
+from rankplan.config.text.layers import Layers, over
 from rankplan.config.text.places import relocated
 from rankplan.errors import Diagnostic, PlacementError
-
-_MISSING = "???"
-"""OmegaConf: a value that another file or the command line gives."""
-
-
-class _Layers:
-    """Files, each of which extends the later ones."""
-
-    def __init__(self, layers: Sequence[Section]) -> None:
-        self._layers = layers
-        self.warnings: list[Diagnostic] = layers[0].document.warnings
-
-    def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
-        """Return the fault in the first file that has the longest part of ``path``."""
-        return max(self._layers, key=lambda layer: _depth(layer, path)).document.locate(path, fault)
-
-
-def _depth(value: Any, path: Sequence[str | int]) -> int:
-    for depth, part in enumerate(path):
-        if not isinstance(value, dict) or part not in value:
-            return depth
-        value = value[part]
-    return len(path)
 
 
 def extended(section: Section, load: Callable[[str, tuple[str, ...]], Section], above: tuple[str, ...]) -> Section:
@@ -64,12 +42,6 @@ def extended(section: Section, load: Callable[[str, tuple[str, ...]], Section], 
             if isinstance(value, dict) and value.get("_override_") is True:
                 merged[key] = {inner: item for inner, item in value.items() if inner != "_override_"}
             else:
-                merged[key] = _over(merged.get(key), value)
+                merged[key] = over(merged.get(key), value)
     del merged["defaults"]
-    return cast("Section", relocated(merged, _Layers(layers)))
-
-
-def _over(base: Any, own: Any) -> Any:
-    if isinstance(base, dict) and isinstance(own, dict):
-        return {**base, **{key: _over(base.get(key), value) for key, value in own.items()}}
-    return base if own == _MISSING and base is not None else own
+    return cast("Section", relocated(merged, Layers([((), layer) for layer in layers])))

@@ -20,15 +20,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from rankplan.config.text.document import Document, Section
+from rankplan.config.text.layers import Layers, Package, over
 from rankplan.config.text.places import relocated
-from rankplan.errors import Diagnostic
 
 _SELF = "_self_"
 _HEADER = re.compile(r"#\s*@package\s+(\S+)")
 _KEY = re.compile(r"(?:(?P<mode>override|optional)\s+)?(?P<group>[^@\s]*)(?:@(?P<package>\S*))?")
 _DEEPEST = 20
-
-Package = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +43,6 @@ class _Entry:
     absolute: bool = False
 
 
-class Layers:
-    """The files of a config, each with its package; a value is that of the first file which has it."""
-
-    def __init__(self, layers: Sequence[tuple[Package, Section]]) -> None:
-        self._layers = layers
-        self.file = getattr(layers[0][1].document, "file", None)
-        self.warnings: list[Diagnostic] = layers[0][1].document.warnings
-
-    def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
-        """Return the fault in the first file that has the longest part of ``path``."""
-        package, section = max(self._layers, key=lambda layer: _depth(layer[0], layer[1], path))
-        return section.document.locate(path[len(package) :], fault)
-
-
 def compose(config: Mapping[str, Any]) -> str:
     """Return the help for a config that lacks values which a file of its ``defaults`` may have."""
     names = config.get("defaults")
@@ -73,7 +57,7 @@ def composed(section: Section, parse: Callable[[str], Any]) -> Section:
 
     ``parse`` reads a file without its defaults.
     """
-    file, entries = getattr(section.document, "file", None), section.get("defaults")
+    file, entries = section.document.file, section.get("defaults")
     if file is None or not isinstance(entries, list):
         return section
     if any(isinstance(entry, str) and entry.endswith((".yaml", ".yml")) for entry in entries):
@@ -85,7 +69,7 @@ def composed(section: Section, parse: Callable[[str], Any]) -> Section:
         own: Any = {key: value for key, value in layer.items() if key != "defaults"}
         for part in reversed(package):
             own = {part: own}
-        merged = _over(merged, own)
+        merged = over(merged, own)
     if tree.missing:
         merged["defaults"] = tree.missing
     return cast("Section", relocated(merged, Layers(layers[::-1])))
@@ -171,20 +155,3 @@ def _entries(written: Any) -> Iterator[_Entry]:
             for name in names if isinstance(names, list) else [names]:
                 if isinstance(name, str):
                     yield _Entry(tuple(group), name, found["package"], found["mode"], found["group"].startswith("/"))
-
-
-def _depth(package: Package, section: Section, path: Sequence[str | int]) -> int:
-    if tuple(path[: len(package)]) != package:
-        return next((depth for depth, (a, b) in enumerate(zip(path, package, strict=False)) if a != b), 0)
-    value: Any = section
-    for depth, part in enumerate(path[len(package) :], len(package)):
-        if not isinstance(value, dict) or part not in value:
-            return depth
-        value = value[part]
-    return len(path)
-
-
-def _over(base: Any, own: Any) -> Any:
-    if not (isinstance(base, dict) and isinstance(own, dict)):
-        return own
-    return {**base, **{key: _over(base.get(key), value) for key, value in own.items()}}

@@ -12,6 +12,7 @@ from rankplan.config.text.document import Document, Section
 from rankplan.config.text.extends import extended
 from rankplan.config.text.files import read_whole
 from rankplan.config.text.hydra import composed
+from rankplan.config.text.places import Places
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
 
@@ -39,7 +40,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     changes = parse_overrides(overrides)
     given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
     config = _load(os.fspath(path), given=given)
-    used: set[str] = getattr(config.document, "used", set())
+    used = config.document.used if isinstance(config.document, Places) else set()
     return overridden(config, [one for one in changes if one.key not in used])
 
 

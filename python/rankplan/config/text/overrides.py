@@ -94,7 +94,7 @@ def overridden(section: Section, overrides: Iterable[Override], *, strict: bool 
     ``strict`` rejects what Hydra rejects: a near miss of a key that exists, ``+key`` for one that exists, ``~key`` for
     one that does not. Raises `PlacementError` with every fault.
     """
-    places = Places(getattr(section.document, "file", None), section.document)
+    places = Places(section.document.file, section.document)
     config: Section = relocated(section, places)
     faults: list[Diagnostic] = []
     for override in overrides:

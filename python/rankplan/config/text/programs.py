@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rankplan.config.text.places import Place
+from rankplan.config.text.document import Source
+from rankplan.config.text.places import Place, Places
 from rankplan.errors import Diagnostic
 
 JOB = ""
@@ -79,6 +80,11 @@ class Program:
     """The fault of the script if its values have the keys of no system."""
 
     @property
+    def module(self) -> str:
+        """The module, or the path of the script with dots: ``verl.trainer.main_ppo``."""
+        return _module(self.name)
+
+    @property
     def fault(self) -> Diagnostic:
         """The fault of a script whose program is no training job."""
         if not self.task and self.otherwise is not None:
@@ -90,9 +96,19 @@ class Program:
         return self.place.of(Diagnostic("no-components", message, help))
 
 
+def started(source: Source | None) -> Program | None:
+    """Return the program that a script passes its values to, ``None`` if they come from no script."""
+    program: Program | None = source.program if isinstance(source, Places) else None
+    return program
+
+
+def _module(name: str) -> str:
+    return re.sub(r"^(\.{0,2}/)+|\.py$", "", name).replace("/", ".")
+
+
 def program_of(name: str, place: Place) -> Program:
     """Return the program with this module, path or name."""
-    dotted = re.sub(r"^(\./|/)+|\.py$", "", name).replace("/", ".")
+    dotted = _module(name)
     for pattern, system, task in _PROGRAMS:
         if re.fullmatch(pattern, dotted):
             return Program(name, place, system, task)

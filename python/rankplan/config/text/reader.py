@@ -11,6 +11,7 @@ from typing import Any, Self
 from rankplan.config.text.document import Section, plain_scalar
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.text.load import load_config
+from rankplan.config.text.programs import started
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.words import as_int, misspelt, must_be, path_text
@@ -44,7 +45,7 @@ class Reader:
         self.state: Any = None
         """The values that the dialect of the config has read."""
         self.asked: set[KeyPath] = set()
-        """The paths in the config of the values that were asked for, so far: those that decide the placement."""
+        """The paths of the values that the dialect has read so far: they decide the placement."""
         self.size_paths: dict[str, KeyPath] = {}
         """The path in the config of the parallel sizes of each component that states some."""
         self.size_keys: dict[KeyPath, dict[str, KeyPath]] = {}
@@ -97,11 +98,11 @@ class Reader:
     @property
     def program(self) -> str:
         """The module that a launch script starts, with dots; empty if it is unknown, or the config is no script."""
-        name = getattr(getattr(self._document, "program", None), "name", "")
-        return re.sub(r"^[./]+|\.py$", "", name).replace("/", ".")
+        program = started(self._document)
+        return "" if program is None else program.module
 
     def decides(self, warning: Diagnostic) -> bool:
-        """Return whether a warning is of the dialect, or about a value that was asked for, or about values in it."""
+        """Return whether a warning matters: the dialect gives it, or has read the value, or a value inside it."""
         path = warning.path or ""
         return warning in self._warnings or any(
             one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked)
