@@ -32,7 +32,7 @@ _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 """Exit codes of a shell for a command that it cannot run."""
 
 
-@click.command(name="exec", context_settings={"ignore_unknown_options": False})
+@click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--component", metavar="NAME", type=Component(), help="Component (optional if there is only one).")
