@@ -85,6 +85,9 @@ def problem(case: Case) -> Problem:
         [Hierarchy.UNKNOWN if labels[level] is None else names.index(labels[level] or "") for labels in case.labels]
         for level in range(case.levels)
     ]
+    kept = [
+        (level, ranks, 0) for name, kind, level in case.kept for ranks in case.components[name].layout.node_sets(kind)
+    ]
     parts: Any = [(one.rows, one.layout if one.parallel.stated else None) for one in case.components.values()]
     return Problem(
         Hierarchy(len(case.labels), columns),
@@ -92,8 +95,7 @@ def problem(case: Case) -> Problem:
         rank_classes=list(case.needs),
         unfit=[(node, RankSet(ranks)) for node, ranks in case.unfit.items()],
         parts=parts,
-        kept=[(case.components[name].layout, kind, level) for name, kind, level in case.kept],
-        sets=[(level, list(ranks)) for level, ranks in case.sets],
+        sets=[*kept, *((level, list(ranks), 1) for level, ranks in case.sets)],
         pinned=[None] * len(case.needs),
         old=list(case.old),
         segment=case.segment,

@@ -14,8 +14,9 @@ from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.arranging.arrange import Task
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.repair import Shrinking
-from rankplan.arranging.rules import Rules
+from rankplan.arranging.rules import Network
 from rankplan.cli import main
+from rankplan.config.network import Topology
 from rankplan.errors import PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.component import Component
@@ -114,7 +115,12 @@ def test_a_whole_expert_group_moves_only_if_a_rule_asks_for_it() -> None:
     gone = full.without(["node-1", "node-2"])
     old = [None if rank in (1, 2) else rank for rank in range(6)]
     kept = Task(
-        gone, before.inventory, before, Rules(full.levels, {"actor": {"ep": "nvlink"}}), Exclusion(gone.marks), old
+        gone,
+        before.inventory,
+        before,
+        Network(full.levels, Topology(keep={"actor": {"ep": "nvlink"}})),
+        Exclusion(gone.marks),
+        old,
     ).solve()
     assert kept.moved == 32 and kept.after[1][1] == 0  # the group that crossed before moves too
 

@@ -2,14 +2,15 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rankplan_core::arrange::demand::{Bond, CLASSES, Demand, bonds};
+use rankplan_core::arrange::demand::{Bond, CLASSES, Demand};
+use rankplan_core::arrange::hierarchy::Hierarchy as CoreHierarchy;
 use rankplan_core::arrange::objective::{MOVED, crossings_at};
 use rankplan_core::arrange::segments::{Packing, Want, pack};
 use rankplan_core::arrange::{arrange, moved_as_block};
 use rankplan_core::{Layout as CoreLayout, Slots, Table};
 
 use crate::errors::OrRaise;
-use crate::parallel::{Layout, named};
+use crate::parallel::Layout;
 use crate::placements::Placements;
 use crate::rank_set::RankSet;
 
@@ -80,12 +81,12 @@ pub struct Arrangement(rankplan_core::arrange::Arrangement);
 impl Problem {
     /// `node_classes` has the hardware of each node, `rank_classes` the hardware that each node rank needs, or `None` for one
     /// without processes. `unfit` has nodes with broken accelerators, and the node ranks that need one of these. `parts` are the
-    /// rows of the components and, if they state sizes, their groups, which count. `kept` are groups that must be within a domain:
-    /// their layout, kind, level. `sets` are such node ranks: level and ranks. `pinned` and `old` have the
+    /// rows of the components and, if they state sizes, their groups, which count. `sets` are node
+    /// ranks that must be within a domain: level, ranks, and the number of their rule. `pinned` and `old` have the
     /// nodes of node ranks; `old` is empty without an old plan.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "all are keywords in Python")]
-    #[pyo3(signature = (domains, *, node_classes, rank_classes, unfit, parts, kept, sets, pinned, old, segment))]
+    #[pyo3(signature = (domains, *, node_classes, rank_classes, unfit, parts, sets, pinned, old, segment))]
     fn new(
         py: Python<'_>,
         domains: &Hierarchy,
@@ -93,8 +94,7 @@ impl Problem {
         rank_classes: Vec<Option<u32>>,
         unfit: Vec<(u32, RankSet)>,
         parts: Vec<(Bound<'_, Placements>, Option<Bound<'_, Layout>>)>,
-        kept: Vec<(Bound<'_, Layout>, String, usize)>,
-        sets: Vec<(usize, Vec<u32>)>,
+        sets: Vec<(usize, Vec<u32>, u32)>,
         pinned: Vec<Option<u32>>,
         old: Vec<Option<u32>>,
         segment: u32,
@@ -107,15 +107,7 @@ impl Problem {
         if parts.iter().any(|(table, _)| table.cluster_node_rank().iter().any(|&node| node >= ranks)) {
             return Err(PyValueError::new_err("a component is on more node ranks"));
         }
-        let mut all = Vec::new();
-        for (index, (layout, kind, level)) in kept.into_iter().enumerate() {
-            let (slots, layout) = layout.get().parts();
-            all.extend(bonds(slots, layout, named(&kind)?, level, index as u32));
-        }
-        all.extend(sets.into_iter().map(|(level, ranks)| Bond { level, ranks: ranks.into(), source: u32::MAX }));
-        if all.iter().any(|bond| bond.level >= domains.0.levels()) {
-            return Err(PyValueError::new_err("unknown level"));
-        }
+        let bonds = bonds(&domains.0, sets)?;
         let demand = py.detach(|| Demand::of(ranks, &parts));
         let problem = rankplan_core::arrange::objective::Problem {
             domains: domains.0.clone(),
@@ -123,7 +115,7 @@ impl Problem {
             rank_class: rank_classes,
             unfit: unfit.into_iter().map(|(node, ranks)| (node, ranks.0)).collect(),
             demand,
-            bonds: all,
+            bonds,
             pinned,
             old,
             segment,
@@ -156,14 +148,21 @@ impl Problem {
         (0..self.problem.domains.levels()).map(of).collect()
     }
 
-    /// The groups and sets that must be within a domain and are not: index in `kept`, or `None` for a set; level; node ranks.
-    fn broken(&self, arrangement: &Arrangement) -> Vec<(Option<u32>, usize, Vec<u32>)> {
+    /// The sets that must be within a domain and are not: number of the rule, node ranks.
+    fn broken(&self, arrangement: &Arrangement) -> Vec<(u32, Vec<u32>)> {
         let bond = |&index: &u32| {
             let bond = &self.problem.bonds[index as usize];
-            ((bond.source != u32::MAX).then_some(bond.source), bond.level, bond.ranks.to_vec())
+            (bond.source, bond.ranks.to_vec())
         };
         arrangement.0.broken.iter().map(bond).collect()
     }
+}
+
+fn bonds(domains: &CoreHierarchy, sets: Vec<(usize, Vec<u32>, u32)>) -> PyResult<Vec<Bond>> {
+    if sets.iter().any(|&(level, ..)| level >= domains.levels()) {
+        return Err(PyValueError::new_err("unknown level"));
+    }
+    Ok(sets.into_iter().map(|(level, ranks, source)| Bond { level, ranks: ranks.into(), source }).collect())
 }
 
 type Part<'a> = (&'a Table, Option<(&'a Slots, &'a CoreLayout)>);

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from typing import TypeAlias
 
+from rankplan._core import Arrangement as Found
 from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet, pack_segments
 from rankplan.arranging.exclusion import Exclusion
-from rankplan.arranging.rules import Keep, Rules, Segments
+from rankplan.arranging.rules import Keep, Network, Segments
+from rankplan.config.network import TOGETHER, WORLD
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.plans.component import Component, local_accelerators
-from rankplan.plans.crossings import crossing
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
+from rankplan.plans.topology import SEGMENT, Rule, Rules, Sets, broken
 from rankplan.words import counted, nodes_text
 
 KINDS = ("tensor or context", "expert", "data", "pipeline")
@@ -31,9 +33,6 @@ replica groups and expert-data groups.
 
 _Kind: TypeAlias = tuple[str, int, str | None]
 """Type, number and model of the accelerators of a node."""
-
-_Together: TypeAlias = tuple[int, list[int]]
-"""A level, and node ranks that must be in one domain of it."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def arrange(
     """
     inventory, planned = inventory_of(inventory), plan.inventory
     excluded = Exclusion.of(planned, inventory, same_nodes(planned, inventory))
-    return Task(inventory, planned, plan, Rules.of(inventory, planned, segment, keep), excluded).solve()
+    return Task(inventory, planned, plan, Network.of(inventory, planned, keep=keep, segment=segment), excluded).solve()
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Task:
     inventory: Inventory
     planned: Inventory
     parts: Mapping[str, Component]
-    rules: Rules
+    network: Network
     excluded: Exclusion
     old: Sequence[int | None] = ()
     were: Sequence[int | None] = ()
@@ -107,16 +106,7 @@ class Task:
 
         Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small`` or ``group-spans``.
         """
-        stated = dict.fromkeys(self.rules.segments(self.parts, self.needed))
-        segments = [(level, list(ranks)) for level, ranks in stated]
-        problem = self._problem(segments)
-        try:
-            found = problem.solve()
-        except ValueError as error:
-            raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
-        if broken := problem.broken(found):
-            unproved = "" if found.impossible else " (the search ended early)"
-            raise PlacementError([self._broken(broken, segments, unproved)])
+        problem, found = self._found()
         block = problem.moved_as_block(found) if self.old else None
         if block is not None and block.cost[3:] >= found.cost[3:]:
             block = None
@@ -138,7 +128,7 @@ class Task:
             present=self.inventory,
             nodes=tuple(filled),
             spares=tuple(spares),
-            levels=self.rules.levels,
+            levels=self.network.levels,
             before=self._before(),
             after=problem.crossings(found.nodes),
             optimal=found.optimal,
@@ -152,18 +142,49 @@ class Task:
         return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
 
     @cached_property
-    def _kept(self) -> list[tuple[str, str, int]]:
-        """The groups that must stay within a domain: component, kind, level.
+    def _rules(self) -> Rules:
+        """What must, and should, hold on these nodes.
 
-        Raises `PlacementError` (``group-spans``) for groups that must stay within a node and are on several node ranks.
+        Raises `PlacementError` with every fault, also for what must stay within a node and is on several node ranks.
         """
-        found = []
-        for name, kind, level in self.rules.kept(list(self.parts)):
-            if level is not None:
-                found.append((name, kind, level))
-            elif apart := crossing(name, self.parts[name].layout, self.planned, kind, None):
-                raise PlacementError([Diagnostic("group-spans", *apart)])
-        return found
+        rules = Rules.of(self.network.topology, self.parts, self.network.levels, arranging=True)
+        faults = [_placed(path, found) for path, found in rules.faults]
+        within = [rule for rule in rules.kept if rule.level is None]
+        faults += [
+            Diagnostic("group-spans", *found) for rule in within if (found := broken(rule, self.parts, self.planned))
+        ]
+        if faults:
+            raise PlacementError(faults)
+        rules.kept = [rule for rule in rules.kept if rule.level is not None]
+        rules.preferred = [rule for rule in rules.preferred if rule.level is not None]
+        return rules
+
+    def _found(self) -> tuple[Problem, Found]:
+        """Return the arrangement in which the sets of each rule are divided into as few parts as possible.
+
+        Raises `PlacementError` if there is none.
+        """
+        kept = self._rules.kept
+        refused: list[tuple[list[tuple[int, list[int]]], Sequence[int]]] = []
+        proved = True
+        for parts in product(*map(self._divisions, kept)):
+            problem = self._problem([rule.divided(count) for rule, count in zip(kept, parts, strict=True)])
+            try:
+                found = problem.solve()
+            except ValueError as error:
+                raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
+            wrong = problem.broken(found)
+            if not wrong:
+                return problem, found
+            refused.append((wrong, parts))
+            proved = proved and found.impossible
+        raise PlacementError([self._broken(*refused[-1], "" if proved else " (the search ended early)")])
+
+    def _divisions(self, rule: Rule) -> list[int]:
+        """Return the numbers of parts that the sets of a rule may be divided into: those that a domain has room for."""
+        largest = max(self._hierarchy.sizes(rule.level or 0), default=0)
+        found = rule.divisions()
+        return [count for count in found if max(map(len, rule.divided(count)), default=0) <= largest] or found[-1:]
 
     @cached_property
     def _usable(self) -> list[int]:
@@ -174,13 +195,13 @@ class Task:
 
     @cached_property
     def _hierarchy(self) -> Hierarchy:
-        return _hierarchy(self._domains, self._usable, self.rules.largest_segment)
+        return _hierarchy(self._domains, self._usable, self.network.largest_segment)
 
     @cached_property
     def _domains(self) -> tuple[Domains, ...]:
         """The domains of the inventory at each level of the rules."""
-        same = self.rules.levels == self.inventory.levels
-        return self.inventory.domains if same else domains(self.inventory.labels(), self.rules.levels)
+        same = self.network.levels == self.inventory.levels
+        return self.inventory.domains if same else domains(self.inventory.labels(), self.network.levels)
 
     @cached_property
     def _places(self) -> Sequence[int | None]:
@@ -201,7 +222,7 @@ class Task:
                 column += [kinds.setdefault(kind, len(kinds))] * len(nodes)
         return needs, present, list(kinds)
 
-    def _problem(self, segments: Sequence[_Together]) -> Problem:
+    def _problem(self, kept: Sequence[Sets]) -> Problem:
         position = {node: index for index, node in enumerate(self._usable)}
         needs, present, _ = self._hardware
         node_classes = [present[node] for node in self._usable]
@@ -217,17 +238,20 @@ class Task:
         for rank, index in enumerate(old):
             if index is not None and (node_classes[index] != rank_classes[rank] or rank in unfit.get(index, ())):
                 old[rank] = None
+        sets = {}
+        for index, (rule, divided) in enumerate(zip(self._rules.kept, kept, strict=True)):
+            for ranks in divided:
+                sets.setdefault((rule.level or 0, ranks), index)  # components may have the same segments
         return Problem(
             self._hierarchy,
             node_classes=node_classes,
             rank_classes=rank_classes,
             unfit=list(unfit.items()),
             parts=self._parts(),
-            kept=[(self.parts[name].layout, kind, level) for name, kind, level in self._kept],
-            sets=segments,
+            sets=[(level, ranks, index) for (level, ranks), index in sets.items()],
             pinned=pinned,
             old=old,
-            segment=self.rules.largest_segment,
+            segment=self.network.largest_segment,
         )
 
     def _parts(self) -> list[tuple[Placements, Layout | None]]:
@@ -289,7 +313,6 @@ class Task:
             rank_classes=[0] * count,
             unfit=[],
             parts=self._parts(),
-            kept=[],
             sets=[],
             pinned=[None] * count,
             old=[],
@@ -305,7 +328,7 @@ class Task:
         both = self.planned, self.inventory
         planned, present = ([record for nodes, record in one.stretches() for _ in nodes] for one in both)
         nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.rules.levels), range(len(nodes)), 1)
+        return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.network.levels), range(len(nodes)), 1)
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
         accelerator_type, count, model = self._hardware[2][kind]
@@ -313,29 +336,36 @@ class Task:
         message = f"the plan needs {counted(needed, 'node')} with {what}; {found} can be used"
         return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
 
-    def _broken(
-        self, broken: Sequence[tuple[int | None, int, list[int]]], segments: Sequence[_Together], unproved: str
-    ) -> Diagnostic:
+    def _broken(self, wrong: Sequence[tuple[int, list[int]]], parts: Sequence[int], unproved: str) -> Diagnostic:
         """Return the fault of the smallest set that must be within a domain and is not."""
-        source, level, ranks = min(broken, key=lambda one: (one[0] is None, len(one[2]), one[2]))
-        name, sizes = self.rules.levels[level], self._hierarchy.sizes(level)
-        if source is None:
-            return self._incomplete([ranks for at, ranks in segments if at == level], name, sizes, unproved)
-        component, kind, _ = self._kept[source]
-        where = f"on {nodes_text(RankSet(ranks))}"
+        kept = self._rules.kept
+        source, ranks = min(wrong, key=lambda one: (kept[one[0]].kind == SEGMENT, len(one[1]), one[1]))
+        rule = kept[source]
+        name, sizes = self.network.levels[rule.level or 0], self._hierarchy.sizes(rule.level or 0)
+        if rule.kind == SEGMENT:
+            every = {
+                one for other in kept if other.kind == SEGMENT and other.level == rule.level for one in other.sets()
+            }
+            return self._incomplete([list(one) for one in sorted(every)], name, sizes, unproved)
+        world, who = rule.kind == WORLD, rule.who
         if len(ranks) > max(sizes):
-            message = (
-                f"{component}: {kind} groups need {counted(len(ranks), 'node')} in one {name} domain; "
-                f"the largest has {max(sizes)}"
+            need = "needs" if TOGETHER not in who else "need"
+            what = f"{who} {need}" if world else f"{who}: {rule.kind} groups need"
+            each = (
+                f"in one {name} domain" if rule.most == 1 else f"in each of {counted(parts[source], f'{name} domain')}"
             )
-            help = f"use a smaller {kind} size, or keep the groups within an outer level"
+            message = f"{what} {counted(len(ranks), 'node')} {each}; the largest has {max(sizes)}"
+            help = "use `prefer`, or fewer nodes"
+            if not world:
+                help = f"use a smaller {rule.kind} size, or keep the groups within an outer level"
             return Diagnostic("domain-too-small", message, help)
-        message = (
-            f"{component}: no arrangement keeps every {kind} group within a {name} domain{unproved}; "
-            f"the smallest that crosses one is {where}"
-        )
-        help = f"use more nodes, a smaller {kind} size, or remove `{kind}: {name}` from `keep`"
-        return Diagnostic("group-spans", message, help)
+        what = "all of it" if world else f"every {rule.kind} group"
+        where = f"a {name} domain" if rule.most == 1 else f"{rule.most} {name} domains with equal shares"
+        message = f"{who}: no arrangement keeps {what} within {where}{unproved}"
+        if not world:
+            message += f"; the smallest that crosses one is on {nodes_text(RankSet(ranks))}"
+        size = "" if world else f"a smaller {rule.kind} size, "
+        return Diagnostic("group-spans", message, f"use more nodes, {size}or remove `{rule.kind}: {name}` from `keep`")
 
     def _incomplete(self, segments: Sequence[list[int]], name: str, sizes: list[int], unproved: str) -> Diagnostic:
         """Return the fault of segments of which not all are within domains of these sizes."""
@@ -362,6 +392,12 @@ class Task:
             message = f"the plan needs {' and '.join(texts)}; the {name} domains cannot hold all of them"
             help = "use fewer nodes, smaller segments, or a larger cluster"
         return Diagnostic("segment-incomplete", message, help)
+
+
+def _placed(path: tuple[str, ...], found: Diagnostic) -> Diagnostic:
+    """Return the fault of an option; that of an unknown component says where it is named."""
+    named = found.code == "unknown-component"
+    return replace(found, message=f"{found.message} in {path[0]}") if named else found
 
 
 def _counted(segments: Iterable[list[int]]) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from rankplan._core import RankSet
 from rankplan.arranging.arrange import Arrangement, Task
 from rankplan.arranging.exclusion import Exclusion, renamed
 from rankplan.arranging.repair import Repair, Shrinking, num_data_groups
-from rankplan.arranging.rules import Rules
+from rankplan.arranging.rules import Network
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
@@ -158,12 +158,12 @@ class _Failure:
 
     def _arranged(self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]) -> Arrangement:
         """Find a node for every node rank, and remove data groups until the nodes suffice."""
-        rules = Rules.of(self._inventory, self._plan.inventory)
+        network = Network.of(self._inventory, self._plan.inventory)
         while True:
             parts = shrinking.parts
             planned = next(iter(parts.values())).inventory
             task = Task(
-                self._inventory, planned, parts, rules, self._excluded, places, were, whole_group=self._whole_group
+                self._inventory, planned, parts, network, self._excluded, places, were, whole_group=self._whole_group
             )
             if len(task.needed) <= self._usable or not shrinking.possible():
                 try:

@@ -63,16 +63,19 @@ def arrange(file: str, choice: Choice, segment: tuple[str, ...], keep: tuple[str
             click.echo("\n".join(node_lines(found)))
 
 
+_SIZE = "0*[1-9][0-9]{0,8}"
+_BY_LEVEL = re.compile(f"([^:,]+):({_SIZE})")
+
+
 def segment_sizes(texts: Sequence[str]) -> Segments | None:
     """Return the size of segments, or sizes by component, from texts such as ``policy=4`` or ``a=block:8,nvlink:4``."""
     sizes: dict[str, int | dict[str, int]] = {}
     for text in texts:
         component, equals, size = text.rpartition("=")
-        by_level = [re.fullmatch(r"([^:,]+):(0*[1-9][0-9]{0,8})", part.strip()) for part in size.split(",")]
-        if component and all(by_level):
-            sizes[component] = {part[1]: int(part[2]) for part in by_level if part is not None}
+        if component and (by_level := _by_level(size)):
+            sizes[component] = by_level
             continue
-        if (equals and not component) or re.fullmatch("0*[1-9][0-9]{0,8}", size) is None:
+        if (equals and not component) or re.fullmatch(_SIZE, size) is None:
             help = "write 4, policy=4 or policy=block:8,nvlink:4"
             raise click.BadParameter(f"{text!r} is not [COMPONENT=]N; {help}", param_hint="--segment")
         sizes[component] = int(size)
@@ -83,14 +86,25 @@ def segment_sizes(texts: Sequence[str]) -> Segments | None:
     return plain if isinstance(plain, int) else sizes or None
 
 
-def kept_levels(texts: Sequence[str]) -> dict[str, dict[str, str]] | None:
-    """Return levels by component and kind from texts such as ``actor.ep=nvlink``; other texts are wrong usage."""
-    kept: dict[str, dict[str, str]] = {}
+def kept_levels(texts: Sequence[str]) -> dict[str, dict[str, str | dict[str, int]]] | None:
+    """Return levels by component and kind from texts such as ``actor.ep=nvlink`` or ``actor.ep=block:1,nvlink:2``."""
+    kept: dict[str, dict[str, str | dict[str, int]]] = {}
     for text in texts:
-        group, equals, level = text.partition("=")
-        component, dot, kind = group.rpartition(".")
-        if not (equals and dot and component and kind and level):
-            help = "write actor.ep=nvlink"
-            raise click.BadParameter(f"{text!r} is not COMPONENT.KIND=LEVEL; {help}", param_hint="--keep")
-        kept.setdefault(component, {})[kind] = level
+        component, kind, level = _group(text, "--keep", "actor.ep=nvlink, or actor.ep=nvlink:2 for two domains")
+        kept.setdefault(component, {})[kind] = _by_level(level) or level
     return kept or None
+
+
+def _by_level(text: str) -> dict[str, int] | None:
+    """Return the numbers of a text such as ``block:8,nvlink:4``; ``None`` for any other."""
+    parts = [_BY_LEVEL.fullmatch(part.strip()) for part in text.split(",")]
+    return {part[1]: int(part[2]) for part in parts if part is not None} if all(parts) else None
+
+
+def _group(text: str, option: str, example: str) -> tuple[str, str, str]:
+    """Return component, kind and level of a text such as ``actor.ep=nvlink``; other texts are wrong usage."""
+    group, equals, level = text.partition("=")
+    component, dot, kind = group.rpartition(".")
+    if not (equals and dot and component and kind and level):
+        raise click.BadParameter(f"{text!r} is not COMPONENT.KIND=LEVEL; write {example}", param_hint=option)
+    return component, kind, level

@@ -15,7 +15,6 @@ from typing import Any
 from rankplan._core import RankSet
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
-from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic
 from rankplan.nodes.node import NodeSpec
 from rankplan.words import counted, did_you_mean, nearest, shown, unknown
@@ -121,8 +120,7 @@ def decided(section: ClusterSection, excluded: Sequence[str], levels: tuple[str,
     The rules about groups name the levels that count when the plan is made: later nodes may lack their labels.
     """
     topology = section.topology
-    kept = {level for kinds in topology.keep.values() for level in kinds.values()} - {NODE_LEVEL}
-    if topology.levels is None and kept and kept.issubset(levels):
+    if topology.levels is None and (named := topology.named_levels()) and named.issubset(levels):
         topology = topology.model_copy(update={"levels": levels})
     exclude = (*section.exclude, *(name for name in excluded if name not in section.exclude))
     settings = {"binding": None, "memory_binding": None, "nics": None, "model": None}

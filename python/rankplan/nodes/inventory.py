@@ -432,7 +432,7 @@ def configured(
     if keys and (missing := list(entries.unlabelled(levels, keys))):
         return inventory, [(("topology", "levels", index), found) for index, found in missing]
     before = inventory._section.exclude if inventory._section is not None else ()
-    section = entries.decided(section, before, inventory.levels if section.topology.keep else ())
+    section = entries.decided(section, before, inventory.levels if section.topology.named_levels() else ())
     if wanted == present and section == inventory._section:
         return inventory, []
     # Every strategy of a config asks for the same section.
