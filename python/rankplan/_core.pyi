@@ -275,11 +275,15 @@ class Problem:
         unfit: Sequence[tuple[int, RankSet]],
         parts: Sequence[tuple[Placements, Layout | None]],
         sets: Sequence[tuple[int, Sequence[int], int]],
+        preferred: Sequence[tuple[int, Sequence[int]]],
+        balanced: Sequence[tuple[int, Sequence[int]]],
+        caps: Sequence[tuple[int, Sequence[int]]],
         pinned: Sequence[int | None],
         old: Sequence[int | None],
         segment: int,
     ) -> Self: ...
     def solve(self) -> Arrangement: ...
+    def room(self, *, whole: bool) -> list[list[int]]: ...
     def moved_as_block(self, arrangement: Arrangement) -> Arrangement | None: ...
     def cost(self, nodes: Sequence[int | None]) -> list[int]: ...
     def crossings(self, nodes: Sequence[int | None]) -> list[list[int]]: ...
@@ -290,6 +294,7 @@ class Arrangement:
     nodes: Final[list[int | None]]
     optimal: Final[bool]
     impossible: Final[bool]
+    allowed: Final[bool]
     cost: Final[list[int]]
     moved: Final[int]
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use rankplan_core::arrange::demand::{Bond, Demand};
 use rankplan_core::arrange::hierarchy::Hierarchy;
-use rankplan_core::arrange::objective::{Problem, crossings_at};
+use rankplan_core::arrange::objective::Problem;
 use rankplan_core::arrange::{arrange, bound};
 use rankplan_core::{Layout, Parallel, Rule, Slots, Table, apply};
 use rankplan_core::{NodeRank, ProcessRank, RankMap};
@@ -53,6 +53,9 @@ fn problem(nodes: u32, labels: &[Vec<u32>], demand: Demand) -> Problem {
         unfit: BTreeMap::new(),
         demand,
         bonds: Vec::new(),
+        preferred: Vec::new(),
+        balanced: Vec::new(),
+        caps: Vec::new(),
         pinned: vec![None; nodes as usize],
         old: Vec::new(),
         segment: 1,
@@ -79,7 +82,7 @@ proptest! {
         let problem = problem(nodes, &shuffled(&sizes, seed), experts);
         let found = arrange(&problem).expect("enough nodes");
         for level in 0..2 {
-            prop_assert_eq!(found.cost[crossings_at(level, 1)], 0);
+            prop_assert_eq!(found.cost[problem.crossings_at(level, 1)], 0);
         }
         prop_assert_eq!(&found.cost, &problem.cost(&found.nodes));
         prop_assert!(found.cost >= bound(&problem));

@@ -4,9 +4,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rankplan_core::arrange::demand::{Bond, CLASSES, Demand};
 use rankplan_core::arrange::hierarchy::Hierarchy as CoreHierarchy;
-use rankplan_core::arrange::objective::{MOVED, crossings_at};
+use rankplan_core::arrange::objective::MOVED;
 use rankplan_core::arrange::segments::{Packing, Want, pack};
-use rankplan_core::arrange::{arrange, moved_as_block};
+use rankplan_core::arrange::{arrange, moved_as_block, room};
 use rankplan_core::{Layout as CoreLayout, Slots, Table};
 
 use crate::errors::OrRaise;
@@ -82,11 +82,12 @@ impl Problem {
     /// `node_classes` has the hardware of each node, `rank_classes` the hardware that each node rank needs, or `None` for one
     /// without processes. `unfit` has nodes with broken accelerators, and the node ranks that need one of these. `parts` are the
     /// rows of the components and, if they state sizes, their groups, which count. `sets` are node
-    /// ranks that must be within a domain: level, ranks, and the number of their rule. `pinned` and `old` have the
+    /// ranks that must be within a domain: level, ranks, and the number of their rule. `preferred` should be within one;
+    /// `balanced` should be divided evenly between domains. `caps` are the most node ranks by domain of a level. `pinned` and `old` have the
     /// nodes of node ranks; `old` is empty without an old plan.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "all are keywords in Python")]
-    #[pyo3(signature = (domains, *, node_classes, rank_classes, unfit, parts, sets, pinned, old, segment))]
+    #[pyo3(signature = (domains, *, node_classes, rank_classes, unfit, parts, sets, preferred, balanced, caps, pinned, old, segment))]
     fn new(
         py: Python<'_>,
         domains: &Hierarchy,
@@ -95,6 +96,9 @@ impl Problem {
         unfit: Vec<(u32, RankSet)>,
         parts: Vec<(Bound<'_, Placements>, Option<Bound<'_, Layout>>)>,
         sets: Vec<(usize, Vec<u32>, u32)>,
+        preferred: Vec<(usize, Vec<u32>)>,
+        balanced: Vec<(usize, Vec<u32>)>,
+        caps: Vec<(usize, Vec<u32>)>,
         pinned: Vec<Option<u32>>,
         old: Vec<Option<u32>>,
         segment: u32,
@@ -107,7 +111,14 @@ impl Problem {
         if parts.iter().any(|(table, _)| table.cluster_node_rank().iter().any(|&node| node >= ranks)) {
             return Err(PyValueError::new_err("a component is on more node ranks"));
         }
-        let bonds = bonds(&domains.0, sets)?;
+        let plain = |sets: Vec<(usize, Vec<u32>)>| {
+            bonds(&domains.0, sets.into_iter().map(|(level, ranks)| (level, ranks, u32::MAX)).collect())
+        };
+        let (bonds, preferred, balanced) = (bonds(&domains.0, sets)?, plain(preferred)?, plain(balanced)?);
+        let mut most = vec![Vec::new(); domains.0.levels()];
+        for (level, caps) in caps {
+            *most.get_mut(level).ok_or_else(|| PyValueError::new_err("unknown level"))? = caps;
+        }
         let demand = py.detach(|| Demand::of(ranks, &parts));
         let problem = rankplan_core::arrange::objective::Problem {
             domains: domains.0.clone(),
@@ -116,6 +127,9 @@ impl Problem {
             unfit: unfit.into_iter().map(|(node, ranks)| (node, ranks.0)).collect(),
             demand,
             bonds,
+            preferred,
+            balanced,
+            caps: most,
             pinned,
             old,
             segment,
@@ -136,6 +150,12 @@ impl Problem {
         py.detach(|| moved_as_block(&self.problem, &arrangement.0)).map(Arrangement)
     }
 
+    /// By level and domain, the nodes that can be used, if only whole units of rules of one size are used and `whole`.
+    #[pyo3(signature = (*, whole))]
+    fn room(&self, py: Python<'_>, whole: bool) -> Vec<Vec<u32>> {
+        py.detach(|| room(&self.problem, whole))
+    }
+
     /// The cost of any arrangement: a list compared from its first number on.
     fn cost(&self, py: Python<'_>, nodes: Vec<Option<u32>>) -> Vec<i64> {
         py.detach(|| self.problem.cost(&nodes))
@@ -144,7 +164,7 @@ impl Problem {
     /// By level, the number of groups that cross a domain: tensor, context and expert-tensor; expert; data; pipeline.
     fn crossings(&self, py: Python<'_>, nodes: Vec<Option<u32>>) -> Vec<Vec<i64>> {
         let cost = self.cost(py, nodes);
-        let of = |level| (0..CLASSES.len()).map(|class| cost[crossings_at(level, class)]).collect();
+        let of = |level| (0..CLASSES.len()).map(|class| cost[self.problem.crossings_at(level, class)]).collect();
         (0..self.problem.domains.levels()).map(of).collect()
     }
 
@@ -185,6 +205,12 @@ impl Arrangement {
     #[getter]
     fn impossible(&self) -> bool {
         self.0.impossible
+    }
+
+    /// Whether it breaks no rule.
+    #[getter]
+    fn allowed(&self) -> bool {
+        self.0.cost[0] == 0
     }
 
     /// Its cost: a list compared from its first number on.

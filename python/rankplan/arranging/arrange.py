@@ -174,7 +174,7 @@ class Task:
             except ValueError as error:
                 raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
             wrong = problem.broken(found)
-            if not wrong:
+            if found.allowed:
                 return problem, found
             refused.append((wrong, parts))
             proved = proved and found.impossible
@@ -249,10 +249,18 @@ class Task:
             unfit=list(unfit.items()),
             parts=self._parts(),
             sets=[(level, ranks, index) for (level, ranks), index in sets.items()],
+            preferred=[(rule.level or 0, ranks) for rule in self._rules.preferred for ranks in rule.sets()],
+            balanced=[(level, list(ranks)) for level, ranks in self._rules.balanced if ranks],
+            caps=list(self._caps()),
             pinned=pinned,
             old=old,
             segment=self.network.largest_segment,
         )
+
+    def _caps(self) -> Iterator[tuple[int, list[int]]]:
+        """Yield each level with caps, and what they leave of each domain."""
+        for level, most in self._rules.caps.items():
+            yield level, [most] * len(self._hierarchy.sizes(level))
 
     def _parts(self) -> list[tuple[Placements, Layout | None]]:
         return [(part.rows, part.layout if part.parallel.stated else None) for part in self.parts.values()]
@@ -314,6 +322,9 @@ class Task:
             unfit=[],
             parts=self._parts(),
             sets=[],
+            preferred=[],
+            balanced=[],
+            caps=[],
             pinned=[None] * count,
             old=[],
             segment=1,

@@ -93,6 +93,14 @@ impl Hierarchy {
         &self.order
     }
 
+    /// Whether the nodes of the first list come before those of the second one in order, node rank by node rank.
+    pub fn earlier(&self, one: &[Option<u32>], other: &[Option<u32>]) -> bool {
+        let first = one.iter().zip(other).find(|(one, other)| one != other);
+        let Some((Some(one), Some(other))) = first else { return false };
+        let place = |node: u32| (self.levels().checked_sub(1).map(|inner| self.of(inner, node)), node);
+        place(*one) < place(*other)
+    }
+
     /// The domain of a node at a level.
     pub fn of(&self, level: usize, node: u32) -> u32 {
         self.domains[level][node as usize]

@@ -5,21 +5,22 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::arrange::filling::{Filled, Filling};
+use crate::arrange::demand::Bond;
+use crate::arrange::filling::{Filled, Filling, Shares};
 use crate::arrange::hierarchy::UNKNOWN;
-use crate::arrange::objective::{Assignment, Cost, MOVED, Problem, crossings_at};
+use crate::arrange::objective::{Assignment, Cost, MOVED, Problem};
 
 /// The pieces of a plan at every level: node ranks that must share a domain there.
 pub(crate) struct Nesting {
     /// By level and node rank, the first node rank of its piece.
     first_of: Vec<Vec<u32>>,
     /// By level, the units that a domain takes: the size of its pieces if all have the same, else the unit of the next level.
-    units: Vec<u32>,
-    /// Whether all pieces of every level have the same size.
-    pub even: bool,
+    pub units: Vec<u32>,
     /// The nodes in use of each innermost domain if all nodes with hardware that some node rank needs are alike and no node rank
     /// is fixed; `None` if not even then all pieces fit.
     pub filled: Option<Filled>,
+    /// A lower bound of the cost of every arrangement.
+    pub bound: Cost,
 }
 
 /// Whether the pieces fit into the domains.
@@ -37,49 +38,34 @@ const MOST_SEARCHED: usize = 1_000;
 
 impl Nesting {
     pub fn of(problem: &Problem) -> Self {
-        let levels = problem.domains.levels();
-        let mut nesting =
-            Nesting { first_of: vec![Vec::new(); levels], units: vec![1; levels], even: true, filled: None };
-        let mut up: Vec<u32> = (0..problem.rank_class.len() as u32).collect();
-        let mut unit = 1;
-        for level in (0..levels).rev() {
-            for bond in problem.bonds.iter().filter(|bond| bond.level == level) {
-                for pair in bond.ranks.windows(2) {
-                    let (one, other) = (find(&mut up, pair[0]), find(&mut up, pair[1]));
-                    // The smaller number stays on top.
-                    up[one.max(other) as usize] = one.min(other);
-                }
-            }
-            nesting.first_of[level] = (0..up.len() as u32).map(|rank| find(&mut up, rank)).collect();
-            let mut sizes = vec![0_u32; up.len()];
-            problem.needed().for_each(|rank| sizes[nesting.first_of[level][rank as usize] as usize] += 1);
-            let mut sizes = sizes.into_iter().filter(|&size| size > 0);
-            let first = sizes.next().unwrap_or(1);
-            if sizes.all(|size| size == first) {
-                unit = first;
-            } else {
-                nesting.even = false;
-            }
-            nesting.units[level] = unit;
-        }
-        nesting.filled = nesting.fill(problem);
+        let first_of = pieces(problem);
+        let ranks: Vec<u32> = problem.needed().collect();
+        let (units, _) = units(&first_of, &ranks);
+        let mut nesting = Nesting { first_of, units, filled: None, bound: Vec::new() };
+        let (free, caps) = (free_nodes(problem), problem.caps.clone());
+        nesting.filled = nesting.fill(problem, &ranks, &nesting.units, &free, &caps);
+        nesting.bound = nesting.bound(problem, &free);
         nesting
     }
 
-    fn fill(&self, problem: &Problem) -> Option<Filled> {
-        let classes: HashSet<u32> = problem.rank_class.iter().flatten().copied().collect();
-        let mut free = vec![0; problem.domains.leaves() as usize];
-        for (node, class) in (0..).zip(&problem.node_class) {
-            free[problem.domains.leaf(node) as usize] += u32::from(classes.contains(class));
+    /// The nodes in use of each innermost domain, of which these are free, if these node ranks are alike.
+    fn fill(&self, problem: &Problem, ranks: &[u32], units: &[u32], free: &[u32], caps: &[Vec<u32>]) -> Option<Filled> {
+        let (domains, segment, nodes) = (&problem.domains, problem.segment, ranks.len() as u32);
+        let filling = Filling { domains, units, nodes, free, segment, caps, shares: None };
+        let all = |set: &&Bond| {
+            members(problem, set) as usize == ranks.len()
+                && ranks.iter().all(|rank| set.ranks.binary_search(rank).is_ok())
+        };
+        let outer = problem.preferred.iter().filter(all).map(|set| set.level + 1).max().unwrap_or(0);
+        match problem.balanced.iter().find(all) {
+            Some(set) => filling.balanced(set.level, outer),
+            None => filling.fill(),
         }
-        let nodes = problem.needed().count() as u32;
-        let (domains, segment) = (&problem.domains, problem.segment);
-        Filling { domains, units: &self.units, nodes, free: &free, segment }.fill()
     }
 
-    /// A lower bound of the cost of every arrangement: only the sets of node ranks that are larger than any domain cross, and
-    /// the fewest nodes are in use that hold all.
-    pub fn bound(&self, problem: &Problem) -> Cost {
+    /// A lower bound of the cost: only the sets of node ranks that are larger than any domain cross, sets use as few domains as
+    /// have room for them, and all together the fewest that hold all.
+    fn bound(&self, problem: &Problem, free: &[u32]) -> Cost {
         let mut cost = problem.free_of_cost();
         for rank in problem.needed().filter(|&rank| problem.old.get(rank as usize) == Some(&None)) {
             cost[MOVED] += i64::from(problem.demand.processes[rank as usize]);
@@ -89,48 +75,93 @@ impl Nesting {
         for level in 0..domains.levels() {
             let largest = (0..domains.count(level)).map(|domain| domains.size(level, domain)).max().unwrap_or(0);
             for edge in problem.demand.edges.iter().filter(|edge| edge.ranks.len() > largest as usize) {
-                cost[crossings_at(level, edge.class)] += i64::from(edge.groups);
+                cost[problem.crossings_at(level, edge.class)] += i64::from(edge.groups);
             }
         }
-        let all: Vec<u32> = (0..domains.leaves()).map(|leaf| problem.leaf_size(leaf)).collect();
-        if let Some(filled) = &self.filled {
-            cost[problem.used_at(0)..].copy_from_slice(&filled.least);
-            if let Some(segments) = cost.last_mut() {
-                *segments -= problem.whole_segments(&all);
-            }
-        } else {
+        let Some(filled) = &self.filled else {
             cost[0] = 1;
+            return cost;
+        };
+        let needed = problem.needed().count() as u32;
+        let units = vec![1; domains.levels()];
+        let alone =
+            Filling { domains, units: &units, nodes: needed, free, segment: 1, caps: &problem.caps, shares: None };
+        let room = if problem.preferred.is_empty() && problem.balanced.is_empty() { Vec::new() } else { alone.room() };
+        for set in &problem.preferred {
+            let nodes = members(problem, set);
+            for level in 0..=set.level {
+                let fewest = if nodes == needed { filled.least[level] } else { fewest(&room[level], nodes) };
+                cost[problem.preferred_at(level)] += (fewest - 1).max(0);
+            }
+        }
+        for (index, set) in problem.balanced.iter().enumerate() {
+            let nodes = members(problem, set);
+            let alike = filled.shares.filter(|shares| nodes == needed && shares.level == set.level);
+            let shares = alike.unwrap_or_else(|| Shares::of(set.level, &room[set.level], nodes, 1));
+            let at = problem.shares_at(index);
+            cost[at] = -i64::from(shares.least);
+            cost[at + 1] = i64::from(shares.most);
+        }
+        let all: Vec<u32> = (0..domains.leaves()).map(|leaf| problem.leaf_size(leaf)).collect();
+        cost[problem.used_at(0)..].copy_from_slice(&filled.least);
+        if let Some(segments) = cost.last_mut() {
+            *segments -= problem.whole_segments(&all);
         }
         cost
     }
 
-    /// Whether an arrangement of this cost uses more domains or leaves more nodes in them unused than necessary, as far as known.
+    /// By level and domain, the nodes that can be used: if `whole`, in units of the pieces.
+    pub fn room(problem: &Problem, whole: bool) -> Vec<Vec<u32>> {
+        let nesting = Nesting::of(problem);
+        let domains = &problem.domains;
+        let (ones, free) = (vec![1; domains.levels()], free_nodes(problem));
+        let units = if whole { &nesting.units } else { &ones };
+        Filling { domains, units, nodes: 0, free: &free, segment: 1, caps: &problem.caps, shares: None }.room()
+    }
+
+    /// Whether an arrangement of this cost prefers, spreads or fills less than possible, as far as known.
     pub fn fills_more(&self, problem: &Problem, cost: &Cost) -> bool {
         let Some(filled) = &self.filled else { return false };
         let end = if filled.reached { problem.unused_at(problem.domains.levels()) } else { problem.unused_at(0) };
-        let used = &cost[problem.used_at(0)..end];
-        *used > filled.least[..used.len()]
+        let preferred = problem.preferred_at(0)..problem.crossings_at(0, 0);
+        cost[preferred.clone()] > self.bound[preferred]
+            || cost[problem.shares_at(0)..end] > self.bound[problem.shares_at(0)..end]
     }
 
-    /// The node ranks, pieces one after the other, on as few nodes of each innermost domain as possible.
+    /// The node ranks, pieces one after the other, on as few nodes of each innermost domain as possible: the balanced sets, then
+    /// all others.
     pub fn dealt(&self, problem: &Problem) -> Option<Assignment> {
-        let filled = self.fill(problem)?;
         let mut ranks: Vec<u32> = problem.needed().collect();
         ranks.sort_by(|&a, &b| {
             let keys = |rank: u32| self.first_of.iter().map(move |first_of| first_of[rank as usize]);
             keys(a).cmp(keys(b)).then(a.cmp(&b))
         });
-        let mut left = filled.nodes.clone();
+        let (mut free, mut caps) = (free_nodes(problem), problem.caps.clone());
         let mut nodes = vec![None; problem.rank_class.len()];
-        let mut ranks = ranks.into_iter().peekable();
-        for &node in problem.domains.order() {
-            let left = &mut left[problem.domains.leaf(node) as usize];
-            if let Some(rank) = ranks.next_if(|&rank| *left > 0 && problem.fits(rank, node)) {
-                nodes[rank as usize] = Some(node);
-                *left -= 1;
+        let mut taken = vec![false; problem.domains.nodes() as usize];
+        for part in parts(problem, &ranks) {
+            let (units, even) = units(&self.first_of, &part);
+            if !even {
+                return None;
             }
+            let filled = self.fill(problem, &part, &units, &free, &caps)?;
+            let mut left = filled.nodes.clone();
+            let mut part = part.into_iter().peekable();
+            for &node in problem.domains.order().iter().filter(|node| !taken[**node as usize]).collect::<Vec<_>>() {
+                let leaf = problem.domains.leaf(node) as usize;
+                if let Some(rank) = part.next_if(|&rank| left[leaf] > 0 && problem.fits(rank, node)) {
+                    nodes[rank as usize] = Some(node);
+                    taken[node as usize] = true;
+                    left[leaf] -= 1;
+                    free[leaf] -= 1;
+                    for (level, caps) in caps.iter_mut().enumerate().filter(|(_, caps)| !caps.is_empty()) {
+                        caps[problem.domains.of(level, node) as usize] -= 1;
+                    }
+                }
+            }
+            part.next().is_none().then_some(())?;
         }
-        ranks.next().is_none().then_some(nodes)
+        Some(nodes)
     }
 
     /// Search for domains of all pieces, with these node ranks fixed; `budget` limits the domains that are tried.
@@ -147,6 +178,87 @@ impl Nesting {
             None => Fit::Impossible,
         }
     }
+}
+
+/// By level and node rank, the first node rank of those with which it must share a domain.
+fn pieces(problem: &Problem) -> Vec<Vec<u32>> {
+    let mut up: Vec<u32> = (0..problem.rank_class.len() as u32).collect();
+    let mut found = vec![Vec::new(); problem.domains.levels()];
+    for (level, found) in found.iter_mut().enumerate().rev() {
+        for bond in problem.bonds.iter().filter(|bond| bond.level == level) {
+            for pair in bond.ranks.windows(2) {
+                let (one, other) = (find(&mut up, pair[0]), find(&mut up, pair[1]));
+                // The smaller number stays on top.
+                up[one.max(other) as usize] = one.min(other);
+            }
+        }
+        *found = (0..up.len() as u32).map(|rank| find(&mut up, rank)).collect();
+    }
+    found
+}
+
+/// By level, the size of the pieces of these node ranks, or of the next level if they differ; and whether none differ.
+fn units(first_of: &[Vec<u32>], ranks: &[u32]) -> (Vec<u32>, bool) {
+    let (mut units, mut even, mut unit) = (vec![1; first_of.len()], true, 1);
+    for (units, first_of) in units.iter_mut().zip(first_of).rev() {
+        let mut sizes = vec![0_u32; first_of.len()];
+        ranks.iter().for_each(|&rank| sizes[first_of[rank as usize] as usize] += 1);
+        let mut sizes = sizes.into_iter().filter(|&size| size > 0);
+        let first = sizes.next().unwrap_or(1);
+        if sizes.all(|size| size == first) {
+            unit = first;
+        } else {
+            even = false;
+        }
+        *units = unit;
+    }
+    (units, even)
+}
+
+/// The node ranks in parts: each balanced set that shares none with those before it, then all others.
+fn parts(problem: &Problem, ranks: &[u32]) -> Vec<Vec<u32>> {
+    let mut part_of = vec![0_usize; problem.rank_class.len()];
+    for (number, set) in (1..).zip(&problem.balanced) {
+        if set.ranks.iter().all(|&rank| part_of[rank as usize] == 0) {
+            set.ranks.iter().for_each(|&rank| part_of[rank as usize] = number);
+        }
+    }
+    let others = problem.balanced.len() + 1;
+    let mut parts = vec![Vec::new(); others];
+    for &rank in ranks {
+        parts[part_of[rank as usize].checked_sub(1).unwrap_or(others - 1)].push(rank);
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// By innermost domain, the nodes with hardware that some node rank needs.
+fn free_nodes(problem: &Problem) -> Vec<u32> {
+    let classes: HashSet<u32> = problem.rank_class.iter().flatten().copied().collect();
+    let mut free = vec![0; problem.domains.leaves() as usize];
+    for (node, class) in (0..).zip(&problem.node_class) {
+        free[problem.domains.leaf(node) as usize] += u32::from(classes.contains(class));
+    }
+    free
+}
+
+/// The number of node ranks of a set that get a node.
+fn members(problem: &Problem, set: &Bond) -> u32 {
+    set.ranks.iter().filter(|&&rank| problem.rank_class[rank as usize].is_some()).count() as u32
+}
+
+/// The fewest domains with this room that hold so many nodes.
+fn fewest(room: &[u32], nodes: u32) -> i64 {
+    let mut room = room.to_vec();
+    room.sort_unstable_by_key(|&room| std::cmp::Reverse(room));
+    let mut held = 0;
+    1 + room
+        .iter()
+        .take_while(|&&room| {
+            held += room;
+            held < nodes
+        })
+        .count() as i64
 }
 
 fn find(up: &mut [u32], mut at: u32) -> u32 {
@@ -178,6 +290,8 @@ struct Search<'a> {
     pieces: Vec<Vec<Piece>>,
     /// By level, domain and class, the nodes that are free.
     room: Vec<Vec<Vec<u32>>>,
+    /// By level and domain, the most nodes that may still be used.
+    most: Vec<Vec<u32>>,
     /// By level and domain; the same for domains that can replace each other.
     kinds: Vec<Vec<u32>>,
     known: HashMap<State, bool>,
@@ -190,6 +304,7 @@ impl<'a> Search<'a> {
         let classes = problem.node_class.iter().chain(problem.rank_class.iter().flatten()).max().map_or(1, |&c| c + 1);
         let mut pieces: Vec<Vec<Piece>> = (0..levels).map(|_| Vec::new()).collect();
         let mut room = vec![Vec::new(); levels];
+        let mut most = vec![Vec::new(); levels];
         let mut kinds = vec![Vec::new(); levels];
         let mut taken = vec![false; domains.nodes() as usize];
         fixed.iter().flatten().for_each(|&node| taken[node as usize] = true);
@@ -233,11 +348,16 @@ impl<'a> Search<'a> {
                 let next = shapes.len() as u32;
                 piece.shape = *shapes.entry((piece.need.clone(), piece.label, parts)).or_insert(next);
             }
+            most[level] = (0..domains.count(level)).map(|domain| problem.cap(level, domain)).collect();
+            for &node in fixed.iter().flatten() {
+                let most = &mut most[level][domains.of(level, node) as usize];
+                *most = most.saturating_sub(1);
+            }
             room[level] = vec![vec![0; classes as usize]; domains.count(level) as usize];
             for node in (0..domains.nodes()).filter(|&node| !taken[node as usize]) {
                 room[level][domains.of(level, node) as usize][problem.node_class[node as usize] as usize] += 1;
             }
-            let mut known: HashMap<(Vec<u32>, Vec<u32>, u32), u32> = HashMap::new();
+            let mut known: HashMap<(Vec<u32>, Vec<u32>, u32, u32), u32> = HashMap::new();
             kinds[level] = (0..domains.count(level))
                 .map(|domain| {
                     let mut parts: Vec<u32> = if level + 1 == levels {
@@ -248,11 +368,12 @@ impl<'a> Search<'a> {
                     parts.sort_unstable();
                     let own = if labelled.contains(&domain) { domain } else { UNKNOWN };
                     let next = known.len() as u32;
-                    *known.entry((room[level][domain as usize].clone(), parts, own)).or_insert(next)
+                    let (room, most) = (room[level][domain as usize].clone(), most[level][domain as usize]);
+                    *known.entry((room, parts, own, most)).or_insert(next)
                 })
                 .collect();
         }
-        Search { problem, pieces, room, kinds, known: HashMap::new(), budget }
+        Search { problem, pieces, room, most, kinds, known: HashMap::new(), budget }
     }
 
     /// The innermost domain of each node rank if these pieces fit into a domain; without one, all of them into all domains.
@@ -341,6 +462,10 @@ impl<'a> Search<'a> {
 
     /// Whether a domain has room for these pieces.
     fn holds(&mut self, level: usize, domain: usize, pieces: &[u32]) -> bool {
+        let sizes = pieces.iter().map(|&piece| self.pieces[level][piece as usize].size);
+        if sizes.sum::<u32>() > self.most[level][domain] {
+            return false;
+        }
         for (class, &room) in self.room[level][domain].iter().enumerate() {
             let need = pieces.iter().map(|&piece| self.pieces[level][piece as usize].need[class]);
             if need.sum::<u32>() > room {
