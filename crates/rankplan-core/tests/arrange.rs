@@ -47,7 +47,7 @@ fn shuffled(blocks: &[Vec<u32>], seed: u64) -> Vec<Vec<u32>> {
 fn problem(nodes: u32, labels: &[Vec<u32>], demand: Demand) -> Problem {
     let all = labels[0].len();
     Problem {
-        domains: Hierarchy::new(all as u32, labels, 1).expect("a label per node"),
+        domains: Hierarchy::new(all as u32, labels).expect("a label per node"),
         node_class: vec![0; all],
         rank_class: vec![Some(0); nodes as usize],
         unfit: BTreeMap::new(),
@@ -127,12 +127,10 @@ proptest! {
 }
 
 #[test]
-fn siblings_of_whole_segments_come_first_and_nodes_without_labels_last() {
+fn domains_come_one_after_another_and_nodes_without_labels_last() {
     let labels = vec![vec![0, 0, 0, u32::MAX, 1, 1, u32::MAX]];
-    let order = |segment| Hierarchy::new(7, &labels, segment).expect("labels").order().to_vec();
-    assert_eq!(order(1), [0, 1, 2, 4, 5, 3, 6]);
-    assert_eq!(order(2), [4, 5, 0, 1, 2, 3, 6]);
-    assert_eq!(Hierarchy::new(2, &labels, 1).map_err(|fault| fault.code.slug()), Err("invalid-inventory"));
+    assert_eq!(Hierarchy::new(7, &labels).expect("labels").order(), [0, 1, 2, 4, 5, 3, 6]);
+    assert_eq!(Hierarchy::new(2, &labels).map_err(|fault| fault.code.slug()), Err("invalid-inventory"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::rank_set::RankSet;
 /// The domains of nodes at every level.
 #[pyclass(frozen, eq, module = "rankplan._core")]
 #[derive(PartialEq)]
-pub struct Hierarchy(rankplan_core::arrange::hierarchy::Hierarchy);
+pub struct Hierarchy(CoreHierarchy);
 
 #[pymethods]
 impl Hierarchy {
@@ -25,12 +25,10 @@ impl Hierarchy {
     #[classattr]
     const UNKNOWN: u32 = rankplan_core::arrange::hierarchy::UNKNOWN;
 
-    /// `labels` has, by level and node, the position of the node's label in the order of labels. With a segment of two or more
-    /// nodes, of sibling domains those come first whose size is a multiple of it.
+    /// `labels` has, by level and node, the position of the node's label in the order of labels.
     #[new]
-    #[pyo3(signature = (nodes, labels, segment = 1))]
-    fn new(py: Python<'_>, nodes: u32, labels: Vec<Vec<u32>>, segment: u32) -> PyResult<Self> {
-        py.detach(|| rankplan_core::arrange::hierarchy::Hierarchy::new(nodes, &labels, segment))
+    fn new(py: Python<'_>, nodes: u32, labels: Vec<Vec<u32>>) -> PyResult<Self> {
+        py.detach(|| CoreHierarchy::new(nodes, &labels))
             .or_raise(py, None)
             .map(Hierarchy)
     }

@@ -10,10 +10,11 @@ from itertools import chain, product
 from typing import TypeAlias
 
 from rankplan._core import Arrangement as Found
-from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet, pack_segments
+from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet
+from rankplan.arranging import rules
 from rankplan.arranging.exclusion import Exclusion
-from rankplan.arranging.rules import Keep, Network, Segments
-from rankplan.config.network import TOGETHER, WORLD
+from rankplan.arranging.refusal import Refusal
+from rankplan.arranging.rules import Balance, Cap, Keep, Network, Prefer, Segments
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
@@ -21,8 +22,8 @@ from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.plans.component import Component, local_accelerators
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
-from rankplan.plans.topology import SEGMENT, Rule, Rules, Sets, broken
-from rankplan.words import counted, nodes_text
+from rankplan.plans.topology import Rule, Rules, Sets, broken
+from rankplan.words import counted
 
 KINDS = ("tensor or context", "expert", "data", "pipeline")
 """The groups whose crossings are counted together, those whose crossings cost most first.
@@ -63,7 +64,15 @@ class Arrangement:
 
 
 def arrange(
-    plan: Plan, inventory: Inventory | SupportsInventory, *, keep: Keep | None = None, segment: Segments | None = None
+    plan: Plan,
+    inventory: Inventory | SupportsInventory,
+    *,
+    keep: Keep | None = None,
+    segment: Segments | None = None,
+    prefer: Prefer | None = None,
+    balance: Balance | None = None,
+    cap: Cap | None = None,
+    beside: Plan | Iterable[Plan] = (),
 ) -> Arrangement:
     """Number the nodes of an inventory, or a cluster, to suit a plan and the network.
 
@@ -71,16 +80,27 @@ def arrange(
     domain, outermost level first, tensor, context and expert-tensor groups before expert, data and pipeline groups.
     The nodes that the plan does not need come last, and stay in whole domains if possible.
 
-    ``keep`` has levels that groups must stay within, by component and kind: ``{"actor": {"ep": "nvlink"}}``.
-    ``segment`` is a number of nodes that must be in one innermost domain together, or such numbers by component:
-    ``{"policy": 4, "generation": 2}``, and by level too: ``{"policy": {"block": 16, "nvlink": 8}}``. The defaults are
-    those of ``cluster.topology``.
+    Each of these replaces the key of its name in ``cluster.topology``:
 
-    Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
+    - ``keep``: levels that groups must stay within, by component and kind: ``{"actor": {"ep": "nvlink"}}``. The kind
+      ``world`` means all nodes of a component, and ``"a + b"`` those of two. ``{"nvlink": 2}`` instead of a level
+      allows two domains, with equal shares.
+    - ``segment``: a number of nodes that must be in one innermost domain together, or such numbers by component,
+      ``{"policy": 4, "generation": 2}``, and by level too: ``{"policy": {"block": 16, "nvlink": 8}}``.
+    - ``prefer``: like ``keep``, but nothing is refused.
+    - ``balance``: a level, or levels by component, whose domains in use get shares as equal as possible.
+    - ``cap``: the most nodes of a domain in use, by level: ``{"nvlink": 16}``.
+
+    ``beside`` are plans of other jobs: their nodes, found by hostname, else address, else rank, are taken. They count
+    for ``cap`` only.
+
+    Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``, and every
+    wrong name or size.
     """
-    inventory, planned = inventory_of(inventory), plan.inventory
+    inventory, planned = rules.beside(inventory_of(inventory), beside), plan.inventory
+    network = Network.of(inventory, planned, keep=keep, segment=segment, prefer=prefer, balance=balance, cap=cap)
     excluded = Exclusion.of(planned, inventory, same_nodes(planned, inventory))
-    return Task(inventory, planned, plan, Network.of(inventory, planned, keep=keep, segment=segment), excluded).solve()
+    return Task(inventory, planned, plan, network, excluded).solve()
 
 
 @dataclass(frozen=True)
@@ -89,7 +109,7 @@ class Task:
 
     ``excluded`` is the hardware of the inventory that it cannot use; nodes that are named by their rank keep it.
     ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
-    an old plan. ``were`` has the node that each had, lost or not. ``whole_group``: see `replan`.
+    an old plan. ``were`` has the node that each had, lost or not. ``whole_group`` and ``fixed``: see `replan`.
     """
 
     inventory: Inventory
@@ -100,6 +120,7 @@ class Task:
     old: Sequence[int | None] = ()
     were: Sequence[int | None] = ()
     whole_group: bool = False
+    fixed: bool = False
 
     def solve(self) -> Arrangement:
         """Find a node for every node rank.
@@ -112,12 +133,12 @@ class Task:
             block = None
         if block is not None and self.whole_group:
             found, block = block, None
-        usable = self._usable
+        usable = self.usable
         nodes = [None if node is None else usable[node] for node in found.nodes]
         self._fill(nodes)
         filled = [node for node in nodes if node is not None]
         taken = set(filled)
-        spares = [usable[node] for node in self._hierarchy.order if usable[node] not in taken]
+        spares = [usable[node] for node in self.hierarchy.order if usable[node] not in taken]
         listed = taken.union(spares)
         spares += (node for node in range(self.inventory.num_nodes) if node not in listed)
         for rank, node in sorted(self.excluded.named.items()):
@@ -165,40 +186,38 @@ class Task:
         Raises `PlacementError` if there is none.
         """
         kept = self._rules.kept
-        refused: list[tuple[list[tuple[int, list[int]]], Sequence[int]]] = []
-        proved = True
+        refusal, proved = None, True
         for parts in product(*map(self._divisions, kept)):
             problem = self._problem([rule.divided(count) for rule, count in zip(kept, parts, strict=True)])
             try:
                 found = problem.solve()
             except ValueError as error:
                 raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
-            wrong = problem.broken(found)
             if found.allowed:
                 return problem, found
-            refused.append((wrong, parts))
             proved = proved and found.impossible
-        raise PlacementError([self._broken(*refused[-1], "" if proved else " (the search ended early)")])
+            refusal = Refusal(self, self._rules, problem, found, parts)
+        raise PlacementError([refusal.fault(proved=proved)] if refusal is not None else [])
 
     def _divisions(self, rule: Rule) -> list[int]:
         """Return the numbers of parts that the sets of a rule may be divided into: those that a domain has room for."""
-        largest = max(self._hierarchy.sizes(rule.level or 0), default=0)
+        largest = max(self.hierarchy.sizes(rule.level or 0), default=0)
         found = rule.divisions()
         return [count for count in found if max(map(len, rule.divided(count)), default=0) <= largest] or found[-1:]
 
     @cached_property
-    def _usable(self) -> list[int]:
+    def usable(self) -> list[int]:
         """The ranks in the inventory of the nodes that are not excluded, or kept as they are."""
         whole = RankSet(node for node, accelerators in self.excluded.marks.items() if accelerators is None)
         kept = RankSet(node for rank, node in self.excluded.named.items() if not self.old and rank not in self.needed)
         return list(RankSet(range(self.inventory.num_nodes)) - whole - kept)
 
     @cached_property
-    def _hierarchy(self) -> Hierarchy:
-        return _hierarchy(self._domains, self._usable, self.network.largest_segment)
+    def hierarchy(self) -> Hierarchy:
+        return _hierarchy(self.domains, self.usable)
 
     @cached_property
-    def _domains(self) -> tuple[Domains, ...]:
+    def domains(self) -> tuple[Domains, ...]:
         """The domains of the inventory at each level of the rules."""
         same = self.network.levels == self.inventory.levels
         return self.inventory.domains if same else domains(self.inventory.labels(), self.network.levels)
@@ -209,7 +228,7 @@ class Task:
         return self.old or same_nodes(self.planned, self.inventory)
 
     @cached_property
-    def _hardware(self) -> tuple[list[int], list[int], list[_Kind]]:
+    def hardware(self) -> tuple[list[int], list[int], list[_Kind]]:
         """The hardware of each node rank and of each node, as indexes of the kinds of hardware, and these kinds."""
         by_model = any(record.accelerator_model is not None for _, record in self.planned.stretches())
         kinds: dict[_Kind, int] = {}
@@ -223,9 +242,9 @@ class Task:
         return needs, present, list(kinds)
 
     def _problem(self, kept: Sequence[Sets]) -> Problem:
-        position = {node: index for index, node in enumerate(self._usable)}
-        needs, present, _ = self._hardware
-        node_classes = [present[node] for node in self._usable]
+        position = {node: index for index, node in enumerate(self.usable)}
+        needs, present, _ = self.hardware
+        node_classes = [present[node] for node in self.usable]
         rank_classes: list[int | None] = [None] * self.planned.num_nodes
         for rank in self.needed:
             rank_classes[rank] = needs[rank]
@@ -243,7 +262,7 @@ class Task:
             for ranks in divided:
                 sets.setdefault((rule.level or 0, ranks), index)  # components may have the same segments
         return Problem(
-            self._hierarchy,
+            self.hierarchy,
             node_classes=node_classes,
             rank_classes=rank_classes,
             unfit=list(unfit.items()),
@@ -258,9 +277,15 @@ class Task:
         )
 
     def _caps(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield each level with caps, and what they leave of each domain."""
+        """Yield each level with caps, and what they leave of each domain beside other jobs."""
+        usable = self.usable
         for level, most in self._rules.caps.items():
-            yield level, [most] * len(self._hierarchy.sizes(level))
+            ids = self.domains[level].ids
+            taken = Counter(ids[node] for node in self.inventory.taken)
+            left = [most] * len(self.hierarchy.sizes(level))
+            for index, domain in enumerate(self.hierarchy.at(level)) if taken else ():
+                left[domain] = max(0, most - taken[ids[usable[index]]])
+            yield level, left
 
     def _parts(self) -> list[tuple[Placements, Layout | None]]:
         return [(part.rows, part.layout if part.parallel.stated else None) for part in self.parts.values()]
@@ -279,18 +304,20 @@ class Task:
                 yield node, ranks_of[local]
 
     def _fixtures(self) -> Iterator[tuple[int, int | None]]:
-        """Yield the node ranks that keep their nodes, and these: those with configured hardware, such as robots, and
-        without an old plan those that a name excludes by their rank.
+        """Yield the node ranks that keep their nodes, and these: those with configured hardware, such as robots;
+        without an old plan those that a name excludes by their rank; all survivors of a ``fixed`` repair.
         """
         for group in self.planned.section.node_groups if self.planned.section else ():
             if group.hardware is not None:
                 yield from ((rank, self._places[rank]) for rank, _ in group.hardware.counts())
         if not self.old:
             yield from ((rank, node) for rank, node in self.excluded.named.items() if rank < self.planned.num_nodes)
+        elif self.fixed:
+            yield from enumerate(self.old)
 
     def _fill(self, nodes: list[int | None]) -> None:
         """Give node ranks without processes the nodes that they had, else others of the same hardware."""
-        needs, present, _ = self._hardware
+        needs, present, _ = self.hardware
         taken = {node for node in nodes if node is not None}
         for rank in [rank for rank, node in enumerate(nodes) if node is None]:
             place = self._places[rank]
@@ -299,7 +326,7 @@ class Task:
                 taken.add(place)
         if None not in nodes:
             return
-        usable, named = set(self._usable), set(self.excluded.named.values())
+        usable, named = set(self.usable), set(self.excluded.named.values())
         # Nodes that nobody can use are taken first, so that spares stay, and those that have a rank of their own last.
         free: dict[int, list[int]] = {}
         unused = (node for node in range(self.inventory.num_nodes) if node not in taken)
@@ -311,6 +338,16 @@ class Task:
                 alike = [node for node, kind in zip(nodes, needs, strict=True) if kind == needs[rank]]
                 raise PlacementError([self._shortage(needs[rank], len(alike), len(alike) - alike.count(None))])
             nodes[rank] = same.pop()
+
+    def unfixed_moves(self) -> int | None:
+        """Return the survivors that move without ``fixed``; ``None`` if that does not help."""
+        try:
+            _, found = replace(self, fixed=False)._found()
+        except PlacementError:
+            return None
+        position = {node: index for index, node in enumerate(self.usable)}
+        pairs = zip(self.old, found.nodes, strict=True)
+        return sum(old is not None and node is not None and position.get(old) != node for old, node in pairs)
 
     def _before(self) -> list[list[int]]:
         """Return the crossings on the nodes before; on those of the plan where the inventory does not have them."""
@@ -335,74 +372,20 @@ class Task:
         places = self.were or self._places
         known = [place for place in places if place is not None]
         if len(known) == len(places):
-            return _hierarchy(self._domains, known, 1)
+            return _hierarchy(self.domains, known)
         both = self.planned, self.inventory
         planned, present = ([record for nodes, record in one.stretches() for _ in nodes] for one in both)
         nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.network.levels), range(len(nodes)), 1)
+        return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.network.levels), range(len(nodes)))
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
-        accelerator_type, count, model = self._hardware[2][kind]
-        what = f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
-        message = f"the plan needs {counted(needed, 'node')} with {what}; {found} can be used"
+        message = f"the plan needs {counted(needed, 'node')} with {self.equipment(kind)}; {found} can be used"
         return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
 
-    def _broken(self, wrong: Sequence[tuple[int, list[int]]], parts: Sequence[int], unproved: str) -> Diagnostic:
-        """Return the fault of the smallest set that must be within a domain and is not."""
-        kept = self._rules.kept
-        source, ranks = min(wrong, key=lambda one: (kept[one[0]].kind == SEGMENT, len(one[1]), one[1]))
-        rule = kept[source]
-        name, sizes = self.network.levels[rule.level or 0], self._hierarchy.sizes(rule.level or 0)
-        if rule.kind == SEGMENT:
-            every = {
-                one for other in kept if other.kind == SEGMENT and other.level == rule.level for one in other.sets()
-            }
-            return self._incomplete([list(one) for one in sorted(every)], name, sizes, unproved)
-        world, who = rule.kind == WORLD, rule.who
-        if len(ranks) > max(sizes):
-            need = "needs" if TOGETHER not in who else "need"
-            what = f"{who} {need}" if world else f"{who}: {rule.kind} groups need"
-            each = (
-                f"in one {name} domain" if rule.most == 1 else f"in each of {counted(parts[source], f'{name} domain')}"
-            )
-            message = f"{what} {counted(len(ranks), 'node')} {each}; the largest has {max(sizes)}"
-            help = "use `prefer`, or fewer nodes"
-            if not world:
-                help = f"use a smaller {rule.kind} size, or keep the groups within an outer level"
-            return Diagnostic("domain-too-small", message, help)
-        what = "all of it" if world else f"every {rule.kind} group"
-        where = f"a {name} domain" if rule.most == 1 else f"{rule.most} {name} domains with equal shares"
-        message = f"{who}: no arrangement keeps {what} within {where}{unproved}"
-        if not world:
-            message += f"; the smallest that crosses one is on {nodes_text(RankSet(ranks))}"
-        size = "" if world else f"a smaller {rule.kind} size, "
-        return Diagnostic("group-spans", message, f"use more nodes, {size}or remove `{rule.kind}: {name}` from `keep`")
-
-    def _incomplete(self, segments: Sequence[list[int]], name: str, sizes: list[int], unproved: str) -> Diagnostic:
-        """Return the fault of segments of which not all are within domains of these sizes."""
-        wants = _counted(segments)
-        texts = [f"{counted(count, 'segment')} of {counted(size, 'node')}" for size, count in wants]
-        taken: set[int] = set()
-        apart = []
-        for ranks in sorted(segments, key=len, reverse=True):
-            if taken.isdisjoint(ranks):  # others share nodes with larger ones
-                taken.update(ranks)
-                apart.append(ranks)
-        try:
-            fits = pack_segments(sizes, _counted(apart)) is not None
-        except ValueError:  # the search ended early
-            fits = True
-        if fits:
-            message = f"found no place for {' and '.join(texts)}{unproved}"
-            help = "use smaller segments, or keep fewer groups together"
-        elif len(wants) == 1:
-            whole = sum(count // wants[0][0] for count in sizes)
-            message = f"the plan needs {texts[0]}; the {name} domains hold {whole}"
-            help = f"use {whole * wants[0][0]} nodes or less, a smaller segment, or a larger cluster"
-        else:
-            message = f"the plan needs {' and '.join(texts)}; the {name} domains cannot hold all of them"
-            help = "use fewer nodes, smaller segments, or a larger cluster"
-        return Diagnostic("segment-incomplete", message, help)
+    def equipment(self, kind: int) -> str:
+        """Return the accelerators of a kind of hardware in words."""
+        accelerator_type, count, model = self.hardware[2][kind]
+        return f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
 
 
 def _placed(path: tuple[str, ...], found: Diagnostic) -> Diagnostic:
@@ -411,12 +394,7 @@ def _placed(path: tuple[str, ...], found: Diagnostic) -> Diagnostic:
     return replace(found, message=f"{found.message} in {path[0]}") if named else found
 
 
-def _counted(segments: Iterable[list[int]]) -> list[tuple[int, int]]:
-    """Return the sizes of segments, the largest first, and how many there are of each."""
-    return sorted(Counter(map(len, segments)).items(), reverse=True)
-
-
-def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int], segment: int) -> Hierarchy:
+def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int]) -> Hierarchy:
     """Return the domains of these nodes, given those of all nodes of an inventory level by level."""
     columns = []
     for level in levels:
@@ -424,4 +402,4 @@ def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int], segment: int) ->
         if alone := {index for index, name in enumerate(level.names) if name[-1] is None}:
             ids = [Hierarchy.UNKNOWN if index in alone else index for index in ids]
         columns.append(ids)
-    return Hierarchy(len(nodes), columns, segment)
+    return Hierarchy(len(nodes), columns)

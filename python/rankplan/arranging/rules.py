@@ -1,17 +1,20 @@
-"""The levels of the network of an arrangement, and what is stated about them."""
+"""The levels of the network of an arrangement, what is stated about them, and the nodes of other jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
+from rankplan._core import RankSet
 from rankplan.config.network import Topology
 from rankplan.config.text.faults import diagnostics
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.diff import same_nodes
+from rankplan.plans.plan import Plan
 
 Segments: TypeAlias = int | Mapping[str, int | Mapping[str, int]]
 """A number of nodes, or numbers by component, or by component and level."""
@@ -74,3 +77,13 @@ class Network:
         sizes = [segment] if isinstance(segment, int) else segment.values()
         inner = self.levels[-1] if self.levels else ""
         return max((size.get(inner, 1) if isinstance(size, Mapping) else size for size in sizes), default=1)
+
+
+def beside(inventory: Inventory, plans: Plan | Iterable[Plan]) -> Inventory:
+    """Return an inventory in which other jobs have the nodes of their plans; it may lack some of these."""
+    for other in [plans] if isinstance(plans, Plan) else plans:
+        places = same_nodes(other.inventory, inventory)
+        used = RankSet().union(*(component.used_nodes() for component in other.values()))
+        nodes = [place for rank in used if (place := places[rank]) is not None]
+        inventory = inventory.taken_by(", ".join(other), nodes)
+    return inventory

@@ -223,7 +223,7 @@ def topology_faults(
     for rule in rules.kept:
         if found := broken(rule, parts, inventory):
             yield rule.path, Diagnostic("segment-incomplete" if rule.kind == SEGMENT else "group-spans", *found)
-    used = RankSet().union(*(part.used_nodes() for part in parts.values()))
+    used = RankSet().union(*(part.used_nodes() for part in parts.values()), inventory.taken)
     for level, most in rules.caps.items():
         domains = inventory.domains[level]
         counts = Counter(domains.ids[node] for node in used)

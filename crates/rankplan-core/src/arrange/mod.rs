@@ -62,6 +62,9 @@ const SURELY_EXACT: usize = 7;
 /// The states that the exact search visits at most: more than 7 node ranks on 9 nodes have, and few.
 const BUDGETS: [u32; 2] = [300_000, 20_000];
 
+/// The most nodes for which the first one of equally cheap arrangements is looked for beyond the exact search.
+const MOST_DEALT: u32 = 20_000;
+
 /// The states that the search for segments of several sizes visits at most.
 const SEGMENT_BUDGET: u32 = 200_000;
 
@@ -244,7 +247,7 @@ fn consider_all(problem: &Problem, nesting: &Nesting, fixed: &Assignment, best: 
         let allotted = allotted(problem, fixed, &bundles);
         (torn, more) = offer(allotted.and_then(|allotted| packed(problem, fixed, &bundles, &allotted)));
     }
-    if (torn || more) && fixed.iter().all(Option::is_none) {
+    if (torn || more || problem.domains.nodes() <= MOST_DEALT) && fixed.iter().all(Option::is_none) {
         (torn, _) = offer(nesting.dealt(problem));
     }
     if torn && let Fit::Found(leaves) = nesting.search(problem, fixed, SEARCH_BUDGET) {
