@@ -258,7 +258,7 @@ def test_node_ranks_with_robots_keep_their_nodes() -> None:
             {},
             {"segment": 3},
             "segment-incomplete",
-            "the plan needs 3 segments of 3 nodes; the nvlink domains hold 2",
+            "the plan needs 3 segments of 3 nodes in a nvlink; the nvlink domains hold 2",
         ),
         (2, {}, {"segment": 0}, "invalid-value", "`segment` is 0; it must be a whole number of 1 or more"),
         (

@@ -83,7 +83,7 @@ class Case:
                 cost.append(sum(self.crosses(nodes, ranks, level) for groups in kinds for ranks in groups))
         for level, ranks in self.balanced:
             shares = self.shares(nodes, ranks, level) or [0]
-            cost += [-min(shares), max(shares)]
+            cost += [-min(shares), len(shares), max(shares)]
         taken = {node for node in nodes if node is not None}
         everything = range(len(self.labels))
         used = [{self.domain(node, level) for node in taken} for level in range(self.levels)]

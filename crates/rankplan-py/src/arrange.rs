@@ -28,9 +28,7 @@ impl Hierarchy {
     /// `labels` has, by level and node, the position of the node's label in the order of labels.
     #[new]
     fn new(py: Python<'_>, nodes: u32, labels: Vec<Vec<u32>>) -> PyResult<Self> {
-        py.detach(|| CoreHierarchy::new(nodes, &labels))
-            .or_raise(py, None)
-            .map(Hierarchy)
+        py.detach(|| CoreHierarchy::new(nodes, &labels)).or_raise(py, None).map(Hierarchy)
     }
 
     /// The nodes, depth first through the levels.

@@ -66,7 +66,7 @@ class Refusal:
     def fault(self, *, proved: bool) -> Diagnostic:
         """Return the fault of the smallest set that must be within a domain and is not; else that of the caps."""
         unproved = "" if proved else " (the search ended early)"
-        if (short := self._capped()) is not None:
+        if (short := self._capped() or self._too_large()) is not None:
             return short
         wrong = self.problem.broken(self.found)
         if not wrong:
@@ -78,22 +78,9 @@ class Refusal:
         if self.task.fixed and (fault := self._spareless(rule, ranks)) is not None:
             return fault
         level = rule.level or 0
-        name, sizes = self.rules.levels[level], self.task.hierarchy.sizes(level)
-        cap = self.rules.caps.get(level)
-        if len(ranks) <= max(sizes) and cap is not None and len(ranks) > cap:
-            message = f"{_who(rule)} {counted(len(ranks), 'node')} in one {name} domain; `cap` allows {cap}"
-            return Diagnostic("domain-too-small", message, "raise the cap, or use fewer nodes")
+        name = self.rules.levels[level]
         if rule.kind == SEGMENT:
             return self._incomplete(level, unproved)
-        if len(ranks) > max(sizes):
-            each = f"in one {name} domain"
-            if rule.most > 1:
-                each = f"in each of {counted(self.parts[source], f'{name} domain')}"
-            message = f"{_who(rule)} {counted(len(ranks), 'node')} {each}; the largest has {max(sizes)}"
-            help = "use `prefer`, or fewer nodes"
-            if rule.kind != WORLD:
-                help = f"use a smaller {rule.kind} size, or keep the groups within an outer level"
-            return Diagnostic("domain-too-small", message, help)
         what = "all of it" if rule.kind == WORLD else f"every {rule.kind} group"
         where = f"a {name} domain" if rule.most == 1 else f"{rule.most} {name} domains with equal shares"
         message = f"{rule.who}: no arrangement keeps {what} within {where}{unproved}"
@@ -102,6 +89,27 @@ class Refusal:
             message += f"; the smallest that crosses one is on {nodes_text(RankSet(ranks))}"
             size = f"a smaller {rule.kind} size, "
         return Diagnostic("group-spans", message, f"use more nodes, {size}or remove `{rule.kind}: {name}` from `keep`")
+
+    def _too_large(self) -> Diagnostic | None:
+        """Return the fault of sets that are larger than any domain, or than what a cap allows."""
+        for rule, parts in zip(self.rules.kept, self.parts, strict=True):
+            level = rule.level or 0
+            name, largest = self.rules.levels[level], max(self.task.hierarchy.sizes(level), default=0)
+            size, cap = max(map(len, rule.divided(parts)), default=0), self.rules.caps.get(level, largest)
+            if size <= min(largest, cap) or (rule.kind == SEGMENT and size > largest):
+                continue
+            each = f"in one {name} domain"
+            if parts > 1:
+                each = f"in each of {counted(parts, f'{name} domain')}"
+            need = f"{_who(rule)} {counted(size, 'node')} {each}"
+            if size <= largest:
+                message, help = f"{need}; `cap` allows {cap}", "raise the cap, or use fewer nodes"
+            else:
+                message, help = f"{need}; the largest has {largest}", "use `prefer`, or fewer nodes"
+                if rule.kind != WORLD:
+                    help = f"use a smaller {rule.kind} size, or keep the groups within an outer level"
+            return Diagnostic("domain-too-small", message, help)
+        return None
 
     def _caps(self) -> str:
         stated = (f"{self.rules.levels[level]}: {most}" for level, most in self.rules.caps.items())
@@ -158,14 +166,14 @@ class Refusal:
         except ValueError:  # the search ended early
             fits = True
         if fits:
-            message = f"found no place for {' and '.join(texts)} in a {name}{unproved}"
+            message = f"found no place for {' and '.join(texts)}{unproved}"
             help = "use smaller segments, or keep fewer groups together"
         elif len(wants) == 1:
             whole = sum(count // wants[0][0] for count in room)
             message = f"the plan needs {texts[0]} in a {name}; the {name} domains hold {whole}"
             help = f"use {whole * wants[0][0]} nodes or less, or a smaller segment"
         else:
-            message = f"the plan needs {' and '.join(texts)} in a {name}; the {name} domains cannot hold all of them"
+            message = f"the plan needs {' and '.join(texts)}; the {name} domains cannot hold all of them"
             help = "use fewer nodes, smaller segments, or a larger cluster"
         return Diagnostic("segment-incomplete", message, help)
 

@@ -52,13 +52,13 @@ impl Tally {
         Tally { level, members, assigned: 0, shares: HashMap::new(), at, balanced }
     }
 
-    /// Bounds of the least share, negated, and of the largest one; they are exact if all members are assigned.
-    fn bounds(&self) -> [i64; 2] {
+    /// Bounds of the least share, negated, of the number of shares, and of the largest one; exact if all members are assigned.
+    fn bounds(&self) -> [i64; 3] {
         let left = self.members - self.assigned;
         let even = self.members / (self.shares.len() as u32).max(1);
         let least = self.shares.values().map(|share| share + left).min().map_or(even, |least| least.min(even));
         let most = self.shares.values().copied().max().unwrap_or(0);
-        [-i64::from(least), i64::from(most)]
+        [-i64::from(least), self.shares.len() as i64, i64::from(most)]
     }
 }
 
@@ -137,7 +137,7 @@ impl<'a> Search<'a> {
 
     fn visit(&mut self, open: &[u32], best: &mut Best) {
         for tally in self.tallies.iter().filter(|tally| tally.balanced) {
-            self.cost[tally.at..tally.at + 2].copy_from_slice(&tally.bounds());
+            self.cost[tally.at..tally.at + 3].copy_from_slice(&tally.bounds());
         }
         let worse = match self.cost.cmp(&best.cost) {
             Ordering::Less => false,

@@ -25,39 +25,49 @@ pub(crate) struct Filling<'a> {
     pub shares: Option<Shares>,
 }
 
-/// The least and the largest number of nodes of the domains in use of a level.
+/// Even shares of the domains in use of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
     pub level: usize,
+    /// The least number of nodes of a domain in use.
     pub least: u32,
+    /// The domains in use.
+    pub count: u32,
+    /// The largest number of nodes of a domain.
     pub most: u32,
+    /// The outer levels of which the domains in use count before those of this level.
+    pub outer: usize,
 }
 
 impl Shares {
-    /// The most even shares of so many nodes in domains with this room: the largest least share, then the least largest one.
-    /// Every arrangement in such domains has at most this least share.
+    /// The most even shares of so many nodes in domains with this room: the largest least share, in the fewest domains, with the
+    /// least largest share. No shares are better.
     pub fn of(level: usize, room: &[u32], nodes: u32, unit: u32) -> Self {
-        let mut room: Vec<u32> = room.iter().map(|room| room / unit).collect();
-        room.sort_unstable_by_key(|&units| std::cmp::Reverse(units));
+        let room = Self::units(room, unit);
         let units = nodes / unit;
         let mut held = 0;
-        let fewest = 1 + room
-            .iter()
-            .take_while(|&&room| {
-                held += room;
-                held < units
-            })
-            .count();
-        let smallest = room.get(fewest - 1).copied().unwrap_or(0);
-        let least = (units / fewest as u32).min(smallest);
-        Shares { level, least: least * unit, most: Self::most(&room, units, least) * unit }
+        let more = room.iter().take_while(|&&room| {
+            held += room;
+            held < units
+        });
+        let count = more.count() as u32 + 1;
+        let smallest = room.get(count as usize - 1).copied().unwrap_or(0);
+        let (least, most) = ((units / count).min(smallest), Self::most(&room, units, count));
+        Shares { level, least: least * unit, count, most: most * unit, outer: 0 }
     }
 
-    /// The least largest share if no share is less than this; `room` is in units, descending.
-    fn most(room: &[u32], units: u32, least: u32) -> u32 {
-        let usable = &room[..room.len().min((units / least.max(1)) as usize)];
-        let holds = |most: u32| usable.iter().map(|&room| u64::from(room.min(most))).sum::<u64>() >= u64::from(units);
-        let (mut low, mut high) = (least, units);
+    /// The units that each domain has room for, descending.
+    fn units(room: &[u32], unit: u32) -> Vec<u32> {
+        let mut room: Vec<u32> = room.iter().map(|room| room / unit).collect();
+        room.sort_unstable_by_key(|&units| std::cmp::Reverse(units));
+        room
+    }
+
+    /// The least largest share of so many domains; `room` is in units, descending.
+    fn most(room: &[u32], units: u32, count: u32) -> u32 {
+        let used = &room[..room.len().min(count as usize)];
+        let holds = |most: u32| used.iter().map(|&room| u64::from(room.min(most))).sum::<u64>() >= u64::from(units);
+        let (mut low, mut high) = (units / count.max(1), units);
         while low < high {
             let middle = low + (high - low) / 2;
             if holds(middle) { high = middle } else { low = middle + 1 }
@@ -77,7 +87,7 @@ pub(crate) struct Filled {
     pub least: Vec<i64>,
     /// Whether this filling has that list.
     pub reached: bool,
-    /// The least and the largest share, if they are to be even.
+    /// The shares, if they are to be even.
     pub shares: Option<Shares>,
 }
 
@@ -136,9 +146,11 @@ impl Filling<'_> {
         }
         let table = self.merged(&room, 0, 0..outermost.len(), 1);
         let count = self.nodes / self.units[0];
-        let least = table.costs.get(count as usize * self.width()..).filter(|least| least[0] < NEVER)?.to_vec();
+        let costs = table.costs.get(count as usize * self.width()..)?;
+        let mut least = costs.get(..self.width()).filter(|least| least[0] < NEVER)?.to_vec();
         self.trace(&table, 0, 0..outermost.len(), count, &mut nodes);
-        Some(Filled { nodes, least, reached: true, shares: self.shares })
+        let shares = self.shares.map(|shares| Shares { count: least.remove(shares.outer) as u32, ..shares });
+        Some(Filled { nodes, least, reached: true, shares })
     }
 
     /// The same with the most even shares of the domains of a level in use; `outer` levels are in as few domains as without.
@@ -146,24 +158,25 @@ impl Filling<'_> {
         let filled = self.fill()?;
         let (room, unit) = (self.room(), self.units[level]);
         let best = Shares::of(level, &room[level], self.nodes, unit);
-        self.shares = Some(best);
+        self.shares = Some(Shares { outer, ..best });
         if !filled.reached {
             return self.fill().or(Some(filled));
         }
-        let mut units: Vec<u32> = room[level].iter().map(|room| room / unit).collect();
-        units.sort_unstable_by_key(|&units| std::cmp::Reverse(units));
         let all = self.nodes / unit;
         let mut found = |least: u32, most: u32| {
-            self.shares = Some(Shares { level, least: least * unit, most: most * unit });
+            self.shares = Some(Shares { least: least * unit, most: most * unit, outer, ..best });
             self.fill().filter(|found| found.least[..outer] == filled.least[..outer])
         };
-        let least = (1..=best.least / unit).rev().find(|&least| found(least, all).is_some())?;
-        (Shares::most(&units, all, least)..=all).find_map(|most| found(least, most))
+        let (least, even) = (1..=best.least / unit).rev().find_map(|least| Some((least, found(least, all)?)))?;
+        let count = even.shares.map_or(best.count, |shares| shares.count);
+        let fewest = |found: &Filled| found.shares.is_some_and(|shares| shares.count == count);
+        (Shares::most(&Shares::units(&room[level], unit), all, count)..=all)
+            .find_map(|most| found(least, most).filter(fewest))
     }
 
     /// For each level by itself, the fewest domains that have room; the rest is 0.
     fn fewest(&self, room: &[Vec<u32>]) -> Vec<i64> {
-        let mut least = vec![0; self.width()];
+        let mut least = vec![0; 2 * self.domains.levels() + 1];
         for (least, room) in least.iter_mut().zip(room) {
             let mut sizes = room.clone();
             sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
@@ -180,7 +193,12 @@ impl Filling<'_> {
     }
 
     fn width(&self) -> usize {
-        2 * self.domains.levels() + 1
+        2 * self.domains.levels() + 1 + usize::from(self.shares.is_some())
+    }
+
+    /// Where the domains in use of a level count.
+    fn used_at(&self, level: usize) -> usize {
+        level + usize::from(self.shares.is_some_and(|shares| shares.outer <= level))
     }
 
     /// The whole segments of unused nodes that are lost if so many nodes of an innermost domain are used.
@@ -259,12 +277,15 @@ impl Filling<'_> {
             self.merged(room, level + 1, self.domains.inside(level, domain as u32), each as usize)
         };
         table.costs.truncate((room[level][domain].min(self.nodes) / unit + 1) as usize * width);
-        let least = self.shares.filter(|shares| shares.level == level).map_or(0, |shares| shares.least);
+        let shares = self.shares.filter(|shares| shares.level == level);
         for (units, cost) in (0..).zip(table.costs.chunks_mut(width)).skip(1) {
-            cost[level] += 1;
-            cost[levels + level] += i64::from(size) - i64::from(units * unit);
-            if units * unit < least {
-                cost[0] = NEVER;
+            cost[self.used_at(level)] += 1;
+            cost[width - 1 - levels + level] += i64::from(size) - i64::from(units * unit);
+            if let Some(shares) = shares {
+                cost[shares.outer] += 1;
+                if units * unit < shares.least {
+                    cost[0] = NEVER;
+                }
             }
         }
         table

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`hierarchy`], [`segments`] | levels of the network; whole segments of nodes within domains |
 //! | [`demand`], [`objective`] | the node ranks that an arrangement keeps together; its cost |
-//! | `filling`, `nesting` | the fewest domains for a number of nodes; whether sets within sets fit |
+//! | `filling`, `nesting`, `fitting` | the fewest domains and even shares of a number of nodes; whether sets within sets fit |
 //! | `matching` | whether there are nodes for all node ranks |
 //! | `bundles`, `merging`, `packing`, `exact` | node ranks that stay together; sets of them into domains; a few of them exactly |
 
@@ -18,6 +18,7 @@ mod bundles;
 pub mod demand;
 mod exact;
 mod filling;
+mod fitting;
 pub mod hierarchy;
 mod matching;
 mod merging;
@@ -31,10 +32,11 @@ use std::collections::{HashMap, HashSet};
 use crate::arrange::bundles::{Bundles, largest_leaf};
 use crate::arrange::demand::Bond;
 use crate::arrange::exact::search;
+use crate::arrange::fitting::{Fit, fitted};
 use crate::arrange::hierarchy::UNKNOWN;
 pub use crate::arrange::matching::Shortage;
 use crate::arrange::matching::matched;
-use crate::arrange::nesting::{Fit, Nesting};
+use crate::arrange::nesting::Nesting;
 use crate::arrange::objective::{Assignment, Best, Cost, Problem};
 use crate::arrange::packing::{free_nodes, packed};
 use crate::arrange::segments::{Packing, Want, pack};
@@ -115,7 +117,8 @@ pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
         && (met
             || searched
             || nesting.filled.is_none()
-            || problem.unfit.is_empty() && matches!(nesting.search(problem, &pinned, SEARCH_BUDGET), Fit::Impossible));
+            || problem.unfit.is_empty()
+                && matches!(fitted(&nesting.first_of, problem, &pinned, SEARCH_BUDGET), Fit::Impossible));
     Ok(Arrangement { nodes: best.nodes, cost: best.cost, optimal: met || searched, broken, impossible })
 }
 
@@ -250,7 +253,7 @@ fn consider_all(problem: &Problem, nesting: &Nesting, fixed: &Assignment, best: 
     if (torn || more || problem.domains.nodes() <= MOST_DEALT) && fixed.iter().all(Option::is_none) {
         (torn, _) = offer(nesting.dealt(problem));
     }
-    if torn && let Fit::Found(leaves) = nesting.search(problem, fixed, SEARCH_BUDGET) {
+    if torn && let Fit::Found(leaves) = fitted(&nesting.first_of, problem, fixed, SEARCH_BUDGET) {
         offer(within(problem, fixed, &leaves));
     }
 }

@@ -37,8 +37,8 @@ pub struct Problem {
 
 /// The cost of an arrangement, in the order of importance: rules broken; processes on another node than before, then those that
 /// use accelerators there from elsewhere; by level, outermost first, the domains that preferred sets use beyond the first; by
-/// level, the groups of each of [`CLASSES`] that cross a domain; by balanced set, the least share, negated, and the largest; by
-/// level, the domains in use; by level, the unused nodes in them; whole segments of unused nodes, negated.
+/// level, the groups of each of [`CLASSES`] that cross a domain; by balanced set, the least share, negated, the domains in use of its level, and the
+/// largest share; by level, the domains in use; by level, the unused nodes in them; whole segments of unused nodes, negated.
 pub type Cost = Vec<i64>;
 
 /// By node rank, its node, if it has one.
@@ -75,9 +75,9 @@ impl Problem {
         self.preferred_at(self.domains.levels()) + level * CLASSES.len() + class
     }
 
-    /// The index in a [`Cost`] of the least share of a balanced set; its largest share follows.
+    /// The index in a [`Cost`] of the least share of a balanced set; its number of shares and the largest one follow.
     pub(crate) fn shares_at(&self, set: usize) -> usize {
-        self.crossings_at(self.domains.levels(), 0) + 2 * set
+        self.crossings_at(self.domains.levels(), 0) + 3 * set
     }
 
     /// The index in a [`Cost`] of the domains in use at a level.
@@ -153,7 +153,8 @@ impl Problem {
             let shares = self.shares(nodes, &set.ranks, set.level);
             let at = self.shares_at(index);
             cost[at] = -shares.iter().copied().min().unwrap_or(0);
-            cost[at + 1] = shares.into_iter().max().unwrap_or(0);
+            cost[at + 1] = shares.len() as i64;
+            cost[at + 2] = shares.into_iter().max().unwrap_or(0);
         }
         for edge in &self.demand.edges {
             // An edge that crosses a domain crosses all inner ones.
