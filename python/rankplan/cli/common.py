@@ -269,17 +269,19 @@ def note(text: str, color: str | None = None) -> None:
     click.secho(printable(text), fg=color, dim=color is None, err=True, color=None if colored(sys.stderr) else False)
 
 
-def show_error(error: Exception) -> None:
-    """Print an expected error: every fault with its location, or one message."""
+def show_error(error: Exception, stream: TextIO | None = None) -> None:
+    """Print an expected error on a stream, stderr by default: every fault with its location, or one message."""
+    stream = stream or sys.stderr
+    color = colored(stream)
     if isinstance(error, PlacementError):
-        click.echo(f"{error.render(color=colored(sys.stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
+        click.echo(f"{error.render(color=color)}\n\n{faults_line(error.diagnostics)}", stream)
         return
     text = "\n".join([str(error), *getattr(error, "__notes__", ())])
     if isinstance(error, OSError) and error.filename:
         hint = "; write overrides after --" if "=" in str(error.filename) else ""
         text = f"{printable(str(error.filename))}: {error.strerror}{hint}"
     title = click.style("error:", fg="red", bold=True)
-    click.echo(f"{title} {printable_lines(text)}", err=True, color=None if colored(sys.stderr) else False)
+    click.echo(f"{title} {printable_lines(text)}", stream, color=None if color else False)
 
 
 @contextmanager
