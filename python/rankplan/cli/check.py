@@ -131,14 +131,13 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, *, memory: boo
 
 def _print_summary(reports: Sequence[Report]) -> None:
     """Print a table with a line per file."""
-    result = table("file", "components", "processes#", "nodes#", "faults#", "warnings#")
+    result = table("file", "processes#", "nodes#", "faults#", "warnings#")
     for one in reports:
-        names, sizes = "", ["", ""]
+        sizes = ["", ""]
         if one.plan is not None:
-            names = ", ".join(one.plan)
             sizes = [str(sum(map(len, one.plan.values()))), str(one.plan.inventory.num_nodes)]
         counts = [str(len(found) or "") for found in (one.faults, one.warnings)]
-        result.add_row(printable(one.file), names, *sizes, *counts)
+        result.add_row(printable(one.file), *sizes, *counts)
     print_table(result)
 
 

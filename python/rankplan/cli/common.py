@@ -245,9 +245,31 @@ def text_console(width: int | None = None) -> Console:
     return console
 
 
+def keep_words(table: Table, width: int) -> None:
+    """Divide the width among the columns so that no word is broken; of words that do not fit, the longest are."""
+    from rich.cells import cell_len
+
+    texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    whole = [max(map(cell_len, column)) for column in texts]
+    words = [max((cell_len(word) for text in column for word in text.split()), default=0) for column in texts]
+    gaps = len(whole) - 1
+    if sum(words) + table.padding[1] * gaps > width:
+        table.padding = (0, 1, 0, 0)
+    room = width - table.padding[1] * gaps
+    most = max(whole, default=0)
+    least = most
+    while most > 1 and sum(max(min(most, one), word) for one, word in zip(whole, words, strict=True)) > room:
+        most -= 1
+    while least > 1 and sum(min(least, word) for word in words) > room:
+        least -= 1
+    for column, one, word in zip(table.columns, whole, words, strict=True):
+        column.width = max(min(most, one), min(least, word))
+
+
 def print_table(table: Table) -> None:
     """Print a table, as wide as the terminal if there is one, else as wide as it needs."""
     console = text_console(None if sys.stdout.isatty() else 10_000)
+    keep_words(table, console.width)
     with console.capture() as capture:
         console.print(table, soft_wrap=False)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
