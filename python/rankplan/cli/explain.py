@@ -27,6 +27,7 @@ from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front import check, is_saved, tune
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.targets.emit import emit as emitted
 from rankplan.targets.emit import silenced
@@ -88,7 +89,7 @@ class Example:
                     arrange(plan, plan.inventory, keep=kept_levels([level]))
                 case _:
                     plan.check_shares()
-                    plan.fitted(self._inventory)
+                    in_trainers_order(plan.fitted(self._inventory))
         elif self.file == "nodes.yaml":
             Inventory.load(path)
         elif self.file == "costs.yaml":
