@@ -268,21 +268,20 @@ class Inventory:
         marks, faults = self.names.marks(entries.one_or_several(names))
         if faults:
             raise PlacementError([found for _, found in faults])
-        if not marks:
-            return self
         return self._marked(marks)
 
-    def taken_by(self, job: str, nodes: Iterable[int]) -> Inventory:
-        """Return the inventory in which another job has these nodes."""
-        marks: entries.Marks = dict.fromkeys(nodes)
-        return self._marked(marks, job) if marks else self
-
-    @cached_property
+    @property
     def taken(self) -> RankSet:
         """The nodes that other jobs have."""
         return RankSet(chain.from_iterable(nodes for nodes, record in self.stretches() if record.taken is not None))
 
+    def taken_by(self, job: str, nodes: Iterable[int]) -> Inventory:
+        """Return the inventory in which another job has these nodes."""
+        return self._marked(dict.fromkeys(nodes), job)
+
     def _marked(self, marks: entries.Marks, job: str | None = None) -> Inventory:
+        if not marks:
+            return self
         found = self._derived(entries.marked(self.stretches(), marks, job), self._section)
         if "domains" in self.__dict__:
             found.__dict__["domains"] = self.domains  # marks change no labels
