@@ -132,3 +132,14 @@ def test_an_image_is_never_invented(tmp_path: Path) -> None:
     ]
     assert done.stderr == "" and container["image"] == "a:1" and job["metadata"]["namespace"] == "ml"
     assert container["resources"] == {"limits": {"cpu": "64", "memory": "1Ti", "nvidia.com/gpu": "8"}}
+
+
+def test_an_entrypoint_may_be_in_the_base(base: Path) -> None:
+    base.write_text(BASE.replace("  ttlSecondsAfterFinished: 600", "  entrypoint: python mine.py"))
+    assert (
+        object_of(rankplan.emit(planned("v02"), "kuberay", base=base), "RayJob")["spec"]["entrypoint"]
+        == "python mine.py"
+    )
+    base.write_text(BASE)
+    with pytest.raises(rankplan.PlacementError, match=r"base\.yaml:7:1: `entrypoint` is missing"):
+        rankplan.emit(planned("v02"), "kuberay", base=base)

@@ -57,6 +57,9 @@ def write(draft: Draft, writer: Writer, kind: str) -> str:
             draft.faults += [_conflict(theirs, each) for each in found]
         written.append(merged(one, {} if theirs is None else theirs.value))
         base = [other for other in base if other is not theirs]
+    if kind == "RayJob" and "entrypoint" not in written[1]["spec"] and users is not None:
+        help = "pass --entrypoint, or write it in the base"
+        draft.faults.append(users.located(("spec",), "missing-key", "`entrypoint` is missing", help))
     draft.finish()
     _without_image(draft, written[1])
     return documents_text([*written, *(other.value for other in base)])
