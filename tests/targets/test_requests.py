@@ -12,6 +12,7 @@ from rankplan import Inventory, PlacementError, Plan
 from rankplan.targets.groups import pod_groups
 from rankplan.targets.options import Draft, Options
 from rankplan.targets.requests import requests
+from support.launchers import OPTIONS, WITHOUT_RAY, again, documents, places
 
 LEVELS = ("example.com/block", "example.com/rack")
 
@@ -78,6 +79,19 @@ def test_a_slice_is_the_smallest_that_holds_every_group(plan: Plan) -> None:
     if expected is not None:
         assert tuple((one.level, one.size) for one in found[0]) == expected
         assert not any(found[1:])
+
+
+@given(plans(), st.sampled_from(["kuberay", "jobset", "lws"]))
+def test_a_file_with_requests_is_valid_and_comes_back(plan: Plan, target: str) -> None:
+    given_options = {"image": "train:1", "queue": "gold", **OPTIONS.get(target, WITHOUT_RAY)}
+    try:
+        text = rankplan.emit(plan, target, **given_options)
+    except PlacementError as error:
+        assert {found.code for found in error.diagnostics} <= {"emit-topology", "emit-uneven"}
+        return
+    documents(text)
+    found, same = again(text, target)
+    assert places(found) == places(plan) and same == text
 
 
 def test_a_group_in_two_groups_of_pods_is_refused() -> None:

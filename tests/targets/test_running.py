@@ -51,8 +51,8 @@ def filled(template: dict[str, Any], fields: dict[str, str]) -> tuple[list[str],
 
 
 def expanded(text: str, environment: dict[str, str]) -> str:
-    found = re.sub(r"\$(\$\(|\((\w+)\))", lambda m: "$(" if m[1] == "$(" else environment.get(m[2], m[0]), text)
-    return str(found)
+    """Kubernetes: ``expansion.Expand``."""
+    return re.sub(r"\$(\$|\((\w+)\))", lambda m: "$" if m[1] == "$" else environment.get(m[2], m[0]), text)
 
 
 @pytest.mark.parametrize("target", ["jobset", "lws"])
@@ -62,7 +62,7 @@ def test_every_rank_is_started_once_with_the_facts_of_the_plan(target: str, tmp_
         config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-3", "rollout": "0-3:0-1"}}}
         nodes = {"nodes": [{"ranks": "0-1", "accelerators": 2}]}
     plan = rankplan.plan(config, rankplan.Inventory.from_dict(nodes))
-    program = tmp_path / "it's $(HOME).py"
+    program = tmp_path / "it's $(HOME) $$ $5.py"
     program.write_text(PROGRAM)
     (out := tmp_path / "out").mkdir()
     command = f'{sys.executable} "{program}" {{}} {out}'

@@ -164,6 +164,9 @@ def emit(
     if not isinstance(plan, Plan):
         emitted = read_emitted(plan)
         plan, options = emitted.plan, emitted.options if emitted.target == to else options
+    commands = given["commands"]
+    if commands is not None and DEFAULT not in commands:
+        given["commands"] = {**options.commands, **commands}
     options = replace(options, **{key: value for key, value in given.items() if value is not None})
     if (wrong := wrong_options(plan, to, options)) is not None:
         raise ValueError(wrong)
