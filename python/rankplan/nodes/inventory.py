@@ -210,17 +210,8 @@ class Inventory:
         A node has the name of its hostname, with or without the domain, or else its address, or ``node-3``. The levels
         are detected again.
         """
-        short = {name.partition(".")[0]: known for name, known in reversed(list(labels.items()))}
-        records: list[NodeSpec] = []
-        unlisted: list[int] = []
-        for entry in self._entries:
-            for node in [entry.at(RankSet([rank])) for rank in entry.ranks]:
-                host = node.hostname or ""
-                found = labels.get(node.name) or labels.get(host.partition(".")[0]) or short.get(host)
-                if found is None:
-                    unlisted.append(node.rank)
-                records.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
-        return Inventory(records, self._section), RankSet(unlisted)
+        records, unlisted = entries.with_labels(self._entries, labels)
+        return Inventory(records, self._section), unlisted
 
     def reordered(self, order: Sequence[int]) -> Inventory:
         """Return the nodes of these ranks, numbered from 0 in this order, without node groups.

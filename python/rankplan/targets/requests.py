@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from rankplan._core import Domains as Column
 from rankplan._core import Layout
-from rankplan.config.network import ALL, NODE_LEVEL, USUAL_TOPOLOGY, WORLD
+from rankplan.config.network import ALL, NODE_LEVEL, USUAL_TOPOLOGY
 from rankplan.plans.crossings import WORDS
 from rankplan.plans.segments import level_sizes
 from rankplan.targets.groups import components_by_node
 from rankplan.targets.options import Draft
-from rankplan.words import counted, shown, unknown
+from rankplan.words import counted, unknown
 
 CODE = "emit-topology"
 
@@ -82,15 +82,13 @@ def _nested(sizes: Mapping[str, int], levels: Sequence[str]) -> Iterator[Slice]:
 def _keep(draft: Draft, groups: Sequence[range], sizes: _Sizes) -> None:
     section = draft.plan.section
     keep = (USUAL_TOPOLOGY if section is None else section.topology).keep
-    wishes = []
-    for names, kinds in keep.items():
-        for kind, level in kinds.items():
-            if kind == WORLD or not isinstance(level, str):
-                message = f"a launcher cannot ask for `keep: {{{names}: {{{kind}: {shown(level)}}}}}`"
-                draft.refuse(CODE, message, "state the level of a kind of groups, or a segment")
-            elif level != NODE_LEVEL:
-                stated = map(str.strip, names.split(","))
-                wishes += [(name, kind, level) for name in stated if name in draft.plan]
+    wishes = [
+        (name, kind, level)
+        for names, kinds in keep.items()
+        for name in map(str.strip, names.split(","))
+        for kind, level in kinds.items()
+        if level != NODE_LEVEL and name in draft.plan
+    ]
     if not wishes:
         return
     cut = _Cut(draft.plan.inventory.num_nodes, groups)
