@@ -415,9 +415,7 @@ class Inventory:
         return Inventory, (self._entries, self._section, self._stated_levels)
 
     def __repr__(self) -> str:
-        kinds = ", ".join(
-            f"{entry.ranks}: {entry.num_accelerators} {entry.accelerator_type}" for entry in self._entries[:4]
-        )
+        kinds = ", ".join(f"{one.ranks}: {one.num_accelerators} {one.accelerator_type}" for one in self._entries[:4])
         more = ", ..." if len(self._entries) > 4 else ""
         return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
 
@@ -429,8 +427,7 @@ def configured(
     present, wanted, names = inventory.num_nodes, section.num_nodes, section.exclude
     if wanted > present:
         message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
-        fewer = "1" if present == 1 else f"{present} or less"
-        help = f"set num_nodes to {fewer}, or use a larger cluster"
+        help = f"set num_nodes to {'1' if present == 1 else f'{present} or less'}, or use a larger cluster"
         return inventory, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
     levels = () if planned else section.topology.levels or ()
     keys = entries.label_keys(entries.cut(*inventory._stretches, wanted)[1]) if levels else ()
