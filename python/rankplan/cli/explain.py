@@ -30,13 +30,15 @@ from rankplan.words import did_you_mean
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 """Put before an example that consists of lines of ``component_placement``."""
 
+_WITH_MEMORY = "check --memory"
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """A file, the cluster, and what is requested of it.
 
     The cluster is a size, or the list of entries of an inventory. What is requested is a component, or a weight map
-    ``from:to``; of a plan, a command with an option: ``arrange --segment 4``.
+    ``from:to``, or a command with an option: ``arrange --segment 4`` of a plan, ``check --memory`` of a config.
     """
 
     text: str
@@ -83,8 +85,8 @@ class Example:
         elif self.file == "costs.yaml":
             yield from tune(path, self._inventory).warnings
         else:
-            report = check(path, self._inventory)
-            if report.plan is not None and self.ask is not None:
+            report = check(path, self._inventory, memory=self.ask == _WITH_MEMORY)
+            if report.plan is not None and self.ask not in (None, _WITH_MEMORY):
                 if ":" in self.ask:
                     report.plan.weight_map(*self.ask.split(":"))
                 else:
@@ -109,7 +111,7 @@ class Rule:
 
     def heading(self, name: str, example: Example) -> str:
         """Return the heading of one of its examples."""
-        if example.ask is not None and example.file == "plan.json":
+        if example.ask is not None and (example.file == "plan.json" or example.ask == _WITH_MEMORY):
             return f"{name}, with `rankplan {example.ask}`:"
         if example.ask is not None:
             sender, _, receiver = example.ask.partition(":")

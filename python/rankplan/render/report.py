@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan.errors import Diagnostic, PlacementError, printable
+from rankplan.plans.memory import Needs
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import group_lines
 from rankplan.render.memory import memory_lines, plain_needs
@@ -18,14 +19,14 @@ class Report:
     """The result of `check`: the plan, or ``None`` if the config has faults, and every fault and warning.
 
     ``file`` is the path of the config, or a word for a config that is not in a file. ``unreported`` counts the values
-    that are known only at run time and decide no placement. ``memory``: it tells what each phase needs.
+    that are known only at run time and decide no placement. ``needs``: what each phase needs, if it was asked for.
     """
 
     file: str
     plan: Plan | None
     diagnostics: tuple[Diagnostic, ...]
     unreported: int = 0
-    memory: bool = False
+    needs: Needs | None = None
 
     @property
     def faults(self) -> list[Diagnostic]:
@@ -65,7 +66,7 @@ class Report:
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
-        told = memory_lines(self.plan) if self.memory else []
+        told = [] if self.needs is None else memory_lines(self.plan, self.needs)
         lines = [first, *group_lines(self.plan), *told, *(warning.render(color=color) for warning in self.warnings)]
         return "\n".join([*lines, self.remark] if self.remark else lines)
 
@@ -83,7 +84,7 @@ class Report:
             "warnings": [warning.plain() for warning in self.warnings],
             "unreported": self.unreported,
             "error": None,
-            **({"memory": plain_needs(plan)} if self.memory and plan is not None else {}),
+            **({} if plan is None or self.needs is None else {"memory": plain_needs(self.needs)}),
         }
 
 
