@@ -109,8 +109,7 @@ class Crowd:
 
 def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[Crowd]:
     """Yield the crowds of a plan, in node order. Takes time by runs of equal nodes, not by nodes."""
-    section = inventory.section
-    stated = (None, None) if section is None else (section.accelerator_memory, section.host_memory)
+    stated = _stated(inventory)
     # What starts and ends at a node: runs of components, and nodes of other hardware.
     changes: dict[int, list[tuple[int, tuple[str, Pattern] | None]]] = {}
     for name, component in components.items():
@@ -141,6 +140,12 @@ def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterato
                 if key not in seen:
                     seen.add(key)
                     yield crowd
+
+
+def _stated(inventory: Inventory) -> tuple[int | None, int | None]:
+    """Return what the section says of the memory of all accelerators and of all nodes."""
+    section = inventory.section
+    return (None, None) if section is None else (section.accelerator_memory, section.host_memory)
 
 
 def _on_node(
@@ -184,6 +189,7 @@ class Needs:
         self.evaluations = {name: one for name, one in found.items() if one.known}
         self.crowds = list(crowds(inventory, components)) if self.evaluations else []
         self.reserve, self.peaks = reserve, peaks or {}
+        self._inventory, self._components = inventory, components
         self.widest = max((spec.num_accelerators for _, spec in inventory.stretches()), default=1)
         kinds = {(frozenset(crowd.users.items()), crowd.card) for crowd in self.crowds}
         self._counts = Counter(name for users, _ in kinds for name, _ in users)
@@ -221,6 +227,19 @@ class Needs:
             for engine in engines:
                 if self.evaluations[trainer].model == self.evaluations[engine].model:
                     yield self.need(crowd, (trainer, engine))
+
+    def of_node(self, node: int) -> dict[int, list[Need]]:
+        """Return the needs on each accelerator of a node that is used, by local index."""
+        if not self.evaluations:
+            return {}
+        stays = Counter(
+            (name, run.pattern)
+            for name, component in self._components.items()
+            for run in component.rows.runs()
+            if run.pattern.resource_type == ACCELERATOR and run.node <= node < run.node + run.nodes
+        )
+        found = _on_node(node, stays, self._inventory.node(node), _stated(self._inventory))
+        return {crowd.where[1]: list(self.of_crowd(crowd)) for crowd in found}
 
     def need(self, crowd: Crowd, names: tuple[str, ...]) -> Need:
         """Return what a component needs on an accelerator, or two in their switch, with the others on it asleep."""
