@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
+from rankplan.config.memory import MemoryEntry
 from rankplan.config.parallel import ParallelEntry
+from rankplan.parallel import Parallel
+from rankplan.plans.component import Component
 from rankplan.plans.slot_memory import Bounds, Evaluation, Parts
 
 MEASURED = "measured"
@@ -45,7 +48,8 @@ class Peak:
         """Whether it was measured with these settings, but for the length of a sequence, which may be shorter."""
         length = evaluation.entry.length
         longer = self.length == length or (self.length is not None and length is not None and length < self.length)
-        same = (self.accelerators, self.parallel or {}, self.memory or {}) == settings_of(evaluation)
+        stated = stated_of(evaluation.component, evaluation.entry, evaluation.parallel)
+        same = (self.accelerators, self.parallel or {}, self.memory or {}) == stated
         return same and longer and card is not None and self.of is not None and _alike(self.of, card)
 
     def parts(self, own: Parts, asleep: Parts, users: Mapping[str, int]) -> Parts | None:
@@ -76,12 +80,18 @@ class HasPeaks(Protocol):
         """Measured peaks, by component."""
 
 
-def settings_of(evaluation: Evaluation) -> tuple[int, dict[str, Any], dict[str, Any]]:
+def stated_of(
+    component: Component, entry: MemoryEntry | None = None, parallel: Parallel | None = None
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
     """Return what a peak depends on: the number of accelerators, the parallel sizes, and the memory that is stated."""
-    entry = evaluation.entry.model_dump(exclude_defaults=True, exclude={"length", "model"})
-    model = {} if evaluation.entry.model is None else {"model": evaluation.entry.model.name}
-    parallel = {key: size for key, size in ParallelEntry.plain(evaluation.parallel).items() if key != "dp"}
-    return len(evaluation.component.rows.accelerators()) or len(evaluation.component), parallel, model | entry
+    entry, parallel = entry or component.memory, parallel or component.parallel
+    sizes = {key: size for key, size in ParallelEntry.plain(parallel).items() if key != "dp"}
+    accelerators = len(component.rows.accelerators()) or len(component)
+    if entry is None:
+        return accelerators, sizes, {}
+    model = {} if entry.model is None else {"model": entry.model.name}
+    stated = entry.model_dump(exclude_none=True, exclude_defaults=True, exclude={"length", "model"})
+    return accelerators, sizes, model | stated
 
 
 def _alike(size: int, card: Bounds) -> bool:
