@@ -90,7 +90,7 @@ def test_what_is_refused_is_dropped_with_its_reason() -> None:
     )
     with pytest.raises(PlacementError) as caught:
         _tuned(_config("20 GiB", model="Qwen/Qwen2.5-32B"), components=components, memory=80)
-    assert caught.value.diagnostics[0].code == "memory-exceeded"
+    assert {fault.code for fault in caught.value.diagnostics} >= {"engine-share", "memory-exceeded"}
 
 
 def test_the_placement_keeps_what_its_components_state(tmp_path: Path) -> None:
