@@ -293,5 +293,7 @@ class Needs:
         return need
 
 
-def _rank(need: Need) -> tuple[int, float, float]:
-    return _RANKING.index(need.answer), need.upper, need.lower
+def _rank(need: Need) -> tuple[int, float, float, float]:
+    """Return what orders accelerators from the one with the most room for a phase to the worst one."""
+    card = 0.0 if need.card is None else need.card[1]
+    return _RANKING.index(need.answer), need.upper - card, need.lower - card, need.upper
