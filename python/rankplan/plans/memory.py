@@ -272,7 +272,8 @@ class Needs:
         store = host_store()[1] if host_high else 0.0
         host = (host_low * on_node, host_high * on_node + store)
         others = tuple(other for other in crowd.users if other not in names)
-        return Need(names, phase, parts, crowd.where, crowd.card, (), slot.tokens, slot.starts, host, others)
+        starts = slot.starts or crowd.card is None
+        return Need(names, phase, parts, crowd.where, crowd.card, (), slot.tokens, starts, host, others)
 
     def _measured(self, crowd: Crowd, need: Need) -> Need:
         """Return a need with measured bounds, if it was measured; a longer sequence gives only an upper bound."""
