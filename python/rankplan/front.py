@@ -33,6 +33,7 @@ from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
 from rankplan.render.report import Report
+from rankplan.targets.emit import is_emitted, read_emitted
 from rankplan.words import by_nodes, counted
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from rankplan.tuning.search import Tuning
 
 Config: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Plan
-"""The path of a config or of a saved plan, a mapping (a dict, an OmegaConf object), or a plan."""
+"""The path of a config, of a saved plan or of an emitted file, a mapping (a dict, an OmegaConf object), or a plan."""
 
 Nodes: TypeAlias = str | os.PathLike[str] | AnyCluster
 """A size (``2x8``), the path of an inventory file, an inventory, or a cluster."""
@@ -206,11 +207,13 @@ def tune(
 
 
 def is_saved(file: str | os.PathLike[str]) -> bool:
-    """Whether a file starts like a saved plan. A pipe never counts as one. Raises ``OSError``."""
+    """Whether a file is a saved plan, or has one for a launcher. A pipe never counts as one. Raises ``OSError``."""
     if not Path(file).is_file():
         return False  # a pipe can be read only once
     with Path(file).open("rb") as opened:
-        return _SAVED.match(opened.read(256)) is not None
+        if _SAVED.match(opened.read(256)) is not None:
+            return True
+    return is_emitted(file)
 
 
 def saved_plan(
@@ -225,8 +228,12 @@ def saved_plan(
         return None
     if nodes is not None or dialect is not None or overrides:
         raise ValueError(f"{_name(config)} is a plan with its own nodes; it takes no nodes, dialect or overrides")
-    saved = config if isinstance(config, Plan) else Plan.load(config)
+    saved = config if isinstance(config, Plan) else _load_plan(config)
     return saved.on(saved.inventory.without(without)) if without else saved
+
+
+def _load_plan(file: str | os.PathLike[str]) -> Plan:
+    return read_emitted(file).plan if is_emitted(file) else Plan.load(file)
 
 
 @dataclass(frozen=True, slots=True)

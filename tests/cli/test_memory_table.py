@@ -52,6 +52,13 @@ def test_a_refusal_points_at_the_memory_of_the_component(tmp_path: Path) -> None
     assert "error[memory-exceeded]: `actor` needs at least" in output
     assert "conf.yaml:9:7  cluster.component_placement.actor.memory" in output
     assert _run("plan", _file(tmp_path, text), "--nodes", "1x8", "--memory")[0] == 0  # shows what it refuses
+    table = (
+        _run("check", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1].split("1 fault in ")[1].splitlines()[2:]
+    )
+    assert table[0].startswith("component ")
+    assert table[1].split()[:2] == ["actor", "train"] and "refused" in table[1]
+    report = json.loads(_run("check", _file(tmp_path, text), "--nodes", "1x8", "--memory", "--format", "json")[1])
+    assert report[0]["memory"][0]["answer"] == "refused"
 
 
 def test_json_has_both_bounds(tmp_path: Path) -> None:

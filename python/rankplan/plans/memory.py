@@ -202,6 +202,11 @@ class Needs:
         other._counts = self._counts + Counter(alone)  # the accelerators that are added have no others
         return other
 
+    @property
+    def silent(self) -> list[str]:
+        """The components on accelerators that state nothing about their memory."""
+        return [name for name, one in self._components.items() if one.memory is None and one.rows.accelerators()]
+
     def phases(self) -> dict[tuple[tuple[str, ...], str], Need]:
         """Return the need of each phase of components; of several accelerators, that of the worst one."""
         worst: dict[tuple[tuple[str, ...], str], Need] = {}

@@ -10,7 +10,6 @@ from rankplan.memory.cards import size_text
 from rankplan.memory.settings import GIB
 from rankplan.plans.memory import Need, Needs
 from rankplan.plans.memory_changes import by_components, keys_text
-from rankplan.plans.plan import Plan
 
 _HEADER = ("component", "phase", "on each accelerator", "of", "answer", "host of a node")
 _NUMBERS = ("on each accelerator", "of", "host of a node")
@@ -21,14 +20,14 @@ def plain_needs(needs: Needs) -> list[dict[str, Any]]:
     return [need.plain() for phases in by_components(needs).values() for need in phases.values()]
 
 
-def memory_lines(plan: Plan, needs: Needs) -> list[str]:
+def memory_lines(needs: Needs) -> list[str]:
     """Return a table of the phases of a plan, and what caches hold."""
     found = list(needs.phases().values())
     if not found:
         help = "state `model` and, for each component, `memory`: {training: megatron}, {engine: vllm}, ..."
         return [f"memory: no component says what it keeps; {help}"]
     reserved = [f"other programs: {size_text(needs.reserve)} of each accelerator"] if needs.reserve else []
-    return [*_table([_cells(need) for need in found]), *reserved, *_caches(plan, found), *_silent(plan)]
+    return [*_table([_cells(need) for need in found]), *reserved, *_caches(needs, found), *_silent(needs)]
 
 
 def unknown_lines(needs: Needs) -> Iterator[str]:
@@ -64,18 +63,16 @@ def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _caches(plan: Plan, needs: list[Need]) -> Iterator[str]:
-    for need in needs:
+def _caches(needs: Needs, found: list[Need]) -> Iterator[str]:
+    for need in found:
         if need.tokens is None or math.isinf(need.tokens[1]) or need.phase == "switch":
             continue
         low, high = map(int, need.tokens)
-        memory = plan[need.components[0]].memory
-        length = memory.length if memory is not None else None
+        length = needs.evaluations[need.components[0]].entry.length
         requests = f", {low // length:,} to {high // length:,} requests of {length:,}" if length else ""
         yield f"{need.components[0]}: {low:,} to {high:,} tokens of cache on an engine{requests}"
 
 
-def _silent(plan: Plan) -> Iterator[str]:
-    silent = [name for name, one in plan.items() if one.memory is None and one.rows.accelerators()]
-    if silent:
-        yield f"not counted, since they state no `memory`: {', '.join(silent)}"
+def _silent(needs: Needs) -> Iterator[str]:
+    if needs.silent:
+        yield f"not counted, since they state no `memory`: {', '.join(needs.silent)}"

@@ -56,9 +56,11 @@ class Report:
 
     def render(self, *, color: bool = False) -> str:
         """Return the report as the command prints it."""
+        told = [] if self.needs is None else memory_lines(self.needs)
         if self.plan is None:
             found = PlacementError([*self.faults, *self.warnings]).render(color=color)
-            return "\n".join([f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])])
+            lines = [f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])]
+            return "\n".join([*lines, *(["", *told] if self.needs is not None and self.needs.evaluations else [])])
         counts = (
             counted(len(self.plan), "component"),
             counted(sum(len(rows) for rows in self.plan.values()), "process", "processes"),
@@ -66,7 +68,6 @@ class Report:
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
-        told = [] if self.needs is None else memory_lines(self.plan, self.needs)
         lines = [first, *group_lines(self.plan), *told, *(warning.render(color=color) for warning in self.warnings)]
         return "\n".join([*lines, self.remark] if self.remark else lines)
 
@@ -84,7 +85,7 @@ class Report:
             "warnings": [warning.plain() for warning in self.warnings],
             "unreported": self.unreported,
             "error": None,
-            **({} if plan is None or self.needs is None else {"memory": plain_needs(self.needs)}),
+            **({} if self.needs is None else {"memory": plain_needs(self.needs)}),
         }
 
 
