@@ -112,9 +112,11 @@ def claimed(live: Live, requests: Sequence[Request], job: str) -> Claims:
     for group in live.groups:
         if group.job == job and any(group.bundles):
             here = free[group.bundles]
-            place = next((place for place, (suits, _) in enumerate(here) if suits(group.name)), None)
-            if place is not None:
-                found[here.pop(place)[1]] = group
+            for place, (suits, at) in enumerate(here):
+                if suits(group.name):
+                    found[at] = group
+                    del here[place]
+                    break
     classes: dict[str, list[LiveActor]] = defaultdict(list)
     for actor in live.actors:
         if actor.job == job and actor.group is None and actor.uses:
