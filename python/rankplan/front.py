@@ -292,6 +292,8 @@ class Job:
         Raises `PlacementError` for components that cannot fit, and for weights without a sender.
         """
         yield from plan_warnings(plan, needs, self.reader)
+        if self.labelled:
+            yield from preference_warnings(plan, self.reader)
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
 
@@ -350,7 +352,7 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
 
 
 def reject_crossings(plan: Plan, config: Reader, *, labelled: bool) -> None:
-    """Raise `PlacementError` if groups cross what the config forbids, with the place of each rule.
+    """Raise `PlacementError` if the nodes break a rule of ``cluster.topology``, with the place of each rule.
 
     Unless the labels of the nodes are known, only the level ``node`` is checked.
     """
@@ -373,6 +375,7 @@ def _saved_warnings(plan: Plan, needs: Needs, name: str) -> Iterator[Diagnostic]
     plan.check_shares()
     plan.check_keep()
     yield from plan_warnings(plan, needs, Reader({}))
+    yield from preference_warnings(plan, Reader({}))
     yield from idle_warnings(plan, plan.inventory, name)
 
 
@@ -419,6 +422,12 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
         for warning in component.parallel_warnings():
             kinds = [kind for kind, _ in SIZE.findall(warning.message)]
             yield reader.located(reader.size_path(reader.size_paths.get(name, ()), kinds), warning)
+
+
+def preference_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield warnings about what ``cluster.topology`` prefers and the nodes do not allow."""
+    for keys, warning in plan.topology_warnings():
+        yield reader.located(("cluster", "topology", *keys), warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
