@@ -44,6 +44,13 @@ def _float(value: Any) -> Any:
     return value
 
 
+def _forward(value: Any) -> Any:
+    if not isinstance(value, bool) and value not in FRAMEWORKS:
+        allowed = f"true, or one of {', '.join(FRAMEWORKS)}"
+        raise as_pydantic(must_be("`forward`", value, allowed, "write `forward: true`"))
+    return value
+
+
 def _is_number(text: str) -> bool:
     """Whether a text is a number; YAML 1.1 reads 7e9 as a text."""
     try:
@@ -64,6 +71,7 @@ ModelName = Annotated[
 ]
 
 _Training = Annotated[str, *words("training", FRAMEWORKS)]
+_Forward = Annotated[bool | str, BeforeValidator(_forward), WithJsonSchema({"enum": [True, False, *FRAMEWORKS]})]
 _Engine = Annotated[str, *words("engine", ENGINES)]
 _Precision = Annotated[str, *words("precision", PRECISIONS)]
 _Sleep = Annotated[str, *words("sleep", SLEEP)]
@@ -77,7 +85,9 @@ class MemoryEntry(Model):
     """What a component keeps in memory, and what decides how much."""
 
     training: _Training | None = Field(default=None, description="It trains, in this framework.")
-    forward: bool = Field(default=False, description="It only computes: a reference or a reward model.")
+    forward: _Forward = Field(
+        default=False, description="It only computes: a reference or a reward model; true, or its framework."
+    )
     engine: _Engine | None = Field(default=None, description="It serves, with this engine.")
     resident: Bytes | None = Field(default=None, description="Measured: what it keeps on each accelerator.")
     model: ModelName | None = Field(default=None, description="Name of a model, or the path of its config.json.")
@@ -109,6 +119,7 @@ class MemoryEntry(Model):
     lora: _Count | None = Field(default=None, description="Rank of the adapters; the model itself is frozen.")
     first_layers: _Count | None = Field(default=None, description="Layers of the first pipeline stage.")
     last_layers: _Count | None = Field(default=None, description="Layers of the last pipeline stage.")
+    chunks: _Count = Field(default=1, description="Model chunks of a pipeline rank (virtual stages).")
     # engines
     share: Annotated[_Number, Field(gt=0, le=1)] | None = Field(
         default=None, description="Its share of an accelerator: gpu_memory_utilization, mem_fraction_static."
@@ -136,7 +147,7 @@ class MemoryEntry(Model):
             found = f"states {' and '.join(f'`{kind}`' for kind in kinds)}" if kinds else "does not say what it is for"
             raise fault("invalid-value", f"`memory` {found}", _ONE_KIND)
         stated = self.model_fields_set
-        for key in sorted(stated - _FITTING[kinds[0]]):
+        for key in sorted(stated - FITTING[kinds[0]]):
             if getattr(self, key) not in (None, False):
                 help = f"remove it, or one of {', '.join(KINDS)}"
                 raise fault("invalid-value", f"`{key}` says nothing about `{kinds[0]}`", help, [key])
@@ -153,11 +164,11 @@ class MemoryEntry(Model):
 
 
 _COMPUTES = {"model", "params", "precision", "sleep", "length", "tokens", "micro_batch", "optimizer_on_host"}
-_FITTING = {
+FITTING = {
     "resident": {"resident", "sleep"},
     "engine": {"engine", "model", "params", "precision", "sleep", "length", "share", "cache_precision", "sequences"},
-    "forward": {"forward", *_COMPUTES},
+    "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
-    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers"},
+    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks"},
 }
 """The keys that say something about each kind."""

@@ -27,6 +27,8 @@ from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
+from rankplan.dialects.memory.read import MemoryReader
+from rankplan.dialects.memory.tables import MEMORY
 from rankplan.dialects.orders import NodeOrder
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -111,6 +113,8 @@ def plan(
             reader.add_all(path, error)
         else:
             components.append(with_sizes(reader, placed, role.parallel, (*role.path, *_CONFIG)))
+    facts = {role.name: {"name": role.name} for role in job.roles}
+    components = MemoryReader(reader, MEMORY["roll"]).applied(components, facts)
     reader.finish()
     return Plan(inventory, components, None, "roll", _requests(job, inventory))
 

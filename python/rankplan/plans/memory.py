@@ -244,7 +244,7 @@ class Needs:
             crowd.card,
             (*self._deciding(names, crowd), *missing),
             slot.tokens,
-            slot.starts,
+            slot.starts or crowd.card is None,
             (host_low * on_node, host_high * on_node + store),
         )
 

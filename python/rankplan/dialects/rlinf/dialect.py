@@ -83,6 +83,7 @@ def roles_of(reading: Reading, inventory: Inventory) -> Roles:
     """
     roles = roles_class(reading)(reading, inventory)
     roles.take_sizes(reading)
+    roles.take_memory(reading)
     return roles
 
 
