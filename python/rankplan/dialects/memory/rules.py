@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -118,6 +119,24 @@ class Role:
 
 
 Table = tuple[Role, ...]
+
+
+def stated_keys(table: Table) -> dict[str, dict[str, list[str]]]:
+    """Return every key of a table by its path, with its kinds and the settings that it decides."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for role in table:
+        for one in (role.kind, role.model, *role.rules):
+            for each in (key for key in one.keys if key.kind != "fact"):
+                for section in dict.fromkeys(role.components.values()):
+                    for path in each.paths.split():
+                        here = found.setdefault(path.replace("@", section, 1), {"kinds": [], "settings": []})
+                        for name, value in (("kinds", each.kind), ("settings", one.setting)):
+                            here[name] += [value] if value and value not in here[name] else []
+    return {path: about for path, about in found.items() if f"*.{path.partition('.')[2]}" not in found.keys() - {path}}
+
+
+FOREIGN = re.compile(r"kwargs|override|strategy_config|\.optimizer$|[*]")
+"""Sections that have keys of another library, too."""
 
 _ADAM = {"adam", "adamw", "torch.optim.adamw", "torch.optim.adam", "fusedadam"}
 _SHORT = {

@@ -26,6 +26,8 @@ from rankplan.memory.model import Experts, Latent, Model, Shape
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
 _LATENT = "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"
+_SMALLEST = 0.5
+"""Bytes of a weight in a checkpoint, at least: the flags say nothing about it."""
 _SIZES = "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "vocab_size"
 
 
@@ -83,7 +85,7 @@ def _of_sizes(
         experts=experts,
         latent=Latent(ranks[0] or 0, *ranks[1:]) if latent else None,
     )
-    return Model(f"{layers} layers of {hidden}", shape)
+    return Model(f"{layers} layers of {hidden}", shape, stored=_SMALLEST)
 
 
 def _dense(frequency: Any, layers: int) -> int | None:
