@@ -132,6 +132,13 @@ class MemoryEntry(Model):
         """One of ``KINDS``."""
         return next(kind for kind in KINDS if getattr(self, kind))
 
+    def written(self) -> dict[str, Any]:
+        """Return the entry as a config states it, with the name of a model that the table has."""
+        plain = self.model_dump(mode="json", exclude_defaults=True)
+        if self.model is not None and self.model.named:
+            plain["model"] = self.model.name
+        return plain
+
     @model_validator(mode="before")
     @classmethod
     def _mapping(cls, value: Any) -> Any:

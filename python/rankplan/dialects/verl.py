@@ -193,7 +193,7 @@ class _Job(Job):
             if present[name]:
                 sizes, where = training_at(pools.reader, path, len(pool), self.program.engine)
                 pools.place(name, pool, where, parallel=sizes, share=share)
-                strategy = engine_name(pools.reader, path, self.program.engine)
+                strategy = str(engine_name(pools.reader, path, self.program.engine))
                 pools.facts[name] = {"engine": {"fsdp2": "fsdp"}.get(strategy, strategy)}
 
     def memory(self, reader: Reader) -> MemoryReader:

@@ -20,6 +20,7 @@ from rankplan.words import as_int, must_be
 _PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}")
 _ALLOWED = {
     "size": "a whole number",
+    "text": "text",
     "switch": "true or false",
     "number": "a number",
     "share": "a number above 0, up to 1",

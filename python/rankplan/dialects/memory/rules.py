@@ -20,7 +20,19 @@ class Unread(Enum):
 
 EFFECT, RUN_TIME = Unread.EFFECT, Unread.RUN_TIME
 
-GUESSED = frozenset({"", "precision", "optimizer", "optimizer_on_host", "lora", "cache_precision", "chunks"})
+GUESSED = frozenset(
+    {
+        "",
+        "precision",
+        "optimizer",
+        "optimizer_on_host",
+        "lora",
+        "cache_precision",
+        "chunks",
+        "first_layers",
+        "last_layers",
+    }
+)
 """Settings whose missing value means something: with a value that is not read, the component says nothing. Any other
 setting leaves both readings open."""
 
