@@ -26,7 +26,6 @@ from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import VERL
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.memory.tables import MEMORY
-from rankplan.dialects.orders import NodeOrder
 from rankplan.dialects.pools import Engine, Job, Pools, engine_faults
 from rankplan.dialects.verl_programs import program_of
 from rankplan.dialects.verl_sizes import CONFIG_NAME, OWN_CONFIGS, engine_at, engine_name, training_at
@@ -35,6 +34,7 @@ from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.configured import ASSUMED
+from rankplan.plans.requests import NodeOrder
 from rankplan.words import counted, must_be, path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read", "written"]
@@ -242,7 +242,7 @@ def _ask(pools: Pools, component: str, resources: Sequence[int], each: int, pool
     sizes = "_".join([str(each)] * len(starts))
     for index, start in enumerate(starts):
         name = f"{pool}verl_group_{sizes}:{index}"
-        pools.request(component, resources[start : start + each], name=name, strategy=strategy)
+        pools.request(component, resources[start : start + each], name=name, strategy=strategy, order="text")
 
 
 def _place_teachers(pools: Pools, pool: list[int], per_node: int) -> None:
