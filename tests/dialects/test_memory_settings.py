@@ -192,6 +192,9 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, key: Key, 
         ("verl", {"actor_rollout_ref.rollout.quantization": "torchao"}, "rollout"),
         ("verl", {"actor_rollout_ref.rollout.engine_kwargs.vllm.cpu_offload_gb": 8}, "rollout"),
         ("verl", {"actor_rollout_ref.actor.strategy": "veomni"}, "actor"),
+        ("verl", {"actor_rollout_ref.actor.fsdp_config.reshard_after_forward": False}, "actor"),
+        ("skyrl", {"trainer.policy.fsdp_config.fsdp_size": 4}, "policy"),
+        ("nemo_rl dtensor", {"policy.dtensor_cfg.dp_replicate_size": 2}, "policy"),
         ("verl megatron", {"actor_rollout_ref.actor.megatron.use_megatron_fsdp": True}, "actor"),
         ("verl", {"hydra.job.config_name": "somebody_elses"}, "rollout"),
         ("nemo_rl", {"policy.hf_config_overrides": {"num_hidden_layers": 2}}, "policy"),
@@ -225,6 +228,18 @@ def test_the_model_of_the_section_is_for_rlinfs_keys_too() -> None:
     config["cluster"]["model"] = MODEL
     memory = rankplan.plan(config, "1x8")["actor"].memory
     assert memory is not None and memory.model == Model.of(MODEL)
+
+
+def test_a_refusal_is_at_the_model(tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text("nodes: [{ranks: 0, accelerators: 8, accelerator_model: NVIDIA L4}]\n")
+    (tmp_path / "conf.yaml").write_text(yaml.safe_dump(named("verl", "Qwen/Qwen3-32B"), sort_keys=False))
+    found = rankplan.check(tmp_path / "conf.yaml", tmp_path / "nodes.yaml").faults
+    assert [(one.code, one.path) for one in found] == [
+        ("memory-exceeded", "actor_rollout_ref.model.path"),
+        ("engine-share", "actor_rollout_ref.model.path"),
+        ("memory-exceeded", "actor_rollout_ref.model.path"),
+    ]
+    assert {one.line for one in found} == {5}
 
 
 FLAGS = {

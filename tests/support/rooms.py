@@ -16,6 +16,8 @@ ROOMS = [
     "starting",
     "targets",
     "arranging",
+    "dialects.memory",
+    "dialects.memory.tables",
     "dialects.rlinf",
     "dialects",
     "tuning",

@@ -115,6 +115,9 @@ class MemoryEntry(Model):
     recompute: _Recompute | None = Field(
         default=None, description="Activations that are computed again: none, selective, or full."
     )
+    whole_gradients: bool = Field(
+        default=False, description="FSDP: gradients stay whole until the last micro-batch of a step."
+    )
     zero_stage: Annotated[_Count, Field(ge=0, le=3)] | None = Field(default=None, description="DeepSpeed: its stage.")
     lora: _Count | None = Field(default=None, description="Rank of the adapters; the model itself is frozen.")
     first_layers: _Count | None = Field(default=None, description="Layers of the first pipeline stage.")
@@ -176,6 +179,6 @@ FITTING = {
     "engine": {"engine", "model", "params", "precision", "sleep", "length", "share", "cache_precision", "sequences"},
     "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
-    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks"},
+    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},
 }
 """The keys that say something about each kind."""

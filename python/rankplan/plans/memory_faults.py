@@ -40,14 +40,14 @@ def reject_memory(plan: Plan, reader: Reader) -> None:
 
 
 def _path(reader: Reader, name: str) -> KeyPath:
-    """Return the path of what a component states about its memory, empty if there is none."""
+    """Return the path of what a component states about its memory, or else of its model, empty if there is none."""
     here: Any = reader.content if reader.config is None else reader.config
     for part in ("cluster", "component_placement"):
         here = here.get(part) if isinstance(here, Mapping) else None
     for key, entry in here.items() if isinstance(here, Mapping) else ():
         if isinstance(entry, Mapping) and "memory" in entry and name in component_names(str(key)):
             return "cluster", "component_placement", str(key), "memory"
-    return ()
+    return reader.memory_paths.get(name, {}).get("model", ())
 
 
 def _fault(needs: Needs, crowd: Crowd, need: Need) -> Diagnostic:

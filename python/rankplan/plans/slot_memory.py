@@ -111,6 +111,7 @@ class Evaluation:
             first_layers=entry.first_layers if sizes.pp > 1 else None,
             last_layers=entry.last_layers if sizes.pp > 1 else None,
             chunks=entry.chunks,
+            whole_gradients=entry.whole_gradients,
             shard=undivided,
             zero=entry.zero_stage,
             weight=PRECISIONS[entry.precision or "bf16"],

@@ -88,6 +88,8 @@ pub struct Training {
     pub fixed_length: bool,
     /// Whether scores of attention are stored.
     pub unfused: bool,
+    /// Whether gradients stay whole until the last micro-batch of a step (FSDP without synchronisation).
+    pub whole_gradients: bool,
     /// Micro-batches of a step.
     pub micro_batches: Option<f64>,
     /// Whether only adapters are trained.
@@ -199,6 +201,8 @@ impl Training {
         let each = least.total() / (self.tp * shards);
         let most_each = ((most.divided + most.experts) / self.tp + most.copied) / shards;
         let left = 1.0 - self.on_host;
+        let whole = (most.divided + most.experts) / self.tp + most.copied;
+        let most_gradients = 4.0 * if self.whole_gradients { whole } else { most_each };
         let bytes = if self.weight >= 4.0 { 4.0 } else { 2.0 };
         let mut parts = if self.lora {
             vec![
@@ -213,7 +217,7 @@ impl Training {
             };
             vec![
                 part("weights", bytes * left * each, 4.0 * most_each),
-                part("gradients", bytes * left * each, 4.0 * most_each),
+                part("gradients", bytes * left * each, most_gradients),
                 part("optimizer", low * left * each, times(high, left * most_each)),
             ]
         };

@@ -65,7 +65,7 @@ class MemoryReader:
         for role in self._table:
             section = role.section(component.name)
             if section is not None:
-                found = _Reading(self, role, section, {"cp": component.parallel.cp, **facts})
+                found = _Reading(self, role, section, {"cp": component.parallel.cp, "slots": component.slots, **facts})
                 memory = found.memory(component.name)
                 return component if memory is None else component.with_settings(memory=memory)
         return component

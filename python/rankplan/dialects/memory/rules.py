@@ -30,6 +30,7 @@ GUESSED = frozenset(
         "cache_precision",
         "chunks",
         "first_layers",
+        "whole_gradients",
         "last_layers",
     }
 )
@@ -61,6 +62,7 @@ def key(text: str) -> Key:
 _DEFAULTS: dict[str, Callable[[str], Any]] = {
     "size": int,
     "switch": lambda text: text == "true",
+    "any": lambda text: text == "true",
     "number": float,
     "share": float,
     "fraction": float,
@@ -266,6 +268,21 @@ def offloaded(offload: Any, fraction: Any) -> Any:
 def whole(offload: Any) -> float | None:
     """Return 1 for all states on the host."""
     return 1.0 if offload else None
+
+
+def resharded(reshard: Any) -> Any:
+    """Return `EFFECT` if FSDP keeps what it has gathered until the backward pass."""
+    return None if reshard is None or reshard is True else EFFECT
+
+
+def several(size: Any) -> Any:
+    """Return `EFFECT` for a size above 1."""
+    return EFFECT if size is not None and size > 1 else None
+
+
+def replicated(shards: Any, slots: int) -> Any:
+    """Return `EFFECT` if fewer slots than all share the states."""
+    return EFFECT if shards is not None and 1 < shards < slots else None
 
 
 def gradients(wide: Any, *narrow: Any) -> str | None:

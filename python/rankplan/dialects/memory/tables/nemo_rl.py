@@ -19,9 +19,11 @@ from rankplan.dialects.memory.rules import (
     offloaded,
     optimizer,
     precision,
+    resharded,
     rule,
     served,
     serves,
+    several,
     torch_optimizer,
     unless,
     whole,
@@ -104,6 +106,15 @@ _DTENSOR = (
     rule("optimizer", "text policy.optimizer.name = torch.optim.AdamW", by=torch_optimizer, only="fsdp"),
     rule("optimizer_on_host", f"switch {_D}.cpu_offload = false", by=whole, only="fsdp"),
     rule("recompute", f"switch {_D}.activation_checkpointing", by=checkpointed, only="fsdp"),
+    rule("", f"any {_D}.reshard_after_forward = true", by=resharded, only="fsdp"),
+    rule("", f"size {_D}.dp_replicate_size = 1", by=several, only="fsdp"),
+    rule(
+        "whole_gradients",
+        f"switch {_D}._v2 = false",
+        f"switch {_D}.defer_fsdp_grad_sync = true",
+        by=lambda *deferred: all(deferred),
+        only="fsdp",
+    ),
     rule("lora", f"size {_D}.lora_cfg.dim", f"switch {_D}.lora_cfg.enabled = false", by=adapters, only="fsdp"),
 )
 _SHARED = (

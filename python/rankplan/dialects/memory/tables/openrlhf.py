@@ -13,6 +13,7 @@ from rankplan.dialects.memory.rules import (
     most,
     optimizer,
     rule,
+    several,
     unless,
     whole,
 )
@@ -54,6 +55,7 @@ _TRAINING = (
     *_SHARED,
     rule("optimizer_on_host", "switch ds.adam_offload adam_offload = false", by=whole),
     rule("optimizer", "text @.optim = adam", by=optimizer),
+    rule("", "size ds.zpg zpg = 1", by=several),
     rule("lora", "size ds.lora.rank lora_rank = 0", by=adapters),
     rule(
         "recompute",

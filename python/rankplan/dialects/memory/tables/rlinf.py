@@ -20,6 +20,7 @@ from rankplan.dialects.memory.rules import (
     offloaded,
     optimizer,
     precision,
+    resharded,
     rule,
     served,
     serves,
@@ -75,6 +76,7 @@ _SHARED: tuple[Rule, ...] = (
     ),
     rule("optimizer_on_host", "switch @.fsdp_config.cpu_offload = false", by=whole, only="fsdp"),
     rule("", "text @.fsdp_config.sharding_strategy = full_shard", by=_divided, only="fsdp"),
+    rule("", "any @.fsdp_config.reshard_after_forward = true", by=resharded, only="fsdp"),
     layers("@.model.override_config"),
     unless("@.model.pipeline_model_parallel_layout", only="megatron"),
 )
@@ -94,6 +96,7 @@ _TRAINING = (
         "switch @.enable_offload",
         by=_left,
     ),
+    rule("whole_gradients", "switch @.fsdp_config.enable_gradient_accumulation = false", only="fsdp"),
     # Megatron; MegatronModelManager adds gradients in 32 bits
     rule("gradients", _BACKEND, by=always("fp32"), only="megatron"),
     rule(

@@ -15,8 +15,11 @@ from rankplan.dialects.memory.rules import (
     most,
     optimizer,
     precision,
+    replicated,
+    resharded,
     rule,
     served,
+    several,
     unless,
     whole,
 )
@@ -143,6 +146,15 @@ ROLL = (
                 "switch @.model_args.disable_gradient_checkpointing = false",
                 by=lambda disabled: "none" if disabled else "full",
                 only="fsdp deepspeed",
+            ),
+            rule("", f"any {_S}.reshard_after_forward", by=resharded, only="fsdp"),
+            rule("", f"size {_S}.fsdp_size", "fact slots", by=replicated, only="fsdp"),
+            rule("", f"size {_S}.ep_size = 1", by=several, only="fsdp"),
+            rule(
+                "whole_gradients",
+                f"switch {_S}.reduce_scatter_during_grad_accumulation = true",
+                by=lambda reduced: not reduced,
+                only="fsdp",
             ),
             # DeepSpeed, in older versions
             rule("zero_stage", f"size {_ZERO}.stage", only="deepspeed"),

@@ -20,6 +20,8 @@ from rankplan.dialects.memory.rules import (
     offloaded,
     optimizer,
     precision,
+    replicated,
+    resharded,
     rule,
     served,
     trains,
@@ -76,6 +78,8 @@ _SHARED: tuple[Rule, ...] = (
         by=_tokens,
     ),
     rule("optimizer_on_host", "switch @.fsdp_config.cpu_offload = false", by=whole, only="fsdp"),
+    rule("", "any @.fsdp_config.reshard_after_forward = true", by=resharded, only="fsdp"),
+    rule("", "size @.fsdp_config.fsdp_size", "fact slots", by=replicated, only="fsdp"),
     layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", f"@.megatron_config.{_TF}"),
     unless(
         "@.model.fake_int4_qat.enabled",

@@ -9,6 +9,7 @@ from rankplan.dialects.memory.rules import (
     Rule,
     adapters,
     added,
+    always,
     asleep,
     cached,
     checkpointed,
@@ -21,6 +22,7 @@ from rankplan.dialects.memory.rules import (
     offloaded,
     optimizer,
     precision,
+    resharded,
     rule,
     served,
     serves,
@@ -96,6 +98,9 @@ _STATES = (
         by=torch_optimizer,
         only="fsdp",
     ),
+    rule("", "any @.fsdp_config.reshard_after_forward = true", by=resharded, only="fsdp"),
+    # FSDPEngine._gradient_sync_context
+    rule("whole_gradients", "fact engine", by=always(setting=True), only="fsdp"),
     # Megatron
     rule("precision", "text @.megatron.dtype = bfloat16", f"any {_TF}.fp8", by=precision, only="megatron"),
     rule(
