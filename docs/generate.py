@@ -1,4 +1,4 @@
-"""Generate docs/rules.md, the tables in docs/language.md, differences.md and coming-from.md, and tests/help."""
+"""Generate docs/rules.md, the tables of docs/language.md, differences.md, coming-from.md, systems, and tests/help."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
 from rankplan.dialects.keys import ROLE, TABLES
-from rankplan.dialects.memory.rules import Key, Role, Rule
+from rankplan.dialects.memory.rules import Key, Role
+from rankplan.dialects.memory.rules import Rule as MemoryRule
 from rankplan.dialects.memory.tables import MEMORY
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +33,12 @@ The warnings of `rankplan check` have codes too. `rankplan explain CODE` prints 
 
 def generated() -> dict[Path, str]:
     """Return the text of each file that is generated."""
-    pages = memory_tables() | {RULES: rules_page(), LANGUAGE: language_page(), DIFFERENCES: differences_page(), SYSTEMS: systems_page()}
+    pages = memory_tables() | {
+        RULES: rules_page(),
+        LANGUAGE: language_page(),
+        DIFFERENCES: differences_page(),
+        SYSTEMS: systems_page(),
+    }
     return pages | help_pages()
 
 
@@ -102,12 +108,12 @@ def memory_tables() -> dict[Path, str]:
     return pages
 
 
-def role_rules(role: Role) -> list[Rule]:
+def role_rules(role: Role) -> list[MemoryRule]:
     """Return the rules of a role, those without a setting last."""
     return sorted((role.kind, role.model, *role.rules), key=lambda rule: not rule.setting)
 
 
-def memory_row(role: Role, rule: Rule) -> str:
+def memory_row(role: Role, rule: MemoryRule) -> str:
     """Return the setting of a rule and its keys, empty if it has none."""
     keys = "; ".join(memory_key(role, key) for key in rule.keys if key.kind != "fact")
     only = f" ({rule.only.replace(' ', ', ')})" if rule.only else ""
@@ -117,7 +123,7 @@ def memory_row(role: Role, rule: Rule) -> str:
 def memory_key(role: Role, key: Key) -> str:
     """Return the paths of a key, with its default in parentheses."""
     section = next(iter(role.components.values())).replace(ROLE, "ROLE")
-    paths = " or ".join(f"`{path.replace('@', section, 1)}`" for path in key.paths.split())
+    paths = " or ".join(dict.fromkeys(f"`{path.replace('@', section, 1)}`" for path in key.paths.split()))
     default = str(key.default).lower() if isinstance(key.default, bool) else key.default
     return paths if default is None else f"{paths} ({default})"
 

@@ -16,12 +16,11 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import Keys
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component
-from rankplan.plans.configured import assumed, lacks_accelerators, with_sizes
+from rankplan.plans.configured import assumed, lacks_accelerators, with_memory, with_sizes
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder, Request
 from rankplan.words import counted, path_text
@@ -299,7 +298,7 @@ class Job(ABC):
 
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory of components from the keys of the config."""
-        return MemoryReader(reader, MEMORY[self.name])
+        return MemoryReader(reader, self.name)
 
     @abstractmethod
     def size(self) -> tuple[int, int]:
@@ -332,7 +331,8 @@ class Job(ABC):
                 attempt, inventory, isolate=isolate_accelerator, pinned=pinned, steps=steps, ascending=ascending
             )
             job.place(pools)
-            components = job.memory(attempt).applied(pools.components, pools.facts)
+            read = job.memory(attempt).memory
+            components = [with_memory(one, read, pools.facts.get(one.name, {})) for one in pools.components]
             attempt.finish()
             return Plan(inventory, components, None, cls.name, pools.requests)
 

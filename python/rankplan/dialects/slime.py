@@ -26,7 +26,6 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import SLIME, flag_name
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.memory.tables import MEMORY
 from rankplan.dialects.orders import bundle_order, pool_order
 from rankplan.dialects.pools import Job, Pools, steps_of, steps_on, torn, whole_sizes
 from rankplan.errors import Diagnostic, PlacementError
@@ -248,8 +247,7 @@ class _Job(Job):
 
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory, from flags as they are written."""
-        names = {flag_name(key): key for key in map(str, reader.content)}
-        return MemoryReader(reader, MEMORY[self.name], names=names)
+        return MemoryReader(reader, self.name, names={flag_name(key): key for key in map(str, reader.content)})
 
     def node_order(self) -> NodeOrder:
         """Return addresses as numbers (``sort_key``)."""

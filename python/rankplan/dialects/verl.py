@@ -25,7 +25,6 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import VERL
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.memory.tables import MEMORY
 from rankplan.dialects.pools import Engine, Job, Pools, engine_faults
 from rankplan.dialects.verl_programs import program_of
 from rankplan.dialects.verl_sizes import CONFIG_NAME, OWN_CONFIGS, engine_at, engine_name, training_at
@@ -199,8 +198,8 @@ class _Job(Job):
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory; the defaults are verl's own unless another config has them."""
         name = str(reader.at(CONFIG_NAME) or "").removesuffix(".yaml")
-        table = MEMORY[self.name] if self.topology is None else ()
-        return MemoryReader(reader, table, defaults=not name or name in OWN_CONFIGS)
+        system = self.name if self.topology is None else ""
+        return MemoryReader(reader, system, defaults=not name or name in OWN_CONFIGS)
 
 
 read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from rankplan.config.memory import FITTING, MemoryEntry
 from rankplan.config.text.faults import KeyPath, diagnostics
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.memory.rules import EFFECT, GUESSED, RUN_TIME, Key, Role, Rule, Table, Unread
+from rankplan.dialects.memory.rules import EFFECT, GUESSED, RUN_TIME, Key, Role, Rule, Unread
+from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import PlacementError
 from rankplan.memory.model import LARGEST, Model
-from rankplan.plans.component import Component
 from rankplan.words import as_int, must_be
 
 _PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}")
@@ -32,6 +32,7 @@ _SWITCHES = {"true": True, "false": False}
 class MemoryReader:
     """Reads a config beside the reader of its dialect: what it asks for decides no placement.
 
+    ``system`` is the dialect; one without a table says nothing.
     ``defaults``: a key that is missing has its system's default, since the config is all that there is. ``names`` are
     the keys at the top under their usual names, if they may have others. ``model`` is for components whose own model
     is unknown.
@@ -40,35 +41,27 @@ class MemoryReader:
     def __init__(
         self,
         reader: Reader,
-        table: Table,
+        system: str,
         *,
         defaults: bool = True,
         names: Mapping[str, Any] | None = None,
         model: Model | None = None,
     ) -> None:
-        self._reader, self._table, self._defaults, self._names = reader, table, defaults, names
+        self._reader, self._table, self._defaults, self._names = reader, MEMORY.get(system, ()), defaults, names
         self._model = model
         self._probe = reader.fork()
         self._probe.asked = set()
         self._models: dict[str, Model | None] = {}
 
-    def applied(self, components: Iterable[Component], facts: Mapping[str, Mapping[str, Any]]) -> list[Component]:
-        """Return components with their memory, as far as the config tells; ``facts`` are those of each by name.
+    def memory(self, component: str, facts: Mapping[str, Any]) -> MemoryEntry | None:
+        """Return what a component keeps, as far as the config tells; ``facts`` are what the plan says of it.
 
-        A component that has a memory keeps it. Values of a wrong type are recorded.
+        Values of a wrong type are recorded.
         """
-        return [self._with_memory(one, facts.get(one.name, {})) for one in components]
-
-    def _with_memory(self, component: Component, facts: Mapping[str, Any]) -> Component:
-        if component.memory is not None:
-            return component
         for role in self._table:
-            section = role.section(component.name)
-            if section is not None:
-                found = _Reading(self, role, section, {"cp": component.parallel.cp, "slots": component.slots, **facts})
-                memory = found.memory(component.name)
-                return component if memory is None else component.with_settings(memory=memory)
-        return component
+            if (section := role.section(component)) is not None:
+                return _Reading(self, role, section, facts).memory(component)
+        return None
 
     def model(self, name: Any) -> Model | None:
         """Return a model, ``None`` if it is unknown."""

@@ -12,14 +12,13 @@ from rankplan.config.models import ClusterSection, ComponentEntry, component_nam
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.memory.tables import MEMORY
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import Component, PlacementMode, Settings, Visibility, check_size
-from rankplan.plans.configured import with_sizes
+from rankplan.plans.configured import with_memory, with_sizes
 from rankplan.plans.plan import Plan
 
 
@@ -106,9 +105,9 @@ class Roles:
         if reading.config is None:
             return
         reading = reading.fork()
-        memory = MemoryReader(reading, MEMORY["rlinf"], model=reading.section.model)
+        memory = MemoryReader(reading, "rlinf", model=reading.section.model)
         for name, component in self.components.items():
-            (found,) = memory.applied([replace(component, name=name)], {})
+            found = with_memory(replace(component, name=name), memory.memory, {})
             if found.memory is not component.memory:
                 self.components[name] = found
         reading.finish()
