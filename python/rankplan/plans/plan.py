@@ -12,18 +12,19 @@ from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rankplan._core import ACCELERATOR, Layout, Pattern, RankSet
+from rankplan._core import ACCELERATOR, Pattern, RankSet
 from rankplan.config.models import ClusterSection
-from rankplan.config.network import USUAL_TOPOLOGY
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size, fitted
-from rankplan.plans.crossings import check_keep, topology_faults
 from rankplan.plans.memory import Need, Needs
+from rankplan.plans.memory_changes import by_components
+from rankplan.plans.peaks import HasPeaks
 from rankplan.plans.requests import Request
+from rankplan.plans.topology import check_topology, topology_faults, topology_warnings
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean
 
@@ -311,41 +312,34 @@ class Plan(Mapping[str, Component]):
         return Diagnostic("share-overflow", message, help)
 
     def topology_faults(self, *, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
-        """Return the groups that cross a level which ``keep`` forbids, and unknown names, with paths in the topology.
+        """Return what breaks ``keep``, ``segment`` and ``cap``, and unknown names, with paths in the topology.
 
-        ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked.
+        ``labelled``: whether the labels of the nodes are known; otherwise only rules about nodes are checked.
         """
-        return list(topology_faults(self._ruled, self._inventory, labelled=labelled))
+        return list(topology_faults(self, self._inventory, labelled=labelled))
+
+    def topology_warnings(self) -> list[tuple[tuple[str, ...], Diagnostic]]:
+        """Return the rules of ``prefer`` that do not hold, with paths in the topology."""
+        return list(topology_warnings(self, self._inventory))
 
     def check_keep(self) -> None:
-        """Raise `PlacementError` with the faults of `topology_faults`: ``group-spans`` and unknown names."""
-        check_keep(self._ruled, self._inventory)
-
-    @property
-    def _ruled(self) -> dict[str, Layout]:
-        """The layouts, which take time to make; none if the section has no rules about groups or components."""
-        topology = USUAL_TOPOLOGY if self.section is None else self.section.topology
-        if not topology.keep and not isinstance(topology.segment, Mapping):
-            return {}
-        return {name: component.layout for name, component in self.items()}
+        """Raise `PlacementError` with the faults of `topology_faults`: ``group-spans``, ``segment-incomplete`` ..."""
+        check_topology(self, self._inventory)
 
     @cached_property
     def node_kinds(self) -> list[NodeKind]:
         """The nodes by hardware and processes, with equal nodes together."""
         return node_kinds(self._inventory, self._components)
 
-    def memory(self) -> dict[tuple[str, ...], dict[str, Need]]:
+    def memory(self, costs: HasPeaks | None = None, reserve: float = 0) -> dict[tuple[str, ...], dict[str, Need]]:
         """Return what each phase of the components that state their ``memory`` needs: by components, then by phase.
 
         The phases of a component are ``train``, ``forward``, ``generate`` or ``resident``; a trainer and an engine of
         one model on the same accelerators have ``switch``. Each `Need` is that of the accelerator that needs the most.
+        Peaks that ``costs`` have of the same settings replace the bounds. ``reserve``: bytes of other programs.
         """
-        return self.needs.phases()
-
-    @cached_property
-    def needs(self) -> Needs:
-        """The components that state their ``memory``, and the accelerators that they are on."""
-        return Needs(self._inventory, self._components)
+        needs = Needs(self._inventory, self._components, reserve, None if costs is None else costs.peaks)
+        return by_components(needs)
 
     def weight_map(self, sender: str, receiver: str) -> WeightMap:
         """Return the slots of the receiver that get weights from each slot of the sender.
