@@ -24,6 +24,7 @@ from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front import check, tune
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.plan import Plan
 from rankplan.words import did_you_mean
 
@@ -75,6 +76,8 @@ class Example:
                     arrange(plan, plan.inventory, segment=segment_sizes([size]))
                 case [_, "--keep", level]:
                     arrange(plan, plan.inventory, keep=kept_levels([level]))
+                case [_, "--node", rank]:
+                    node_ranks(rank, "--node")
                 case _:
                     plan.check_shares()
                     plan.fitted(self._inventory)

@@ -54,6 +54,9 @@ class Cluster:
     ``"rlinf"``, which puts the node of this program first, then compares addresses as text. By default, the section
     decides (``topology: {order: topology}``), else the addresses.
 
+    ``needed`` are the node ranks that must join, if a launcher has set ranks; by default, all of them. The others may
+    be missing, and no plan may use them then.
+
     ``forward_env`` selects the variables of this program that reach every rank: by default all that were set after Ray
     was started on this node, except those of a shell or a machine (``PWD``, ``HOSTNAME``, ``SSH_*``). Pass a list of
     names and patterns (``["NCCL_*", "HF_TOKEN"]``), or ``False`` for none.
@@ -74,6 +77,7 @@ class Cluster:
         *,
         timeout: float = timeouts.JOIN,
         node_order: str | None = None,
+        needed: RankSet | None = None,
         on_progress: Report | None = None,
         forward_env: Selection = True,
     ) -> None:
@@ -113,7 +117,8 @@ class Cluster:
                 starting = self._raylets is None and how != "started"
                 topology = USUAL_TOPOLOGY if reading is None else reading.section.topology
                 topology = topology.model_copy(update={"order": node_order or topology.order})
-                found = find_nodes(num_nodes, timeout, report, starting=starting, topology=topology)
+                found = find_nodes(num_nodes, timeout, report, starting=starting, topology=topology, needed=needed)
+            self._dead = {rank: node.spec for rank, node in enumerate(found) if not node.node_id}
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 # the names that a simulated cluster excludes are those of other machines
