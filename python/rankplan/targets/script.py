@@ -1,0 +1,141 @@
+"""What every script target writes: words of a shell, the plan in a here-document, the user's head, and waiting."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from rankplan.errors import Diagnostic
+from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
+from rankplan.targets.options import Draft
+
+STRICT = "set -euo pipefail"
+"""The line between the head, which is the user's too, and the body, which is rankplan's."""
+DIGEST = "# rankplan: "
+"""Starts the line with the digest of the plan."""
+OPENS, CLOSES = "<<'PLAN'", "PLAN"
+"""The end of the line before the plan, and the line after it."""
+WAIT = (
+    "# a component that fails ends the others; the exit code is its own",
+    "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT",
+    "trap 'exit 143' TERM",
+    "trap 'exit 130' INT",
+    "for job in $(jobs -p); do wait -n; done",
+)
+"""The last lines of a script that has started its components in the background."""
+
+_SHEBANG = "#!/bin/bash"
+_ESCAPED = re.compile(r"[\x00-\x1f\x7f'\\]")
+RESERVED = ("json", "sh", "nodes")
+"""Endings of files that are no component's."""
+_SAFE = re.compile(r"[A-Za-z0-9_.-]+")
+_INTERPRETER = re.compile(r"#!\s*\S*/(?:env\s+(?:-S\s+)?)?bash(?:\s.*)?")
+
+
+class Verbatim(str):
+    """A command as a script has it, in the words of a shell. Other commands are words without a shell."""
+
+    __slots__ = ()
+
+
+def shell_words(command: str) -> str:
+    """Return a command in the words of a shell, which changes nothing in them. Raises ``ValueError`` for open quotes."""
+    return command if isinstance(command, Verbatim) else " ".join(map(quoted, shlex.split(command)))
+
+
+def quoted(word: str) -> str:
+    """Return a word as a shell reads it, on one line."""
+    return shlex.quote(word) if word.isprintable() else "$'" + _ESCAPED.sub(_escape, word) + "'"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]):02x}" if found[0] < " " or found[0] == "\x7f" else f"\\{found[0]}"
+
+
+def check_commands(draft: Draft) -> None:
+    """Raise ``ValueError`` for a command with an open quote."""
+    for command in (draft.options.entrypoint, *map(draft.options.command, draft.plan)):
+        try:
+            shell_words(command or "")
+        except ValueError as error:
+            raise ValueError(f"the command {command!r} cannot be read: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Consecutive process ranks of a component on one node."""
+
+    node: int
+    processes: int
+
+
+def stays_of(component: Component) -> list[Stay]:
+    """Return where the processes of a component run, in the order of their ranks; a node may come back."""
+    runs = sorted(component.rows.runs(at_home=True), key=lambda run: run.first_rank)
+    each = ((run.node + offset, run.pattern.processes) for run in runs for offset in range(run.nodes))
+    return [Stay(node, sum(count for _, count in some)) for node, some in groupby(each, key=lambda one: one[0])]
+
+
+def returns(stays: Sequence[Stay]) -> bool:
+    """Whether ranks return to an earlier node."""
+    return len({stay.node for stay in stays}) < len(stays)
+
+
+def used_nodes(plan: Plan) -> list[int]:
+    """Return the node ranks that processes run on, ascending."""
+    runs = (run for component in plan.values() for run in component.rows.runs(at_home=True))
+    return sorted({run.node + offset for run in runs for offset in range(run.nodes)})
+
+
+def file_names(plan: Plan) -> dict[str, str]:
+    """Return the ending of the files of each component: its name, or its number if the name is no plain word."""
+    plain = {name: bool(_SAFE.fullmatch(name)) and name not in RESERVED for name in plan}
+    return {name: name if plain[name] else f"{index}+" for index, name in enumerate(plan)}
+
+
+def plan_lines(text: str, path: str) -> Iterator[str]:
+    """Yield the lines that write the plan to a file."""
+    yield f"cat >{path} {OPENS}"
+    yield from text.splitlines()
+    yield CLOSES
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The user's part of a script: its first line, its comments and options of a batch system, and its commands."""
+
+    shebang: str = _SHEBANG
+    options: tuple[tuple[int, str], ...] = ()
+    commands: tuple[tuple[int, str], ...] = ()
+    """Each line with its number, from 1."""
+
+    @classmethod
+    def read(cls, text: str) -> Head:
+        """Return the head of a script: of one that rankplan wrote, the lines above its body."""
+        lines = text.splitlines()
+        if STRICT in lines and any(line.startswith(DIGEST) for line in lines):
+            lines = lines[: lines.index(STRICT)]
+        numbered = list(enumerate(lines, 1))
+        shebang = _SHEBANG
+        if lines and lines[0].startswith("#!"):
+            shebang = lines[0]
+            numbered = numbered[1:]
+        first = next((at for at, (_, line) in enumerate(numbered) if line.strip() and line[0] != "#"), len(numbered))
+        return cls(shebang, tuple(numbered[:first]), tuple(numbered[first:]))
+
+    def fault(self, file: str) -> Diagnostic | None:
+        """Return the fault of a first line that starts another shell."""
+        if _INTERPRETER.fullmatch(self.shebang):
+            return None
+        message, help = f"the script starts {self.shebang[2:].strip()}; rankplan writes bash", f"write {_SHEBANG}"
+        return Diagnostic("emit-conflict", message, help, file=file, line=1, column=1, source=self.shebang)
+
+
+def script(head: Head, digest: str, options: Sequence[str], body: Sequence[str]) -> str:
+    """Return a script; ``options`` are rankplan's lines of the head."""
+    before, after = ([line for _, line in lines] for lines in (head.options, head.commands))
+    return "\n".join([head.shebang, *before, DIGEST + digest, *options, *after, STRICT, *body, ""])

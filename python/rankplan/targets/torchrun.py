@@ -1,0 +1,74 @@
+"""A script that starts torchrun on every node, with the ranks of the plan.
+
+Source: torch's elastic agent (``SimpleElasticAgent._assign_worker_ranks``, 2.x) numbers workers by the cumulative sum
+of the local sizes in the order of ``--node-rank``, so ``--nproc-per-node`` may differ. With ``c10d``, the rank of a node
+depends on who joins first.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from rankplan.targets.embedded import digest, plan_text
+from rankplan.targets.options import Draft
+from rankplan.targets.script import WAIT, Head, check_commands, plan_lines, returns, script, shell_words, stays_of
+
+COMMAND = '      --no-python rankplan exec "$plan" --component '
+"""Starts the line with the command of a component."""
+
+
+def write(draft: Draft, head: Head) -> str:
+    """Return the script of a plan. Ranks that return to an earlier node are ``emit-order``."""
+    check_commands(draft)
+    text = plan_text(draft.plan)
+    body = ["plan=$(mktemp)", *plan_lines(text, '"$plan"'), "", *_nodes(draft), *WAIT]
+    options = [
+        "# Run it on every node with the node's rank in the plan: RANKPLAN_NODE_RANK=0 torchrun.sh",
+        *_addresses(draft),
+    ]
+    return script(head, digest(text), options, body)
+
+
+def _addresses(draft: Draft) -> Iterator[str]:
+    unknown = sorted({node for component in draft.plan.values() if _address(draft, node := _first(component))[0] == "$"})
+    for node in unknown:
+        yield f"# MASTER_ADDR_{node}: the address of the node with rank {node}"
+
+
+def _first(component) -> int:  # type: ignore[no-untyped-def]
+    return int(component[0].cluster_node_rank)
+
+
+def _address(draft: Draft, node: int) -> str:
+    """Return the address of a node; without one in the inventory, the variable that must have it."""
+    record = draft.plan.inventory.node(node)
+    address = record.ip or record.hostname
+    return f"${{MASTER_ADDR_{node}:?}}" if address is None else shlex.quote(address)
+
+
+def _nodes(draft: Draft) -> Iterator[str]:
+    """Yield what each node starts. ``$(( ))`` is the value of a sum of products."""
+    launches: dict[int, list[str]] = {}
+    for index, (name, component) in enumerate(draft.plan.items()):
+        stays = stays_of(component)
+        if returns(stays):
+            message = f"the ranks of {name} return to an earlier node; torchrun numbers them node by node"
+            draft.refuse("emit-order", message, "number the nodes so that ranks ascend (`arrange`), or use mpirun")
+            continue
+        address = _address(draft, stays[0].node)
+        rendezvous = f"--rdzv-backend=static --master-addr={address} --master-port={draft.options.port + index}"
+        command = shell_words(draft.options.command(name) or "")
+        for at, stay in enumerate(stays):
+            sizes = f"--nnodes={len(stays)} --nproc-per-node={stay.processes} --node-rank={at}"
+            launches.setdefault(stay.node, []).extend(
+                [
+                    f"    torchrun {sizes} {rendezvous} \\",
+                    f"{COMMAND}{shlex.quote(name)} --rank-from RANK -- {command} &",
+                ]
+            )
+    yield "case $((RANKPLAN_NODE_RANK)) in"
+    for node in sorted(launches):
+        yield from [f"  {node})", *launches[node], "    ;;"]
+    yield '  *) echo "node rank $RANKPLAN_NODE_RANK is not in this plan" >&2; exit 2 ;;'
+    yield "esac"
