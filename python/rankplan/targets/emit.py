@@ -14,6 +14,7 @@ from rankplan.targets.embedded import plan_text, portable
 from rankplan.targets.merge import merged
 from rankplan.targets.options import DEFAULT, JOB, Draft, Options
 from rankplan.targets.pods import check_hardware, check_options, plan_map
+from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind, reader, writer, wrote
 from rankplan.targets.yaml_text import documents_text
 from rankplan.words import did_you_mean
 
@@ -57,8 +58,15 @@ def _without_image(draft: Draft, value: Any) -> None:
     """Write a placeholder where no image is stated, and tell it."""
 
 
+def _script(kind: Kind, *, driver: bool = False) -> Target:
+    return Target(writer(kind), wrote(kind), reader(kind), driver=driver)
+
+
 TARGETS: dict[str, Target] = {
     "jobset": Target(_kubernetes(jobset.write)),
+    "slurm": _script(SLURM, driver=True),
+    "torchrun": _script(TORCHRUN),
+    "mpirun": _script(MPIRUN),
 }
 """The launchers by name."""
 

@@ -7,19 +7,22 @@ split at blanks, whatever quotes they have (``orterun: parse_appfile``, seen wit
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from rankplan.plans.plan import Plan
 from rankplan.targets.embedded import digest, plan_text
 from rankplan.targets.options import Draft
 from rankplan.targets.script import (
     WAIT,
     Head,
     Stay,
+    Verbatim,
     check_commands,
     file_names,
     plan_lines,
+    quoted,
     script,
     shell_words,
     stays_of,
@@ -28,6 +31,7 @@ from rankplan.targets.script import (
 from rankplan.words import counted
 
 _EXPANDED = re.compile(r"[\\$`]")
+_ESCAPED = re.compile(r"\\([\\$`])")
 
 
 def write(draft: Draft, head: Head) -> str:
@@ -50,6 +54,23 @@ def write(draft: Draft, head: Head) -> str:
         body.append(f'{own} ${{MPIRUN:-mpirun}} --bind-to none --app "$plan.{ending}" &')
     options = ["# RANKPLAN_SHARED: a folder that every host sees. MPIRUN: the command and its options"]
     return script(head, digest(text), options, [*body, "", *WAIT])
+
+
+def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a script with this plan: its commands and its port."""
+    text, commands, port = "\n".join(lines), {}, None
+    for index, name in enumerate(plan):
+        start = re.escape(f"rankplan exec $plan --component {quoted(name)} --rank-from ")
+        found = re.search(rf" {start}\S+ --master \S+:([0-9]{{1,5}}) -- (.*)$", text, re.M)
+        if found is not None:
+            commands[name] = Verbatim(_ESCAPED.sub(r"\1", found[2]))
+            port = int(found[1]) - index if port is None else port
+    return {"commands": commands, **({} if port is None else {"port": port})}
+
+
+def is_own(line: str, _earlier: Sequence[str]) -> bool:
+    """Whether a line of the head is rankplan's."""
+    return line.startswith("# RANKPLAN_SHARED: ")
 
 
 def _hosts(draft: Draft) -> dict[int, str]:
@@ -81,7 +102,7 @@ def _application(
     slots: Counter[int] = Counter()
     for stay in stays:
         slots[stay.node] += stay.processes
-    component, command = shlex.quote(name), shell_words(draft.options.command(name) or "")
+    component, command = quoted(name), shell_words(draft.options.command(name) or "")
     master = f"--master {hosts[stays[0].node]}:{port}"
     words = f"rankplan exec $plan --component {component} --rank-from OMPI_COMM_WORLD_RANK {master} -- "
     start = words + _EXPANDED.sub(r"\\\g<0>", command)

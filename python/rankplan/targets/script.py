@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TypeAlias
 
 from rankplan.errors import Diagnostic
 from rankplan.plans.component import Component
@@ -43,7 +44,7 @@ class Verbatim(str):
 
 
 def shell_words(command: str) -> str:
-    """Return a command in the words of a shell, which changes nothing in them. Raises ``ValueError`` for open quotes."""
+    """Return a command in the words of a shell, which passes them on. Raises ``ValueError`` for open quotes."""
     return command if isinstance(command, Verbatim) else " ".join(map(quoted, shlex.split(command)))
 
 
@@ -104,28 +105,17 @@ def plan_lines(text: str, path: str) -> Iterator[str]:
     yield CLOSES
 
 
+Lines: TypeAlias = tuple[tuple[int, str], ...]
+"""Lines, each with its number from 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """The user's part of a script: its first line, its comments and options of a batch system, and its commands."""
 
     shebang: str = _SHEBANG
-    options: tuple[tuple[int, str], ...] = ()
-    commands: tuple[tuple[int, str], ...] = ()
-    """Each line with its number, from 1."""
-
-    @classmethod
-    def read(cls, text: str) -> Head:
-        """Return the head of a script: of one that rankplan wrote, the lines above its body."""
-        lines = text.splitlines()
-        if STRICT in lines and any(line.startswith(DIGEST) for line in lines):
-            lines = lines[: lines.index(STRICT)]
-        numbered = list(enumerate(lines, 1))
-        shebang = _SHEBANG
-        if lines and lines[0].startswith("#!"):
-            shebang = lines[0]
-            numbered = numbered[1:]
-        first = next((at for at, (_, line) in enumerate(numbered) if line.strip() and line[0] != "#"), len(numbered))
-        return cls(shebang, tuple(numbered[:first]), tuple(numbered[first:]))
+    options: Lines = ()
+    commands: Lines = ()
 
     def fault(self, file: str) -> Diagnostic | None:
         """Return the fault of a first line that starts another shell."""
@@ -133,6 +123,29 @@ class Head:
             return None
         message, help = f"the script starts {self.shebang[2:].strip()}; rankplan writes bash", f"write {_SHEBANG}"
         return Diagnostic("emit-conflict", message, help, file=file, line=1, column=1, source=self.shebang)
+
+
+def split(text: str, is_own: Callable[[str, Sequence[str]], bool]) -> tuple[Head, Lines]:
+    """Return the user's head of a script, and rankplan's lines; without the line of a digest, all lines are the user's.
+
+    Between the digest and the first command, ``is_own`` tells rankplan's lines from those of the user, by the lines
+    above them.
+    """
+    lines = text.splitlines()
+    shebang = lines.pop(0) if lines and lines[0].startswith("#!") else _SHEBANG
+    numbered = list(enumerate(lines, 2 if text.startswith("#!") else 1))
+    body = next((at for at, (_, line) in enumerate(numbered) if line == STRICT), len(numbered))
+    mark = next((at for at, (_, line) in enumerate(numbered[:body]) if line.startswith(DIGEST)), None)
+    if mark is None:
+        body = len(numbered)
+    head = numbered[:body]
+    first = next((at for at, (_, line) in enumerate(head) if line.strip() and line[0] != "#"), body)
+    own: list[tuple[int, str]] = []
+    for one in head[mark:first] if mark is not None else ():
+        if one[1].startswith(DIGEST) or is_own(one[1], [line for _, line in own]):
+            own.append(one)
+    options = tuple(one for one in head[:first] if one not in own)
+    return Head(shebang, options, tuple(head[first:])), (*own, *numbered[body:])
 
 
 def script(head: Head, digest: str, options: Sequence[str], body: Sequence[str]) -> str:

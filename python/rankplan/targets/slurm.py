@@ -1,27 +1,29 @@
 """A batch script for Slurm: one allocation, and a step per component whose host list names the node of every task.
 
 Source: Slurm 22.05 to 25.11 (SchedMD/slurm@284c3b95). ``--distribution=arbitrary`` gives task i to line i of the host
-list. A heterogeneous job numbers tasks group by group, in ascending order. ``src/common/slurm_opt.c`` resets some options
-for every later component of the job (``reset_each_pass``).
+list. A heterogeneous job numbers tasks group by group, in ascending order. ``src/common/slurm_opt.c`` resets some
+options for every later component of the job (``reset_each_pass``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import Any
 
-from rankplan.accelerators import NO_ACCEL
+from rankplan.plans.plan import Plan
 from rankplan.targets.embedded import digest, plan_text, portable
 from rankplan.targets.groups import pod_groups
-from rankplan.targets.options import Draft
+from rankplan.targets.options import Draft, Options
 from rankplan.targets.pods import check_hardware
 from rankplan.targets.requests import Requests, level_order, requests
 from rankplan.targets.script import (
     WAIT,
     Head,
     Stay,
+    Verbatim,
     check_commands,
     file_names,
     plan_lines,
@@ -30,6 +32,7 @@ from rankplan.targets.script import (
     shell_words,
     stays_of,
 )
+from rankplan.targets.slurm_options import repeated
 from rankplan.words import counted
 
 _GPUS = ("NV_GPU", "AMD_GPU", "INTEL_GPU")
@@ -39,6 +42,12 @@ _SEGMENT, _SEGMENT_WITH_HOSTS = (24, 5), (25, 11)
 _MOST_BYTES = 4 << 20
 """The default of ``max_script_size``."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+_EXEC = 'rankplan exec "$plan.json"'
+_UNBOUND = "--gpu-bind=none --cpu-bind=none"
+"""The plan decides which devices and cores a rank has."""
+_DRIVER = 'RAY_ADDRESS="$address" '
+_NEXT = " : \\\n  "
+"""Between the parts of a step in two components of a job."""
 _RAY = """start='
   RANK
   if [ "$SLURM_PROCID" = 0 ]; then exec ray start --head --port=6379 --block; fi
@@ -96,9 +105,7 @@ def job_components(draft: Draft) -> list[Component]:
     asked = requests(draft, [one.nodes for one in groups])
     found: list[Component] = []
     for group, wishes in zip(groups, asked, strict=True):
-        here = Component(
-            list(group.nodes), group.accelerator_type, group.num_accelerators, _segment(draft, wishes)
-        )
+        here = Component(list(group.nodes), group.accelerator_type, group.num_accelerators, _segment(draft, wishes))
         last = found[-1] if found else None
         same = last is not None and (last.accelerator_type, last.num_accelerators, last.segment) == (
             here.accelerator_type,
@@ -138,10 +145,72 @@ def _check_release(draft: Draft, job: Iterable[Component]) -> None:
     if stated is None or release(stated) < needed:
         text = f"{needed[0]}.{needed[1]:02}"
         message = f"{what} needs Slurm {text}" + (f"; --slurm-release is {stated}" if stated else "")
-        draft.refuse("emit-slurm-version", message, f"pass --slurm-release {text} or later" + _OR_NO_PIN[draft.options.pin])
+        other = "leave --pin out" if draft.options.pin else "remove `keep` and `segment`"
+        draft.refuse("emit-slurm-version", message, f"pass --slurm-release {text} or later, or {other}")
 
 
-_OR_NO_PIN = {False: ", or remove `keep` and `segment`", True: ", or leave --pin out"}
+def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a script with this plan."""
+    text = "\n".join(lines)
+    found: dict[str, Any] = {"commands": {}, "pin": _names_hosts(plan)}
+    for index, name in enumerate(plan):
+        start = re.escape(f'  {_EXEC} --component {quoted(name)} --rank-from SLURM_PROCID --master "${{host[')
+        line = re.search(rf'^{start}[0-9]+\]}}:([0-9]{{1,5}})" -- (.*?)(?: &| : \\)$', text, re.M)
+        if line is not None:
+            found["commands"][name] = Verbatim(line[2])
+            found.setdefault("port", int(line[1]) - index)
+    driver = re.search(rf"^{re.escape(_DRIVER)}.* {_UNBOUND} (.*)$", text, re.M)
+    if driver is not None:
+        found |= {"commands": {}, "entrypoint": Verbatim(driver[1])}
+    if called := re.search(r"^#SBATCH --job-name=(\S+)$", text, re.M):
+        found["name"] = called[1]
+    if found["pin"] and "#SBATCH --segment=" in text:
+        found["slurm_release"] = f"{_SEGMENT_WITH_HOSTS[0]}.{_SEGMENT_WITH_HOSTS[1]}"
+    job = job_components(draft := _drafted(plan, found))
+    found["segment_level"] = draft.options.segment_level
+    found["resource_keys"] = _keys(job, text.split("\n#SBATCH hetjob"))
+    return found
+
+
+def _drafted(plan: Plan, found: Mapping[str, Any]) -> Draft:
+    """Return a draft with the level of segments that the plan asks for: the innermost one, or another."""
+    draft = Draft(plan, Options(pin=found["pin"], slurm_release=found.get("slurm_release")))
+    for level in (None, *level_order(draft)):
+        trial = Draft(plan, replace(draft.options, segment_level=level))
+        job_components(trial)
+        if not any(fault.code == "emit-topology" for fault in trial.faults):
+            return trial
+    return draft
+
+
+def _names_hosts(plan: Plan) -> bool:
+    """Whether a plan in a script is for these hosts only."""
+    return all(plan.inventory.node(one.nodes.start).hostname is not None for one in pod_groups(plan))
+
+
+def _keys(job: Sequence[Component], parts: Sequence[str]) -> dict[str, str]:
+    """Return the names of resources that the components of a job have in the head of a script."""
+    keys: dict[str, str] = {}
+    for one, text in zip(job, parts, strict=False):
+        found = re.search(r"^#SBATCH --(gpus-per-node|gres)=(?:(\S+):)?[0-9]+$", text, re.M)
+        if found is None or (found[2] is None and (one.accelerator_type in _GPUS and len(job) == 1)):
+            continue
+        key = found[2] if found[1] == "gres" else f"gpu:{found[2]}" if found[2] else "gpu"
+        keys.setdefault(one.accelerator_type, key or "gpu")
+    return keys
+
+
+def named_again(plan: Plan, lines: Sequence[str]) -> Plan:
+    """Return the plan of a script with the names of the nodes that it excludes, which only the script has."""
+    option = next((found[1] for line in lines if (found := re.fullmatch(r"#SBATCH --exclude=(\S+)", line))), None)
+    nodes = [node for node, local in sorted(plan.inventory.marks.items()) if local is None]
+    names = option.split(",") if option is not None else []
+    if not names or len(names) != len(nodes) or _names_hosts(plan):
+        return plan
+    records = [plan.inventory.node(rank) for rank in range(plan.inventory.num_nodes)]
+    for node, name in zip(nodes, names, strict=True):
+        records[node] = records[node].model_copy(update={"hostname": name})
+    return plan.fitted(plan.inventory.updated(records))
 
 
 def release(text: str) -> tuple[int, int]:
@@ -209,70 +278,6 @@ def _pinned(draft: Draft, nodes: Iterable[int]) -> list[str]:
     return [name or "" for name in names.values()]
 
 
-REPEATED = (
-    "--partition",
-    "--constraint",
-    "--cpus-per-task",
-    "--cpus-per-gpu",
-    "--mem-per-cpu",
-    "--mem-per-gpu",
-    "--threads-per-core",
-    "--hint",
-    "--core-spec",
-    "--tmp",
-)
-"""Options of the user that Slurm forgets for every later component of a job."""
-_SHORT = {"-p": "--partition", "-C": "--constraint", "-c": "--cpus-per-task", "-S": "--core-spec"}
-OWN = {
-    **dict.fromkeys(("-N", "--nodes"), "--nodes"),
-    **dict.fromkeys(("-n", "--ntasks"), "--ntasks"),
-    **dict.fromkeys(("-w", "--nodelist"), "--nodelist"),
-    **dict.fromkeys(("-x", "--exclude"), "--exclude"),
-    **dict.fromkeys(("-G", "--gpus"), "--gpus"),
-    **dict.fromkeys(("-m", "--distribution"), "--distribution"),
-    **dict.fromkeys(("-a", "--array"), "--array"),
-    **dict.fromkeys(("-J", "--job-name"), "--job-name"),
-    **dict.fromkeys(("-F", "--nodefile"), "--nodefile"),
-    **dict.fromkeys(("-s", "--oversubscribe"), "--oversubscribe"),
-    **{
-        name: name
-        for name in (
-            "--gpus-per-node",
-            "--gpus-per-task",
-            "--gpus-per-socket",
-            "--gres",
-            "--exclusive",
-            "--segment",
-            "--spread-segments",
-            "--consolidate-segments",
-            "--ntasks-per-node",
-            "--ntasks-per-core",
-            "--ntasks-per-socket",
-            "--ntasks-per-gpu",
-            "--tasks-per-node",
-            "hetjob",
-        )
-    },
-}
-"""Options that decide where processes run, which are rankplan's: by how they are written, their long names."""
-_WRITTEN = ("--job-name", "--exclude", "--nodelist", "--segment")
-"""Options that rankplan does not always write; a user may then have them."""
-
-
-def option_of(line: str) -> tuple[str, str] | None:
-    """Return the name and the value of the option in an ``#SBATCH`` line, or ``None`` for any other line."""
-    found = re.match(r"#SBATCH\s+(hetjob|packjob|--[A-Za-z-]+|-[A-Za-z])(?:=|\s+|(?<=-[A-Za-z])(?=\S)|$)([^#]*)", line)
-    return None if found is None else (found[1], found[2].strip().strip("\"'"))
-
-
-def repeated(head: Head) -> Iterator[str]:
-    """Yield the lines of the user that every component of a job needs."""
-    for _, line in head.options:
-        option = option_of(line)
-        if option is not None and _SHORT.get(option[0], option[0]) in REPEATED:
-            yield line
-
-
 def _hosts(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     """Yield the lines that set ``host`` to the host of each node rank."""
     yield "# the host of each node rank"
@@ -286,7 +291,8 @@ def _hosts(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     dense = nodes == list(range(len(nodes)))
     yield f"mapfile -t {'host' if dense else 'hosts'} < <({lists})"
     if not dense:
-        yield f"host=({_elements(nodes, (f'"${{hosts[{index}]}}"' for index in range(len(nodes))))})"
+        names = (f'"${{hosts[{index}]}}"' for index in range(len(nodes)))
+        yield f"host=({_elements(nodes, names)})"
 
 
 def _elements(nodes: Sequence[int], values: Iterable[str]) -> str:
@@ -297,7 +303,8 @@ def _elements(nodes: Sequence[int], values: Iterable[str]) -> str:
 def _host_list(one: Component, group: int | None) -> str:
     """Return the command that lists the hosts of a component of the job, in the order of its node ranks."""
     if one.segment is None:
-        return f'scontrol show hostnames "$SLURM_JOB_NODELIST{"" if group is None else f"_HET_GROUP_{group}"}"'
+        which = "" if group is None else f"_HET_GROUP_{group}"
+        return f'scontrol show hostnames "$SLURM_JOB_NODELIST{which}"'
     het, count = "" if group is None else f" --het-group={group}", len(one.nodes)
     step = f"srun{het} --nodes={count} --ntasks={count} --gpu-bind=none"
     return f"""{step} bash -c 'echo "$SLURM_TOPOLOGY_ADDR $SLURMD_NODENAME"' | sort -V | cut -d ' ' -f 2"""
@@ -311,14 +318,14 @@ def _steps(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
         stays = stays_of(component)
         parts = _parts(draft, job, name, stays)
         master = f'--master "${{host[{stays[0].node}]}}:{draft.options.port + index}"'
-        words = f'rankplan exec "$plan.json" --component {quoted(name)} --rank-from SLURM_PROCID {master}'
+        words = f"{_EXEC} --component {quoted(name)} --rank-from SLURM_PROCID {master}"
         command = f"{words} -- {shell_words(draft.options.command(name) or '')}"
         step = []
         for number, (group, here) in enumerate(parts):
             file = f"$plan.{files[name]}" + (f".{number}" if len(parts) > 1 else "")
             yield f'tasks {_runs(here)} >"{file}"'
             step.append(f"{_step(group, file, here)} \\\n  {command}")
-        commands.append(f"srun {' : \\\n  '.join(step)} &")
+        commands.append(f"srun {_NEXT.join(step)} &")
     for text in commands:
         yield from text.split("\n")
     yield from ["", *WAIT]
@@ -333,8 +340,7 @@ def _step(group: int | None, file: str, stays: Iterable[Stay]) -> str:
     het = "" if group is None else f" --het-group={group}"
     tasks = sum(stay.processes for stay in stays)
     return (
-        f'--overlap{het} --nodelist="{file}" --distribution=arbitrary --ntasks={tasks} '
-        "--gpu-bind=none --cpu-bind=none --kill-on-bad-exit=1"
+        f'--overlap{het} --nodelist="{file}" --distribution=arbitrary --ntasks={tasks} {_UNBOUND} --kill-on-bad-exit=1'
     )
 
 
@@ -347,9 +353,11 @@ def _parts(
     group_of = {node: index for index, one in enumerate(job) for node in one.nodes}
     parts = [(group, list(some)) for group, some in groupby(stays, key=lambda stay: group_of[stay.node])]
     groups = [group for group, _ in parts]
-    if any(second < first for first, second in zip(groups, groups[1:], strict=False)):
-        message = f"the ranks of {name} go back to an earlier kind of nodes; Slurm numbers the kinds in ascending order"
-        draft.refuse("emit-order", message, "number the nodes so that ranks ascend (`arrange`), or use jobset or mpirun")
+    if any(second < first for first, second in pairwise(groups)):
+        message = f"the ranks of {name} go back to an earlier kind of nodes; Slurm numbers one kind after another"
+        draft.refuse(
+            "emit-order", message, "number the nodes so that ranks ascend (`arrange`), or use jobset or mpirun"
+        )
     return [(group, some) for group, some in parts]
 
 
@@ -372,11 +380,10 @@ def _ray(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     if not dense:
         rank = f"rank=({' '.join(map(str, nodes))}); export RANKPLAN_NODE_RANK=${{rank[SLURM_PROCID]}}"
     yield from _RAY.replace("RANK\n", f"{rank}\n", 1).split("\n")
-    yield from f"srun {' : \\\n  '.join(step)} &".split("\n")
+    yield from f"srun {_NEXT.join(step)} &".split("\n")
     het = "" if len(job) == 1 else " --het-group=0"
     only = f"srun --overlap{het} --nodes=1 --ntasks=1 -w {first}"
     yield f'until {only} ray health-check --address "$address"; do sleep 2; done'
     yield ""
-    driver = f"{only} --gpu-bind=none --cpu-bind=none"
-    yield f'RAY_ADDRESS="$address" {driver} {shell_words(draft.options.entrypoint or "")}'
+    yield f"{_DRIVER}{only} {_UNBOUND} {shell_words(draft.options.entrypoint or '')}"
     yield "kill $(jobs -p) 2>/dev/null || true"

@@ -1,21 +1,34 @@
 """A script that starts torchrun on every node, with the ranks of the plan.
 
 Source: torch's elastic agent (``SimpleElasticAgent._assign_worker_ranks``, 2.x) numbers workers by the cumulative sum
-of the local sizes in the order of ``--node-rank``, so ``--nproc-per-node`` may differ. With ``c10d``, the rank of a node
-depends on who joins first.
+of the local sizes in the order of ``--node-rank``, so ``--nproc-per-node`` may differ. With ``c10d``, the rank of a
+node depends on who joins first.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from rankplan.plans.plan import Plan
 from rankplan.targets.embedded import digest, plan_text
 from rankplan.targets.options import Draft
-from rankplan.targets.script import WAIT, Head, check_commands, plan_lines, returns, script, shell_words, stays_of
+from rankplan.targets.script import (
+    WAIT,
+    Head,
+    Verbatim,
+    check_commands,
+    plan_lines,
+    quoted,
+    returns,
+    script,
+    shell_words,
+    stays_of,
+)
 
-COMMAND = '      --no-python rankplan exec "$plan" --component '
-"""Starts the line with the command of a component."""
+_START = '      --no-python rankplan exec "$plan" --component '
 
 
 def write(draft: Draft, head: Head) -> str:
@@ -30,14 +43,27 @@ def write(draft: Draft, head: Head) -> str:
     return script(head, digest(text), options, body)
 
 
+def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a script with this plan: its commands and its port."""
+    text = "\n".join(lines)
+    found = {name: re.search(rf"^{re.escape(_START + quoted(name))} .*? -- (.*) &$", text, re.M) for name in plan}
+    port = re.search(r" --master-port=([0-9]{1,5}) ", text)
+    return {
+        "commands": {name: Verbatim(one[1]) for name, one in found.items() if one is not None},
+        **({} if port is None else {"port": int(port[1])}),
+    }
+
+
+def is_own(line: str, _earlier: Sequence[str]) -> bool:
+    """Whether a line of the head is rankplan's."""
+    return line.startswith(("# Run it on every node", "# MASTER_ADDR_"))
+
+
 def _addresses(draft: Draft) -> Iterator[str]:
-    unknown = sorted({node for component in draft.plan.values() if _address(draft, node := _first(component))[0] == "$"})
-    for node in unknown:
-        yield f"# MASTER_ADDR_{node}: the address of the node with rank {node}"
-
-
-def _first(component) -> int:  # type: ignore[no-untyped-def]
-    return int(component[0].cluster_node_rank)
+    first = sorted({component[0].cluster_node_rank for component in draft.plan.values()})
+    for node in first:
+        if _address(draft, node).startswith("$"):
+            yield f"# MASTER_ADDR_{node}: the address of the node with rank {node}"
 
 
 def _address(draft: Draft, node: int) -> str:
@@ -64,7 +90,7 @@ def _nodes(draft: Draft) -> Iterator[str]:
             launches.setdefault(stay.node, []).extend(
                 [
                     f"    torchrun {sizes} {rendezvous} \\",
-                    f"{COMMAND}{shlex.quote(name)} --rank-from RANK -- {command} &",
+                    f"{_START}{quoted(name)} --rank-from RANK -- {command} &",
                 ]
             )
     yield "case $((RANKPLAN_NODE_RANK)) in"
