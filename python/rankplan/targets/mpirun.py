@@ -60,12 +60,17 @@ def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
     """Return the options of a script with this plan: its commands and its port."""
     text, commands, port = "\n".join(lines), {}, None
     for index, name in enumerate(plan):
-        start = re.escape(f"rankplan exec $plan --component {quoted(name)} --rank-from ")
+        start = re.escape(f"rankplan exec $plan --component {_escaped(quoted(name))} --rank-from ")
         found = re.search(rf" {start}\S+ --master \S+:([0-9]{{1,5}}) -- (.*)$", text, re.M)
         if found is not None:
             commands[name] = Verbatim(_ESCAPED.sub(r"\1", found[2]))
             port = int(found[1]) - index if port is None else port
     return {"commands": commands, **({} if port is None else {"port": port})}
+
+
+def _escaped(text: str) -> str:
+    """Return a text as a here-document that fills in variables has it."""
+    return _EXPANDED.sub(r"\\\g<0>", text)
 
 
 def is_own(line: str, _earlier: Sequence[str]) -> bool:
@@ -104,8 +109,8 @@ def _application(
         slots[stay.node] += stay.processes
     component, command = quoted(name), shell_words(draft.options.command(name) or "")
     master = f"--master {hosts[stays[0].node]}:{port}"
-    words = f"rankplan exec $plan --component {component} --rank-from OMPI_COMM_WORLD_RANK {master} -- "
-    start = words + _EXPANDED.sub(r"\\\g<0>", command)
+    words = f"rankplan exec $plan --component {_escaped(component)} --rank-from OMPI_COMM_WORLD_RANK {master} -- "
+    start = words + _escaped(command)
     if re.search(r"""['"\\]""", component + command):
         yield f'cat >"$plan.{ending}.sh" <<RUN'
         yield f"exec {start}"

@@ -131,7 +131,7 @@ def split(text: str, is_own: Callable[[str, Sequence[str]], bool]) -> tuple[Head
     Between the digest and the first command, ``is_own`` tells rankplan's lines from those of the user, by the lines
     above them.
     """
-    lines = text.splitlines()
+    lines = text.removesuffix("\n").split("\n")
     shebang = lines.pop(0) if lines and lines[0].startswith("#!") else _SHEBANG
     numbered = list(enumerate(lines, 2 if text.startswith("#!") else 1))
     body = next((at for at, (_, line) in enumerate(numbered) if line == STRICT), len(numbered))

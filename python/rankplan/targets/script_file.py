@@ -74,7 +74,7 @@ def wrote(kind: Kind) -> Callable[[str], bool]:
     """Return the function that tells whether a text is a script of this kind that rankplan wrote."""
 
     def is_of_kind(text: str) -> bool:
-        lines = text.splitlines()
+        lines = text.split("\n")
         marked = any(line.startswith(DIGEST) for line in lines) and any(line.endswith(OPENS) for line in lines)
         return marked and next((one for one in _KINDS if one.sign.search(text)), None) is kind
 

@@ -46,12 +46,14 @@ def write(draft: Draft, head: Head) -> str:
 def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
     """Return the options of a script with this plan: its commands and its port."""
     text = "\n".join(lines)
-    found = {name: re.search(rf"^{re.escape(_START + quoted(name))} .*? -- (.*) &$", text, re.M) for name in plan}
-    port = re.search(r" --master-port=([0-9]{1,5}) ", text)
-    return {
-        "commands": {name: Verbatim(one[1]) for name, one in found.items() if one is not None},
-        **({} if port is None else {"port": int(port[1])}),
-    }
+    commands, port = {}, None
+    for index, name in enumerate(plan):
+        start = re.escape(_START + quoted(name))
+        found = re.search(rf" --master-port=([0-9]{{1,5}}) \\\n{start} --rank-from RANK -- (.*) &$", text, re.M)
+        if found is not None:
+            commands[name] = Verbatim(found[2])
+            port = int(found[1]) - index if port is None else port
+    return {"commands": commands, **({} if port is None else {"port": port})}
 
 
 def is_own(line: str, _earlier: Sequence[str]) -> bool:
