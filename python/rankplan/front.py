@@ -25,10 +25,12 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.memory_faults import reject_memory
+from rankplan.plans.node_order import in_order
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
 from rankplan.render.report import Report
+from rankplan.targets.emit import is_emitted, read_emitted
 from rankplan.words import by_nodes, counted
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from rankplan.tuning.search import Tuning
 
 Config: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Plan
-"""The path of a config or of a saved plan, a mapping (a dict, an OmegaConf object), or a plan."""
+"""The path of a config, of a saved plan or of an emitted file, a mapping (a dict, an OmegaConf object), or a plan."""
 
 Nodes: TypeAlias = str | os.PathLike[str] | AnyCluster
 """A size (``2x8``), the path of an inventory file, an inventory, or a cluster."""
@@ -115,6 +117,8 @@ def plan(
     job.announce()
     found = job.plan(isolate=isolate, pinned=pinned)
     job.announce_unknown()
+    if pinned:
+        job.announce_torn(found)
     return found
 
 
@@ -173,11 +177,13 @@ def tune(
 
 
 def is_saved(file: str | os.PathLike[str]) -> bool:
-    """Whether a file starts like a saved plan. A pipe never counts as one. Raises ``OSError``."""
+    """Whether a file is a saved plan, or has one for a launcher. A pipe never counts as one. Raises ``OSError``."""
     if not Path(file).is_file():
         return False  # a pipe can be read only once
     with Path(file).open("rb") as opened:
-        return _SAVED.match(opened.read(256)) is not None
+        if _SAVED.match(opened.read(256)) is not None:
+            return True
+    return is_emitted(file)
 
 
 def saved_plan(
@@ -192,8 +198,12 @@ def saved_plan(
         return None
     if nodes is not None or dialect is not None or overrides:
         raise ValueError(f"{_name(config)} is a plan with its own nodes; it takes no nodes, dialect or overrides")
-    saved = config if isinstance(config, Plan) else Plan.load(config)
+    saved = config if isinstance(config, Plan) else _load_plan(config)
     return saved.on(saved.inventory.without(without)) if without else saved
+
+
+def _load_plan(file: str | os.PathLike[str]) -> Plan:
+    return read_emitted(file).plan if is_emitted(file) else Plan.load(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +237,24 @@ class Job:
             values = counted(len(unknown), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
-    def plan(self, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
-        """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden."""
-        found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolate is not False, pinned=pinned)
+    def plan(self, *, isolate: bool | None = None, pinned: bool = False, node_ids: Sequence[str] = ()) -> Plan:
+        """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden.
+
+        ``node_ids`` are Ray's ids of the nodes, by which some trainers sort them: see `plan`.
+        """
+        inventory = self.inventory
+        if pinned:
+            inventory = in_order(inventory, self.dialect.node_order(self.reader), node_ids)
+        found = self.dialect.plan(self.reader, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
         reject_empty(found, self.reader)
         reject_crossings(found, self.reader, labelled=self.labelled)
         return found
+
+    def announce_torn(self, plan: Plan) -> None:
+        """Log which groups of a plan to pin are on several nodes."""
+        for warning in group_warnings(plan, self.reader):
+            if warning.code == "group-spans":
+                notes.warning("%s: warning[%s]: %s", self.name, warning.code, warning.message)
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job.

@@ -42,12 +42,3 @@ def object_of(text: str, kind: str) -> dict[str, Any]:
     """Return the only object of a kind in a file."""
     (found,) = [one for one in documents(text) if one["kind"] == kind]
     return found
-
-
-def pod_facts(group: str, template: dict[str, Any]) -> dict[str, Any]:
-    """Return what the recorded facts state of the pods of a group."""
-    (container,) = template["spec"]["containers"]
-    env = {one["name"]: one.get("value") for one in container["env"]}
-    annotations = template.get("metadata", {}).get("annotations", {})
-    limits = container.get("resources", {}).get("limits", {})
-    return {"limits": limits, "node_rank": env["RANKPLAN_NODE_RANK"], "annotations": annotations}

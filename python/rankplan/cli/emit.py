@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from rankplan.cli.common import Choice, config_options, faults_end_it, planned
 from rankplan.config.text.files import write_whole
 from rankplan.errors import PlacementError
-from rankplan.targets.emit import TARGETS
+from rankplan.plans.plan import Plan
+from rankplan.targets.emit import TARGETS, is_emitted
 from rankplan.targets.emit import emit as emitted
-from rankplan.targets.options import DEFAULT, JOB, KINDS
+from rankplan.targets.options import DEFAULT, KINDS
 
 
 class Pair(click.ParamType):  # type: ignore[type-arg]
@@ -35,7 +38,7 @@ class Pair(click.ParamType):  # type: ignore[type-arg]
 @click.argument("file", metavar="PLAN", type=click.Path())
 @click.option("--to", required=True, type=click.Choice(list(TARGETS)), help="The launcher.")
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write to this file instead of stdout.")
-@click.option("--name", default="train", show_default=True, help="Name of the job and of everything in it.")
+@click.option("--name", help="Name of the job and of everything in it (default: that of the base, or train).")
 @click.option(
     "--command",
     "commands",
@@ -55,69 +58,29 @@ class Pair(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option(
     "--resource-key",
-    "keys",
+    "resource_keys",
     type=Pair(),
     multiple=True,
     metavar="TYPE=KEY",
     help="Resource that counts accelerators of a type, e.g. NPU=huawei.com/Ascend910; repeatable.",
 )
-@click.option("--pin", is_flag=True, help="Use the hosts of the inventory only, each for its node rank.")
-@click.option("--kind", type=click.Choice(KINDS), default=JOB, show_default=True, help="With kuberay: what to write.")
+@click.option("--pin", is_flag=True, default=None, help="Use the hosts of the inventory only, each for its node rank.")
+@click.option("--kind", type=click.Choice(KINDS), help="With kuberay: a RayJob (default), or a RayCluster.")
 @click.option("--slurm-release", metavar="RELEASE", help="Release of Slurm, e.g. 24.05.")
 @click.option("--segment-level", metavar="LEVEL", help="Level of Slurm's blocks (default: the innermost).")
-@click.option("--port", type=click.IntRange(1, 65535), default=29500, show_default=True, help="First rendezvous port.")
+@click.option("--port", type=click.IntRange(1, 65535), help="First rendezvous port (default: 29500).")
 @config_options
-def emit(
-    *,
-    file: str,
-    to: str,
-    output: str | None,
-    name: str,
-    commands: tuple[str, ...],
-    entrypoint: str | None,
-    base: str | None,
-    image: str | None,
-    cpus: str | None,
-    memory: str | None,
-    namespace: str | None,
-    queue: str | None,
-    levels: tuple[tuple[str, str], ...],
-    keys: tuple[tuple[str, str], ...],
-    pin: bool,
-    kind: str,
-    slurm_release: str | None,
-    segment_level: str | None,
-    port: int,
-    choice: Choice,
-) -> None:
+def emit(*, file: str, to: str, output: str | None, choice: Choice, **given: Any) -> None:
     """Write a plan as the file of a launcher.
 
-    PLAN is a config or a saved plan. The file starts the same ranks on the same accelerators; what the launcher cannot
-    do is an error, and nothing is written. Notes about what the file leaves open go to stderr.
+    PLAN is a config, a saved plan, or a file that this command has written. The file starts the same ranks on the same
+    accelerators; what the launcher cannot do is an error, and nothing is written. Notes about what the file leaves open
+    go to stderr.
     """
     with faults_end_it():
         plan = planned(file, choice)
         try:
-            text = emitted(
-                plan,
-                to,
-                name=name,
-                entrypoint=entrypoint,
-                command=dict(_command(text, list(plan)) for text in commands),
-                base=base,
-                image=image,
-                cpus=cpus,
-                memory=memory,
-                namespace=namespace,
-                queue=queue,
-                levels=dict(levels),
-                resource_keys=dict(keys),
-                pin=pin,
-                kind=kind,
-                slurm_release=slurm_release,
-                segment_level=segment_level,
-                port=port,
-            )
+            text = emitted(file if is_emitted(file) else plan, to, **keywords(plan, given))
         except PlacementError:
             raise
         except ValueError as error:  # options that do not fit the target
@@ -126,6 +89,13 @@ def emit(
             click.echo(text, nl=False)
         else:
             write_whole(Path(output), text)
+
+
+def keywords(plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `rankplan.emit` that the options of the command state."""
+    found = dict(given)
+    found["command"] = dict(_command(text, list(plan)) for text in found.pop("commands"))
+    return {**found, "levels": dict(found["levels"]), "resource_keys": dict(found["resource_keys"])}
 
 
 def _command(text: str, components: list[str]) -> tuple[str, str]:

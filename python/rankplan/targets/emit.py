@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from rankplan.config.text.files import read_whole
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.plan import Plan
-from rankplan.targets import jobset
-from rankplan.targets.embedded import plan_text, portable
-from rankplan.targets.merge import merged
-from rankplan.targets.options import DEFAULT, JOB, Draft, Options
-from rankplan.targets.pods import check_hardware, check_options, plan_map
+from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
+from rankplan.targets.options import CLUSTER, DEFAULT, JOB, Draft, Emitted, Options
 from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind, reader, writer, wrote
-from rankplan.targets.yaml_text import documents_text
 from rankplan.words import did_you_mean
 
 notes = logging.getLogger("rankplan.notes")
@@ -26,56 +27,98 @@ notes = logging.getLogger("rankplan.notes")
 class Target:
     """A launcher: ``write`` returns its file, or records every fact that it cannot hold in the draft.
 
-    ``wrote`` tells whether a text is such a file, and ``read`` returns its plan; it takes the path and the text, and
-    raises `PlacementError` (``emit-changed``) with everything that contradicts the plan. ``driver``: the launcher takes
-    an entrypoint; ``commands``: it takes a command for each component.
+    ``wrote`` tells whether a text is such a file, and ``read`` returns what it says; it takes the path and the text,
+    and raises `PlacementError` (``emit-changed``) with everything that contradicts the plan. Without them, a file has
+    no plan. ``driver``: the launcher takes an entrypoint; ``commands``: it takes a command for each component.
     """
 
     write: Callable[[Draft], str]
     wrote: Callable[[str], bool] | None = None
-    read: Callable[[str, str], Plan] | None = None
+    read: Callable[[str, str], Emitted] | None = None
     driver: bool = False
     commands: bool = True
 
 
-def _kubernetes(write: Callable[[Draft, str], dict[str, Any]]) -> Callable[[Draft], str]:
-    """Return the writer of a file with a ConfigMap and the object that ``write`` returns."""
-
-    def written(draft: Draft) -> str:
-        check_options(draft)
-        check_hardware(draft)
-        text = plan_text(portable(draft.plan))
-        ours = [plan_map(draft, text), write(draft, text)]
-        draft.finish()
-        found = [merged(one, {}) for one in ours]
-        _without_image(draft, found)
-        return documents_text(found)
-
-    return written
-
-
-def _without_image(draft: Draft, value: Any) -> None:
-    """Write a placeholder where no image is stated, and tell it."""
+def _kubernetes(
+    name: str, writer: kubernetes.Writer, kinds: Mapping[str, str], *, driver: bool = False, commands: bool = True
+) -> Target:
+    """Return a target of Kubernetes; ``kinds`` are the kinds of its object, with the value of the option for each."""
+    by_option = {option: kind for kind, option in kinds.items()}
+    started = re.compile(rf"^kind: ['\"]?({'|'.join(kinds)})\b", re.MULTILINE)
+    return Target(
+        lambda draft: kubernetes.write(draft, writer, by_option[draft.options.kind]),
+        lambda text: started.search(text) is not None,
+        lambda file, text: kubernetes.read(file, text, name, writer, kinds),
+        driver=driver,
+        commands=commands,
+    )
 
 
 def _script(kind: Kind, *, driver: bool = False) -> Target:
     return Target(writer(kind), wrote(kind), reader(kind), driver=driver)
 
 
+_RAY = {"RayJob": JOB, "RayCluster": CLUSTER}
+
 TARGETS: dict[str, Target] = {
-    "jobset": Target(_kubernetes(jobset.write)),
+    "kuberay": _kubernetes("kuberay", kuberay.write, _RAY, driver=True, commands=False),
+    "jobset": _kubernetes("jobset", jobset.write, {"JobSet": JOB}),
+    "lws": _kubernetes("lws", lws.write, {"LeaderWorkerSet": JOB}),
+    "kueue": Target(kueue.write, commands=False),
     "slurm": _script(SLURM, driver=True),
     "torchrun": _script(TORCHRUN),
     "mpirun": _script(MPIRUN),
 }
 """The launchers by name."""
 
+_MARK = re.compile(rb"^\s*rankplan\.io/plan: ['\"]?sha256:|^# rankplan: sha256:", re.MULTILINE)
+_LARGEST = 16 << 20
+
+
+def is_emitted(file: str | os.PathLike[str]) -> bool:
+    """Whether rankplan has written a file for a launcher. A pipe never counts as one. Raises ``OSError``."""
+    path = Path(file)
+    if not path.is_file():
+        return False  # a pipe can be read only once
+    with path.open("rb") as opened:
+        return _MARK.search(opened.read(_LARGEST)) is not None
+
+
+def read_emitted(file: str | os.PathLike[str]) -> Emitted:
+    """Return the plan in a file that rankplan has written for a launcher, and the options that give the file again.
+
+    Raises `PlacementError`: ``emit-changed`` for everything in it that contradicts the plan. ``OSError`` if the file
+    cannot be read.
+    """
+    name = os.fspath(file)
+    text = read_whole(name, _LARGEST).decode("utf-8-sig", errors="replace")
+    for target in TARGETS.values():
+        if target.wrote is not None and target.read is not None and target.wrote(text):
+            return target.read(name, text)
+    message = "rankplan has written this file, but it starts nothing any more"
+    help = f"write it again with `rankplan emit`; the targets are {', '.join(TARGETS)}"
+    raise PlacementError([Diagnostic("emit-changed", message, help, file=name)])
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Tell nothing about what files leave open."""
+
+    def nothing(_: logging.LogRecord) -> bool:
+        return False
+
+    notes.addFilter(nothing)
+    try:
+        yield
+    finally:
+        notes.removeFilter(nothing)
+
 
 def emit(
-    plan: Plan,
+    plan: Plan | str | os.PathLike[str],
     to: str,
     *,
-    name: str = "train",
+    name: str | None = None,
     entrypoint: str | None = None,
     command: str | Mapping[str, str] | None = None,
     base: str | os.PathLike[str] | None = None,
@@ -86,38 +129,47 @@ def emit(
     queue: str | None = None,
     levels: Mapping[str, str] | None = None,
     resource_keys: Mapping[str, str] | None = None,
-    pin: bool = False,
-    kind: str = JOB,
+    pin: bool | None = None,
+    kind: str | None = None,
     slurm_release: str | None = None,
     segment_level: str | None = None,
-    port: int = 29500,
+    port: int | None = None,
 ) -> str:
     """Return a plan as the file of a launcher, as ``rankplan emit`` does; `Options` has the meaning of the options.
 
-    ``to`` is one of `TARGETS`. ``command`` is the command of each component, by name, or one for all in which ``{}`` is
-    the name. Equal plans and options give equal texts.
+    ``plan`` may be the path of a file that was written for a launcher: options that are not given are then those of the
+    file, if ``to`` is its launcher. ``to`` is one of ``kuberay``, ``jobset``, ``lws``, ``kueue``, ``slurm``,
+    ``torchrun`` and ``mpirun``. ``command`` is the
+    command of each component, by name, or one for all in which ``{}`` is the name. Equal plans and options give equal
+    texts.
 
     Raises `PlacementError` with every fact that the launcher cannot hold, ``ValueError`` for an unknown target, or
-    options that the target does not take.
+    options that the target does not take, ``OSError`` for a file that cannot be read.
     """
-    options = Options(
-        name=name,
-        entrypoint=entrypoint,
-        commands={DEFAULT: command} if isinstance(command, str) else command or {},
-        base=None if base is None else os.fspath(base),
-        image=image,
-        cpus=None if cpus is None else str(cpus),
-        memory=None if memory is None else str(memory),
-        namespace=namespace,
-        queue=queue,
-        levels=levels or {},
-        resource_keys=resource_keys or {},
-        pin=pin,
-        kind=kind,
-        slurm_release=slurm_release,
-        segment_level=segment_level,
-        port=port,
-    )
+    given: dict[str, Any] = {
+        "name": name,
+        "named": None if name is None else True,
+        "entrypoint": entrypoint,
+        "commands": {DEFAULT: command} if isinstance(command, str) else command or None,
+        "base": None if base is None else os.fspath(base),
+        "image": image,
+        "cpus": None if cpus is None else str(cpus),
+        "memory": None if memory is None else str(memory),
+        "namespace": namespace,
+        "queue": queue,
+        "levels": levels or None,
+        "resource_keys": resource_keys or None,
+        "pin": pin,
+        "kind": kind,
+        "slurm_release": slurm_release,
+        "segment_level": segment_level,
+        "port": port,
+    }
+    options = Options()
+    if not isinstance(plan, Plan):
+        emitted = read_emitted(plan)
+        plan, options = emitted.plan, emitted.options if emitted.target == to else options
+    options = replace(options, **{key: value for key, value in given.items() if value is not None})
     if (wrong := wrong_options(plan, to, options)) is not None:
         raise ValueError(wrong)
     draft = Draft(plan, options)

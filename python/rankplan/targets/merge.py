@@ -91,8 +91,8 @@ def contradictions(ours: Any, users: Any, path: KeyPath = ()) -> Iterator[Contra
     if isinstance(ours, Mapping) and isinstance(users, Mapping):
         for key, value in ours.items():
             yield from contradictions(value, users.get(key, ABSENT), (*path, key))
-    elif isinstance(ours, list) and isinstance(users, list):
-        yield from _in_lists(ours, users, path)
+    elif isinstance(ours, list) and (isinstance(users, list) or (users is ABSENT and key_of(ours) is not None)):
+        yield from _in_lists(ours, users if isinstance(users, list) else [], path)
     elif isinstance(ours, Mapping) and users is ABSENT:
         for key, value in ours.items():
             yield from contradictions(value, ABSENT, (*path, key))

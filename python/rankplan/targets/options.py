@@ -20,13 +20,15 @@ DEFAULT = "*"
 class Options:
     """What a file says besides the plan; nothing that nobody gave is in it.
 
-    ``name`` is that of the job. ``entrypoint`` is the driver of a job on Ray; ``commands`` are by component, or `DEFAULT`.
-    ``base`` is the path of the user's own file. ``queue`` is Kueue's local queue; ``levels`` are node labels by level,
-    ``resource_keys`` the resources that count accelerators, by type. ``pin``: only the named hosts. ``kind`` is one of
-    `KINDS`. ``slurm_release`` and ``segment_level`` are Slurm's. Component i has its rendezvous at ``port`` + i.
+    ``name`` is that of the job; unless it is ``named``, a base may have another. ``entrypoint`` is the driver of a job
+    on Ray; ``commands`` are by component, and that of `DEFAULT` is for all others. ``base`` is the path of the user's
+    own file. ``queue`` is Kueue's local queue; ``levels`` are node labels by level, ``resource_keys`` the resources
+    that count accelerators, by type. ``pin``: only the named hosts. ``kind`` is one of `KINDS`. ``slurm_release`` and
+    ``segment_level`` are Slurm's. Component i has its rendezvous at ``port`` + i.
     """
 
     name: str = "train"
+    named: bool = False
     entrypoint: str | None = None
     commands: Mapping[str, str] = field(default_factory=dict)
     base: str | None = None
@@ -70,6 +72,15 @@ class Draft:
         """Raise `PlacementError` with every fault, if there are any."""
         if self.faults:
             raise refusal(self.faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A file that rankplan has written: the plan, the target, and the options that give the same file again."""
+
+    plan: Plan
+    target: str
+    options: Options
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

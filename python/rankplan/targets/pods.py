@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rankplan._core import ACCELERATOR, WHOLE_NODE
+from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
 from rankplan.accelerators import VENDORS, vendor
 from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.targets.embedded import digest
@@ -15,7 +15,7 @@ from rankplan.targets.groups import PodGroup, is_label
 from rankplan.targets.merge import ABSENT, USER, Optional
 from rankplan.targets.options import Draft
 from rankplan.targets.requests import Requests, level_order
-from rankplan.words import counted
+from rankplan.words import counted, nodes_text
 
 PLAN = "rankplan.io/plan"
 """The annotation with the digest of the plan."""
@@ -112,10 +112,12 @@ def topology_annotations(asked: Mapping[str, str]) -> dict[str, Any]:
     return Optional({**asked, **{key: ABSENT for key in _TOPOLOGY if key not in asked}})
 
 
-def pod_spec(draft: Draft, container: str, env: Sequence[dict[str, Any]], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod with the plan and shared memory mounted."""
+def pod_spec(
+    draft: Draft, container: str, env: Sequence[dict[str, Any]], asked: Mapping[str, Any], *, sized: bool = True
+) -> dict[str, Any]:
+    """Return a pod with the plan and shared memory mounted; ``sized``: with the CPUs and the memory of the options."""
     options = draft.options
-    amounts = {"cpu": options.cpus or USER, "memory": options.memory or USER, **asked}
+    amounts = {"cpu": (sized and options.cpus) or USER, "memory": (sized and options.memory) or USER, **asked}
     mounts = [{"name": "rankplan", "mountPath": MOUNT, "readOnly": True}, {"name": "shm", "mountPath": "/dev/shm"}]
     one = {
         "name": container,
@@ -211,7 +213,7 @@ def check_hardware(draft: Draft) -> None:
 
 
 def check_name(draft: Draft, what: str, name: str, most: int, longest: str | None = None) -> None:
-    """Refuse a name that Kubernetes refuses: ``longest`` is the longest name that is made from it, by default itself."""
+    """Refuse a name that Kubernetes refuses: ``longest`` is the longest one that is made from it, by default itself."""
     made = longest or name
     if not is_label(name.ljust(1)):
         message = f"{what} {name} is not a DNS label"
@@ -240,5 +242,5 @@ def check_pods(draft: Draft, groups: Sequence[PodGroup], pod_sets: int) -> None:
         help = "use fewer kinds of nodes: place components on the same nodes"
         draft.refuse("emit-too-many-groups", message, help)
     if draft.options.pin and (unnamed := [one.nodes.start for one in groups if one.hostname is None]):
-        message = f"node {unnamed[0]} has no hostname to pin its pod to"
+        message = f"{nodes_text(RankSet(unnamed))}: no hostname to pin the pod to"
         draft.refuse("emit-no-address", message, "write `hostname` in the inventory, or drop --pin")

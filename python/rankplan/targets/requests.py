@@ -38,9 +38,9 @@ _Sizes: TypeAlias = list[dict[str, int]]
 def requests(draft: Draft, groups: Sequence[range]) -> list[Requests]:
     """Return what ``keep`` and ``segment`` of the plan ask of each group of consecutive node ranks.
 
-    The size at a level is the least one that divides the nodes of the group, such that every group of ranks to keep lies
-    in one slice; a segment states it. An outer level that needs no more than an inner one is left out. What cannot be
-    asked for is ``emit-topology``.
+    The size at a level is the least one that divides the nodes of the group, such that every group of ranks to keep
+    lies in one slice; a segment states it. An outer level that needs no more than an inner one is left out. What cannot
+    be asked for is ``emit-topology``.
     """
     sizes: _Sizes = [{} for _ in groups]
     _keep(draft, groups, sizes)
@@ -62,7 +62,9 @@ def _levels(draft: Draft, asked: set[str]) -> Sequence[str]:
     if missing := sorted(asked.difference(known)):
         if not known and len(missing) == 1:
             return missing
-        draft.faults += [unknown("level", level, [*known, NODE_LEVEL], "the levels are") for level in missing]
+        for level in missing:
+            found = unknown("level", level, [*known, NODE_LEVEL], "the levels are")
+            draft.refuse(CODE, found.message, found.help)
     return known
 
 
@@ -147,7 +149,8 @@ def _segments(draft: Draft, groups: Sequence[range], sizes: _Sizes) -> None:
     levels = level_order(draft)
     for key, size in (stated if isinstance(stated, Mapping) else {ALL: stated}).items():
         by_level, faults = level_sizes(key, size, levels)
-        draft.faults += [found for _, found in faults]
+        for _, found in faults:
+            draft.refuse(CODE, found.message, found.help)
         for name in map(str.strip, key.split(",")):
             who = "the plan" if name == ALL else name
             nodes = [rank for rank, names in enumerate(used) if (names if name == ALL else name in names)]

@@ -14,7 +14,7 @@ from rankplan.config.text.files import read_whole
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.plans.plan import Plan
 from rankplan.targets import mpirun, slurm, slurm_options, torchrun
-from rankplan.targets.options import Draft, Options
+from rankplan.targets.options import Draft, Emitted, Options
 from rankplan.targets.script import CLOSES, DIGEST, OPENS, STRICT, Head, Lines, split
 from rankplan.words import shown
 
@@ -31,15 +31,18 @@ class Kind:
     rankplan's. ``options_read`` returns the options of a script with a plan and these lines.
     """
 
+    name: str
     write: Callable[[Draft, Head], str]
     sign: re.Pattern[str]
     is_own: Callable[[str, Sequence[str]], bool]
     options_read: Callable[[Plan, Sequence[str]], Mapping[str, Any]]
 
 
-SLURM = Kind(slurm.write, re.compile(r"^#SBATCH\s|^sbcast ", re.M), slurm_options.is_own, slurm.options_read)
-TORCHRUN = Kind(torchrun.write, re.compile(r"^ +torchrun ", re.M), torchrun.is_own, torchrun.options_read)
-MPIRUN = Kind(mpirun.write, re.compile(r"^OMPI_MCA_|^# RANKPLAN_SHARED", re.M), mpirun.is_own, mpirun.options_read)
+SLURM = Kind("slurm", slurm.write, re.compile(r"^#SBATCH\s|^sbcast ", re.M), slurm_options.is_own, slurm.options_read)
+TORCHRUN = Kind("torchrun", torchrun.write, re.compile(r"^ +torchrun ", re.M), torchrun.is_own, torchrun.options_read)
+MPIRUN = Kind(
+    "mpirun", mpirun.write, re.compile(r"^OMPI_MCA_|^# RANKPLAN_SHARED", re.M), mpirun.is_own, mpirun.options_read
+)
 _KINDS = (SLURM, TORCHRUN, MPIRUN)
 
 
@@ -81,9 +84,14 @@ def wrote(kind: Kind) -> Callable[[str], bool]:
     return is_of_kind
 
 
-def reader(kind: Kind) -> Callable[[str, str], Plan]:
-    """Return the reader of a target: of a path and a text, the plan."""
-    return lambda path, text: read(kind, path, text).plan
+def reader(kind: Kind) -> Callable[[str, str], Emitted]:
+    """Return the reader of a target: of a path and a text, the plan, and the options that give the script again."""
+
+    def emitted(path: str, text: str) -> Emitted:
+        found = read(kind, path, text)
+        return Emitted(found.plan, kind.name, replace(found.options, base=path))
+
+    return emitted
 
 
 def read(kind: Kind, path: str, text: str) -> Script:

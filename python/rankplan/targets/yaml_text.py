@@ -1,4 +1,4 @@
-"""YAML text of plain values, in one way only: equal values give equal bytes, and every YAML reader gets these values."""
+"""YAML text of plain values: equal values give equal bytes, and every YAML reader gets these values."""
 
 from __future__ import annotations
 
