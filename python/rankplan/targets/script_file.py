@@ -27,8 +27,8 @@ _MOST_LINES = 4000
 class Kind:
     """One of the targets whose file is a script.
 
-    ``sign``: a line of it, and of no other. ``is_own`` tells, by the lines above it, whether a line of the head is
-    rankplan's. ``options_read`` returns the options of a script with a plan and these lines.
+    ``sign``: a line of its body, and of no other's. ``is_own`` tells, by the lines above it, whether a line of the head
+    is rankplan's. ``options_read`` returns the options of a script with a plan and these lines.
     """
 
     name: str
@@ -38,11 +38,9 @@ class Kind:
     options_read: Callable[[Plan, Sequence[str]], Mapping[str, Any]]
 
 
-SLURM = Kind("slurm", slurm.write, re.compile(r"^#SBATCH\s|^sbcast ", re.M), slurm_options.is_own, slurm.options_read)
-TORCHRUN = Kind("torchrun", torchrun.write, re.compile(r"^ +torchrun ", re.M), torchrun.is_own, torchrun.options_read)
-MPIRUN = Kind(
-    "mpirun", mpirun.write, re.compile(r"^OMPI_MCA_|^# RANKPLAN_SHARED", re.M), mpirun.is_own, mpirun.options_read
-)
+SLURM = Kind("slurm", slurm.write, re.compile("^(?:sbcast|srun) ", re.M), slurm_options.is_own, slurm.options_read)
+TORCHRUN = Kind("torchrun", torchrun.write, re.compile("^ +torchrun ", re.M), torchrun.is_own, torchrun.options_read)
+MPIRUN = Kind("mpirun", mpirun.write, re.compile("^OMPI_MCA_", re.M), mpirun.is_own, mpirun.options_read)
 _KINDS = (SLURM, TORCHRUN, MPIRUN)
 
 
@@ -78,8 +76,10 @@ def wrote(kind: Kind) -> Callable[[str], bool]:
 
     def is_of_kind(text: str) -> bool:
         lines = text.split("\n")
-        marked = any(line.startswith(DIGEST) for line in lines) and any(line.endswith(OPENS) for line in lines)
-        return marked and next((one for one in _KINDS if one.sign.search(text)), None) is kind
+        if STRICT not in lines or not any(line.startswith(DIGEST) for line in lines):
+            return False
+        body = text.partition(f"\n{STRICT}\n")[2]
+        return next((one for one in _KINDS if one.sign.search(body)), None) is kind
 
     return is_of_kind
 
