@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.manifest import Object, read_objects
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.plan import Plan
 from rankplan.targets.embedded import digest, plan_text, portable
-from rankplan.targets.manifest import Object, read_objects
 from rankplan.targets.merge import ABSENT, NAMES, Contradiction, contradictions, merged
 from rankplan.targets.options import Draft, Emitted, Options
 from rankplan.targets.pods import (
