@@ -100,14 +100,15 @@ def test_slurm_uses_the_named_hosts_in_the_order_of_the_plan(cluster: Slurm, row
 
 
 def test_slurm_ends_a_job_with_the_exit_code_of_a_rank(cluster: Slurm, tmp_path: Path) -> None:
-    plan = on([node(0, 8), node(1, 8)], {"actor": "0-15:0-1", "rollout": "0-7:0"})
+    plan = on([node(0, 8), node(1, 8)], {"actor": "0-7:0", "rollout": "0-15:0-1"})
     program = tmp_path / "fails"
-    program.write_text('#!/bin/sh\n[ "$1" = actor ] || exec sleep 60\n[ "$RANK" = 0 ] || exec sleep 60\nexit 7\n')
+    program.write_text('#!/bin/sh\n[ "$1" = actor ] || exec sleep 60\nsleep 1\nexit 7\n')
     program.chmod(0o755)
     text = rankplan.emit(plan, "slurm", command=f"{program} {{}}")
-    text = text.replace("set -euo pipefail\n", "set -euo pipefail\ntrap 'echo CODE $?' EXIT\n")
-    text = text.replace("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT", "trap 'echo CODE $?; kill $(jobs -p)' EXIT")
-    assert "CODE 7" in cluster.run(text)
+    ends = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"
+    assert ends in text
+    output = cluster.run(text.replace(ends, "trap 'echo CODE $?; kill $(jobs -p)' EXIT"))
+    assert "CODE 7" in output and "task 0: Exited with exit code 7" in output
 
 
 def test_slurm_starts_one_ray_per_node_and_the_driver(cluster: Slurm, tmp_path: Path) -> None:

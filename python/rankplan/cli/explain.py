@@ -112,7 +112,8 @@ class Example:
 def _emit(plan: Plan, words: list[str], folder: Path) -> None:
     """Write a plan with the options of ``rankplan emit``."""
     given = emit.make_context("emit", ["conf.yaml", *words]).params
-    options = {name: given[name] for name in ("name", "commands", "queue", "levels", "resource_keys", "pin")}
+    names = ("name", "commands", "queue", "levels", "resource_keys", "pin", "slurm_release")
+    options = {name: given[name] for name in names}
     base = None if given["base"] is None else folder / given["base"]
     with silenced():
         emitted(plan, given["to"], base=base, **keywords(plan, options))
