@@ -62,6 +62,12 @@ def test_a_number_that_is_none_is_reported(line: str, message: str, column: int,
     assert (fault.code, fault.message, fault.line, fault.column) == ("invalid-value", message, 5, column)
 
 
+def test_whole_nodes_have_a_number_of_accelerators(tmp_path: Path) -> None:
+    with pytest.raises(PlacementError, match="does not say how many accelerators they have") as refused:
+        load(tmp_path, f"{HEAD}#SBATCH --nodes=2 \n#SBATCH --exclusive\n")
+    assert (refused.value.code, refused.value.line, refused.value.column) == ("invalid-inventory", 5, 9)
+
+
 def test_a_config_fits_a_script_or_not(tmp_path: Path) -> None:
     path = tmp_path / "train.sbatch"
     path.write_text(f"{HEAD}#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n")

@@ -12,7 +12,7 @@ from rankplan.accelerators import TYPES
 from rankplan.config.text.files import read_whole
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.topology.files import hostlist
-from rankplan.words import shown
+from rankplan.words import must_be
 
 _OPTION = re.compile(r"#SBATCH\s+(hetjob\b|packjob\b|--[A-Za-z-]+|-[A-Za-z])[\s=]*([^\s#]*)")
 _MARK = re.compile(rb"^#SBATCH\s+(?:--[a-z]|-[A-Za-z]|hetjob|packjob)", re.MULTILINE)
@@ -46,7 +46,8 @@ def read_batch_script(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     faults: list[Diagnostic] = []
     entries: list[dict[str, Any]] = []
     first = 0
-    for part in _parts(content.decode(errors="replace")):
+    parts = _parts(content.decode(errors="replace"))
+    for part in parts:
         try:
             count, hosts = _nodes(part, name)
             accelerators = _accelerators(part, count, name)
@@ -61,6 +62,10 @@ def read_batch_script(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         else:
             entries.append({"ranks": f"{first}-{first + count - 1}", **accelerators})
         first += count
+    if not faults and not any(one["accelerators"] for one in entries) and "--exclusive" in parts[0].options:
+        message = "the script takes whole nodes, and does not say how many accelerators they have"
+        help = "add `#SBATCH --gpus-per-node=8`, or pass the nodes with --nodes"
+        faults.append(_located(parts[0], "--exclusive", "invalid-inventory", message, help, name))
     if faults:
         raise PlacementError(faults)
     return {"nodes": entries}
@@ -124,8 +129,12 @@ def _counted(part: _Part, option: str, number: str, kind: str | None, file: str)
 
 
 def _fault(part: _Part, option: str, allowed: str, file: str) -> Diagnostic:
-    number, text, line = part.options.get(option, (1, "", ""))
     help = "write a number instead of a variable or a range, or pass --nodes"
-    column = line.find(text) + 1 if text else len(line) + 1
-    message = f"`{option}` is {shown(text)}; it must be {allowed}"
-    return Diagnostic("invalid-value", message, help, file=file, line=number, column=column, source=line)
+    fault = must_be(f"`{option}`", part.options[option][1] if option in part.options else None, allowed, help)
+    return _located(part, option, fault.code, fault.message, help, file)
+
+
+def _located(part: _Part, option: str, code: str, message: str, help: str, file: str) -> Diagnostic:
+    number, text, line = part.options.get(option, (1, "", ""))
+    column = line.find(text or option) + 1
+    return Diagnostic(code, message, help, file=file, line=number, column=column, source=line)
