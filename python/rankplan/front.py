@@ -264,6 +264,8 @@ class Job:
         reject_memory(plan, self.reader)
         reject_senderless(plan, self.reader)
         yield from group_warnings(plan, self.reader)
+        if self.labelled:
+            yield from preference_warnings(plan, self.reader)
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
 
@@ -322,7 +324,7 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
 
 
 def reject_crossings(plan: Plan, config: Reader, *, labelled: bool) -> None:
-    """Raise `PlacementError` if groups cross what the config forbids, with the place of each rule.
+    """Raise `PlacementError` if the nodes break a rule of ``cluster.topology``, with the place of each rule.
 
     Unless the labels of the nodes are known, only the level ``node`` is checked.
     """
@@ -340,6 +342,7 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     reject_memory(plan, no_config)
     reject_senderless(plan, no_config)
     yield from group_warnings(plan, no_config)
+    yield from preference_warnings(plan, no_config)
     yield from idle_warnings(plan, plan.inventory, name)
 
 
@@ -386,6 +389,12 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
         for warning in component.parallel_warnings():
             kinds = [kind for kind, _ in SIZE.findall(warning.message)]
             yield reader.located(reader.size_path(reader.size_paths.get(name, ()), kinds), warning)
+
+
+def preference_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield warnings about what ``cluster.topology`` prefers and the nodes do not allow."""
+    for keys, warning in plan.topology_warnings():
+        yield reader.located(("cluster", "topology", *keys), warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:

@@ -113,7 +113,7 @@ def test_keep_turns_crossings_into_errors() -> None:
         ("{actor: {dp: block}}", "4 of 4 data groups span block domains"),
         ("{actor: {dp: nvlink}}", "ranks 0,4,8,12): nodes 0,2 (b0/a), node 1 (b0/b), node 3 (b1/a)"),
         ("{actor: {tp: node, pp: block, cp: nvlink}}", None),
-        ("{actor: {tp: 3}}", "`tp` is 3; it must be text"),
+        ("{actor: {tp: 3}}", "`tp` is 3; it must be a level"),
         ("{actor: tp}", "`actor` is 'tp'; it must be a mapping of kinds of groups to levels"),
         ("{actor: {tpp: node}}", "unknown kind of group `tpp`"),
         ("[actor]", "`keep` is ['actor']; it must be a mapping"),
@@ -159,10 +159,10 @@ def test_faults_of_the_topology(key: str, message: str) -> None:
 
 
 def test_a_saved_plan_keeps_its_topology_and_levels() -> None:
-    keeping("{actor: {tp: node}}, levels: [nvlink], order: topology, segment: 2")
+    keeping("{actor: {tp: node}}, levels: [nvlink], order: topology, segment: 1")
     assert run("plan", "conf.yaml", "--inventory", "nodes.yaml", "--save", "plan.json").exit_code == 0
     plan = Plan.load("plan.json")
-    assert plan.section is not None and plan.section.topology.segment == 2
+    assert plan.section is not None and plan.section.topology.segment == 1
     assert plan.inventory.levels == ("nvlink",)
     plan.check_keep()
     assert plan["actor"].spans("ep", "nvlink").crossing == 1

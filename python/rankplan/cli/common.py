@@ -110,6 +110,15 @@ without_option = click.option(
 )
 
 
+beside_option = click.option(
+    "--beside",
+    multiple=True,
+    metavar="PLAN",
+    type=click.Path(),
+    help="Leave the nodes of this saved plan of another job to it; may be repeated.",
+)
+
+
 def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--inventory``, ``--nodes``, ``--ray`` and ``--without``; the command gets them as ``choice``."""
 
