@@ -224,7 +224,7 @@ def test_sums_of_products_are_ranks_and_none_is_outside(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["variable", "label"])
-def test_nodes_with_one_range_divide_it_along_the_network(kind: str) -> None:
+def test_nodes_with_one_range_divide_it_along_the_network(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     found = [("10.0.0.1", "r2"), ("10.0.0.2", "r1"), ("10.0.0.9", "r2"), ("10.0.0.10", "r1"), ("10.0.0.3", None)]
     texts = ["1-4"] * 4 + ["0"]
     nodes = [
@@ -237,6 +237,9 @@ def test_nodes_with_one_range_divide_it_along_the_network(kind: str) -> None:
         assert [str(one.spec.ip).rpartition(".")[2] for one in by_rank] == ["3", "2", "10", "1", "9"]
     with pytest.raises(MissingRanks, match="no node has rank 4; the ranks are 0-3"):
         in_order(nodes[1:], 5, Topology(levels=("rack",)))
+    assert caplog.messages == []
+    in_order(nodes, 5, Topology())
+    assert "nodes of ranks 1-4 have no labels of the network; addresses decide" in caplog.messages[0]
 
 
 @pytest.mark.parametrize("kind", ["variable", "label"])
@@ -511,7 +514,9 @@ def test_a_node_outside_the_plan_and_a_rank_that_it_does_not_use() -> None:
     with started(*(by_hand(10 - host, env_vars={"RANKPLAN_NODE_RANK": text}) for host, text in enumerate(texts))):
         with pytest.raises(ClusterError, match="no node has rank 1; the ranks are 0,2"):
             Cluster(num_nodes=3, timeout=3)
-        with Cluster(num_nodes=3, needed=plan["env"].used_nodes()) as cluster:
+        with pytest.raises(ClusterError, match="num_nodes is 2, but the plan has 3 nodes"):
+            Cluster(num_nodes=2, plan=plan)
+        with Cluster(plan=plan) as cluster:
             assert [cluster.inventory.node(rank).ip for rank in range(3)] == ["127.0.0.8", None, "127.0.0.9"]
             groups = launch(plan, cluster)
             assert [report.node_rank for report in WorkerGroup.verify(groups["env"])] == [0, 2]

@@ -380,6 +380,14 @@ def test_slurm_asks_for_no_more_than_a_script_may_have(tmp_path: Path) -> None:
     assert [one.code for one in refused.value.diagnostics] == ["emit-name", "emit-no-address"]
 
 
+def test_slurm_takes_128_kinds_of_nodes() -> None:
+    nodes = [{"ranks": rank, "accelerators": 1 + rank % 2} for rank in range(129)]
+    inventory = rankplan.Inventory.from_dict({"nodes": nodes})
+    plan = rankplan.plan({"cluster": {"num_nodes": 129, "component_placement": {"actor": "all"}}}, inventory)
+    with pytest.raises(rankplan.PlacementError, match="the job has 129 kinds of nodes one after another; Slurm takes"):
+        emitted(plan, "slurm")
+
+
 @pytest.mark.parametrize("target", ["slurm", "mpirun"])
 def test_scripts_of_10000_nodes_read_back(target: str) -> None:
     nodes = [{"ranks": rank, "accelerators": 8, "ip": f"10.{rank >> 8}.{rank & 255}.1"} for rank in range(10_000)]

@@ -200,15 +200,8 @@ def run(
             section = reader if isinstance(reader, Reading) else None
             if inventory is None:
                 joining = timeout or _JOINING
-                num_nodes, needed = (None, None) if saved is None else (saved.inventory.num_nodes, _used(saved))
                 cluster = Cluster(
-                    section,
-                    num_nodes,
-                    ray,
-                    timeout=joining,
-                    node_order=node_order,
-                    needed=needed,
-                    on_progress=report,
+                    section, address=ray, plan=saved, timeout=joining, node_order=node_order, on_progress=report
                 )
             else:
                 cluster = Cluster.simulate(inventory, section, on_progress=report)
@@ -241,10 +234,6 @@ def run(
         print_table(_table(reports))
         if plan.mode is not None:
             click.echo(f"mode: {plan.mode.name}")
-
-
-def _used(plan: Plan) -> RankSet:
-    return RankSet().union(*(component.used_nodes() for component in plan.values()))
 
 
 def _check_costs(path: Path) -> None:

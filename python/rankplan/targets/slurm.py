@@ -41,6 +41,8 @@ _SEGMENT, _SEGMENT_WITH_HOSTS = (24, 5), (25, 11)
 """The releases that brought ``--segment``, and ``--segment`` together with ``--nodelist``."""
 _MOST_BYTES = 4 << 20
 """The default of ``max_script_size``."""
+_MOST_COMPONENTS = 128
+"""``MAX_HET_JOB_COMPONENTS`` in ``slurm.h``."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 _EXEC = 'rankplan exec "$plan.json"'
 _UNBOUND = "--gpu-bind=none --cpu-bind=none"
@@ -117,6 +119,9 @@ def job_components(draft: Draft) -> list[Component]:
         else:
             found.append(here)
     _check_release(draft, found)
+    if len(found) > _MOST_COMPONENTS:
+        message = f"the job has {len(found)} kinds of nodes one after another; Slurm takes {_MOST_COMPONENTS}"
+        draft.refuse("emit-too-large", message, "use mpirun, or number nodes with equal accelerators one after another")
     return found
 
 

@@ -145,8 +145,8 @@ def _by_rank(
             raise ClusterError(f"{source} must be different on every node, but {_few(wrong)}")
         claimed |= ranks
         ordered, levels = _along_network([node for node, _ in here], topology)
-        if len(ranks) > 1 and not levels:
-            _logger.warning("%s: the nodes of ranks %s have no labels of the network; addresses decide", source, ranks)
+        if len(ranks) > 1 and not all(set(levels) & set(node.spec.labels) for node in ordered):
+            _logger.warning("%s: nodes of ranks %s have no labels of the network; addresses decide", source, ranks)
         by_rank |= zip(ranks, ordered, strict=False)
     present = RankSet(by_rank)
     if needed is None:
