@@ -329,8 +329,18 @@ def test_the_command_and_the_head_are_the_users(two_kinds: rankplan.Plan, tmp_pa
 
 @pytest.mark.parametrize("target", KINDS)
 def test_commands_with_open_quotes_are_wrong(two_kinds: rankplan.Plan, target: str) -> None:
-    with pytest.raises(ValueError, match="cannot be read: No closing quotation"):
+    with pytest.raises(ValueError, match="cannot be split into words: No closing quotation"):
         emitted(two_kinds, target, command="python 'train.py")
+
+
+def test_an_entrypoint_is_written_word_by_word(two_kinds: rankplan.Plan) -> None:
+    text = emitted(two_kinds, "slurm", command=None, entrypoint="python train.py 'two words' $HOME")
+    assert " python train.py 'two words' '$HOME'\n" in text
+    check_laws(two_kinds, "slurm", text)
+    with pytest.raises(ValueError, match="cannot be split into words"):
+        emitted(two_kinds, "slurm", command=None, entrypoint="python 'train.py")
+    with pytest.raises(ValueError, match="mpirun starts a command per component"):
+        emitted(two_kinds, "mpirun", command=None, entrypoint="python train.py")
 
 
 # ------------------------------------------------------------------------------------------------- Slurm's options

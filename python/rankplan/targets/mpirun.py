@@ -19,7 +19,6 @@ from rankplan.targets.script import (
     Head,
     Stay,
     Verbatim,
-    check_commands,
     file_names,
     plan_lines,
     quoted,
@@ -36,7 +35,6 @@ _ESCAPED = re.compile(r"\\([\\$`])")
 
 def write(draft: Draft, head: Head) -> str:
     """Return the script of a plan. A node without an address is ``emit-no-address``."""
-    check_commands(draft)
     hosts = _hosts(draft)
     text, files = plan_text(draft.plan), file_names(draft.plan)
     body = [

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from rankplan.errors import Diagnostic
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
-from rankplan.targets.options import Draft
 
 STRICT = "set -euo pipefail"
 """The line between the head, which is the user's too, and the body, which is rankplan's."""
@@ -45,7 +44,12 @@ class Verbatim(str):
 
 def shell_words(command: str) -> str:
     """Return a command in the words of a shell, which passes them on. Raises ``ValueError`` for open quotes."""
-    return command if isinstance(command, Verbatim) else " ".join(map(quoted, shlex.split(command)))
+    if isinstance(command, Verbatim):
+        return command
+    try:
+        return " ".join(map(quoted, shlex.split(command)))
+    except ValueError as error:
+        raise ValueError(f"the command {command!r} cannot be split into words: {error}") from None
 
 
 def quoted(word: str) -> str:
@@ -55,15 +59,6 @@ def quoted(word: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return f"\\x{ord(found[0]):02x}" if found[0] < " " or found[0] == "\x7f" else f"\\{found[0]}"
-
-
-def check_commands(draft: Draft) -> None:
-    """Raise ``ValueError`` for a command with an open quote."""
-    for command in (draft.options.entrypoint, *map(draft.options.command, draft.plan)):
-        try:
-            shell_words(command or "")
-        except ValueError as error:
-            raise ValueError(f"the command {command!r} cannot be read: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

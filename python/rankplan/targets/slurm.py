@@ -24,7 +24,6 @@ from rankplan.targets.script import (
     Head,
     Stay,
     Verbatim,
-    check_commands,
     file_names,
     plan_lines,
     quoted,
@@ -69,7 +68,6 @@ class Component:
 
 def write(draft: Draft, head: Head) -> str:
     """Return the batch script of a plan. What Slurm cannot hold is recorded in the draft."""
-    check_commands(draft)
     check_hardware(draft)
     if not _NAME.fullmatch(draft.options.name):
         message = f"job name {draft.options.name!r} is not a word"

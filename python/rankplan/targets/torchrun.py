@@ -19,7 +19,6 @@ from rankplan.targets.script import (
     WAIT,
     Head,
     Verbatim,
-    check_commands,
     plan_lines,
     quoted,
     returns,
@@ -33,7 +32,6 @@ _START = '      --no-python rankplan exec "$plan" --component '
 
 def write(draft: Draft, head: Head) -> str:
     """Return the script of a plan. Ranks that return to an earlier node are ``emit-order``."""
-    check_commands(draft)
     text = plan_text(draft.plan)
     body = ["plan=$(mktemp)", *plan_lines(text, '"$plan"'), "", *_nodes(draft), *WAIT]
     options = [
