@@ -29,5 +29,6 @@ ROOMS = [
     "runtime",
     "runtime.group",
     "front",
+    "runtime.live",
     "cli",
 ]
