@@ -27,6 +27,7 @@ from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front import check, is_saved, tune
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.targets.emit import emit as emitted
@@ -89,6 +90,8 @@ class Example:
                     arrange(plan, plan.inventory, segment=segment_sizes([size]))
                 case [_, "--keep", level]:
                     arrange(plan, plan.inventory, keep=kept_levels([level]))
+                case [_, "--node", rank]:
+                    node_ranks(rank, "--node")
                 case _:
                     plan.check_shares()
                     in_trainers_order(plan.fitted(self._inventory))
@@ -111,7 +114,8 @@ class Example:
 def _emit(plan: Plan, words: list[str], folder: Path) -> None:
     """Write a plan with the options of ``rankplan emit``."""
     given = emit.make_context("emit", ["conf.yaml", *words]).params
-    options = {name: given[name] for name in ("name", "commands", "queue", "levels", "resource_keys", "pin")}
+    names = ("name", "commands", "queue", "levels", "resource_keys", "pin", "slurm_release")
+    options = {name: given[name] for name in names}
     base = None if given["base"] is None else folder / given["base"]
     with silenced():
         emitted(plan, given["to"], base=base, **keywords(plan, options))
