@@ -1,0 +1,279 @@
+"""What is wrapped in Ray: asking for placement groups, actors without one, and jobs. Imported together with Ray."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import shlex
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from types import ModuleType
+from typing import Any
+
+from rankplan_hook.claims import Claim, Claims
+from rankplan_hook.install import site
+from rankplan_hook.pins import Asked, NotPlanned, Pins
+
+VARIABLE = "RANKPLAN_PINS"
+"""The variable with the id of the run, under which the head's store has the pins, the claims and the faults."""
+
+NAMESPACE = b"rankplan"
+"""The namespace of these keys."""
+
+METADATA = "rankplan_pins"
+"""The key of a job's metadata with the id of the run."""
+
+SETUP = "rankplan_hook.install.setup"
+"""The hook of worker processes."""
+
+_NODE = "ray.io/node-id"
+_FRESH = 1.0
+
+
+def wrap(module: ModuleType) -> None:
+    """Wrap what a module of Ray has to be wrapped, once."""
+    if module.__name__ == "ray.util.placement_group":
+        _replace(module, "placement_group", _group)
+        _replace(module, "remove_placement_group", _removal)
+    elif module.__name__ == "ray.actor":
+        _replace(module.ActorClass, "_remote", _actor)
+    else:
+        _replace(module.JobSubmissionClient, "submit_job", _job)
+
+
+def unwrap(module: ModuleType) -> None:
+    """Undo `wrap`."""
+    for owner in (module, getattr(module, "ActorClass", None), getattr(module, "JobSubmissionClient", None)):
+        for name in ("placement_group", "remove_placement_group", "_remote", "submit_job"):
+            function = vars(owner).get(name) if owner is not None else None
+            if hasattr(function, "_rankplan"):
+                _set(owner, name, function.__wrapped__)
+
+
+def _replace(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    original = getattr(owner, name)
+    if not hasattr(original, "_rankplan"):
+        wrapped = functools.wraps(original)(wrapper(original))
+        wrapped._rankplan = True
+        _set(owner, name, wrapped)
+
+
+def _set(owner: Any, name: str, function: Any) -> None:
+    """Set a function of a module of Ray, and where Ray itself has imported it from there."""
+    import sys
+
+    before = getattr(owner, name)
+    setattr(owner, name, function)
+    if isinstance(owner, ModuleType):
+        for module in [module for key, module in list(sys.modules.items()) if key.startswith("ray.")]:
+            if vars(module).get(name) is before:
+                setattr(module, name, function)
+
+
+def _group(original: Any) -> Any:
+    signature = inspect.signature(original)
+
+    def placement_group(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        values = given.arguments
+        claims = _claims()
+        if claims is None:
+            return original(*args, **kwargs)
+        sizes = _sizes(values.get("bundles"), claims.pins)
+        if not any(sizes):
+            return original(*args, **kwargs)
+        asked = Asked(sizes, values.get("name") or "", values.get("strategy") or "PACK")
+        claim = _taken(claims, asked)
+        if claim.nodes:
+            selectors = values.get("bundle_label_selector") or [{}] * len(sizes)
+            values["bundle_label_selector"] = [
+                {_NODE: node, **selector} for node, selector in zip(claim.nodes, selectors)
+            ]
+        return _made(claims, claim, "group", lambda: original(*given.args, **given.kwargs), lambda group: group.id)
+
+    return placement_group
+
+
+def _removal(original: Any) -> Any:
+    def remove_placement_group(placement_group: Any) -> Any:
+        done = original(placement_group)
+        for claims in filter(None, _state.values()):
+            claims.removed(placement_group.id.hex())
+        return done
+
+    return remove_placement_group
+
+
+def _actor(original: Any) -> Any:
+    def _remote(self: Any, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        claims = None if options.get("get_if_exists") else _claims()  # Ray calls again if it does not exist
+        size = _size(options, claims.pins) if claims is not None else 0
+        if claims is None or not size or _is_placed(options):
+            return original(self, args, kwargs, **options)
+        claim = _taken(claims, Asked((size,), actor=str(self.__ray_metadata__.class_name)))
+        if claim.nodes:
+            options["label_selector"] = {_NODE: claim.nodes[0], **(options.get("label_selector") or {})}
+        start = functools.partial(original, self, args, kwargs, **options)
+        return _made(claims, claim, "actor", start, lambda actor: actor._actor_id)
+
+    return _remote
+
+
+def _job(original: Any) -> Any:
+    signature = inspect.signature(original)
+
+    def submit_job(*args: Any, **kwargs: Any) -> Any:
+        run = os.environ.get(VARIABLE)
+        if run is None:
+            return original(*args, **kwargs)
+        given = signature.bind(*args, **kwargs)
+        values = given.arguments
+        environment = dict(values.get("runtime_env") or {})
+        path = shlex.quote(site())
+        # The driver of the job gets the hook by its entrypoint: a PYTHONPATH among its env_vars would contradict that
+        # of a program which calls ray.init with one.
+        values["entrypoint"] = f'export PYTHONPATH={path}"${{PYTHONPATH:+:$PYTHONPATH}}"; {values["entrypoint"]}'
+        values["runtime_env"] = job_environment(environment, run)
+        values["metadata"] = {**(values.get("metadata") or {}), METADATA: run}
+        return original(*given.args, **given.kwargs)
+
+    return submit_job
+
+
+def job_environment(given: Mapping[str, Any], run: str) -> dict[str, Any]:
+    """Return the ``runtime_env`` of a job of a run. Raises `NotPlanned` for one with a setup hook of its own."""
+    if given.get("worker_process_setup_hook") not in (None, SETUP):
+        message = f"the job has a worker_process_setup_hook of its own: {given['worker_process_setup_hook']!r:.60}"
+        help = "Ray runs only one such hook in each worker process, and `rankplan pin` needs it: remove it"
+        raise NotPlanned("not-pinned", message, help)
+    variables = {**(given.get("env_vars") or {}), VARIABLE: run}
+    return {**given, "env_vars": variables, "worker_process_setup_hook": SETUP}
+
+
+def _taken(claims: Claims, asked: Asked) -> Claim:
+    try:
+        return claims.take(asked)
+    except NotPlanned as fault:
+        content = {"code": fault.code, "message": fault.message, "help": fault.help}
+        key = f"{os.environ[VARIABLE]}/fault/{uuid.uuid4().hex}"
+        _Store().put(key, json.dumps(content).encode(), overwrite=False)
+        raise
+
+
+def _made(claims: Claims, claim: Claim, kind: str, start: Callable[[], Any], id_of: Callable[[Any], Any]) -> Any:
+    try:
+        found = start()
+    except BaseException:
+        claims.void(claim)
+        raise
+    claims.made(claim, kind, id_of(found).hex())
+    return found
+
+
+def _sizes(given: Any, pins: Pins) -> tuple[float, ...]:
+    """Return the accelerators of each bundle; nothing for bundles that Ray will refuse."""
+    if not isinstance(given, list) or not all(isinstance(bundle, Mapping) for bundle in given):
+        return ()
+    return tuple(_total(bundle, pins) for bundle in given)
+
+
+def _size(options: Mapping[str, Any], pins: Pins) -> float:
+    """Return the accelerators that an actor with these options needs."""
+    return _total({"GPU": options.get("num_gpus") or 0, **(options.get("resources") or {})}, pins)
+
+
+def _total(resources: Mapping[str, Any], pins: Pins) -> float:
+    amounts = [resources.get(name, 0) for name in pins.resources]
+    return sum(amount for amount in amounts if isinstance(amount, (int, float)))
+
+
+def _is_placed(options: Mapping[str, Any]) -> bool:
+    """Whether these options of an actor, or the process that asks for it, place it already."""
+    import ray
+
+    if options.get("scheduling_strategy") not in (None, "DEFAULT", "SPREAD"):
+        return True
+    group = options.get("placement_group", "default")
+    if group not in (None, "default"):
+        return not group.is_empty
+    context = ray.get_runtime_context()
+    captured = group == "default" and ray.util.get_current_placement_group() is not None
+    return captured and bool(context.should_capture_child_tasks_in_placement_group)
+
+
+_state: dict[str, Claims | None] = {}
+_connecting = threading.Lock()
+
+
+def _claims() -> Claims | None:
+    """Return the claims of the run, for the job that this process is connected to.
+
+    ``None`` without a connection, and in a cluster that `rankplan pin` has not looked at.
+    """
+    import ray
+
+    run = os.environ.get(VARIABLE)
+    if run is None or not ray.is_initialized():
+        return None
+    context = ray.get_runtime_context()
+    session = f"{run} {context.gcs_address} {context.get_job_id()}"
+    with _connecting:
+        if session not in _state:
+            store = _Store()
+            data = store.get(f"{run}/plan")
+            _state.clear()
+            _state[session] = None if data is None else Claims(_decoded(data), store, run, str(context.get_job_id()))
+        return _state[session]
+
+
+def _decoded(data: bytes) -> Pins:
+    try:
+        return Pins.decoded(data)
+    except ValueError as error:
+        message = f"the plan of `rankplan pin` in the head's store cannot be read: {error}"
+        help = "install the same version of rankplan on every node and in the program's environment"
+        raise NotPlanned("not-pinned", message, help) from None
+
+
+class _Store:
+    """The key-value store and the tables of the head, from a process that is connected to Ray."""
+
+    _nodes: tuple[float, dict[str, tuple[bool, str]]] = (-_FRESH, {})
+
+    def put(self, key: str, value: bytes, *, overwrite: bool) -> bool:
+        from ray.experimental.internal_kv import _internal_kv_put
+
+        return not _internal_kv_put(key, value, overwrite, namespace=NAMESPACE)
+
+    def get(self, key: str) -> bytes | None:
+        from ray.experimental.internal_kv import _internal_kv_get
+
+        found: bytes | None = _internal_kv_get(key, namespace=NAMESPACE)
+        return found
+
+    def keys(self, prefix: str) -> list[str]:
+        from ray.experimental.internal_kv import _internal_kv_list
+
+        return [key.decode() for key in _internal_kv_list(prefix, namespace=NAMESPACE)]
+
+    def living(self, kind: str) -> Collection[str]:
+        import ray
+
+        if kind == "group":
+            return {id for id, entry in ray.util.placement_group_table().items() if entry["state"] != "REMOVED"}
+        from ray._private.state import actors
+
+        return {id for id, entry in actors().items() if entry["State"] != "DEAD"}
+
+    def nodes(self) -> Mapping[str, tuple[bool, str]]:
+        import ray
+
+        read, known = self._nodes
+        if time.monotonic() - read > _FRESH:
+            known = {entry["NodeID"]: (bool(entry["Alive"]), entry["NodeManagerAddress"]) for entry in ray.nodes()}
+            self._nodes = time.monotonic(), known
+        return known
