@@ -17,6 +17,7 @@ from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, LaunchError
 from rankplan.runtime.ray import internals, timeouts
+from rankplan.runtime.ray.head import Head
 
 Report: TypeAlias = Callable[[str], None]
 
@@ -183,7 +184,7 @@ def connect(address: str | None, num_nodes: int | None) -> Literal["kept", "join
                 "or call ray.shutdown(), first"
             )
         return "kept"
-    try:
+    with _connecting():
         running = _running_cluster(address)
         if running is None and num_nodes is not None and num_nodes > 1:
             raise ClusterError(
@@ -199,12 +200,35 @@ def connect(address: str | None, num_nodes: int | None) -> Literal["kept", "join
                 internals.introduce(running)
                 # Ray offers its token only to a cluster that it looks for itself
                 ray.init(address=address or "auto", logging_level=logging.WARNING)
+    return "started" if running is None else "joined"
+
+
+def head_of(address: str | None) -> Head:
+    """Return a connection to the head of a running cluster, found as ``ray.init`` finds it, without becoming a job.
+
+    Raises ``ClusterError`` if no cluster is found, none answers, or its head refuses the token of this process.
+    """
+    if ray.is_initialized() and address in (None, "auto"):
+        address = str(ray.get_runtime_context().gcs_address)
+    with _connecting():
+        running = _running_cluster(address)
+        if running is None:
+            raise ClusterError("no running Ray cluster was found; give the host:port of its head, or set RAY_ADDRESS")
+        internals.offer_token(address)
+        internals.introduce(running)
+        return Head(running)
+
+
+@contextmanager
+def _connecting() -> Iterator[None]:
+    """Turn what Ray raises if it cannot connect into a ``ClusterError``."""
+    try:
+        yield
     except (OSError, ValueError, RuntimeError, RayError) as error:
         if isinstance(error, ClusterError):
             raise
         advice = f"; {_TOKEN}" if internals.unused_token() else ""
         raise ClusterError(f"cannot connect to a Ray cluster: {internals.connection_fault(error)}{advice}") from error
-    return "started" if running is None else "joined"
 
 
 def _running_cluster(address: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The only file that depends on Ray's private modules, message texts, command lines or undocumented state.
+"""Ray's private modules, message texts, command lines and undocumented state; only ``head.py`` uses some, too.
 
 Each function is exercised on a real cluster by ``tests/runtime/test_internals.py``, those for joining a cluster by
 ``tests/runtime/test_joining.py``; they fail when a new version of Ray changes what it relies on.
