@@ -24,10 +24,18 @@ def install() -> None:
             _wrap(sys.modules[name])
 
 
-def setup() -> None:
-    """Install the hook in a worker process of Ray, and in the Pythons that it starts (``worker_process_setup_hook``)."""
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [site(), os.environ.get("PYTHONPATH")]))
-    install()
+def __getattr__(name: str) -> Any:
+    """Return ``run_ID``, the hook of the worker processes of a run (``worker_process_setup_hook``)."""
+    if not name.startswith("run_"):
+        raise AttributeError(name)
+
+    def setup() -> None:
+        """Install the hook here and in the Pythons that this process starts."""
+        os.environ["RANKPLAN_PINS"] = name[len("run_") :]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [site(), os.environ.get("PYTHONPATH")]))
+        install()
+
+    return setup
 
 
 def site() -> str:

@@ -59,7 +59,9 @@ class Asked:
 
     def __str__(self) -> str:
         if self.actor is not None:
-            return f"an actor of class `{shown(self.actor)}` asks for {_pieces(self.sizes[0])} without a placement group"
+            return (
+                f"an actor of class `{shown(self.actor)}` asks for {_pieces(self.sizes[0])} without a placement group"
+            )
         what = f"placement group `{shown(self.name)}`" if self.name else "a placement group without a name"
         return f"{what} asks for {bundles(self.sizes)} accelerator{'s' if self.sizes[-1] != 1 else ''}"
 
@@ -181,7 +183,9 @@ class Pins:
         """Yield every slot that the program must take."""
         for index, one in enumerate(self.requests):
             if not one.optional:
-                yield from ([Slot(index)] if one.strategy is not None else map(Slot, [index] * one.slots, range(one.slots)))
+                yield from (
+                    [Slot(index)] if one.strategy is not None else map(Slot, [index] * one.slots, range(one.slots))
+                )
 
     def left(self, taken: Callable[[Slot], bool]) -> str:
         """Return what the plan has left, as messages show it: ``actor 4 bundles of 1 (3 groups)``."""
@@ -200,7 +204,9 @@ class Pins:
         """Return the error for a request that the plan does not have."""
         message = f"{asked}; the plan has left: {self.left(taken)}"
         help = "the sizes of the command are not those of the plan: pass the same overrides to both"
-        names = [one.name for index, one in enumerate(self.requests) if one.sizes == asked.sizes and one.name is not None]
+        names = [
+            one.name for index, one in enumerate(self.requests) if one.sizes == asked.sizes and one.name is not None
+        ]
         if self.lenient:
             help = "--others pass allows it only on accelerators that the plan leaves free: use more nodes"
         elif names and asked.actor is None:

@@ -16,19 +16,8 @@ from typing import Any
 
 from rankplan_hook.claims import Claim, Claims
 from rankplan_hook.install import site
+from rankplan_hook.names import METADATA, NAMESPACE, VARIABLE, job_environment
 from rankplan_hook.pins import Asked, NotPlanned, Pins
-
-VARIABLE = "RANKPLAN_PINS"
-"""The variable with the id of the run, under which the head's store has the pins, the claims and the faults."""
-
-NAMESPACE = b"rankplan"
-"""The namespace of these keys."""
-
-METADATA = "rankplan_pins"
-"""The key of a job's metadata with the id of the run."""
-
-SETUP = "rankplan_hook.install.setup"
-"""The hook of worker processes."""
 
 _NODE = "ray.io/node-id"
 _FRESH = 1.0
@@ -132,26 +121,18 @@ def _job(original: Any) -> Any:
             return original(*args, **kwargs)
         given = signature.bind(*args, **kwargs)
         values = given.arguments
-        environment = dict(values.get("runtime_env") or {})
-        path = shlex.quote(site())
-        # The driver of the job gets the hook by its entrypoint: a PYTHONPATH among its env_vars would contradict that
-        # of a program which calls ray.init with one.
-        values["entrypoint"] = f'export PYTHONPATH={path}"${{PYTHONPATH:+:$PYTHONPATH}}"; {values["entrypoint"]}'
-        values["runtime_env"] = job_environment(environment, run)
+        try:
+            values["runtime_env"] = job_environment(values.get("runtime_env") or {}, run)
+        except ValueError as error:
+            raise NotPlanned("not-pinned", str(error), "remove it from the job's runtime_env") from None
+        # The driver of the job gets the hook by its entrypoint: Ray refuses a program that states one of the job's
+        # env_vars again, as those do that pass on their whole environment.
+        path = f'PYTHONPATH={shlex.quote(site())}"${{PYTHONPATH:+:$PYTHONPATH}}"'
+        values["entrypoint"] = f"export {VARIABLE}={run} {path}; {values['entrypoint']}"
         values["metadata"] = {**(values.get("metadata") or {}), METADATA: run}
         return original(*given.args, **given.kwargs)
 
     return submit_job
-
-
-def job_environment(given: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """Return the ``runtime_env`` of a job of a run. Raises `NotPlanned` for one with a setup hook of its own."""
-    if given.get("worker_process_setup_hook") not in (None, SETUP):
-        message = f"the job has a worker_process_setup_hook of its own: {given['worker_process_setup_hook']!r:.60}"
-        help = "Ray runs only one such hook in each worker process, and `rankplan pin` needs it: remove it"
-        raise NotPlanned("not-pinned", message, help)
-    variables = {**(given.get("env_vars") or {}), VARIABLE: run}
-    return {**given, "env_vars": variables, "worker_process_setup_hook": SETUP}
 
 
 def _taken(claims: Claims, asked: Asked) -> Claim:

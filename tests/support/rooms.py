@@ -28,5 +28,6 @@ ROOMS = [
     "runtime",
     "runtime.group",
     "front",
+    "runtime.live",
     "cli",
 ]

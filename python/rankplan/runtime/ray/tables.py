@@ -62,13 +62,14 @@ class ActorEntry:
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A job: the command of its driver, and where that runs."""
+    """A job: the command of its driver, and where that runs. ``metadata`` is what the driver was started with."""
 
     job_id: str
     ended: bool
     entrypoint: str
     address: str
     pid: int
+    metadata: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,142 @@
+"""A plan on the nodes of a cluster, and the pins that bind the requests of its trainer to them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import ray
+from rankplan_hook.pins import Pins, Planned
+
+from rankplan._core import RankSet
+from rankplan.accelerators import VENDORS, vendor
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
+from rankplan.runtime.nodes.nodes import Nodes, live_nodes, pinned
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import outcomes
+from rankplan.runtime.ray.head import Head
+from rankplan.runtime.ray.tables import Tables
+from rankplan.words import by_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A plan, the nodes that it has on a cluster, and the pins that a run writes into the head's store.
+
+    ``notes`` tell what was left out, and why.
+    """
+
+    run: str
+    plan: Plan
+    nodes: Nodes
+    pins: Pins
+    notes: tuple[str, ...]
+
+    def publish(self, head: Head) -> None:
+        """Write the pins where the processes of the command look for them."""
+        head.put(f"{self.run}/plan", self.pins.encoded())
+
+    def withdraw(self, head: Head) -> None:
+        """Remove all keys of the run."""
+        head.remove(f"{self.run}/")
+
+    def name(self, node: int) -> str:
+        """Return a node of the plan as messages show it: ``node 2 (10.0.0.10)``."""
+        return f"node {node} ({self.nodes.address(node)})"
+
+
+def bound(planned: Callable[[Inventory], Plan], nodes: Nodes, tables: Tables, *, lenient: bool) -> Binding:
+    """Plan on what other jobs leave free, and return the plan with the node ids that its requests are bound to.
+
+    Raises `PlacementError`.
+    """
+    held = held_by_others(nodes, tables)
+    notes = []
+    if held:
+        notes.append(f"left out, because other jobs hold them: {by_nodes(held)}")
+        records = [
+            nodes.inventory.node(rank).model_copy(
+                update={"unhealthy": nodes.inventory.node(rank).unhealthy | held.get(rank, RankSet())}
+            )
+            for rank in range(nodes.inventory.num_nodes)
+        ]
+        inventory = nodes.inventory.updated(records)
+    else:
+        inventory = nodes.inventory
+    plan = planned(inventory)
+    nodes = nodes.of_plan(plan.inventory)
+    if not plan.requests:
+        raise PlacementError([_no_requests(plan)])
+    idle = plan.idle()
+    known = [
+        Planned(one.component, one.name, one.accelerators, one.nodes, one.strategy, one.optional)
+        for one in plan.requests
+    ]
+    free = tuple(len(idle.get(rank, ())) for rank in range(len(nodes.ids)))
+    resources = tuple(sorted({row.resource for row in VENDORS}))
+    return Binding(
+        uuid.uuid4().hex[:16], plan, nodes, Pins(tuple(known), nodes.ids, free, resources, lenient), tuple(notes)
+    )
+
+
+def _no_requests(plan: Plan) -> Diagnostic:
+    if plan.dialect is None:
+        message = "the plan does not know what a trainer asks Ray for"
+        help = "plan the trainer's config again, and save it with this version; `rankplan run` launches RLinf's"
+    else:
+        message, help = f"{plan.dialect} asks for no accelerators in this plan", "there is nothing to pin"
+    return Diagnostic("plan-mismatch", message, help)
+
+
+def held_by_others(nodes: Nodes, tables: Tables) -> dict[int, RankSet]:
+    """Return the accelerators that are taken: local indices by node rank.
+
+    Ray tells which ones actors hold. Of groups and tasks without actors it only knows how many: the last ones count.
+    """
+    found = {}
+    for rank, node_id in enumerate(nodes.ids):
+        spec = nodes.inventory.node(rank)
+        row = vendor(spec.accelerator_type)
+        if row is None:
+            continue
+        known = {
+            index
+            for actor in tables.actors
+            if actor.node_id == node_id
+            for index, amount in actor.holds.get(row.resource, {}).items()
+            if amount > 0
+        }
+        taken = spec.num_accelerators - int(tables.free.get(node_id, {}).get(row.resource, 0))
+        others = [index for index in reversed(range(spec.num_accelerators)) if index not in known]
+        known |= set(others[: max(0, taken - len(known))])
+        if known:
+            found[rank] = RankSet(sorted(known))
+    return found
+
+
+def check_hook() -> None:
+    """Raise `PlacementError` (``hook-missing``) with every node of the connected cluster that lacks the hook."""
+
+    def missing() -> bool:  # a function inside another is sent by value: the node need not have rankplan
+
+        return find_spec("rankplan_hook") is None
+
+    task = ray.remote(num_cpus=0)(missing)
+    entries = list(live_nodes().values())
+    answers = outcomes(
+        [task.options(scheduling_strategy=pinned(entry["NodeID"])).remote() for entry in entries],
+        timeouts.ENVIRONMENT,
+    )
+    faults = []
+    for entry, answer in zip(entries, answers, strict=True):
+        if answer is not False:
+            why = "lacks rankplan_hook" if answer is True else "did not run a task"
+            message = f"node {entry['NodeManagerAddress']} ({entry['NodeManagerHostname']}) {why}"
+            help = "install this version of rankplan there, for the Python that Ray runs in"
+            faults.append(Diagnostic("hook-missing", message, help))
+    if faults:
+        raise PlacementError(faults)
