@@ -1,7 +1,8 @@
-"""Who has taken which request of the plan, over all processes of a job: entries of a store that are never overwritten."""
+"""Who has taken which request of the plan, over all processes of a run: entries of a store that are never removed."""
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import time
@@ -78,8 +79,8 @@ class Claims:
             looks = 0
             while True:
                 self._look()
-                thorough = looks > 0
-                slot = self.pins.find(asked, lambda slot: self._taken(slot, thorough=thorough), self._classes.get)
+                taken = functools.partial(self._taken, thorough=looks > 0)
+                slot = self.pins.find(asked, taken, self._classes.get)
                 if slot is not None:
                     if (claim := self._claim(slot, asked)) is not None:
                         return claim
@@ -156,7 +157,7 @@ class Claims:
         if not self._put(claim):
             return None
         if asked.actor is not None:
-            self._classes[slot.index] = asked.actor
+            self._classes[slot.number] = asked.actor
         return claim
 
     def _spare(self, asked: Asked) -> Claim:

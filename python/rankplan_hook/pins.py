@@ -30,19 +30,19 @@ class NotPlanned(RuntimeError):
 
 
 class Slot(NamedTuple):
-    """What a request takes: the request ``index`` of the plan; of one for actors without a group, one ``entry``."""
+    """What a request takes: a planned request by its ``number``; of one for actors without a group, an ``entry``."""
 
-    index: int
+    number: int
     entry: int = -1
 
     def __str__(self) -> str:
-        return str(self.index) if self.entry < 0 else f"{self.index}.{self.entry}"
+        return str(self.number) if self.entry < 0 else f"{self.number}.{self.entry}"
 
     @classmethod
     def read(cls, text: str) -> Slot:
         """Return the slot that `str` has written."""
-        index, _, entry = text.partition(".")
-        return cls(int(index), int(entry) if entry else -1)
+        number, _, entry = text.partition(".")
+        return cls(int(number), int(entry) if entry else -1)
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,6 @@ class Planned:
     nodes: tuple[int, ...]
     strategy: str | None
     optional: bool
-
-    @property
-    def slots(self) -> int:
-        """The number of requests of the program that it is for."""
-        return len(self.sizes) if self.strategy is None else 1
 
     def suits(self, asked: Asked) -> bool:
         """Whether it has the bundles and the kind of name of a group."""
@@ -153,7 +148,7 @@ class Pins:
 
     def nodes(self, slot: Slot) -> tuple[int, ...]:
         """Return the numbers of the nodes of a slot's bundles; none for an optional one."""
-        nodes = self.requests[slot.index].nodes
+        nodes = self.requests[slot.number].nodes
         return nodes if slot.entry < 0 else nodes[slot.entry : slot.entry + 1]
 
     def spare(self, asked: Asked, others: Iterable[Iterable[tuple[int, float]]]) -> list[int] | None:
@@ -167,32 +162,31 @@ class Pins:
                 free[node] -= ceil(size)
         sizes = asked.sizes
         if asked.strategy == "STRICT_PACK":
-            node = next((node for node, room in enumerate(free) if room >= sum(sizes)), None)
-            return None if node is None else [node] * len(sizes)
+            alone = next((node for node, room in enumerate(free) if room >= sum(sizes)), None)
+            return None if alone is None else [alone] * len(sizes)
         found: list[int] = []
         for size in sizes:
             apart = found if asked.strategy == "STRICT_SPREAD" else ()
-            node = next((node for node, room in enumerate(free) if room >= size and node not in apart), None)
-            if node is None:
+            place = next((node for node, room in enumerate(free) if room >= size and node not in apart), None)
+            if place is None:
                 return None
-            free[node] -= ceil(size)
-            found.append(node)
+            free[place] -= ceil(size)
+            found.append(place)
         return found
 
     def all_slots(self) -> Iterator[Slot]:
         """Yield every slot that the program must take."""
         for index, one in enumerate(self.requests):
             if not one.optional:
-                yield from (
-                    [Slot(index)] if one.strategy is not None else map(Slot, [index] * one.slots, range(one.slots))
-                )
+                entries = [-1] if one.strategy is not None else range(len(one.sizes))
+                yield from (Slot(index, entry) for entry in entries)
 
     def left(self, taken: Callable[[Slot], bool]) -> str:
         """Return what the plan has left, as messages show it: ``actor 4 bundles of 1 (3 groups)``."""
         counts: dict[tuple[str, str], int] = {}
         for slot in self.all_slots():
             if not taken(slot):
-                one = self.requests[slot.index]
+                one = self.requests[slot.number]
                 text = bundles(one.sizes) if slot.entry < 0 else f"an actor with {_pieces(one.sizes[slot.entry])}"
                 key = f"{shown(one.component)} {text}", "groups" if slot.entry < 0 else "actors"
                 counts[key] = counts.get(key, 0) + 1
@@ -204,9 +198,7 @@ class Pins:
         """Return the error for a request that the plan does not have."""
         message = f"{asked}; the plan has left: {self.left(taken)}"
         help = "the sizes of the command are not those of the plan: pass the same overrides to both"
-        names = [
-            one.name for index, one in enumerate(self.requests) if one.sizes == asked.sizes and one.name is not None
-        ]
+        names = [one.name for one in self.requests if one.sizes == asked.sizes and one.name is not None]
         if self.lenient:
             help = "--others pass allows it only on accelerators that the plan leaves free: use more nodes"
         elif names and asked.actor is None:
@@ -225,14 +217,14 @@ class Pins:
         else:
             return None
         what = f"placement group `{shown(asked.name)}`" if asked.name else "a placement group"
-        message = f"{what} of {self.requests[slot.index].component} is {asked.strategy}, but {where}"
+        message = f"{what} of {self.requests[slot.number].component} is {asked.strategy}, but {where}"
         return NotPlanned("plan-mismatch", message, "plan again with `rankplan plan --pinned`, or change the sizes")
 
 
-def _planned(component: str, name: str | None, runs: list[Any], strategy: str | None, optional: bool) -> Planned:
+def _planned(component: str, name: str | None, runs: list[Any], strategy: str | None, optional: object) -> Planned:
     sizes = tuple(int(size) for times, size, _ in runs for _ in range(times))
     nodes = tuple(int(node) for times, _, node in runs if node is not None for _ in range(times))
-    return Planned(component, name, sizes, nodes, strategy, optional)
+    return Planned(component, name, sizes, nodes, strategy, bool(optional))
 
 
 def bundles(sizes: Sequence[float]) -> str:

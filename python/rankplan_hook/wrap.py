@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import shlex
+import sys
 import threading
 import time
 import uuid
@@ -38,7 +39,7 @@ def unwrap(module: ModuleType) -> None:
     """Undo `wrap`."""
     for owner in (module, getattr(module, "ActorClass", None), getattr(module, "JobSubmissionClient", None)):
         for name in ("placement_group", "remove_placement_group", "_remote", "submit_job"):
-            function = vars(owner).get(name) if owner is not None else None
+            function: Any = vars(owner).get(name) if owner is not None else None
             if hasattr(function, "_rankplan"):
                 _set(owner, name, function.__wrapped__)
 
@@ -46,15 +47,13 @@ def unwrap(module: ModuleType) -> None:
 def _replace(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
     original = getattr(owner, name)
     if not hasattr(original, "_rankplan"):
-        wrapped = functools.wraps(original)(wrapper(original))
+        wrapped: Any = functools.wraps(original)(wrapper(original))
         wrapped._rankplan = True
         _set(owner, name, wrapped)
 
 
 def _set(owner: Any, name: str, function: Any) -> None:
     """Set a function of a module of Ray, and where Ray itself has imported it from there."""
-    import sys
-
     before = getattr(owner, name)
     setattr(owner, name, function)
     if isinstance(owner, ModuleType):

@@ -23,7 +23,7 @@ def _run_hidden() -> None:
     here = sys.modules.pop("sitecustomize", None)
     sys.path[:] = [entry for entry in sys.path if entry != _SITE]
     try:
-        import sitecustomize  # noqa: F401
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "sitecustomize":
             raise

@@ -175,11 +175,7 @@ class Watch:
         have, all = self.pinned
         created = {id for id, group in groups.items() if group.state == "CREATED"}
         alive = {actor.actor_id for actor in tables.actors if actor.state == "ALIVE"}
-        up = [
-            content
-            for content in seen.claims.values()
-            if {content.get("group"), content.get("actor")} & (created | alive)
-        ]
+        up = [one for one in seen.claims.values() if one.get("group") in created or one.get("actor") in alive]
         if seen.complete is None and have == all and len(up) >= all:
             seen.complete = now
         elif seen.complete is None and seen.first_claim is not None and now - seen.first_claim > self._timeout:

@@ -51,7 +51,7 @@ class Head:
 
     def put(self, key: str, value: bytes) -> None:
         """Write a value to the key-value store, in rankplan's namespace. Raises ``ClusterError``."""
-        self._store().internal_kv_put(key.encode(), value, True, NAMESPACE)
+        self._store().internal_kv_put(key.encode(), value, overwrite=True, namespace=NAMESPACE)
 
     def values(self, prefix: str) -> dict[str, bytes]:
         """Return the values of all keys that start like this. Raises ``ClusterError``."""
@@ -62,7 +62,7 @@ class Head:
 
     def remove(self, prefix: str) -> None:
         """Remove all keys that start like this. Raises ``ClusterError``."""
-        self._store().internal_kv_del(prefix.encode(), True, NAMESPACE)
+        self._store().internal_kv_del(prefix.encode(), del_by_prefix=True, namespace=NAMESPACE)
 
     def _store(self) -> Any:
         self._check()
