@@ -25,6 +25,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.memory_faults import reject_memory
+from rankplan.plans.node_order import in_order
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
@@ -115,6 +116,8 @@ def plan(
     job.announce()
     found = job.plan(isolate=isolate, pinned=pinned)
     job.announce_unknown()
+    if pinned:
+        job.announce_torn(found)
     return found
 
 
@@ -227,12 +230,24 @@ class Job:
             values = counted(len(unknown), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
-    def plan(self, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
-        """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden."""
-        found = self.dialect.plan(self.reader, self.inventory, isolate_accelerator=isolate is not False, pinned=pinned)
+    def plan(self, *, isolate: bool | None = None, pinned: bool = False, node_ids: Sequence[str] = ()) -> Plan:
+        """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden.
+
+        ``node_ids`` are Ray's ids of the nodes, by which some trainers sort them: see `plan`.
+        """
+        inventory = self.inventory
+        if pinned:
+            inventory = in_order(inventory, self.dialect.node_order(self.reader), node_ids)
+        found = self.dialect.plan(self.reader, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
         reject_empty(found, self.reader)
         reject_crossings(found, self.reader, labelled=self.labelled)
         return found
+
+    def announce_torn(self, plan: Plan) -> None:
+        """Log which groups of a plan to pin are on several nodes."""
+        for warning in group_warnings(plan, self.reader):
+            if warning.code == "group-spans":
+                notes.warning("%s: warning[%s]: %s", self.name, warning.code, warning.message)
 
     def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job.

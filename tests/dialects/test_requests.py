@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, Request, plan, requests
-from rankplan.dialects.orders import in_order
 from rankplan.dialects.pools import Free, steps_of, steps_on
+from rankplan.plans.node_order import in_order
 from support.configs import from_overrides, nodes
 from support.goldens import lines
 
@@ -274,6 +274,22 @@ def test_a_pinned_plan_has_nodes_in_the_order_of_its_trainer() -> None:
         for pinned, expected in ((False, given_), (True, order)):
             found = plan(config, inventory, pinned=pinned)
             assert [found.inventory.node(rank).ip for rank in range(2)] == expected
+
+
+def test_a_note_names_the_first_group_of_a_pinned_plan_that_is_on_several_nodes(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    (path := tmp_path / "train.sh").write_text(
+        "python3 -m openrlhf.cli.train_ppo_ray --actor.num_nodes 1 --actor.num_gpus_per_node 4"
+        " --ds.tensor_parallel_size 2 --algo.kl.init_coef 0 --algo.advantage.estimator rloo\n"
+    )
+    for nodes_, notes in (([2, 2], []), ([3, 1], ["tensor group 1 (ranks 2-3) spans nodes 0-1"])):
+        caplog.clear()
+        plan(path, nodes(nodes_), pinned=True)
+        spans = [one.getMessage() for one in caplog.records if "group-spans" in one.getMessage()]
+        assert [one.split("actor: ")[1] for one in spans] == notes
+        plan(path, nodes(nodes_))
+        assert len(caplog.records) == len(notes)
 
 
 def test_rlinf_and_drafts_ask_for_nothing() -> None:

@@ -69,6 +69,7 @@ codes! {
     VisibilityOrder = "visibility-order", "own-first is requested for accelerators whose mask has no order";
     BindingUnmet = "binding-unmet", "a process cannot be bound to the cores that its component requests";
     PlanMismatch = "plan-mismatch", "a plan is launched on a cluster that it was not made for";
+    OrderNotKept = "order-not-kept", "a trainer sorts the nodes of a pool in another order than the plan has them";
     // Parallel groups.
     ParallelNotDivisible = "parallel-not-divisible", "the parallel sizes do not divide the devices of a component";
     ParallelIdle = "parallel-idle", "the parallel sizes leave devices of a process or a component unused";

@@ -24,6 +24,7 @@ from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front import check, tune
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.words import did_you_mean
 
@@ -77,7 +78,7 @@ class Example:
                     arrange(plan, plan.inventory, keep=kept_levels([level]))
                 case _:
                     plan.check_shares()
-                    plan.fitted(self._inventory)
+                    in_trainers_order(plan.fitted(self._inventory))
         elif self.file == "nodes.yaml":
             Inventory.load(path)
         elif self.file == "costs.yaml":

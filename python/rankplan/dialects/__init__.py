@@ -12,10 +12,10 @@ from rankplan.config.text.programs import Program, started
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import TABLES
 from rankplan.dialects.no_job import description, fine_tuning
-from rankplan.dialects.orders import NodeOrder
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
+from rankplan.plans.requests import NodeOrder
 from rankplan.words import path_text
 
 
@@ -31,7 +31,7 @@ class Dialect(Protocol):
         """Return the plan of a config. Raises `PlacementError` with every fault.
 
         The plan predicts what the trainer does on its own, filling nodes as Ray does. A ``pinned`` one is to be bound
-        to its nodes: it has them in the trainer's order, and its pools take whole tensor groups and engines.
+        to its nodes, which are in the trainer's order already: its pools take whole tensor groups and engines.
         """
 
     def node_order(self, config: Any) -> NodeOrder | None:

@@ -15,16 +15,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import NEMO_RL
-from rankplan.dialects.orders import NodeOrder
 from rankplan.dialects.pools import Engine, Job, Pools, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
 from rankplan.plans.configured import ASSUMED
+from rankplan.plans.requests import NodeOrder
 from rankplan.words import counted, must_be, path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read"]
@@ -198,8 +199,9 @@ class _Job(Job):
         reader = pools.reader
         training = pools.nodes(*self.training, "training", (*_CLUSTER, "num_nodes"))
         inference = [] if self.colocated else pools.nodes(*self.inference, "inference", _RESOURCES)
-        _request(pools, "policy", training, self.training[1], _TRAINING, unified=self.colocated and self._unified)
-        _request(pools, "generation", inference, self.inference[1], _INFERENCE, unified=self._unified)
+        ask = partial(_request, pools, segmented=self.segmented)
+        ask("policy", training, self.training[1], _TRAINING, unified=self.colocated and self._unified)
+        ask("generation", inference, self.inference[1], _INFERENCE, unified=self._unified)
         trained, generated = self._users
         for name in ("policy", "value") if self.algorithm == "ppo" else ("policy",):
             sizes, path = _training(reader, (name,))
@@ -209,10 +211,10 @@ class _Job(Job):
             self._generate(pools, taken, per_node, pools.share(trained if self.colocated else generated))
         for one in self.teachers:
             taken = pools.nodes(one.nodes, one.each, one.name, _given(reader, _sections(one.name), "num_nodes"))
-            _request(pools, one.name, taken, one.each, re.escape(one.name.replace(".", "_", 1)))
+            ask(one.name, taken, one.each, re.escape(one.name.replace(".", "_", 1)))
             pools.place(one.name, taken, one.path, parallel=one.sizes, share=1.0)
         reward = pools.nodes(*self.reward, "the reward model", (*_REWARD, "resources")) if self.reward[0] else []
-        _request(pools, "reward_model", reward, self.reward[1], "(.*_)?reward_model_cluster")
+        ask("reward_model", reward, self.reward[1], "(.*_)?reward_model_cluster")
         pools.place("reward_model", reward, _REWARD, parallel=_training(reader, _REWARD)[0], share=1.0)
 
     @property
@@ -222,10 +224,8 @@ class _Job(Job):
         return self.engine is not None and (self.backend == "sglang" or self.engine.size > per_node)
 
     def node_order(self) -> NodeOrder | None:
-        """Return what the nodes of one group are sorted by: a rank in the topology with segments, else Ray node ids."""
-        if self.segmented:
-            return "rank"
-        return "id" if self._unified else None
+        """Return ranks in the network: for segments, and for the nodes of one group, or else their Ray node ids."""
+        return "topology-id" if self._unified else "topology" if self.segmented else None
 
     @property
     def _users(self) -> tuple[int, int]:
@@ -278,14 +278,25 @@ read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_i
 
 
 def _request(
-    pools: Pools, component: str, resources: Sequence[int], per_node: int, name: str, *, unified: bool = False
+    pools: Pools,
+    component: str,
+    resources: Sequence[int],
+    per_node: int,
+    name: str,
+    *,
+    segmented: bool,
+    unified: bool = False,
 ) -> None:
-    """Record the requests for a cluster: a group a node, or one of all nodes (``RayVirtualCluster``)."""
+    """Record the requests for a cluster: a group a node, or one of all nodes (``RayVirtualCluster``).
+
+    With segments, each group of a node asks for the domain of a certain rank in the network.
+    """
+    order: NodeOrder | None = "topology-id" if unified else "topology" if segmented else None
     for node, start in enumerate(
         range(0, len(resources), per_node if resources and not unified else len(resources) or 1)
     ):
         here = resources if unified else resources[start : start + per_node]
-        pools.request(component, here, name=f"{name}-{'unified' if unified else f'node{node}'}")
+        pools.request(component, here, name=f"{name}-{'unified' if unified else f'node{node}'}", order=order)
 
 
 def _rewarded(reader: Reader) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import accumulate
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
@@ -12,9 +12,6 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology.domains import address_key
 
 _Value = TypeVar("_Value", str, int | str)
-
-NodeOrder: TypeAlias = Literal["text", "number", "id", "rank"]
-"""What a trainer sorts nodes by: addresses as text or as numbers, Ray node ids, or a rank that the nodes state."""
 
 
 def by_address_text(inventory: Inventory) -> Inventory:
@@ -29,22 +26,6 @@ def by_address_text(inventory: Inventory) -> Inventory:
         raise PlacementError([Diagnostic("missing-key", f"node {rank} has no address to order it by", help)])
     nodes.sort(key=lambda spec: spec.ip or "")
     return Inventory([spec.at(RankSet(str(rank))) for rank, spec in enumerate(nodes)], inventory.section)
-
-
-def in_order(inventory: Inventory, order: NodeOrder | None) -> Inventory:
-    """Return the nodes in the order that a trainer sorts them in, as far as every node has an address.
-
-    Ray node ids and ranks are known only on the cluster: nodes keep their order.
-    """
-    nodes = [spec for ranks, spec in inventory.stretches() for _ in ranks]
-    if order not in ("text", "number") or any(spec.ip is None for spec in nodes):
-        return inventory
-    key = str if order == "text" else address_key
-    ranks = sorted(range(len(nodes)), key=lambda rank: key(nodes[rank].ip or ""))
-    if ranks == list(range(len(nodes))):
-        return inventory
-    found = inventory.reordered(ranks)
-    return found if inventory.section is None else found.without(inventory.section.exclude)
 
 
 def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:

@@ -15,14 +15,13 @@ from rankplan._core import CLUSTER, NODE, Chunks
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import Keys
-from rankplan.dialects.orders import NodeOrder, in_order
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.configured import assumed, lacks_accelerators, with_sizes
 from rankplan.plans.plan import SHARE_UNIT, Plan
-from rankplan.plans.requests import Request
+from rankplan.plans.requests import NodeOrder, Request
 from rankplan.words import counted, path_text
 
 
@@ -175,11 +174,12 @@ class Pools:
         *,
         name: str | None = None,
         strategy: str | None = "PACK",
+        order: NodeOrder | None = None,
     ) -> None:
         """Record the request for a placement group, whose bundles are ``each`` of these accelerators in turn."""
         if resources:
             nodes = tuple(self.free.node_of(resources[::each]))
-            self.requests.append(Request(component, name, (each,) * len(nodes), nodes, strategy))
+            self.requests.append(Request(component, name, (each,) * len(nodes), nodes, strategy, order=order))
 
     def packed(self, count: int, name: str, path: KeyPath, sizes: Collection[int] = ()) -> list[int]:
         """Take accelerators of one node if one has enough, else node by node; too few are a fault.
@@ -315,7 +315,6 @@ class Job(ABC):
         if job.size()[1]:
             lacks_accelerators(reader, inventory, ())
         reader.finish()
-        inventory = in_order(inventory, job.node_order()) if pinned else inventory
         inventory, ascending = job.inventory(reader, inventory), job.node_order() is not None
         reader.finish()
 

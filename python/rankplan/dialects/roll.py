@@ -27,14 +27,13 @@ from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
-from rankplan.dialects.orders import NodeOrder
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists, with_sizes
 from rankplan.plans.plan import SHARE_UNIT, Plan
-from rankplan.plans.requests import Request
+from rankplan.plans.requests import NodeOrder, Request
 from rankplan.words import counted, must_be, shown
 
 __all__ = ["assumed_inventory", "node_order", "parse_device_mapping", "plan", "read", "written"]
@@ -124,12 +123,12 @@ def _requests(job: _Job, inventory: Inventory) -> list[Request]:
         for device in role.devices or ():
             owners.setdefault(bisect_right(firsts, device) - 1, role.name)
     sizes = [(node, count if job.per_node is None else job.per_node) for node, count in nodes if count]
-    return [Request(owners.get(node, ""), None, (size,), (node,)) for node, size in sizes if size]
+    return [Request(owners.get(node, ""), None, (size,), (node,), order="rank") for node, size in sizes if size]
 
 
 def node_order(config: Config | Reader) -> NodeOrder | None:
-    """Return ``None``: ROLL numbers the nodes as it gets them, or by their own ``NODE_RANK``."""
-    return None
+    """Return the nodes' own ``NODE_RANK``; without it, ROLL numbers them as it gets them."""
+    return "rank"
 
 
 def assumed_inventory(config: Config | Reader) -> Inventory:

@@ -14,12 +14,11 @@ from __future__ import annotations
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import SKYRL, SKYRL_MODELS
-from rankplan.dialects.orders import NodeOrder
 from rankplan.dialects.pools import Job, Pools, differing, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.configured import ASSUMED
-from rankplan.plans.requests import Request
+from rankplan.plans.requests import NodeOrder, Request
 from rankplan.words import must_be, path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read"]
@@ -118,7 +117,7 @@ class _Job(Job):
         engines: list[int] = []
         for part in (ahead, count - ahead):
             taken = pools.packed(part, *_GENERATOR, steps) if part else []
-            pools.request("generator" if self.engines else "policy", taken)
+            pools.request("generator" if self.engines else "policy", taken, order="id")
             engines += taken
         shared: dict[str, list[int]] = {}
         for name, (nodes, per_node) in self.models.items():
@@ -129,7 +128,8 @@ class _Job(Job):
             else:
                 taken = pools.nodes(nodes, per_node, name, _count(name, "nodes"))
                 together = per_node > 1 or (self.pair and name == "policy")  # else its actors ask for themselves
-                pools.request(name, taken, per_node, strategy="PACK" if together else None)
+                order: NodeOrder | None = "id" if together and per_node == 1 else None
+                pools.request(name, taken, per_node, strategy="PACK" if together else None, order=order)
                 share = 0.75 if self.pair and name == "policy" else 1.0
             shared[name] = taken
             sizes, where = parallel[name]

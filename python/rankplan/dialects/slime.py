@@ -25,7 +25,7 @@ from rankplan._core import Placement
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import SLIME, flag_name
-from rankplan.dialects.orders import NodeOrder, bundle_order, pool_order
+from rankplan.dialects.orders import bundle_order, pool_order
 from rankplan.dialects.pools import Job, Pools, steps_of, steps_on, torn, whole_sizes
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -33,6 +33,7 @@ from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.configured import ASSUMED
 from rankplan.plans.plan import Plan
+from rankplan.plans.requests import NodeOrder
 from rankplan.words import must_be
 
 __all__ = [
@@ -224,7 +225,8 @@ class _Job(Job):
             gpus, nodes = [gpus[index] for index in chosen], [nodes[index] for index in chosen]
         each = self._per_process(reader, pools.inventory, nodes)
         reader.finish()
-        pools.request("actor" if self.actor else "critic" if self.critic else "rollout", gpus[: self.num_gpus])
+        first = "actor" if self.actor else "critic" if self.critic else "rollout"
+        pools.request(first, gpus[: self.num_gpus], order="number")
         share = 0.8 if colocated else 1.0
         share /= 2 if self.critic and self.critic_shares else 1
         training: dict[str, Any] = {"parallel": self.parallel, "share": share}

@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import VERL
-from rankplan.dialects.orders import NodeOrder
 from rankplan.dialects.pools import Engine, Job, Pools, engine_faults
 from rankplan.dialects.verl_programs import program_of
 from rankplan.dialects.verl_sizes import CONFIG_NAME, engine_at, training_at
@@ -33,6 +32,7 @@ from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.configured import ASSUMED
+from rankplan.plans.requests import NodeOrder
 from rankplan.words import counted, must_be, path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read", "written"]
@@ -232,7 +232,7 @@ def _ask(pools: Pools, component: str, resources: Sequence[int], each: int, pool
     sizes = "_".join([str(each)] * len(starts))
     for index, start in enumerate(starts):
         name = f"{pool}verl_group_{sizes}:{index}"
-        pools.request(component, resources[start : start + each], name=name, strategy=strategy)
+        pools.request(component, resources[start : start + each], name=name, strategy=strategy, order="text")
 
 
 def _place_teachers(pools: Pools, pool: list[int], per_node: int) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, repeat
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.config.base import Model
 from rankplan.config.models import Count
+
+NodeOrder: TypeAlias = Literal["text", "number", "id", "topology", "topology-id", "rank"]
+"""What a trainer sorts nodes by: addresses as text or as numbers, Ray node ids, ranks in the network, these or else Ray
+node ids, or the variable ``NODE_RANK``."""
 
 _Times = Annotated[Count, Field(ge=1, le=MAX_PROCESSES)]
 _Number = Annotated[Count, Field(ge=0, le=MAX_PROCESSES)]
@@ -24,7 +28,8 @@ class Request:
     ``component`` is the first component on it, empty if none is. ``name`` is a regular expression for the whole name of
     the group, ``None`` if it has none. ``accelerators`` has the number of each bundle, ``nodes`` its node rank.
     ``strategy`` is Ray's; it is ``None`` for actors without a group, one for each entry. An ``optional`` request may
-    never come; it has no nodes.
+    never come; it has no nodes. ``order`` is what the trainer then sorts the nodes of its pool by, if it does. The
+    groups of a pool have one component, and names that differ in their number; with ``rank``, all are one pool.
     """
 
     component: str
@@ -33,6 +38,21 @@ class Request:
     nodes: tuple[int, ...]
     strategy: str | None = "PACK"
     optional: bool = False
+    order: NodeOrder | None = None
+
+
+def pools(requests: Iterable[Request]) -> list[list[Request]]:
+    """Return the requests whose nodes a trainer sorts, pool by pool."""
+
+    def pool(request: Request) -> tuple[Any, ...]:
+        if request.order == "rank":
+            return ()
+        # Groups without a name are sorted one by one.
+        alike = id(request) if request.name is None else request.name.rstrip("0123456789")
+        return request.component, request.order, alike
+
+    ordered = [one for one in requests if one.order is not None and one.nodes]
+    return [list(alike) for _, alike in groupby(ordered, pool)]
 
 
 class RequestEntry(Model):
@@ -43,6 +63,7 @@ class RequestEntry(Model):
     bundles: list[tuple[_Times, _Number, _Number | None]] = Field(min_length=1)
     strategy: str | None = "PACK"
     optional: bool = False
+    order: NodeOrder | None = None
 
     @classmethod
     def of(cls, request: Request) -> RequestEntry:
@@ -55,6 +76,7 @@ class RequestEntry(Model):
             bundles=[(len(list(run)), *bundle) for bundle, run in alike],
             strategy=request.strategy,
             optional=request.optional,
+            order=request.order,
         )
 
     def value(self) -> Request:
@@ -62,7 +84,7 @@ class RequestEntry(Model):
         bundles = list(chain.from_iterable(repeat((size, node), times) for times, size, node in self.bundles))
         sizes = tuple(size for size, _ in bundles)
         nodes = tuple(node for _, node in bundles if node is not None)
-        return Request(self.component, self.name, sizes, nodes, self.strategy, self.optional)
+        return Request(self.component, self.name, sizes, nodes, self.strategy, self.optional, self.order)
 
 
 def plain_requests(requests: Sequence[Request]) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from rankplan.hardware.nvml import fabrics
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
+from rankplan.plans.node_order import NODE_RANK
 from rankplan.runtime.nodes.nodes import (
     BY_ADDRESS,
     BY_LABEL,
@@ -188,6 +189,7 @@ def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str 
         known = slurm_labels(environment) | nemo_rl_labels(resources) | fabric_labels(fabric) | _kept(labels)
     except ValueError as contradiction:
         raise ClusterError(str(contradiction)) from None
+    known |= {name: environment[name] for name in (NODE_RANK,) if name in environment}
     found = {**_names(entry), "labels": known}
     found["hardware"] = {
         name.removeprefix(HARDWARE_LABEL): count
