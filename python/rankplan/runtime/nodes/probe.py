@@ -163,7 +163,7 @@ def probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]
             nodes.append(FoundNode(entry["NodeID"], spec, variable, label, started=time.monotonic() - age))
         else:
             fault = _fault(_describe(entry), found, timeout)
-            spec = NodeSpec(**_names(entry), labels=_kept(entry["Labels"]))
+            spec = NodeSpec(**_names(entry), labels=kept_labels(entry["Labels"]))
             nodes.append(FoundNode(entry["NodeID"], spec, rank_label=label, fault=fault))
     return nodes
 
@@ -186,7 +186,7 @@ def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str 
     row = _vendor_here(resources, labels)
     fabric = fabrics() if row is not None and row.accelerator_type == "NV_GPU" else []
     try:
-        known = slurm_labels(environment) | nemo_rl_labels(resources) | fabric_labels(fabric) | _kept(labels)
+        known = slurm_labels(environment) | nemo_rl_labels(resources) | fabric_labels(fabric) | kept_labels(labels)
     except ValueError as contradiction:
         raise ClusterError(str(contradiction)) from None
     known |= {name: environment[name] for name in (NODE_RANK,) if name in environment}
@@ -210,13 +210,13 @@ def _names(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"ranks": RankSet(), "ip": entry["NodeManagerAddress"], "hostname": entry["NodeManagerHostname"]}
 
 
-def _kept(labels: Mapping[str, str]) -> dict[str, str]:
+def kept_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels of the user and of other tools, and Ray's own ones that tell where a node is."""
 
-    def is_kept(name: str) -> bool:
+    def iskept_labels(name: str) -> bool:
         return not name.startswith(("ray.io/", "rankplan.io/")) or known_key(name) or name in RANK_LABELS
 
-    return {name: value for name, value in labels.items() if is_kept(name)}
+    return {name: value for name, value in labels.items() if iskept_labels(name)}
 
 
 def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> Vendor | None:

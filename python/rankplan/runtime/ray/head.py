@@ -118,6 +118,7 @@ def _group(entry: Any) -> GroupEntry:
         bundles=tuple(dict(bundle.unit_resources) for bundle in bundles),
         nodes=tuple(_known(bundle.node_id) for bundle in bundles),
         scheduling=_Gcs.PlacementGroupStats.SchedulingState.Name(entry.stats.scheduling_state),
+        asked=entry.stats.creation_request_received_ns,
     )
 
 
@@ -142,6 +143,7 @@ def _actor(entry: Any) -> ActorEntry:
         holds=holds,
         group_id=group or _known(entry.placement_group_id) or None,
         bundles=bundles,
+        started=entry.start_time,
     )
 
 

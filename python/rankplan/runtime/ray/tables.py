@@ -24,6 +24,7 @@ class GroupEntry:
 
     ``bundles`` has the resources of each, ``nodes`` its node id, or ``""`` before Ray has placed it. ``state`` is
     PENDING, PREPARED, CREATED or RESCHEDULING; ``scheduling`` tells why it waits: NO_RESOURCES, INFEASIBLE and others.
+    ``asked`` tells when the head got the request, ``ActorEntry.started`` when the actor came alive: the order counts.
     """
 
     group_id: str
@@ -35,6 +36,7 @@ class GroupEntry:
     bundles: tuple[Mapping[str, float], ...]
     nodes: tuple[str, ...]
     scheduling: str
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class ActorEntry:
     holds: Mapping[str, Mapping[int, float]]
     group_id: str | None
     bundles: tuple[int, ...]
+    started: int = 0
 
 
 @dataclass(frozen=True, slots=True)
