@@ -21,7 +21,7 @@ def install() -> None:
         sys.meta_path.insert(0, _Finder())
     for name in WRAPPED:
         if name in sys.modules:
-            _wrap(sys.modules[name])
+            _wrap(sys.modules[name], loaded=True)
 
 
 def __getattr__(name: str) -> Any:
@@ -43,10 +43,10 @@ def site() -> str:
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")  # noqa: PTH100, PTH118, PTH120
 
 
-def _wrap(module: ModuleType) -> None:
+def _wrap(module: ModuleType, *, loaded: bool = False) -> None:
     from rankplan_hook import wrap
 
-    wrap.wrap(module)
+    wrap.wrap(module, loaded=loaded)
 
 
 class _Finder:
