@@ -82,9 +82,18 @@ def _group(original: Any) -> Any:
             values["bundle_label_selector"] = [
                 {_NODE: node, **selector} for node, selector in zip(claim.nodes, selectors)
             ]
+            if asked.strategy == "STRICT_PACK" and _drops_selectors():
+                values["strategy"] = "PACK"  # on one node, both are the same
         return _made(claims, claim, "group", lambda: original(*given.args, **given.kwargs), lambda group: group.id)
 
     return placement_group
+
+
+def _drops_selectors() -> bool:
+    """Whether this version of Ray ignores label selectors in STRICT_PACK groups (ray#60170)."""
+    import ray
+
+    return tuple(map(int, ray.__version__.split(".")[:2])) < (2, 60)
 
 
 def _removal(original: Any) -> Any:

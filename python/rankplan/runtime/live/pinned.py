@@ -22,7 +22,8 @@ from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.live.binding import Binding, bound, check_hook
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
 from rankplan.runtime.live.model import Difference, Live
-from rankplan.runtime.live.watch import Watch, difference_lines
+from rankplan.runtime.live.report import difference_lines
+from rankplan.runtime.live.watch import Watch
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.connection import connect, head_of
@@ -82,7 +83,7 @@ class Ran:
         if self.live is not None and compared is not None:
             on_nodes = f"{compared.on_nodes} of {counted(compared.ranks, 'rank')} on their nodes"
             lines += [f"{on_nodes}, {compared.on_accelerators} on their accelerators"]
-            lines += [f"  {line}" for line in difference_lines(self.live)]
+            lines += difference_lines(self.live) if compared.differences else []
         lines.append(f"groups: {self.pinned} of {self.requests} pinned")
         if self.seconds is not None:
             lines.append(f"started in {self.seconds:.1f} s")
@@ -172,15 +173,19 @@ def pin(
         if report is not None:
             report(ran(0))
 
-    watch = Watch(binding, head, say, timeout, strict=devices == "require", up=up)
+    name = os.fspath(config) if isinstance(config, str | os.PathLike) else "the plan"
+    watch = Watch(binding, head, say, timeout, name=name, strict=devices == "require", up=up)
     variables = command_environment(environment, binding.run, address)
     binding.publish(head)
+    ended = True
     try:
         code = run_child(command, variables, watch.look, timeouts.LOOK)
-        watch.finish(code)
+        if not (ended := watch.finish(code)):
+            say("a job of the command is still running, and stays pinned")
     finally:
-        with suppress(ClusterError):
-            binding.withdraw(head)
+        if ended:
+            with suppress(ClusterError):
+                binding.withdraw(head)
     return ran(code)
 
 
@@ -201,7 +206,7 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
     head = head_of(ray)
     connect(head.address, None)
     binding = _looked_at(planned, head, None, lenient=False)
-    watch = Watch(binding, head, lambda told: None, math.inf, strict=False, up=lambda: None)
+    watch = Watch(binding, head, lambda told: None, math.inf)
     modules = [sys.modules[name] for name in WRAPPED if name in sys.modules]
     binding.publish(head)
     os.environ[VARIABLE] = binding.run

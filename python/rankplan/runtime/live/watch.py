@@ -46,7 +46,8 @@ class Seen:
 class Watch:
     """The state of a run, read from the head's tables and its store. ``tell`` gets each fault and note at once.
 
-    ``strict``: other accelerators than planned are a fault, too. ``up`` is called once all ranks are up.
+    ``name`` is that of the plan. ``strict``: other accelerators than planned are a fault, too. ``up`` is called once all
+    ranks are up, and when their places have changed.
     """
 
     def __init__(
@@ -56,10 +57,12 @@ class Watch:
         tell: Callable[[Diagnostic | str], None],
         timeout: float,
         *,
-        strict: bool,
-        up: Callable[[], None],
+        name: str = "the plan",
+        strict: bool = False,
+        up: Callable[[], None] = lambda: None,
     ) -> None:
         self.seen = Seen()
+        self._name = name
         self._binding = binding
         self._head = head
         self._tell = tell
@@ -69,6 +72,7 @@ class Watch:
         self._started = time.monotonic()
         self._since: dict[object, float] = {}
         self._compared: object = None
+        self._running = False
 
     def look(self) -> None:
         """Read the tables, and tell what is new."""
@@ -81,15 +85,27 @@ class Watch:
         self._read(values)
         jobs = {job.job_id for job in tables.jobs if job.metadata.get(METADATA) == self._binding.run}
         self.seen.joined |= bool(jobs)
+        self._running = any(job.job_id in jobs and not job.ended for job in tables.jobs)
         groups = {group.group_id: group for group in tables.groups if group.job_id in jobs}
         self._check_pinned(groups)
         self._check_nodes(tables)
         self._check_waiting(tables, groups)
         self._compare(tables)
 
-    def finish(self, code: int) -> None:
-        """Look for the last time, once the command has ended: what succeeded must have asked for the whole plan."""
+    def finish(self, code: int) -> bool:
+        """Look for the last time, once the command has ended: what succeeded must have asked for the whole plan.
+
+        Return whether its jobs have ended, too: one that was submitted may go on.
+        """
         self.look()
+        deadline = time.monotonic() + timeouts.JOBS
+        while self._running and time.monotonic() < deadline:
+            time.sleep(timeouts.TICK)
+            self.look()
+        self._check_came(code)
+        return not self._running
+
+    def _check_came(self, code: int) -> None:
         if code or self.seen.faults:
             return
         if not self.seen.joined:
@@ -212,12 +228,12 @@ class Watch:
         state = own, [(one.group_id, one.state) for one in tables.groups if one.job_id == job]
         if state == self._compared or not own:
             return
-        live = compare(look(tables, self._head.address, plan.inventory), plan, "the plan", short(job))
+        live = compare(look(tables, self._head.address, plan.inventory), plan, self._name, short(job))
         compared = live.compared
         if compared is None or compared.up < compared.ranks:
             if late and compared is not None:
                 text = f"{compared.up} of {compared.ranks} ranks are up"
-                self._note("timeout", f"after {self._timeout:g} s, {text}: {difference_lines(live)[0]}")
+                self._note("timeout", f"after {self._timeout:g} s, {text}")
             return
         self._compared = state
         before, seen.live = seen.live, live
@@ -248,15 +264,6 @@ class Watch:
         if ("told", key) not in self._since:
             self._since["told", key] = 0.0
             self._tell(text)
-
-
-def difference_lines(live: Live) -> list[str]:
-    """Return the differences from the plan as lines."""
-    lines = []
-    for one in live.differences:
-        where = f"{one.component} {one.ranks}".strip()
-        lines.append(f"{where}: planned {one.planned}; {one.found}" if one.planned else f"not planned: {one.found}")
-    return lines
 
 
 def _named(group: GroupEntry) -> str:
