@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+    from typing import Any
 
 WRAPPED = ("ray.util.placement_group", "ray.actor", "ray.dashboard.modules.job.sdk")
 """The modules of Ray in which something is wrapped, by `rankplan_hook.wrap`."""

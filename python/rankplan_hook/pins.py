@@ -115,8 +115,8 @@ class Pins:
         try:
             decompressor = zlib.decompressobj()
             content = json.loads(decompressor.decompress(data, _LARGEST))
-            if decompressor.unconsumed_tail or content["version"] != VERSION:
-                raise ValueError("it is too large, or of another version of rankplan")
+            if not decompressor.eof or content["version"] != VERSION:
+                raise ValueError("it is cut off, too large, or of another version")
             return cls(
                 tuple(_planned(*row) for row in content["requests"]),
                 tuple(map(str, content["ids"])),
@@ -124,7 +124,7 @@ class Pins:
                 tuple(map(str, content["resources"])),
                 bool(content["lenient"]),
             )
-        except (zlib.error, TypeError, KeyError, AttributeError) as error:
+        except (zlib.error, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"it is damaged ({error})") from error
 
     def find(self, asked: Asked, taken: Callable[[Slot], bool], classes: Callable[[int], str | None]) -> Slot | None:

@@ -46,8 +46,8 @@ class Seen:
 class Watch:
     """The state of a run, read from the head's tables and its store. ``tell`` gets each fault and note at once.
 
-    ``name`` is that of the plan. ``strict``: other accelerators than planned are a fault, too. ``up`` is called once all
-    ranks are up, and when their places have changed.
+    ``name`` is that of the plan. ``strict``: other accelerators than planned are a fault, too. ``up`` is called once
+    all ranks are up, and when their places have changed.
     """
 
     def __init__(
