@@ -198,12 +198,14 @@ class Pins:
         """Return the error for a request that the plan does not have."""
         message = f"{asked}; the plan has left: {self.left(taken)}"
         help = "the sizes of the command are not those of the plan: pass the same overrides to both"
-        names = [one.name for one in self.requests if one.sizes == asked.sizes and one.name is not None]
+        alike = [one for one in self.requests if one.sizes == asked.sizes and one.strategy is not None]
+        if any(one.suits(asked) for one in alike):
+            help = "the plan has no more groups like it: remove one before asking again, or plan for more"
+        elif alike and asked.actor is None:
+            help = f"a group of this size must be named like `{shown(alike[0].name or '')}`; plan for this program"
         if self.lenient:
             help = "--others pass allows it only on accelerators that the plan leaves free: use more nodes"
-        elif names and asked.actor is None:
-            help = f"a group of this size must be named like `{shown(names[0])}`; pass the same overrides to both"
-        elif not any(one.sizes == asked.sizes for one in self.requests if one.strategy is not None):
+        elif not alike:
             help += ", or let Ray place what the plan lacks: --others pass"
         return NotPlanned("plan-mismatch", message, help)
 

@@ -22,7 +22,9 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
-from rankplan.words import by_nodes
+
+_MOST = 8
+"""Nodes named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ def bound(planned: Callable[[Nodes], Plan], nodes: Nodes, tables: Tables, *, len
     """
     notes = []
     if held := held_by_others(nodes, tables):
-        notes.append(f"other jobs hold accelerators, which the plan leaves out: {by_nodes(held)}")
+        texts = [f"{nodes.address(rank)}: {taken}" for rank, taken in held.items()]
+        more = f" and {len(texts) - _MOST} more nodes" if len(texts) > _MOST else ""
+        notes.append(f"other jobs hold accelerators, which the plan leaves out: {'; '.join(texts[:_MOST])}{more}")
         records = [nodes.inventory.node(rank) for rank in range(nodes.inventory.num_nodes)]
         for rank, taken in held.items():
             records[rank] = records[rank].model_copy(update={"unhealthy": records[rank].unhealthy | taken})
