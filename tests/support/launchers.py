@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import rankplan
@@ -42,3 +44,23 @@ def object_of(text: str, kind: str) -> dict[str, Any]:
     """Return the only object of a kind in a file."""
     (found,) = [one for one in documents(text) if one["kind"] == kind]
     return found
+
+
+def again(text: str, target: str) -> tuple[rankplan.Plan, str]:
+    """Return the plan of a file, and the file that is emitted from it."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "train.yaml")
+        file.write_text(text, encoding="utf-8")
+        return rankplan.plan(file), rankplan.emit(file, target)
+
+
+def places(plan: rankplan.Plan) -> dict[str, Any]:
+    """Return where the processes of a plan are, and what they see."""
+    return {
+        name: [
+            (row.rank, row.cluster_node_rank, row.local_hardware_ranks, row.resource_type, row.node_group_label)
+            for row in component
+        ]
+        + [component.settings]
+        for name, component in plan.items()
+    }

@@ -132,3 +132,37 @@ def test_an_image_is_never_invented(tmp_path: Path) -> None:
     ]
     assert done.stderr == "" and container["image"] == "a:1" and job["metadata"]["namespace"] == "ml"
     assert container["resources"] == {"limits": {"cpu": "64", "memory": "1Ti", "nvidia.com/gpu": "8"}}
+
+
+def test_an_entrypoint_may_be_in_the_base(base: Path) -> None:
+    base.write_text(BASE.replace("  ttlSecondsAfterFinished: 600", "  entrypoint: python mine.py"))
+    assert (
+        object_of(rankplan.emit(planned("v02"), "kuberay", base=base), "RayJob")["spec"]["entrypoint"]
+        == "python mine.py"
+    )
+    base.write_text(BASE)
+    with pytest.raises(rankplan.PlacementError, match=r"base\.yaml:7:1: `entrypoint` is missing"):
+        rankplan.emit(planned("v02"), "kuberay", base=base)
+
+
+def test_a_new_plan_keeps_what_the_user_wrote_into_the_old_file(base: Path, tmp_path: Path) -> None:
+    base.write_text(BASE.replace("groupName: rollout", "groupName: actor-rollout"))
+    (file := tmp_path / "train.yaml").write_text(rankplan.emit(planned("v01"), "kuberay", entrypoint="x", base=base))
+    text = rankplan.emit(planned("v04"), "kuberay", base=file, name="other", queue="iron")
+    plan, job, service = documents(text)
+    (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    assert (group["groupName"], group["replicas"]) == ("actor", 1) and service["kind"] == "Service"
+    assert (plan["metadata"]["name"], job["metadata"]["name"]) == ("other-plan", "other")
+    assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "iron", "owner": "me"}
+    assert job["spec"]["entrypoint"] == "x" and job["metadata"]["namespace"] == "team"
+    # a file that somebody has changed is no base
+    file.write_text(file.read_text().replace("replicas: 2", "replicas: 3", 1))
+    with pytest.raises(rankplan.PlacementError, match="`replicas` of actor-rollout is 3; the plan says 2"):
+        rankplan.emit(planned("v04"), "kuberay", base=file)
+
+
+def test_options_replace_those_of_a_file(base: Path, tmp_path: Path) -> None:
+    (file := tmp_path / "train.yaml").write_text(rankplan.emit(planned("v02"), "jobset", command="x", image="old:1"))
+    text = rankplan.emit(file, "jobset", image="new:1", port=1000, command={"rollout": "y $HOME"})
+    assert "old:1" not in text and text.count("image: new:1") == 2
+    assert "actor=x" in text and "rollout=y $$HOME" in text and "train-rollout-0-0.train:1001" in text

@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
-
 import pytest
 import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan
 from support.jobs import jobs
-from support.launchers import CASES, OPTIONS, WITHOUT_RAY, documents, options, planned
+from support.launchers import CASES, OPTIONS, WITHOUT_RAY, again, documents, options, places, planned
 
 TARGETS = ("kuberay", "jobset", "lws")
 REFUSALS = {"emit-hardware", "emit-topology"}
 KEYS = {kind: f"example.com/{kind.lower().replace('_', '-')}" for kind in ("MUSA_GPU", "KUNLUN_XPU", "METAX_GPU")}
 KEYS |= {kind: f"example.com/{kind.lower()}" for kind in ("RBLN", "FURIOSA", "MBLT", "TTNPU")}
-
-
-def again(text: str, target: str) -> tuple[Plan, str]:
-    """Return the plan of a file, and the file that is emitted from it."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder, "train.yaml")
-        file.write_text(text, encoding="utf-8")
-        return rankplan.plan(file), rankplan.emit(file, target)
-
-
-def places(plan: Plan) -> dict[str, Any]:
-    """Return where the processes of a plan are, and what they see."""
-    return {
-        name: [
-            (row.rank, row.cluster_node_rank, row.local_hardware_ranks, row.resource_type, row.node_group_label)
-            for row in component
-        ]
-        + [component.settings]
-        for name, component in plan.items()
-    }
 
 
 @given(jobs().filter(len), st.sampled_from(TARGETS), st.booleans())

@@ -20,6 +20,7 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes import entries, inventory_file
+from rankplan.nodes.manifests import read_pods
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, domains
 from rankplan.words import as_int, counted, shown, unknown
@@ -127,8 +128,8 @@ class Inventory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inventory:
-        """Read an inventory file. Raises `PlacementError` with its faults, ``OSError`` if the file cannot be read."""
-        return cls.from_dict(load_config(path))
+        """Read an inventory, or a Kubernetes file, whose pods are the nodes. Raises `PlacementError`, ``OSError``."""
+        return cls.from_dict(read_pods(path) or load_config(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,7 +29,8 @@ class Target:
 
     ``wrote`` tells whether a text is such a file, and ``read`` returns what it says; it takes the path and the text,
     and raises `PlacementError` (``emit-changed``) with everything that contradicts the plan. Without them, a file has
-    no plan. ``driver``: the launcher takes an entrypoint; ``commands``: it takes a command for each component.
+    no plan. ``driver``: the launcher takes an entrypoint; ``commands``: it takes a command for each component;
+    ``kinds``: it writes a job or a cluster.
     """
 
     write: Callable[[Draft], str]
@@ -36,6 +38,7 @@ class Target:
     read: Callable[[str, str], Emitted] | None = None
     driver: bool = False
     commands: bool = True
+    kinds: bool = False
 
 
 def _kubernetes(
@@ -50,6 +53,7 @@ def _kubernetes(
         lambda file, text: kubernetes.read(file, text, name, writer, kinds),
         driver=driver,
         commands=commands,
+        kinds=len(kinds) > 1,
     )
 
 
@@ -160,6 +164,9 @@ def emit(
     if not isinstance(plan, Plan):
         emitted = read_emitted(plan)
         plan, options = emitted.plan, emitted.options if emitted.target == to else options
+    commands = given["commands"]
+    if commands is not None and DEFAULT not in commands:
+        given["commands"] = {**options.commands, **commands}
     options = replace(options, **{key: value for key, value in given.items() if value is not None})
     if (wrong := wrong_options(plan, to, options)) is not None:
         raise ValueError(wrong)
@@ -182,6 +189,12 @@ def wrong_options(plan: Plan, to: str, options: Options) -> str | None:
         return f"{to} starts one driver; use --entrypoint, not --command"
     if options.entrypoint is not None and options.commands:
         return "use --entrypoint for a driver on Ray, or --command for components without Ray"
+    if options.kind != JOB and not target.kinds:
+        return f"only {', '.join(name for name, one in TARGETS.items() if one.kinds)} takes --kind"
+    if options.kind == CLUSTER and options.entrypoint is not None:
+        return "a RayCluster has no entrypoint; use --kind job"
+    if target.kinds and options.kind == JOB and options.entrypoint is None and options.base is None:
+        return f"{to} needs --entrypoint COMMAND, or --kind cluster"
     for component in options.commands:
         if component != DEFAULT and component not in plan:
             return f"unknown component {component!r}; {did_you_mean(component, plan, 'the components are')}"
@@ -189,6 +202,10 @@ def wrong_options(plan: Plan, to: str, options: Options) -> str | None:
         for component in plan:
             if not (options.command(component) or "").strip():
                 return f"{component} has no command; pass --command '{component}=COMMAND'"
+            try:
+                shlex.split(options.command(component) or "")
+            except ValueError as error:
+                return f"the command of {component} cannot be split into words: {error}"
     if not plan:
         return "the plan has no components"
     return None

@@ -92,17 +92,16 @@ def masters_of(draft: Draft, addresses: Mapping[int, str]) -> dict[str, str]:
 
 def command(draft: Draft, components: Sequence[str], masters: Mapping[str, str]) -> list[Any]:
     """Return the command of a pod: it starts the ranks of its node."""
-    words = ["rankplan", "exec", PLAN_FILE, "--node", f"$({NODE_RANK})"]
+    words: list[Any] = ["rankplan", "exec", PLAN_FILE, "--node", f"$({NODE_RANK})"]
     for name in components:
-        words += [
-            "--master",
-            f"{name}={masters[name]}",
-            "--run",
-            f"{name}={escaped(draft.options.command(name) or '')}",
-        ]
+        if "=" in name:
+            help = "rename the component: `rankplan exec` takes NAME=COMMAND"
+            draft.refuse("emit-name", f"component {name} has = in its name", help)
+        run = f"{name}={draft.options.command(name) or ''}"
+        words += ["--master", escaped(f"{name}={masters[name]}"), "--run", escaped(run)]
     return words
 
 
 def escaped(text: str) -> str:
-    """Return a text that Kubernetes does not fill in: in a command, ``$(NAME)`` would be the value of a variable."""
-    return text.replace("$(", "$$(")
+    """Return a text that the kubelet turns into this one: ``$(NAME)`` would be the value of a variable, ``$$`` is $."""
+    return text.replace("$", "$$")

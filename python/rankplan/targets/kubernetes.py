@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.manifest import Object, read_objects
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.plan import Plan
 from rankplan.targets.embedded import digest, plan_text, portable
-from rankplan.targets.manifest import Object, read_objects
 from rankplan.targets.merge import ABSENT, NAMES, Contradiction, contradictions, merged
 from rankplan.targets.options import Draft, Emitted, Options
 from rankplan.targets.pods import (
@@ -38,11 +38,18 @@ Writer: TypeAlias = Callable[[Draft, str], dict[str, Any]]
 
 
 def write(draft: Draft, writer: Writer, kind: str) -> str:
-    """Return the file of an object of this kind: a ConfigMap with the plan, and the object, merged with the base."""
-    base = [] if draft.options.base is None else read_objects(draft.options.base)
-    users = _of_kind(base, kind)
-    if draft.options.base is not None and users is None:
-        raise PlacementError([_not_of_kind(draft.options.base, base, kind)])
+    """Return the file of an object of this kind: a ConfigMap with the plan, and the object, merged with the base.
+
+    A base that rankplan has written must be unchanged but for the user's parts; its plan is replaced.
+    """
+    file = draft.options.base
+    base = [] if file is None else read_objects(file)
+    users = next((one for one in base if one.kind == kind), None)
+    if file is not None and users is None:
+        raise PlacementError([_not_of_kind(file, base, kind)])
+    written_before = users is not None and users.at("metadata", "annotations", PLAN) is not None
+    if file is not None and written_before:
+        _read(base, file, "", writer, {kind: draft.options.kind})
     if users is not None:
         draft.options = _named(draft.options, users)
     check_options(draft)
@@ -51,23 +58,25 @@ def write(draft: Draft, writer: Writer, kind: str) -> str:
     ours = {"ConfigMap": plan_map(draft, text), kind: writer(draft, text)}
     written = []
     for kind_of_one, one in ours.items():
-        theirs = users if kind_of_one == kind else _plan_object(base, one["metadata"]["name"])
-        if theirs is not None:
+        theirs = users if kind_of_one == kind else _holder(base)
+        if theirs is not None and not written_before:
             found = (each for each in contradictions(one, theirs.value) if each.users is not ABSENT)
             draft.faults += [_conflict(theirs, each) for each in found]
         written.append(merged(one, {} if theirs is None else theirs.value))
         base = [other for other in base if other is not theirs]
+    if kind == "RayJob" and "entrypoint" not in written[1]["spec"] and users is not None:
+        help = "pass --entrypoint, or write it in the base"
+        draft.faults.append(users.located(("spec",), "missing-key", "`entrypoint` is missing", help))
     draft.finish()
     _without_image(draft, written[1])
     return documents_text([*written, *(other.value for other in base)])
 
 
-def _of_kind(objects: list[Object], kind: str) -> Object | None:
-    return next((one for one in objects if one.kind == kind), None)
-
-
-def _plan_object(objects: list[Object], name: str) -> Object | None:
-    return next((one for one in objects if one.kind == "ConfigMap" and one.name == name), None)
+def _holder(objects: list[Object]) -> Object | None:
+    """Return the ConfigMap with the plan."""
+    maps = [one for one in objects if one.kind == "ConfigMap" and one.at("data", "plan.json") is not None]
+    marked = (one for one in maps if one.at("metadata", "annotations", PLAN) is not None)
+    return next(marked, next(iter(maps), None))
 
 
 def _not_of_kind(file: str, objects: list[Object], kind: str) -> Diagnostic:
@@ -138,9 +147,12 @@ def read(file: str, text: str, target: str, writer: Writer, kinds: Mapping[str, 
 
     Raises `PlacementError`: ``emit-changed`` for every field that contradicts the plan.
     """
-    objects = read_objects(file, text)
+    return _read(read_objects(file, text), file, target, writer, kinds)
+
+
+def _read(objects: list[Object], file: str, target: str, writer: Writer, kinds: Mapping[str, str]) -> Emitted:
     started = next(one for one in objects if one.kind in kinds)
-    holder = next((one for one in objects if one.kind == "ConfigMap" and one.at("data", "plan.json") is not None), None)
+    holder = _holder(objects)
     if holder is None:
         message, help = "the ConfigMap with the plan is missing", "write the file again with `rankplan emit`"
         raise PlacementError([started.located(("metadata", "annotations", PLAN), "emit-changed", message, help)])
@@ -188,9 +200,9 @@ def _options(started: Object, plan: Plan, faults: list[Diagnostic]) -> Options:
     ports: Counter[int] = Counter()
     names = list(plan)
     for option, value in _command_options(started.value):
-        name, _, rest = value.partition("=")
+        name, _, rest = value.replace("$$", "$").partition("=")
         if option == "--run":
-            commands.setdefault(name, rest.replace("$$(", "$("))
+            commands.setdefault(name, rest)
         elif option == "--master" and name in names and (port := rest.rpartition(":")[2]).isdecimal():
             ports[int(port) - names.index(name)] += 1
     found = Options(commands=commands, levels=kept[0], resource_keys=kept[1], pin=kept[2], named=True)

@@ -37,10 +37,8 @@ def write(draft: Draft, text: str) -> dict[str, Any]:
         draft.refuse("emit-uneven", message + listed([one.name for one in groups]), help)
     check_pods(draft, groups, 1)
     asked = [() for _ in groups] if draft.options.pin else requests(draft, [one.nodes for one in groups])
-    one, slices = groups[0], asked[0]
-    pods = len(one.nodes)
-    size = slices[0].size if slices else pods
-    replicas = pods // size
+    size = asked[0][0].size if asked[0] else len(groups[0].nodes)
+    replicas = len(groups[0].nodes) // size
     # a StatefulSet labels its pods with its name and a hash
     check_name(draft, "job", name, _LONGEST, f"{name}-{replicas - 1}-0123456789")
     if replicas > 1:
@@ -49,13 +47,16 @@ def write(draft: Draft, text: str) -> dict[str, Any]:
         )
     addresses = {node: _address(name, at, size) for group in groups for at, node in enumerate(group.nodes)}
     masters = masters_of(draft, addresses)
-    pod = template(draft, one, CONTAINER, _INDEX, _node_rank(one, size), kueue_annotations(draft, slices, size))
-    pod["spec"]["containers"][0]["command"] = command(draft, one.components, masters)
+    pods = []  # of one group, unless the plan is refused
+    for one, slices in zip(groups, asked, strict=True):
+        annotations = kueue_annotations(draft, slices, size)
+        pods.append(template(draft, one, CONTAINER, _INDEX, _node_rank(one, size), annotations))
+    pods[0]["spec"]["containers"][0]["command"] = command(draft, groups[0].components, masters)
     workers = {
         "leaderTemplate": ABSENT,
         "size": size,
         "restartPolicy": "RecreateGroupOnPodRestart",
-        "workerTemplate": pod,
+        "workerTemplate": pods[0],
     }
     spec = {"replicas": replicas, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": workers}
     kind = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}

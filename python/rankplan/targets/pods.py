@@ -37,6 +37,7 @@ _TOPOLOGY = (_REQUIRED, f"{_KUEUE}preferred-topology", _UNCONSTRAINED, _SLICE_LE
 MOST_LAYERS = 3
 MOST_POD_SETS = 18
 _MOST_BYTES = 1 << 20
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _LABEL_KEY = re.compile(r"(?P<domain>[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NO_NODE_LABELS = ("slurm/", "ray.io/")
 """What Slurm's files and Ray's labels say of a node, which no label of a Kubernetes node says."""
@@ -228,11 +229,10 @@ def check_name(draft: Draft, what: str, name: str, most: int, longest: str | Non
 def check_options(draft: Draft) -> None:
     """Refuse names of namespaces and queues that Kubernetes refuses."""
     options = draft.options
-    if options.namespace is not None:
-        check_name(draft, "namespace", options.namespace, 63)
-    if options.queue is not None and (len(options.queue) > 63 or not _LABEL_KEY.fullmatch(options.queue)):
-        message = f"queue {options.queue} is not a name"
-        draft.refuse("emit-name", message, "use letters, digits, - and ., at most 63")
+    for what, name in (("namespace", options.namespace), ("queue", options.queue)):
+        if name is not None and (len(name) > 63 or not _NAME.fullmatch(name) or (what == "namespace" and "." in name)):
+            message = f"{what} {name} is not a name of Kubernetes"
+            draft.refuse("emit-name", message, "use at most 63 letters, digits and -, in lower case")
 
 
 def check_pods(draft: Draft, groups: Sequence[PodGroup], pod_sets: int) -> None:

@@ -100,8 +100,9 @@ def _keep(draft: Draft, groups: Sequence[range], sizes: _Sizes) -> None:
             continue
         spans = layout.spans(kind, cut.column())
         if spans.crossing:
-            first = layout.named(kind, spans.first_crossing or 0)
-            message = f"{name}: {WORDS[kind]} group {first} must be in one {level}, but it is in two groups of nodes"
+            first = spans.first_crossing or 0
+            who = f"{name}: {WORDS[kind]} group {first} ({layout.named(kind, first)})"
+            message = f"{who} must be in one {level}, but a launcher starts its nodes in several groups"
             help = f"drop `keep.{name}.{kind}`, or place {name} on nodes with equal accelerators and components"
             draft.refuse(CODE, message, help)
             continue

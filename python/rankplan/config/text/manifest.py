@@ -15,8 +15,8 @@ from rankplan.config.text.files import read_whole
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import path_text, shown
 
-_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"])
-_FALSE = frozenset(["n", "N", "no", "No", "NO", "off", "Off", "OFF"])
+_TRUE = frozenset(["yes", "Yes", "YES", "on", "On", "ON"])
+_FALSE = frozenset(["no", "No", "NO", "off", "Off", "OFF"])
 
 
 class _Manifest(Document):
