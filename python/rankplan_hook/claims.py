@@ -70,6 +70,8 @@ class Claims:
         self._own: dict[str, str | None] = {}
         self._contents: dict[str, Mapping[str, Any]] = {}
         self._removed: set[str] = set()
+        self._held: dict[str, Slot] = {}
+        self._slots: set[Slot] = set()
         self._classes: dict[int, str] = {}
         self._living: dict[str, Collection[str]] = {}
 
@@ -77,16 +79,20 @@ class Claims:
         """Claim the first request of the plan that a request of the program suits. Raises `NotPlanned`."""
         with self._lock:
             looks = 0
-            while True:
+            self._living.clear()
+            if not self._seen:
                 self._look()
+            while True:
                 taken = functools.partial(self._taken, thorough=looks > 0)
                 slot = self.pins.find(asked, taken, self._classes.get)
                 if slot is not None:
                     if (claim := self._claim(slot, asked)) is not None:
                         return claim
+                    self._look()  # another process has been faster
                 elif self._may_be_freed(asked) and looks < ATTEMPTS:
                     if looks:
                         time.sleep(AGAIN)
+                    self._look()
                     looks += 1
                 else:
                     return self._spare(asked)
@@ -95,6 +101,9 @@ class Claims:
         """Note the group or the actor of a claim: ``kind`` is ``"group"`` or ``"actor"``."""
         with self._lock:
             self._own[claim.key] = id
+            if claim.slot is not None:
+                self._held[id] = claim.slot
+                self._slots.add(claim.slot)
             self._write(claim, **{kind: id})
 
     def void(self, claim: Claim) -> None:
@@ -107,17 +116,24 @@ class Claims:
         """Note that this process has removed a group, or ended an actor."""
         with self._lock:
             self._removed.add(id)
+            if id in self._held:
+                self._slots.discard(self._held.pop(id))
 
     def _look(self) -> None:
-        """Learn which slots have claims."""
+        """Learn which slots have claims. A stale answer does no harm: a claim that exists cannot be written again."""
         self._living.clear()
         for key in set(self._store.keys(self._prefix)) - self._seen:
-            self._seen.add(key)
-            slot, _, generation = key[len(self._prefix) :].rpartition("/")
-            self._newest[slot] = max(int(generation), self._newest.get(slot, 0))
+            self._note(key)
+
+    def _note(self, key: str) -> None:
+        self._seen.add(key)
+        slot, _, generation = key[len(self._prefix) :].rpartition("/")
+        self._newest[slot] = max(int(generation), self._newest.get(slot, 0))
 
     def _taken(self, slot: Slot, *, thorough: bool) -> bool:
         """Whether a slot has a claim whose group exists, or is about to. ``thorough``: others may have removed own."""
+        if not thorough and slot in self._slots:
+            return True
         generation = self._newest.get(str(slot))
         return generation is not None and not self._over(f"{self._prefix}{slot}/{generation}", thorough=thorough)
 
@@ -187,6 +203,7 @@ class Claims:
         if not self._store.put(claim.key, json.dumps(claim.content).encode(), overwrite=False):
             return False
         self._own[claim.key] = ""
+        self._note(claim.key)
         return True
 
     def _write(self, claim: Claim, **more: Any) -> None:

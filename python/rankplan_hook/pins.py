@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import zlib
@@ -81,7 +82,7 @@ class Planned:
         """Whether it has the bundles and the kind of name of a group."""
         if asked.actor is not None or self.strategy is None or self.sizes != asked.sizes:
             return False
-        return re.fullmatch(self.name, asked.name) is not None if self.name is not None else True
+        return self.name is None or _compiled(self.name).fullmatch(asked.name) is not None
 
 
 @dataclass(frozen=True)
@@ -221,6 +222,12 @@ class Pins:
         what = f"placement group `{shown(asked.name)}`" if asked.name else "a placement group"
         message = f"{what} of {self.requests[slot.number].component} is {asked.strategy}, but {where}"
         return NotPlanned("plan-mismatch", message, "plan again with `rankplan plan --pinned`, or change the sizes")
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern; ``re`` itself remembers only 512, and a large plan has more names."""
+    return re.compile(pattern)
 
 
 def _planned(component: str, name: str | None, runs: list[Any], strategy: str | None, optional: object) -> Planned:

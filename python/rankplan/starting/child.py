@@ -39,10 +39,12 @@ def run_child(
         groups.append(process.pid)
         for number in early:
             send(number)
-        while True:
-            try:
-                code = process.wait(interval)
-            except subprocess.TimeoutExpired:
+        try:
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(interval)
+                    break
                 watch()
-            else:
-                return code if code >= 0 else 128 - code
+        finally:
+            code = process.wait()  # whatever happens to the watch, signals are passed on until the end
+        return code if code >= 0 else 128 - code

@@ -14,6 +14,7 @@ import ray as _ray
 from rankplan_hook.install import WRAPPED
 from rankplan_hook.names import VARIABLE
 from rankplan_hook.wrap import unwrap, wrap
+from ray.exceptions import RayError
 
 from rankplan.dialects import DIALECTS
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
@@ -162,8 +163,8 @@ def pin(
     say: Tell = tell or (lambda told: None)
     for note in binding.notes:
         say(note)
-    # A cluster that Ray finds itself may need the token of this machine, which Ray offers only then.
-    address = "auto" if ray is None else ray
+    # Ray offers the token of this machine only to a cluster that it finds itself.
+    address = (environment.get("RAY_ADDRESS") or "auto") if ray in (None, "auto") else ray
 
     def ran(code: int) -> Ran:
         seen, (have, all) = watch.seen, watch.pinned
@@ -185,7 +186,7 @@ def pin(
             say("a job of the command is still running, and stays pinned")
     finally:
         if ended:
-            with suppress(ClusterError):
+            with suppress(ClusterError, RayError):
                 binding.withdraw(head)
     return ran(code)
 
@@ -220,7 +221,7 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
         for module in modules:
             unwrap(module)
         del os.environ[VARIABLE]
-        with suppress(ClusterError):
+        with suppress(ClusterError, RayError):
             binding.withdraw(head)
 
 
@@ -246,6 +247,7 @@ def _planner(
         inventory = nodes.inventory.without(without) if without else nodes.inventory
         there = replace(job, inventory=inventory, labelled=True, assumed=False)
         found = there.plan(isolate=isolate, pinned=True, node_ids=nodes.ids)
+        there.announce_unknown()
         there.announce_torn(found)
         return found
 

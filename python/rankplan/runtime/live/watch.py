@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from rankplan_hook.names import METADATA
 from rankplan_hook.pins import Slot, shown
+from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError, printable
 from rankplan.runtime.live.binding import Binding
@@ -79,8 +80,8 @@ class Watch:
         try:
             tables = self._head.tables()
             values = self._head.values(f"{self._binding.run}/")
-        except ClusterError as error:
-            self._note("head", str(error))
+        except (ClusterError, RayError) as error:
+            self._note("head", f"{error}; the program goes on")
             return
         self._read(values)
         jobs = {job.job_id for job in tables.jobs if job.metadata.get(METADATA) == self._binding.run}
@@ -190,7 +191,7 @@ class Watch:
         """Tell which bundles wait for which node, once a group has waited for a while."""
         slots = {content.get("group"): slot for slot, content in self.seen.claims.items()}
         for group_id, group in groups.items():
-            waits = group.state != "CREATED" and group.scheduling in _REFUSED and group_id in slots
+            waits = group.state == "PENDING" and group.scheduling in _REFUSED and group_id in slots
             if not waits:
                 self._since.pop(("waits", group_id), None)
                 continue
