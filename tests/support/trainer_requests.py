@@ -1,0 +1,72 @@
+"""The configs of the recorded questions in ``trainer_requests.jsonl.gz``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from support.configs import from_overrides
+
+APART = {"fully_async": "fully_async_ppo_trainer", "one_step_off": "one_step_off_ppo_trainer"}
+
+
+def config(line: dict[str, Any], folder: Path) -> Any:
+    """The config of a recorded question."""
+    trainer, asked = line["trainer"], line["question"]
+    if trainer == "openrlhf":
+        (path := folder / "train.sh").write_text(
+            f"python3 -m openrlhf.cli.train_ppo_ray {shlex.join(asked['flags'])}\n"
+        )
+        return path
+    if trainer in ("verl", "skyrl"):
+        name = APART.get(asked.get("entry", ""))
+        return from_overrides([*([f"hydra.job.config_name={name}"] if name else []), *asked["overrides"]])
+    if trainer == "slime":
+        return asked["flags"]
+    if trainer == "roll":
+        return {"num_gpus_per_node": asked["per_node"], "num_nodes": asked["num_nodes"]} | {
+            name: {"device_mapping": devices, **worker(each)} for name, (devices, each) in asked["roles"].items()
+        }
+    return _areal(asked) if trainer == "areal" else _nemo_rl(asked)
+
+
+def worker(each: int) -> dict[str, Any]:
+    """ROLL: the keys of a worker with several accelerators."""
+    vllm = {"strategy_name": "vllm", "strategy_config": {"tensor_parallel_size": each}}
+    return {"strategy_args": vllm} if each > 1 else {}
+
+
+def _areal(asked: dict[str, Any]) -> dict[str, Any]:
+    training, tensor = asked["actor"] // asked["train_tp"], asked["train_tp"]
+    engines = {
+        "rollout": {"backend": f"sglang:d{asked['rollout']}t{asked['tp']}"},
+        "actor": {"backend": f"megatron:d{training}t{tensor}"},
+    }
+    if asked["ref"]:
+        engines["ref"] = {"backend": f"megatron:d{asked['ref'] // tensor}t{tensor}"}
+    if asked["deferred"]:
+        engines["rollout"]["scheduling_spec"] = [{"gpu": 1, "ray_placement_strategy": "deferred"}]
+    nodes = asked["actor"] + asked["rollout"] * asked["tp"] + (asked["ref"] or 0)
+    each = asked["per_node"]
+    return {"cluster": {"n_nodes": -(-nodes // each), "n_gpus_per_node": each}, **engines}
+
+
+def _nemo_rl(asked: dict[str, Any]) -> dict[str, Any]:
+    resources = {"num_nodes": asked["inference"], "gpus_per_node": asked["per_node"]}
+    apart = {"enabled": not asked["inference"], "resources": resources if asked["inference"] else {}}
+    generation = {
+        "backend": "vllm",
+        "vllm_cfg": {"tensor_parallel_size": asked["tp"]},
+        "colocated": apart,
+    }
+    policy = {
+        "generation": generation,
+        "megatron_cfg": {"enabled": True, "tensor_model_parallel_size": asked["train_tp"]},
+    }
+    found: dict[str, Any] = {"cluster": {"num_nodes": asked["num_nodes"], "gpus_per_node": asked["per_node"]}}
+    found |= {"grpo": {}, "policy": policy}
+    if asked["reward"]:
+        reward = {"enabled": True, "resources": {"num_nodes": asked["reward"], "gpus_per_node": asked["per_node"]}}
+        found["env"] = {"reward_model": reward}
+    return found
