@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+    from typing import Any
 
 WRAPPED = ("ray.util.placement_group", "ray.actor", "ray.dashboard.modules.job.sdk")
 """The modules of Ray in which something is wrapped, by `rankplan_hook.wrap`."""
@@ -21,7 +22,7 @@ def install() -> None:
         sys.meta_path.insert(0, _Finder())
     for name in WRAPPED:
         if name in sys.modules:
-            _wrap(sys.modules[name])
+            _wrap(sys.modules[name], loaded=True)
 
 
 def __getattr__(name: str) -> Any:
@@ -43,10 +44,10 @@ def site() -> str:
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")  # noqa: PTH100, PTH118, PTH120
 
 
-def _wrap(module: ModuleType) -> None:
+def _wrap(module: ModuleType, *, loaded: bool = False) -> None:
     from rankplan_hook import wrap
 
-    wrap.wrap(module)
+    wrap.wrap(module, loaded=loaded)
 
 
 class _Finder:

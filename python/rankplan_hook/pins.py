@@ -115,8 +115,8 @@ class Pins:
         try:
             decompressor = zlib.decompressobj()
             content = json.loads(decompressor.decompress(data, _LARGEST))
-            if decompressor.unconsumed_tail or content["version"] != VERSION:
-                raise ValueError("it is too large, or of another version of rankplan")
+            if not decompressor.eof or content["version"] != VERSION:
+                raise ValueError("it is cut off, too large, or of another version")
             return cls(
                 tuple(_planned(*row) for row in content["requests"]),
                 tuple(map(str, content["ids"])),
@@ -124,7 +124,7 @@ class Pins:
                 tuple(map(str, content["resources"])),
                 bool(content["lenient"]),
             )
-        except (zlib.error, TypeError, KeyError, AttributeError) as error:
+        except (zlib.error, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"it is damaged ({error})") from error
 
     def find(self, asked: Asked, taken: Callable[[Slot], bool], classes: Callable[[int], str | None]) -> Slot | None:
@@ -198,12 +198,14 @@ class Pins:
         """Return the error for a request that the plan does not have."""
         message = f"{asked}; the plan has left: {self.left(taken)}"
         help = "the sizes of the command are not those of the plan: pass the same overrides to both"
-        names = [one.name for one in self.requests if one.sizes == asked.sizes and one.name is not None]
+        alike = [one for one in self.requests if one.sizes == asked.sizes and one.strategy is not None]
+        if any(one.suits(asked) for one in alike):
+            help = "the plan has no more groups like it: remove one before asking again, or plan for more"
+        elif alike and asked.actor is None:
+            help = f"a group of this size must be named like `{shown(alike[0].name or '')}`; plan for this program"
         if self.lenient:
             help = "--others pass allows it only on accelerators that the plan leaves free: use more nodes"
-        elif names and asked.actor is None:
-            help = f"a group of this size must be named like `{shown(names[0])}`; pass the same overrides to both"
-        elif not any(one.sizes == asked.sizes for one in self.requests if one.strategy is not None):
+        elif not alike:
             help += ", or let Ray place what the plan lacks: --others pass"
         return NotPlanned("plan-mismatch", message, help)
 

@@ -24,42 +24,43 @@ _NODE = "ray.io/node-id"
 _FRESH = 1.0
 
 
-def wrap(module: ModuleType) -> None:
-    """Wrap what a module of Ray has to be wrapped, once."""
-    if module.__name__ == "ray.util.placement_group":
-        _replace(module, "placement_group", _group)
-        _replace(module, "remove_placement_group", _removal)
-    elif module.__name__ == "ray.actor":
-        _replace(module.ActorClass, "_remote", _actor)
-    else:
-        _replace(module.JobSubmissionClient, "submit_job", _job)
+def wrap(module: ModuleType, *, loaded: bool = False) -> None:
+    """Wrap what a module of Ray has to be wrapped, once. ``loaded``: other modules may have imported it from there."""
+    for owner, name, wrapper in _wrappers(module):
+        original = getattr(owner, name)
+        if not hasattr(original, "_rankplan"):
+            wrapped: Any = functools.wraps(original)(wrapper(original))
+            wrapped._rankplan = True
+            setattr(owner, name, wrapped)
+            if loaded and owner is module:
+                _exchange(original, wrapped)
 
 
 def unwrap(module: ModuleType) -> None:
     """Undo `wrap`."""
-    for owner in (module, getattr(module, "ActorClass", None), getattr(module, "JobSubmissionClient", None)):
-        for name in ("placement_group", "remove_placement_group", "_remote", "submit_job"):
-            function: Any = vars(owner).get(name) if owner is not None else None
-            if hasattr(function, "_rankplan"):
-                _set(owner, name, function.__wrapped__)
+    for owner, name, _ in _wrappers(module):
+        wrapped = getattr(owner, name)
+        if hasattr(wrapped, "_rankplan"):
+            setattr(owner, name, wrapped.__wrapped__)
+            if owner is module:
+                _exchange(wrapped, wrapped.__wrapped__)
 
 
-def _replace(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
-    original = getattr(owner, name)
-    if not hasattr(original, "_rankplan"):
-        wrapped: Any = functools.wraps(original)(wrapper(original))
-        wrapped._rankplan = True
-        _set(owner, name, wrapped)
+def _wrappers(module: ModuleType) -> list[tuple[Any, str, Callable[[Any], Any]]]:
+    """Return the owner, the name and the wrapper of each function of a module of Ray to wrap."""
+    if module.__name__ == "ray.util.placement_group":
+        return [(module, "placement_group", _group), (module, "remove_placement_group", _removal)]
+    if module.__name__ == "ray.actor":
+        return [(module.ActorClass, "_remote", _actor)]
+    return [(module.JobSubmissionClient, "submit_job", _job)]
 
 
-def _set(owner: Any, name: str, function: Any) -> None:
-    """Set a function of a module of Ray, and where Ray itself has imported it from there."""
-    before = getattr(owner, name)
-    setattr(owner, name, function)
-    if isinstance(owner, ModuleType):
-        for module in [module for key, module in list(sys.modules.items()) if key.startswith("ray.")]:
-            if vars(module).get(name) is before:
-                setattr(module, name, function)
+def _exchange(before: Any, after: Any) -> None:
+    """Exchange a function in all modules that have imported it, under any name."""
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        for name in [name for name, value in list((names or {}).items()) if value is before]:
+            setattr(module, name, after)
 
 
 def _group(original: Any) -> Any:
@@ -81,9 +82,18 @@ def _group(original: Any) -> Any:
             values["bundle_label_selector"] = [
                 {_NODE: node, **selector} for node, selector in zip(claim.nodes, selectors)
             ]
+            if asked.strategy == "STRICT_PACK" and _drops_selectors():
+                values["strategy"] = "PACK"  # on one node, both are the same
         return _made(claims, claim, "group", lambda: original(*given.args, **given.kwargs), lambda group: group.id)
 
     return placement_group
+
+
+def _drops_selectors() -> bool:
+    """Whether this version of Ray ignores label selectors in STRICT_PACK groups (ray#60170)."""
+    import ray
+
+    return tuple(map(int, ray.__version__.split(".")[:2])) < (2, 60)
 
 
 def _removal(original: Any) -> Any:

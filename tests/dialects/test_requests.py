@@ -18,7 +18,7 @@ from rankplan.dialects.pools import Free, steps_of, steps_on
 from rankplan.plans.node_order import in_order
 from support.configs import from_overrides, nodes
 from support.goldens import lines
-from support.trainer_requests import config
+from support.recorded_trainers import cluster, config
 
 LINES = lines("trainer_requests")
 QUESTIONS = list({(line["trainer"], str(line["question"])): line for line in LINES}.values())
@@ -28,21 +28,6 @@ STEPPED = [line for line in LINES if line["trainer"] in ("openrlhf", "skyrl", "s
 
 def ids(found: Sequence[dict[str, Any]]) -> list[str]:
     return [line["id"] for line in found]
-
-
-def cluster(line: dict[str, Any]) -> Inventory:
-    """The recorded nodes in the order of their addresses, without the accelerators of other jobs.
-
-    ROLL names accelerators by number: it has only nodes with as many as it wants.
-    """
-    held = dict(line["cluster"]["held"])
-    joined = line["cluster"]["joined"]
-    if line["trainer"] == "roll":
-        joined = [node for node in joined if node[1] == line["question"]["per_node"] and node[0] not in held]
-        held = {}
-    content = [{"ranks": rank, "ip": ip, "accelerators": gpus} for rank, (ip, gpus, _) in enumerate(joined)]
-    found = in_order(Inventory.from_dict({"nodes": content or [{"ranks": 0, "accelerators": 0}]}), "number")
-    return found.without([f"{address}/{gpu}" for address, gpus in held.items() for gpu in gpus])
 
 
 def bundles(asked: dict[str, Any]) -> list[int]:
@@ -208,9 +193,9 @@ def test_a_pinned_plan_has_nodes_in_the_order_of_its_trainer() -> None:
     inventory = Inventory.from_dict({"nodes": entries})
     text, given_ = ["10.0.0.10", "10.0.0.9"], ["10.0.0.9", "10.0.0.10"]
     slime = {"actor_num_nodes": 1, "actor_num_gpus_per_node": 4, "colocate": True}
-    for job, order in ((from_overrides(WORDS), text), (slime, given_)):
+    for content, order in ((from_overrides(WORDS), text), (slime, given_)):
         for pinned, expected in ((False, given_), (True, order)):
-            found = plan(job, inventory, pinned=pinned)
+            found = plan(content, inventory, pinned=pinned)
             assert [found.inventory.node(rank).ip for rank in range(2)] == expected
 
 
@@ -231,8 +216,8 @@ def test_a_note_names_the_first_group_of_a_pinned_plan_that_is_on_several_nodes(
 
 
 def test_rlinf_and_drafts_ask_for_nothing() -> None:
-    job = {"cluster": {"num_nodes": 1, "component_placement": {"actor": "0-3"}}}
-    assert requests(job, "1x4") == requests(job, "1x4", pinned=True) == ()
+    config = {"cluster": {"num_nodes": 1, "component_placement": {"actor": "0-3"}}}
+    assert requests(config, "1x4") == requests(config, "1x4", pinned=True) == ()
 
 
 def test_a_saved_plan_knows_its_requests(tmp_path: Path) -> None:

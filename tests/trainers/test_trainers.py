@@ -1,8 +1,8 @@
 """The trainers' own placement code, with trivial workers, alone and under ``rankplan pin``.
 
-Five nodes joined a cluster in odd order, and another job holds two accelerators. ``.ci/trainers`` gets the packages and
-sets ``RANKPLAN_TRAINERS``, their folder; without it, nothing runs here. slime, ROLL and NeMo-RL are in no package index:
-a program asks for their recorded groups.
+Five nodes joined a cluster in odd order, and another job holds two accelerators. ``.ci/trainers`` gets the packages,
+and sets ``RANKPLAN_TRAINERS`` to their folder; without it, nothing runs here. slime, ROLL and NeMo-RL are in no package
+index: a program asks for their recorded groups.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ray import cluster_utils
 from support import stub
 from support.goldens import lines
 from support.paths import ROOT
-from support.trainer_requests import config
+from support.recorded_trainers import config
 
 PACKAGES = os.environ.get("RANKPLAN_TRAINERS")
 pytestmark = [
@@ -116,7 +116,7 @@ TRAINERS: dict[str, Callable[[], Trainer]] = {
 def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     """Yield the head of the cluster, on which another job runs."""
     cluster = cluster_utils.Cluster()
-    options = {"num_cpus": 64, "num_gpus": EACH, "memory": 64 << 30, "object_store_memory": 80 << 20}
+    options = {"num_cpus": 200, "num_gpus": EACH, "memory": 64 << 30, "object_store_memory": 80 << 20}
     try:
         for number, address in enumerate(JOINED):
             first = {"include_dashboard": False, "no_monitor": True} if number == 0 else {}
@@ -211,11 +211,8 @@ def test_alone_a_trainer_asks_for_what_is_planned(name: str, head: Head, stubs: 
     assert {component: len(found) for component, found in places.items()} == {
         component: len(wanted[component]) for component in places
     }
-    elsewhere = sum(
-        mine != theirs
-        for component in places
-        for mine, theirs in zip(wanted[component], places[component], strict=True)
-    )
+    pairs = chain.from_iterable(zip(wanted[one], found, strict=True) for one, found in places.items())
+    elsewhere = sum(mine != theirs for mine, theirs in pairs)
     print(f"{name}: {elsewhere} of {sum(map(len, places.values()))} accelerators elsewhere than planned")
 
 

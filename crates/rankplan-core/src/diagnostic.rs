@@ -70,6 +70,11 @@ codes! {
     BindingUnmet = "binding-unmet", "a process cannot be bound to the cores that its component requests";
     PlanMismatch = "plan-mismatch", "a plan is launched on a cluster that it was not made for";
     OrderNotKept = "order-not-kept", "a trainer sorts the nodes of a pool in another order than the plan has them";
+    // Programs that are pinned to a plan.
+    HookMissing = "hook-missing", "a node cannot load the hook that binds a program to a plan";
+    NotPinned = "not-pinned", "a program asks Ray for places without the hook, or on another cluster";
+    NodeLost = "node-lost", "a node of the plan leaves the cluster while a pinned program needs it";
+    WrongPlace = "wrong-place", "a rank of a pinned program runs in another place than planned";
     // Parallel groups.
     ParallelNotDivisible = "parallel-not-divisible", "the parallel sizes do not divide the devices of a component";
     ParallelIdle = "parallel-idle", "the parallel sizes leave devices of a process or a component unused";

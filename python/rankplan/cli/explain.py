@@ -34,7 +34,7 @@ HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A file, the cluster, and what is requested of it.
+    """A file, the cluster, and what is requested of it; or a session in a terminal, which is only shown.
 
     The cluster is a size, or the list of entries of an inventory. What is requested is a component, or a weight map
     ``from:to``; of a plan, a command with an option: ``arrange --segment 4``.
@@ -45,12 +45,19 @@ class Example:
     ask: str | None
 
     @property
+    def is_session(self) -> bool:
+        """Whether it is a session: the rule is about what a program does on a cluster."""
+        return self.text.startswith("$")
+
+    @property
     def file(self) -> str:
         """The name of the file."""
         return "plan.json" if self.text.startswith("{") else self.text.split(maxsplit=2)[1]
 
     def found(self) -> list[Diagnostic]:
-        """Return the diagnostics of the file: its faults, or else its warnings."""
+        """Return the diagnostics of the file: its faults, or else its warnings. A session shows its own."""
+        if self.is_session:
+            return []
         with TemporaryDirectory() as folder:
             path = Path(folder, self.file)
             path.write_text(self.text, encoding="utf-8")
@@ -110,6 +117,8 @@ class Rule:
 
     def heading(self, name: str, example: Example) -> str:
         """Return the heading of one of its examples."""
+        if example.is_session:
+            return f"{name}:"
         if example.ask is not None and example.file == "plan.json":
             return f"{name}, with `rankplan {example.ask}`:"
         if example.ask is not None:
@@ -136,7 +145,7 @@ def _rule(part: str, code: str, entry: dict[str, Any]) -> Rule:
     examples = []
     for name in ("wrong", "right"):
         text = entry[name]
-        if not text.startswith(("#", "{")):
+        if not text.startswith(("#", "{", "$")):
             text = HEAD + textwrap.indent(text, "    ")
         examples.append(Example(text, entry.get("nodes", "2x8"), entry.get("ask", {}).get(name)))
     return Rule(part, code, entry["when"], entry["why"].strip(), *examples)
@@ -185,5 +194,5 @@ def _text(rule: Rule) -> str:
     parts.append(textwrap.fill(rule.why, 100, break_on_hyphens=False))
     for name, example, more in (("Wrong", rule.wrong, [shown]), ("Right", rule.right, [])):
         parts.append(click.style(rule.heading(name, example), bold=True))
-        parts += [textwrap.indent(example.text.rstrip(), "    "), *more]
+        parts += [textwrap.indent(example.text.rstrip(), "    "), *filter(None, more)]
     return "\n\n".join(parts)

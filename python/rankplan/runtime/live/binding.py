@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from math import ceil
 
 import ray
 from rankplan_hook.pins import Pins, Planned
 
 from rankplan._core import RankSet
-from rankplan.accelerators import VENDORS, vendor
+from rankplan.accelerators import VENDORS
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.nodes.inventory import Inventory
+from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
+from rankplan.runtime.live.look import look
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes, pinned
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
-from rankplan.words import by_nodes
+
+_MOST = 8
+"""Nodes named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +53,35 @@ class Binding:
         return f"node {node} ({self.nodes.address(node)})"
 
 
-def bound(planned: Callable[[Inventory], Plan], nodes: Nodes, tables: Tables, *, lenient: bool) -> Binding:
+def bound(planned: Callable[[Nodes], Plan], nodes: Nodes, tables: Tables, *, lenient: bool) -> Binding:
     """Plan on what other jobs leave free, and return the plan with the node ids that its requests are bound to.
 
-    Raises `PlacementError`.
+    Raises `PlacementError`: also ``order-not-kept``, if the trainer sorts the nodes of a pool in another order.
     """
-    held = held_by_others(nodes, tables)
     notes = []
-    if held:
-        notes.append(f"left out, because other jobs hold them: {by_nodes(held)}")
-        records = [
-            nodes.inventory.node(rank).model_copy(
-                update={"unhealthy": nodes.inventory.node(rank).unhealthy | held.get(rank, RankSet())}
-            )
-            for rank in range(nodes.inventory.num_nodes)
-        ]
-        inventory = nodes.inventory.updated(records)
-    else:
-        inventory = nodes.inventory
-    plan = planned(inventory)
+    if held := held_by_others(nodes, tables):
+        texts = [f"{nodes.address(rank)}: {taken}" for rank, taken in held.items()]
+        more = f" and {len(texts) - _MOST} more nodes" if len(texts) > _MOST else ""
+        notes.append(f"other jobs hold accelerators, which the plan leaves out: {'; '.join(texts[:_MOST])}{more}")
+        records = [nodes.inventory.node(rank) for rank in range(nodes.inventory.num_nodes)]
+        for rank, taken in held.items():
+            records[rank] = records[rank].model_copy(update={"unhealthy": records[rank].unhealthy | taken})
+        nodes = replace(nodes, inventory=nodes.inventory.updated(records))
+    plan = planned(nodes)
     nodes = nodes.of_plan(plan.inventory)
-    if not plan.requests:
+    plan, changes = in_trainers_order(plan, nodes.ids)
+    notes += [f"{change.message}; the plan now has that order" for change in changes]
+    if not any(not one.optional for one in plan.requests):
         raise PlacementError([_no_requests(plan)])
-    idle = plan.idle()
     known = [
         Planned(one.component, one.name, one.accelerators, one.nodes, one.strategy, one.optional)
         for one in plan.requests
     ]
+    idle = plan.idle()
     free = tuple(len(idle.get(rank, ())) for rank in range(len(nodes.ids)))
     resources = tuple(sorted({row.resource for row in VENDORS}))
-    return Binding(
-        uuid.uuid4().hex[:16], plan, nodes, Pins(tuple(known), nodes.ids, free, resources, lenient), tuple(notes)
-    )
+    pins = Pins(tuple(known), nodes.ids, free, resources, lenient)
+    return Binding(uuid.uuid4().hex[:16], plan, nodes, pins, tuple(notes))
 
 
 def _no_requests(plan: Plan) -> Diagnostic:
@@ -95,26 +96,15 @@ def _no_requests(plan: Plan) -> Diagnostic:
 def held_by_others(nodes: Nodes, tables: Tables) -> dict[int, RankSet]:
     """Return the accelerators that are taken: local indices by node rank.
 
-    Ray tells which ones actors hold. Of groups and tasks without actors it only knows how many: the last ones count.
+    Ray tells which ones actors hold. Of tasks, and of groups without actors, it only knows how many: the last ones
+    count, because Ray hands out the first ones first.
     """
-    found = {}
-    for rank, node_id in enumerate(nodes.ids):
-        spec = nodes.inventory.node(rank)
-        row = vendor(spec.accelerator_type)
-        if row is None:
-            continue
-        known = {
-            index
-            for actor in tables.actors
-            if actor.node_id == node_id
-            for index, amount in actor.holds.get(row.resource, {}).items()
-            if amount > 0
-        }
-        taken = spec.num_accelerators - int(tables.free.get(node_id, {}).get(row.resource, 0))
-        others = [index for index in reversed(range(spec.num_accelerators)) if index not in known]
-        known |= set(others[: max(0, taken - len(known))])
-        if known:
-            found[rank] = RankSet(sorted(known))
+    live = look(tables, planned=nodes.inventory)
+    found = live.held()
+    for rank, amount in live.hidden().items():
+        known = found.get(rank, RankSet())
+        left = [index for index in range(nodes.inventory.node(rank).num_accelerators) if index not in known]
+        found[rank] = known | RankSet(left[-ceil(amount) :])
     return found
 
 

@@ -50,13 +50,10 @@ def compare(live: Live, plan: Plan, name: str, job: str | None = None) -> Live:
     ``job`` is the job to compare; by default the one that asked for most of what the plan expects.
     """
     requests = [one for one in plan.requests if not one.optional]
-    jobs = dict.fromkeys([group.job for group in live.groups] + [one.job for one in live.actors if one.uses])
-    tried = [one for one in jobs if job in (None, one)]
-    claims = {one: claimed(live, plan.requests, one) for one in tried}
-    chosen = max(tried, key=lambda one: sum(len(plan.requests[at].nodes) for at in claims[one]), default=job)
+    chosen = asking(live, plan.requests) if job is None else job
     if not requests:
         return _compare_places(live, plan, name, chosen)
-    found = claims.get(chosen or "", {})
+    found: Claims = {} if chosen is None else claimed(live, plan.requests, chosen)
     spots, planned = _spots(live, plan, found)
     table = _ranks(plan, spots)
     differences = [*_misplaced(live, table), *_torn(plan, spots), *_unplanned(live, found, chosen)]
@@ -79,8 +76,19 @@ def compare(live: Live, plan: Plan, name: str, job: str | None = None) -> Live:
         claimed=sum(not plan.requests[at].optional for at in found),
         differences=tuple(differences),
         differing=differing,
+        places={name: {rank: _place(*row) for rank, row in rows.items()} for name, rows in table.items()},
     )
     return _labelled(replace(live, compared=compared), plan, found, planned)
+
+
+def asking(live: Live, requests: Sequence[Request]) -> str | None:
+    """Return the job that asked for most accelerators of these requests; of several, the last one to ask."""
+    jobs = dict.fromkeys([group.job for group in live.groups] + [one.job for one in live.actors if one.uses])
+
+    def matching(job: str) -> int:
+        return sum(sum(requests[at].accelerators) for at in claimed(live, requests, job))
+
+    return max(reversed(jobs), key=matching, default=None)
 
 
 Claims: TypeAlias = Mapping[int, LiveGroup | list[LiveActor]]
@@ -127,16 +135,29 @@ def _nearest(request: Request, actors: Sequence[LiveActor]) -> list[LiveActor]:
 
 
 def planned_bundles(plan: Plan) -> dict[_Bundle, list[_Device]]:
-    """Return the accelerators of each bundle: the lowest free ones of its node, in the order of the requests."""
+    """Return the accelerators of each bundle: on its node, those of the component that it is for, the lowest first.
+
+    A bundle also has accelerators of others where it is larger than that component's part of the node.
+    """
+    owned = {name: {device for row in one for device in row.devices} for name, one in plan.items()}
     marks = plan.inventory.marks
-    free: dict[int, Iterator[int]] = {}
+    free: dict[int, RankSet] = {}
     found: dict[_Bundle, list[_Device]] = {}
     for at, request in enumerate(plan.requests):
-        for bundle, (node, size) in enumerate(zip(request.nodes, request.accelerators, strict=False)):
+        own = owned.get(request.component, set())
+        bundles = list(zip(request.nodes, request.accelerators, strict=False))
+        left: dict[int, Iterator[int]] = {}
+        for node in dict.fromkeys(request.nodes):
             if node not in free:
                 count, out = plan.inventory.node(node).num_accelerators, marks.get(node, RankSet())
-                free[node] = iter(() if out is None else RankSet(range(count)) - out)
-            found[at, bundle] = [(node, index) for index in islice(free[node], size)]
+                free[node] = RankSet() if out is None else RankSet(range(count)) - out
+            wanted = sum(size for on, size in bundles if on == node)
+            first = sorted(free[node], key=lambda index, node=node: ((node, index) not in own, index))  # type: ignore[misc]
+            here = RankSet(first[:wanted])
+            free[node] -= here
+            left[node] = iter(here)
+        for bundle, (node, size) in enumerate(bundles):
+            found[at, bundle] = [(node, index) for index in islice(left[node], size)]
     return found
 
 
@@ -202,8 +223,10 @@ def _ranks(plan: Plan, spots: Mapping[_Device, Spot]) -> dict[str, dict[int, tup
     found: dict[str, dict[int, tuple[list[_Device], list[Spot]]]] = {}
     for name, component in plan.items():
         for row in component:
-            here = [spots[device] for device in row.devices if device in spots]
-            if here and len(here) == len(row.devices):
+            known = [spots[device] for device in row.devices if device in spots]
+            if known:
+                # A predicted process may be on several nodes, which no bundle can be: the others are with the first.
+                here = [spots.get(device, replace(known[0], index=None)) for device in row.devices]
                 found.setdefault(name, {})[row.rank] = (list(row.devices), here)
     return found
 
@@ -219,6 +242,12 @@ def _kind(planned: Sequence[_Device], spots: Sequence[Spot]) -> str | None:
     return None if any(spot.up for spot in spots) else "not-running"
 
 
+def _place(planned: Sequence[_Device], spots: Sequence[Spot]) -> tuple[_Device, ...]:
+    """Return where accelerators are, or else where they are planned, if Ray does not tell all of them."""
+    found = [(spot.node, spot.index) for spot in spots if spot.node is not None and spot.index is not None]
+    return tuple((node, index) for node, index in (found if len(found) == len(planned) else planned))
+
+
 def _misplaced(live: Live, table: Mapping[str, Mapping[int, tuple[list[_Device], list[Spot]]]]) -> Iterator[Difference]:
     """Yield the ranks that do not run where they are planned; consecutive ones on the same nodes are together."""
     for name, rows in table.items():
@@ -227,8 +256,8 @@ def _misplaced(live: Live, table: Mapping[str, Mapping[int, tuple[list[_Device],
             place, rank = at
             planned, spots = rows[rank]
             kind = _kind(planned, spots)
-            nodes = [[node for node, _ in planned], [spot.node for spot in spots]]
-            return rank - place, kind, *map(frozenset, nodes), spots[0].why if kind == "not-running" else ""
+            on, runs_on = frozenset(node for node, _ in planned), frozenset(spot.node for spot in spots)
+            return rank - place, kind, on, runs_on, spots[0].why if kind == "not-running" else ""
 
         for (_, kind, _, _, why), run in groupby(enumerate(rows), alike):
             if kind is not None:
@@ -306,7 +335,7 @@ def _compare_places(live: Live, plan: Plan, name: str, job: str | None) -> Live:
         found.append(Difference("unused", "", RankSet(), _places(live, unused), "no actor holds them"))
     if others := sorted(used - planned):
         found.append(Difference("not-planned", "", RankSet(), "", _places(live, others)))
-    return replace(live, compared=Compared(name, plan, job, 0, 0, 0, 0, 0, 0, tuple(found), {}))
+    return replace(live, compared=Compared(name, plan, job, 0, 0, 0, 0, 0, 0, tuple(found), {}, {}))
 
 
 def _labelled(live: Live, plan: Plan, found: Claims, planned: Mapping[tuple[str, int], list[_Device]]) -> Live:

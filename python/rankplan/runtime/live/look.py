@@ -24,10 +24,11 @@ _WAITS = {"NO_RESOURCES": "no node has the resources free", "INFEASIBLE": "no no
 _NONE = RankSet()
 
 
-def look(tables: Tables, address: str = "", planned: Inventory | None = None) -> Live:
+def look(tables: Tables, address: str = "", planned: Inventory | None = None, *, probed: bool = True) -> Live:
     """Return what runs, with the nodes in the order of ``planned`` if that is given.
 
-    Without it, nodes are in the order of their rank labels, or else of their addresses, as in `Cluster`.
+    Without it, nodes are in the order of their rank labels, or else of their addresses, as in `Cluster`. ``probed``:
+    ``planned`` has the ids that accelerators have on their nodes, and does not just count them.
     """
     inventory, ids = _numbered(_nodes([entry for entry in tables.nodes if entry.alive]), planned)
     ranks = {node_id: rank for rank, node_id in enumerate(ids) if node_id}
@@ -40,7 +41,7 @@ def look(tables: Tables, address: str = "", planned: Inventory | None = None) ->
             rank=rank,
             node_id=node_id,
             spec=inventory.node(rank),
-            ids_known=planned is not None and rank < planned.num_nodes,
+            ids_known=probed and planned is not None and rank < planned.num_nodes,
             free=places[node_id].available(),
             untold=places[node_id].untold,
         )

@@ -123,6 +123,22 @@ class Doubled:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveProcess:
+    """A process that computes on an accelerator, by its driver; ``memory`` is what it has there, in MiB.
+
+    ``actor_id`` is the actor that it is, or descends from. ``elsewhere``: it is of another pid namespace, so that its
+    number tells no actor.
+    """
+
+    node: int
+    accelerator: int
+    pid: int
+    memory: int | None
+    actor_id: str | None
+    elsewhere: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """Consecutive ranks of a component that do not run as planned.
 
@@ -145,6 +161,8 @@ class Compared:
 
     ``ranks`` counts those of the plan, ``up`` those with an actor, ``on_nodes`` those on their nodes and
     ``on_accelerators`` those that hold the planned accelerators. All are 0 for a plan that does not know its requests.
+    ``differing`` has the ranks with differences by component, ``places`` the node and the local index of each
+    accelerator of a rank: the found ones if Ray tells them all, else the planned ones.
     """
 
     name: str
@@ -158,6 +176,7 @@ class Compared:
     claimed: int
     differences: tuple[Difference, ...]
     differing: Mapping[str, RankSet]
+    places: Mapping[str, Mapping[int, tuple[tuple[int, int], ...]]]
 
 
 @dataclass(frozen=True)
@@ -165,7 +184,8 @@ class Live:
     """What runs on a cluster; see `rankplan.live`.
 
     ``inventory`` has the nodes by rank: with a plan, these are its ranks, and a node that has left is unhealthy.
-    ``compared`` has the comparison with the plan, if there is one.
+    ``compared`` has the comparison with the plan, if there is one. ``processes`` are those that the drivers tell, and
+    ``silent`` says which drivers do not; both are empty without ``devices``.
     """
 
     address: str
@@ -177,6 +197,8 @@ class Live:
     idle: tuple[Idle, ...]
     doubled: tuple[Doubled, ...]
     compared: Compared | None = None
+    processes: tuple[LiveProcess, ...] = ()
+    silent: tuple[str, ...] = ()
 
     @property
     def differences(self) -> tuple[Difference, ...]:

@@ -12,8 +12,11 @@ from typing import Any, TypeAlias
 from rankplan_hook.names import METADATA
 from rankplan_hook.pins import Slot, shown
 
-from rankplan.errors import ClusterError, Diagnostic
+from rankplan.errors import ClusterError, Diagnostic, PlacementError, printable
 from rankplan.runtime.live.binding import Binding
+from rankplan.runtime.live.compare import compare
+from rankplan.runtime.live.look import look, short
+from rankplan.runtime.live.model import Live
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import GroupEntry, Tables
@@ -26,28 +29,50 @@ Claimed: TypeAlias = dict[Slot, dict[str, Any]]
 
 @dataclass(slots=True)
 class Seen:
-    """What a run has shown so far. Each fault is kept under what it is about, so that it is told once."""
+    """What a run has shown so far. Each fault is kept under what it is about, so that it is told once.
 
-    started: float
+    ``live`` is what ran when its places were last compared, ``seconds`` the time until all ranks were up.
+    """
+
     faults: dict[object, Diagnostic] = field(default_factory=dict)
     claims: Claimed = field(default_factory=dict)
-    first_claim: float | None = None
-    complete: float | None = None
-    joined: bool = False
+    unplanned: set[str] = field(default_factory=set)
     detached: dict[str, str] = field(default_factory=dict)
-    unplanned: dict[str, str] = field(default_factory=dict)
+    live: Live | None = None
+    seconds: float | None = None
+    joined: bool = False
 
 
 class Watch:
-    """The state of a run, read from the head's tables and its store. ``tell`` gets each fault and note at once."""
+    """The state of a run, read from the head's tables and its store. ``tell`` gets each fault and note at once.
 
-    def __init__(self, binding: Binding, head: Head, tell: Callable[[Diagnostic | str], None], timeout: float) -> None:
-        self.seen = Seen(time.monotonic())
+    ``name`` is that of the plan. ``strict``: other accelerators than planned are a fault, too. ``up`` is called once
+    all ranks are up, and when their places have changed.
+    """
+
+    def __init__(
+        self,
+        binding: Binding,
+        head: Head,
+        tell: Callable[[Diagnostic | str], None],
+        timeout: float,
+        *,
+        name: str = "the plan",
+        strict: bool = False,
+        up: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.seen = Seen()
+        self._name = name
         self._binding = binding
         self._head = head
         self._tell = tell
         self._timeout = timeout
+        self._strict = strict
+        self._up = up
+        self._started = time.monotonic()
         self._since: dict[object, float] = {}
+        self._compared: object = None
+        self._running = False
 
     def look(self) -> None:
         """Read the tables, and tell what is new."""
@@ -60,15 +85,27 @@ class Watch:
         self._read(values)
         jobs = {job.job_id for job in tables.jobs if job.metadata.get(METADATA) == self._binding.run}
         self.seen.joined |= bool(jobs)
+        self._running = any(job.job_id in jobs and not job.ended for job in tables.jobs)
         groups = {group.group_id: group for group in tables.groups if group.job_id in jobs}
         self._check_pinned(groups)
-        self._check_nodes(tables, groups)
+        self._check_nodes(tables)
         self._check_waiting(tables, groups)
-        self._check_complete(tables, groups)
+        self._compare(tables)
 
-    def finish(self, code: int) -> None:
-        """Look for the last time, once the command has ended: what succeeded must have asked for the whole plan."""
+    def finish(self, code: int) -> bool:
+        """Look for the last time, once the command has ended: what succeeded must have asked for the whole plan.
+
+        Return whether its jobs have ended, too: one that was submitted may go on.
+        """
         self.look()
+        deadline = time.monotonic() + timeouts.JOBS
+        while self._running and time.monotonic() < deadline:
+            time.sleep(timeouts.TICK)
+            self.look()
+        self._check_came(code)
+        return not self._running
+
+    def _check_came(self, code: int) -> None:
         if code or self.seen.faults:
             return
         if not self.seen.joined:
@@ -78,6 +115,14 @@ class Watch:
         elif missing := self._missing():
             help = "pass the same overrides to the command and to the plan"
             self._fault("missing", Diagnostic("plan-mismatch", f"the command did not ask for {missing}", help))
+
+    def check_all_came(self) -> None:
+        """Raise `PlacementError` if requests of the plan have not come."""
+        self._read(self._head.values(f"{self._binding.run}/claim/"))
+        if (missing := self._missing()) is not None:
+            message = f"the program did not ask for {missing}"
+            help = "give it the sizes of the plan, or plan again"
+            raise PlacementError([Diagnostic("plan-mismatch", message, help)])
 
     @property
     def pinned(self) -> tuple[int, int]:
@@ -99,20 +144,19 @@ class Watch:
             except ValueError:
                 continue
             if kind == "fault":
-                self._fault(key, Diagnostic(content["code"], content["message"], content.get("help")))
+                texts = [printable(str(content.get(name, ""))) for name in ("code", "message", "help")]
+                self._fault(key, Diagnostic(texts[0], texts[1], texts[2] or None))
             elif kind == "claim" and rest[0].startswith("spare"):
-                self.seen.unplanned[str(content.get("group") or content.get("actor"))] = rest[0]
+                self.seen.unplanned.add(str(content.get("group") or content.get("actor")))
             elif kind == "claim" and "void" not in content:
                 slot, generation = Slot.read(rest[0]), int(rest[1])
                 if generation >= newest.get(slot, 0):
                     newest[slot] = generation
                     self.seen.claims[slot] = content
-        if self.seen.claims and self.seen.first_claim is None:
-            self.seen.first_claim = time.monotonic()
 
     def _check_pinned(self, groups: Mapping[str, GroupEntry]) -> None:
         """Report the groups with accelerators that nobody has claimed."""
-        claimed = {content.get("group") for content in self.seen.claims.values()} | set(self.seen.unplanned)
+        claimed = {content.get("group") for content in self.seen.claims.values()} | self.seen.unplanned
         for group in groups.values():
             if group.detached:
                 self.seen.detached[group.group_id] = group.name
@@ -123,7 +167,7 @@ class Watch:
             help = "run it in a Python without -I, -E or -S, that has Ray's Python interface and PYTHONPATH"
             self._fault(("unclaimed", group.group_id), Diagnostic("not-pinned", message, help))
 
-    def _check_nodes(self, tables: Tables, groups: Mapping[str, GroupEntry]) -> None:
+    def _check_nodes(self, tables: Tables) -> None:
         """Report the nodes of the plan that have left."""
         alive = {node.node_id for node in tables.nodes if node.alive}
         used: Counter[int] = Counter()
@@ -169,18 +213,39 @@ class Watch:
         where = ", and ".join(waiting) or f"for its nodes ({group.scheduling})"
         return f"{_named(group)} waits {where}"
 
-    def _check_complete(self, tables: Tables, groups: Mapping[str, GroupEntry]) -> None:
-        """Note when everything of the plan is up, or that this takes too long."""
-        now, seen = time.monotonic(), self.seen
-        have, all = self.pinned
-        created = {id for id, group in groups.items() if group.state == "CREATED"}
-        alive = {actor.actor_id for actor in tables.actors if actor.state == "ALIVE"}
-        up = [one for one in seen.claims.values() if one.get("group") in created or one.get("actor") in alive]
-        if seen.complete is None and have == all and len(up) >= all:
-            seen.complete = now
-        elif seen.complete is None and seen.first_claim is not None and now - seen.first_claim > self._timeout:
-            missing = self._missing() or "groups that Ray has not placed"
-            self._note("timeout", f"after {self._timeout:g} s, the command still lacks {missing}")
+    def _compare(self, tables: Tables) -> None:
+        """Compare the places of all ranks with the plan once all groups have come, and when something has changed."""
+        claims, seen, plan = self.seen.claims, self.seen, self._binding.plan
+        if not claims:
+            return
+        late = seen.seconds is None and self._lasts("claimed", self._timeout)
+        if (missing := self._missing()) is not None:
+            if late:
+                self._note("timeout", f"after {self._timeout:g} s, the command has not asked for {missing}")
+            return
+        job = Counter(str(content.get("job")) for content in claims.values()).most_common(1)[0][0]
+        own = [(one.actor_id, one.node_id, one.bundles) for one in tables.actors if one.job_id == job]
+        state = own, [(one.group_id, one.state) for one in tables.groups if one.job_id == job]
+        if state == self._compared or not own:
+            return
+        live = compare(look(tables, self._head.address, plan.inventory), plan, self._name, short(job))
+        compared = live.compared
+        if compared is None or compared.up < compared.ranks:
+            if late and compared is not None:
+                text = f"{compared.up} of {compared.ranks} ranks are up"
+                self._note("timeout", f"after {self._timeout:g} s, {text}")
+            return
+        self._compared = state
+        before, seen.live = seen.live, live
+        for one in live.differences:
+            if one.kind == "node" or (one.kind == "accelerators" and self._strict):
+                ranks = f"rank{'s' if len(one.ranks) > 1 else ''} {one.ranks}"
+                message = f"{one.component} {ranks}: planned {one.planned}, found {one.found}"
+                help = "`rankplan live` shows every rank; the program places or sorts them itself"
+                self._fault(("wrong", one), Diagnostic("wrong-place", message, help))
+        if before is None or before.differences != live.differences:
+            seen.seconds = seen.seconds or time.monotonic() - self._started
+            self._up()
 
     def _sizes(self, group: GroupEntry) -> list[float]:
         names = self._binding.pins.resources

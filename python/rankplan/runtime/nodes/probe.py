@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -19,7 +19,7 @@ from rankplan.config.network import Topology
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.hardware.facts import hardware_facts
-from rankplan.hardware.nvml import fabrics
+from rankplan.hardware.nvml import fabrics, uses
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
@@ -33,6 +33,7 @@ from rankplan.runtime.nodes.nodes import (
     MissingRanks,
     Nodes,
     age,
+    ancestors,
     by_address_key,
     in_order,
     inherited,
@@ -178,8 +179,49 @@ def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
     return error
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that computes on an accelerator, its memory there in MiB, and its ancestors, the nearest first.
+
+    ``ancestors`` is ``None`` for a process of another pid namespace, whose number means nothing here.
+    """
+
+    accelerator: int
+    pid: int
+    memory: int | None
+    ancestors: tuple[int, ...] | None
+
+
+def computing(
+    entries: Sequence[dict[str, Any]], timeout: float
+) -> list[tuple[NodeSpec, list[Process] | None] | ClusterError]:
+    """Ask the driver of each of these nodes which processes compute on its accelerators; ``None``: it does not tell."""
+    rows = registered()
+    asked = [_computing.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries]
+    return [
+        found if isinstance(found, tuple) else _fault(_describe(entry), found, timeout)
+        for entry, found in zip(entries, outcomes(asked, timeout), strict=True)
+    ]
+
+
+@ray.remote(num_cpus=0)
+def _computing(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, list[Process] | None]:
+    """Return the record of this node, and the processes that compute on its accelerators."""
+    spec = _seen(entry, rows)[0]
+    found = uses(spec.accelerator_ids) if spec.accelerator_type == "NV_GPU" else None
+    if found is None:
+        return spec, None
+    return spec, [
+        Process(index, one.pid, one.memory, ancestors(one.pid)) for index, here in enumerate(found) for one in here
+    ]
+
+
 @ray.remote(num_cpus=0)
 def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str | None, float]:
+    return _seen(entry, rows)
+
+
+def _seen(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str | None, float]:
     """Return the record of this node, the node rank that is set in its environment, and the age of its raylet."""
     adopt(rows)
     resources, labels, environment = entry["Resources"], entry["Labels"], inherited()

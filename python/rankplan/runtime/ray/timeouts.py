@@ -29,6 +29,7 @@ WATCH = 0.5  # asking the head which ranks and nodes are dead takes milliseconds
 # Programs that are pinned to a plan.
 PINNED = 600.0  # pin(timeout): from the first group to the last rank, trainers load models of hundreds of GiB
 LOOK = 1.0  # three tables of the head, in milliseconds each
+JOBS = 3.0  # the head notices within a second that the driver of a job has ended
 WAITING = 10.0  # other jobs end, and nodes give resources back, within seconds
 
 # Ending.

@@ -1,4 +1,4 @@
-"""The configs of the recorded questions in ``trainer_requests.jsonl.gz``."""
+"""The questions of ``golden/trainer_requests.jsonl.gz``: a recorded line's config and cluster."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from rankplan import Inventory
+from rankplan.plans.node_order import in_order
+
 from support.configs import from_overrides
 
-APART = {"fully_async": "fully_async_ppo_trainer", "one_step_off": "one_step_off_ppo_trainer"}
+_APART = {"fully_async": "fully_async_ppo_trainer", "one_step_off": "one_step_off_ppo_trainer"}
 
 
 def config(line: dict[str, Any], folder: Path) -> Any:
@@ -20,18 +23,18 @@ def config(line: dict[str, Any], folder: Path) -> Any:
         )
         return path
     if trainer in ("verl", "skyrl"):
-        name = APART.get(asked.get("entry", ""))
+        name = _APART.get(asked.get("entry", ""))
         return from_overrides([*([f"hydra.job.config_name={name}"] if name else []), *asked["overrides"]])
     if trainer == "slime":
         return asked["flags"]
     if trainer == "roll":
         return {"num_gpus_per_node": asked["per_node"], "num_nodes": asked["num_nodes"]} | {
-            name: {"device_mapping": devices, **worker(each)} for name, (devices, each) in asked["roles"].items()
+            name: {"device_mapping": devices, **_worker(each)} for name, (devices, each) in asked["roles"].items()
         }
     return _areal(asked) if trainer == "areal" else _nemo_rl(asked)
 
 
-def worker(each: int) -> dict[str, Any]:
+def _worker(each: int) -> dict[str, Any]:
     """ROLL: the keys of a worker with several accelerators."""
     vllm = {"strategy_name": "vllm", "strategy_config": {"tensor_parallel_size": each}}
     return {"strategy_args": vllm} if each > 1 else {}
@@ -70,3 +73,18 @@ def _nemo_rl(asked: dict[str, Any]) -> dict[str, Any]:
         reward = {"enabled": True, "resources": {"num_nodes": asked["reward"], "gpus_per_node": asked["per_node"]}}
         found["env"] = {"reward_model": reward}
     return found
+
+
+def cluster(line: dict[str, Any]) -> Inventory:
+    """The recorded nodes in the order of their addresses, without the accelerators of other jobs.
+
+    ROLL names accelerators by number: it has only nodes with as many as it wants.
+    """
+    held = dict(line["cluster"]["held"])
+    joined = line["cluster"]["joined"]
+    if line["trainer"] == "roll":
+        joined = [node for node in joined if node[1] == line["question"]["per_node"] and node[0] not in held]
+        held = {}
+    content = [{"ranks": rank, "ip": ip, "accelerators": gpus} for rank, (ip, gpus, _) in enumerate(joined)]
+    found = in_order(Inventory.from_dict({"nodes": content or [{"ranks": 0, "accelerators": 0}]}), "number")
+    return found.without([f"{address}/{gpu}" for address, gpus in held.items() for gpu in gpus])
