@@ -23,12 +23,12 @@ from typing import Any
 import pytest
 from rankplan import Inventory, Plan
 from rankplan.front import read_job
+from rankplan.plans.node_order import in_trainers_order
 from rankplan.runtime.ray.connection import head_of
 from rankplan.runtime.ray.head import Head
 from ray import cluster_utils
 from support import stub
 from support.goldens import lines
-from support.paths import ROOT
 from support.recorded_trainers import config
 
 PACKAGES = os.environ.get("RANKPLAN_TRAINERS")
@@ -146,12 +146,16 @@ def nodes(head: Head) -> tuple[Inventory, dict[str, str]]:
     return Inventory.from_dict({"nodes": entries}).without([f"{BUSY}/{gpu}" for gpu in range(HELD)]), ids
 
 
+def node_ids(head: Head, inventory: Inventory) -> list[str]:
+    """Return Ray's ids of the nodes of an inventory."""
+    by_address = {address: node for node, address in nodes(head)[1].items()}
+    return [by_address[str(inventory.node(rank).ip)] for rank in range(inventory.num_nodes)]
+
+
 def planned(head: Head, file: Path) -> Plan:
     """Return the plan to pin, which knows Ray's node ids."""
-    inventory, ids = nodes(head)
-    by_address = {address: node for node, address in ids.items()}
-    in_order = [by_address[str(inventory.node(rank).ip)] for rank in range(inventory.num_nodes)]
-    return read_job(file, inventory).plan(pinned=True, node_ids=in_order)
+    inventory, _ = nodes(head)
+    return read_job(file, inventory).plan(pinned=True, node_ids=node_ids(head, inventory))
 
 
 def wait_until_free(head: Head) -> None:
@@ -162,22 +166,25 @@ def wait_until_free(head: Head) -> None:
         time.sleep(0.5)
 
 
-def run(head: Head, stubs: Path, folder: Path, name: str, *, pin: bool) -> tuple[list[Any], dict[str, list[Any]]]:
-    """Run a trainer; return what it asked for, and the accelerators of each component in rank order."""
-    trainer, out = TRAINERS[name](), folder / "placed.jsonl"
-    (file := folder / trainer.file).write_text(trainer.text)
+def run(head: Head, stubs: Path, name: str, out: Path, pin: Path | None = None) -> tuple[list[Any], dict[str, Any]]:
+    """Run a trainer; return what it asked for, and the accelerators of each component in rank order.
+
+    ``out`` is a file for what its workers say, ``pin`` what to give ``rankplan pin``.
+    """
+    trainer = TRAINERS[name]()
     package = Path(PACKAGES or "") / trainer.program
     if trainer.program != "recorded" and not package.is_dir():
         pytest.skip(f"{trainer.program} is not in {PACKAGES}")
     wait_until_free(head)
-    path = os.pathsep.join(map(str, (stubs, package, package / "skyrl-gym", PROGRAMS, ROOT / "python")))
+    folders = [stubs, package, package / "skyrl-gym", PROGRAMS, *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = os.pathsep.join(map(str, folders))
     environment = {**os.environ, "RAY_ADDRESS": head.address, "PLACED": str(out), "PYTHONPATH": path}
     command = [sys.executable, str(PROGRAMS / f"{trainer.program}_program.py"), *trainer.arguments]
     if trainer.program == "verl":
         command += [f"+ray_kwargs.ray_init.runtime_env.env_vars.PYTHONPATH='{path}'", "hydra.output_subdir=null"]
-    if pin:
-        command = [sys.executable, "-m", "rankplan", "pin", str(file), "--ray", head.address, "--", *command]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600)
+    if pin is not None:
+        command = [sys.executable, "-m", "rankplan", "pin", str(pin), "--ray", head.address, "--", *command]
+    done = subprocess.run(command, env=environment, cwd=out.parent, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
     said = [json.loads(line) for line in out.read_text().splitlines()]
     address = nodes(head)[1]
@@ -186,6 +193,13 @@ def run(head: Head, stubs: Path, folder: Path, name: str, *, pin: bool) -> tuple
         found = [(address[one["node"]], gpu) for gpu in sorted(one["gpus"])]
         places.setdefault(one["component"], []).extend(found)
     return [one for one in said if "bundles" in one], places
+
+
+def written(name: str, folder: Path) -> Path:
+    """Write the file that rankplan plans for a trainer."""
+    trainer = TRAINERS[name]()
+    (file := folder / trainer.file).write_text(trainer.text)
+    return file
 
 
 def expected(plan: Plan) -> dict[str, list[Any]]:
@@ -199,8 +213,8 @@ def expected(plan: Plan) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_alone_a_trainer_asks_for_what_is_planned(name: str, head: Head, stubs: Path, tmp_path: Path) -> None:
-    asked, places = run(head, stubs, tmp_path, name, pin=False)
-    plan = planned(head, tmp_path / TRAINERS[name]().file)
+    asked, places = run(head, stubs, name, tmp_path / "placed.jsonl")
+    plan = planned(head, written(name, tmp_path))
     certain = [one for one in plan.requests if one.strategy is not None and not one.optional]
     assert [(tuple(one["bundles"]), one["strategy"]) for one in asked] == [
         (one.accelerators, one.strategy) for one in certain
@@ -218,9 +232,9 @@ def test_alone_a_trainer_asks_for_what_is_planned(name: str, head: Head, stubs: 
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_pinned_every_rank_is_where_it_is_planned(name: str, head: Head, stubs: Path, tmp_path: Path) -> None:
-    _, places = run(head, stubs, tmp_path, name, pin=True)
-    trainer = TRAINERS[name]()
-    wanted = expected(planned(head, tmp_path / trainer.file))
+    file = written(name, tmp_path)
+    _, places = run(head, stubs, name, tmp_path / "placed.jsonl", file)
+    trainer, wanted = TRAINERS[name](), expected(planned(head, file))
     assert places
     for component, found in places.items():
         if component in trainer.anyhow:
@@ -228,3 +242,15 @@ def test_pinned_every_rank_is_where_it_is_planned(name: str, head: Head, stubs: 
             assert sorted(found) == sorted(wanted[component])
         else:
             assert found == wanted[component], component
+
+
+def test_a_saved_plan_is_put_in_the_order_of_the_trainer(head: Head, stubs: Path, tmp_path: Path) -> None:
+    """NeMo-RL sorts the nodes of its engine by Ray's ids, which no plan has: two of them are exchanged."""
+    inventory, _ = nodes(head)
+    ids = node_ids(head, inventory)
+    job = read_job(written("nemo_rl", tmp_path), inventory)
+    saved = job.plan(pinned=True, node_ids=[f"{int('f' * len(one), 16) - int(one, 16):x}" for one in ids])
+    saved.save(file := tmp_path / "plan.json")
+    _, places = run(head, stubs, "nemo_rl", tmp_path / "placed.jsonl", file)
+    after, changes = in_trainers_order(saved, node_ids(head, saved.inventory))
+    assert len(changes) == 1 and places[""] == expected(after)[""]
