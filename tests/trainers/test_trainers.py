@@ -27,7 +27,6 @@ from rankplan.plans.node_order import in_trainers_order
 from rankplan.runtime.ray.connection import head_of
 from rankplan.runtime.ray.head import Head
 from ray import cluster_utils
-from support import stub
 from support.goldens import lines
 from support.recorded_trainers import config
 
@@ -38,6 +37,14 @@ pytestmark = [
 ]
 
 PROGRAMS = Path(__file__).with_name("programs")
+STUBS = """
+    accelerate aiofiles aiohttp cachetools codetiming colorlog datasets deepspeed einops fastapi flash_attn flask
+    fsspec httpx huggingface_hub jaxtyping lark loguru megatron numba openai orjson pandas peft PIL pylatexenc regex
+    sympy tenacity tensordict torch torch_memory_saver torchdata tqdm transfer_queue transformers uvicorn uvloop
+    vllm vllm_router werkzeug zmq
+"""
+"""What the trainers import, and rankplan's tests do not need."""
+
 JOINED = ("127.0.0.11", "127.0.0.10", "127.0.0.9", "127.0.0.12", "127.0.0.3")
 EACH, BUSY, HELD = 4, "127.0.0.12", 2
 
@@ -134,7 +141,12 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
 
 @pytest.fixture(scope="module")
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    stub.write(folder := tmp_path_factory.mktemp("trainers") / "stubs")
+    """Return a folder with stubs of what the trainers import."""
+    folder = tmp_path_factory.mktemp("stubs")
+    for name in STUBS.split():
+        (folder / f"{name}.py").write_text("from _stub import become\n\nbecome(__name__)\n")
+        (metadata := folder / f"{name}-99.0.dist-info").mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 99.0\n")
     return folder
 
 

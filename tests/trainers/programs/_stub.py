@@ -1,6 +1,6 @@
 """Modules with every name, in place of torch, engines and the like: trainers import them, and place without them.
 
-``write`` fills a folder for the front of ``PYTHONPATH``; a module there replaces itself by a `Stub` on import.
+A module that calls `become` on import replaces itself by a `Stub`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,12 @@ from abc import ABCMeta
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from pathlib import Path
-from shutil import copyfile
 from types import ModuleType
 from typing import Any
 
 import typing_extensions
 
 typing.TypedDict = typing_extensions.TypedDict  # type: ignore[misc]  # pydantic needs it before Python 3.12
-
-
-NAMES = """
-    accelerate aiofiles aiohttp cachetools codetiming colorlog datasets deepspeed einops fastapi flash_attn flask
-    fsspec httpx huggingface_hub jaxtyping lark loguru megatron numba openai orjson pandas peft PIL pylatexenc regex
-    sympy tenacity tensordict torch torch_memory_saver torchdata tqdm transfer_queue transformers uvicorn uvloop
-    vllm vllm_router werkzeug zmq
-"""
-"""What the trainers import, and rankplan's tests do not need."""
 
 
 class _Names(ABCMeta):
@@ -127,13 +116,3 @@ def become(name: str) -> None:
     stub = Stub(name)
     stub.__spec__ = ModuleSpec(name, _Finder, is_package=True)  # type: ignore[arg-type]
     sys.modules[name] = stub
-
-
-def write(folder: Path) -> None:
-    """Write the modules to a new folder."""
-    folder.mkdir()
-    copyfile(__file__, folder / "_stub.py")
-    for name in NAMES.split():
-        (folder / f"{name}.py").write_text("from _stub import become\n\nbecome(__name__)\n")
-        (metadata := folder / f"{name}-99.0.dist-info").mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 99.0\n")
