@@ -79,12 +79,15 @@ fn labels(nodes: u32) -> [Vec<u32>; 3] {
 fn problem(nodes: u32, spares: u32, demand: Demand) -> Problem {
     let all = nodes + spares;
     Problem {
-        domains: Hierarchy::new(all, &labels(all), 1).expect("labels of all nodes"),
+        domains: Hierarchy::new(all, &labels(all)).expect("labels of all nodes"),
         node_class: vec![0; all as usize],
         rank_class: vec![Some(0); nodes as usize],
         unfit: BTreeMap::new(),
         demand,
         bonds: Vec::new(),
+        preferred: Vec::new(),
+        balanced: Vec::new(),
+        caps: Vec::new(),
         pinned: vec![None; nodes as usize],
         old: Vec::new(),
         segment: 1,

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from rankplan.runtime.rank.spec import RankReport as RankReport
     from rankplan.runtime.rank.timing import Timing as Timing
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
+    from rankplan.targets.emit import emit as emit
     from rankplan.tuning.costs import ComponentCosts as ComponentCosts
     from rankplan.tuning.costs import Costs as Costs
     from rankplan.tuning.costs import WeightSync as WeightSync
@@ -136,6 +137,7 @@ _NAMES = {
     "runtime.rank.spec": ("RankReport",),
     "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),
+    "targets.emit": ("emit",),
     "tuning.costs": ("ComponentCosts", "Costs", "WeightSync"),
     "tuning.schedule": ("Schedule", "Sensitivity"),
     "tuning.search": ("Ranked", "Rejected", "Sweep", "Tuning", "sweep"),

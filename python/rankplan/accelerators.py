@@ -32,7 +32,8 @@ class Vendor:
     id, each with a pattern of the values that do so even if ``env_var`` is set.
 
     ``torch_device`` is PyTorch's name of the device type, and ``torch_plugin`` the module that registers it (``None``:
-    PyTorch itself).
+    PyTorch itself). ``resource_key`` is the resource of a Kubernetes node that counts the devices, as the vendor's
+    device plugin names it (``None``: there are several, or none).
     """
 
     accelerator_type: str
@@ -47,6 +48,7 @@ class Vendor:
     conflicts: Mapping[str, str] = field(default_factory=dict)
     torch_device: str | None = None
     torch_plugin: str | None = None
+    resource_key: str | None = None
 
     @property
     def variables(self) -> set[str]:
@@ -117,18 +119,24 @@ Ray: ``TPUAcceleratorManager.set_current_process_visible_accelerator_ids``.
 """
 
 _MUSA: Any = {"torch_device": "musa", "torch_plugin": "torch_musa"}
-_ASCEND: Any = {"torch_device": "npu", "torch_plugin": "torch_npu"}
-_GAUDI: Any = {"torch_device": "hpu", "torch_plugin": "habana_frameworks.torch"}
+_ASCEND: Any = {"torch_device": "npu", "torch_plugin": "torch_npu", "resource_key": "huawei.com/Ascend910"}
+_GAUDI: Any = {"torch_device": "hpu", "torch_plugin": "habana_frameworks.torch", "resource_key": "habana.ai/gaudi"}
 
 VENDORS: list[Vendor] = [
-    _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPU", _CUDA, torch_device="cuda"),
+    _vendor("NV_GPU", "NVIDIA", "GPU", "NvidiaGPU", _CUDA, torch_device="cuda", resource_key="nvidia.com/gpu"),
     # PyTorch for ROCm keeps the name cuda, and so does Kunlun's, as RLinf's manager shows.
-    _vendor("AMD_GPU", "AMD", "GPU", "AMDGPU", "HIP_VISIBLE_DEVICES", conflicts=_OF_HIP, torch_device="cuda"),
+    _vendor(
+        *("AMD_GPU", "AMD", "GPU", "AMDGPU", "HIP_VISIBLE_DEVICES"),
+        conflicts=_OF_HIP,
+        torch_device="cuda",
+        resource_key="amd.com/gpu",
+    ),
     _vendor(
         *("INTEL_GPU", "Intel", "GPU", "IntelGPU", "ZE_AFFINITY_MASK"),
         conflicts=_OF_SYCL,
         unordered=_OWN_ORDER,
         torch_device="xpu",
+        resource_key="gpu.intel.com/i915",
     ),
     _vendor("NPU", "Huawei Ascend", "NPU", "NPU", "ASCEND_RT_VISIBLE_DEVICES", unordered=_ASCENDING, **_ASCEND),
     Vendor("MUSA_GPU", "Moore Threads", "GPU", None, "MUSA_VISIBLE_DEVICES", None, **_MUSA),
@@ -140,6 +148,7 @@ VENDORS: list[Vendor] = [
         conflicts=["NEURON_RT_NUM_CORES"],
         unordered=_UNKNOWN,
         torch_device="xla",
+        resource_key="aws.amazon.com/neuroncore",
     ),
     _vendor(
         *("TPU", "Google TPU", "TPU", "TPU", "TPU_VISIBLE_CHIPS"),
@@ -147,6 +156,7 @@ VENDORS: list[Vendor] = [
         unordered=_ONE_PROCESS,
         bounds=_BOUNDS,
         torch_device="xla",
+        resource_key="google.com/tpu",
     ),
     _vendor("RBLN", "Rebellions", "RBLN", "RBLN", "RBLN_DEVICES", "RBLN_RT_VISIBLE_DEVICES", unordered=_UNKNOWN),
     _vendor("FURIOSA", "FuriosaAI", "FURIOSA", "Furiosa", "FURIOSA_DEVICES", prefix="npu:", unordered=_UNKNOWN),

@@ -30,6 +30,7 @@ from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
 from rankplan.render.report import Report
+from rankplan.targets.emit import is_emitted, read_emitted
 from rankplan.words import by_nodes, counted
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from rankplan.tuning.search import Tuning
 
 Config: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Plan
-"""The path of a config or of a saved plan, a mapping (a dict, an OmegaConf object), or a plan."""
+"""The path of a config, of a saved plan or of an emitted file, a mapping (a dict, an OmegaConf object), or a plan."""
 
 Nodes: TypeAlias = str | os.PathLike[str] | AnyCluster
 """A size (``2x8``), the path of an inventory file, an inventory, or a cluster."""
@@ -176,11 +177,13 @@ def tune(
 
 
 def is_saved(file: str | os.PathLike[str]) -> bool:
-    """Whether a file starts like a saved plan. A pipe never counts as one. Raises ``OSError``."""
+    """Whether a file is a saved plan, or has one for a launcher. A pipe never counts as one. Raises ``OSError``."""
     if not Path(file).is_file():
         return False  # a pipe can be read only once
     with Path(file).open("rb") as opened:
-        return _SAVED.match(opened.read(256)) is not None
+        if _SAVED.match(opened.read(256)) is not None:
+            return True
+    return is_emitted(file)
 
 
 def saved_plan(
@@ -195,8 +198,12 @@ def saved_plan(
         return None
     if nodes is not None or dialect is not None or overrides:
         raise ValueError(f"{_name(config)} is a plan with its own nodes; it takes no nodes, dialect or overrides")
-    saved = config if isinstance(config, Plan) else Plan.load(config)
+    saved = config if isinstance(config, Plan) else _load_plan(config)
     return saved.on(saved.inventory.without(without)) if without else saved
+
+
+def _load_plan(file: str | os.PathLike[str]) -> Plan:
+    return read_emitted(file).plan if is_emitted(file) else Plan.load(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +264,8 @@ class Job:
         reject_memory(plan, self.reader)
         reject_senderless(plan, self.reader)
         yield from group_warnings(plan, self.reader)
+        if self.labelled:
+            yield from preference_warnings(plan, self.reader)
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
 
@@ -315,7 +324,7 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
 
 
 def reject_crossings(plan: Plan, config: Reader, *, labelled: bool) -> None:
-    """Raise `PlacementError` if groups cross what the config forbids, with the place of each rule.
+    """Raise `PlacementError` if the nodes break a rule of ``cluster.topology``, with the place of each rule.
 
     Unless the labels of the nodes are known, only the level ``node`` is checked.
     """
@@ -333,6 +342,7 @@ def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
     reject_memory(plan, no_config)
     reject_senderless(plan, no_config)
     yield from group_warnings(plan, no_config)
+    yield from preference_warnings(plan, no_config)
     yield from idle_warnings(plan, plan.inventory, name)
 
 
@@ -379,6 +389,12 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
         for warning in component.parallel_warnings():
             kinds = [kind for kind, _ in SIZE.findall(warning.message)]
             yield reader.located(reader.size_path(reader.size_paths.get(name, ()), kinds), warning)
+
+
+def preference_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield warnings about what ``cluster.topology`` prefers and the nodes do not allow."""
+    for keys, warning in plan.topology_warnings():
+        yield reader.located(("cluster", "topology", *keys), warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:

@@ -22,7 +22,7 @@ class NotPlanned(RuntimeError):
     """A request that the plan does not have, or that cannot be placed as planned. Printed as a diagnostic."""
 
     def __init__(self, code: str, message: str, help: str) -> None:
-        super().__init__(f"error[{code}]: {message}\n  = help: {help}")
+        super().__init__(f"error[{code}]: {message}\n = help: {help}")
         self.code, self.message, self.help = code, message, help
 
     def __reduce__(self) -> tuple[type[NotPlanned], tuple[str, str, str]]:

@@ -75,7 +75,13 @@ def cases(draw: st.DrawFn, most_ranks: int = 5, most_nodes: int = 7) -> Case:
             for rank, (need, place) in enumerate(zip(needs, places, strict=False))
         ]
         old = [place if fit and draw(st.integers(0, 3)) else None for fit, place in zip(fits, places, strict=False)]
-    return Case(labels, kinds, needs, components, kept, sets, old, segment, unfit)
+    some_ranks = st.lists(st.sampled_from(needed), min_size=1, unique=True).map(sorted)
+    rule = st.tuples(st.integers(0, levels - 1), some_ranks)
+    preferred = draw(st.lists(rule, max_size=2)) if draw(st.booleans()) else []
+    balanced = draw(st.lists(rule, max_size=2)) if draw(st.booleans()) else []
+    cap = st.dictionaries(st.integers(0, levels - 1), st.integers(1, 4), max_size=2)
+    caps = draw(cap) if draw(st.booleans()) else {}
+    return Case(labels, kinds, needs, components, kept, sets, old, segment, unfit, preferred, balanced, caps)
 
 
 def problem(case: Case) -> Problem:
@@ -85,15 +91,21 @@ def problem(case: Case) -> Problem:
         [Hierarchy.UNKNOWN if labels[level] is None else names.index(labels[level] or "") for labels in case.labels]
         for level in range(case.levels)
     ]
+    kept = [
+        (level, ranks, 0) for name, kind, level in case.kept for ranks in case.components[name].layout.node_sets(kind)
+    ]
     parts: Any = [(one.rows, one.layout if one.parallel.stated else None) for one in case.components.values()]
+    hierarchy = Hierarchy(len(case.labels), columns)
     return Problem(
-        Hierarchy(len(case.labels), columns),
+        hierarchy,
         node_classes=list(case.kinds),
         rank_classes=list(case.needs),
         unfit=[(node, RankSet(ranks)) for node, ranks in case.unfit.items()],
         parts=parts,
-        kept=[(case.components[name].layout, kind, level) for name, kind, level in case.kept],
-        sets=[(level, list(ranks)) for level, ranks in case.sets],
+        sets=[*kept, *((level, list(ranks), 1) for level, ranks in case.sets)],
+        preferred=list(case.preferred),
+        balanced=list(case.balanced),
+        caps=[(level, [most] * len(hierarchy.sizes(level))) for level, most in case.caps.items()],
         pinned=[None] * len(case.needs),
         old=list(case.old),
         segment=case.segment,
@@ -115,7 +127,9 @@ def check(case: Case) -> None:
     assert all(rank not in case.unfit.get(node, ()) for rank, node in enumerate(found.nodes) if node is not None)
     assert found.cost == case.cost(found.nodes)
     assert found.optimal
-    assert found.cost == best
+    assert found.cost == best[0]
+    assert found.allowed == (best[0][0] == 0)
+    assert found.nodes == best[1] or not found.allowed
 
 
 @settings(max_examples=100)
@@ -244,7 +258,7 @@ def test_node_ranks_with_robots_keep_their_nodes() -> None:
             {},
             {"segment": 3},
             "segment-incomplete",
-            "the plan needs 3 segments of 3 nodes; the nvlink domains hold 2",
+            "the plan needs 3 segments of 3 nodes in a nvlink; the nvlink domains hold 2",
         ),
         (2, {}, {"segment": 0}, "invalid-value", "`segment` is 0; it must be a whole number of 1 or more"),
         (

@@ -155,7 +155,7 @@ def test_segments_of_two_levels() -> None:
     assert found.optimal
     with pytest.raises(PlacementError) as refused:  # 12 of 13 nodes, and yet impossible
         arrange(Asked(PAGE, [12], {}, {}).plan(), cluster(LEVELS[1:], PAGE), **rules)
-    assert refused.value.message == "the plan needs 3 segments of 4 nodes; the block domains hold 2"
+    assert refused.value.message == "the plan needs 3 segments of 4 nodes in a block; the block domains hold 2"
 
 
 def test_inner_domains_count_before_unused_nodes() -> None:

@@ -14,8 +14,9 @@ from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.arranging.arrange import Task
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.repair import Shrinking
-from rankplan.arranging.rules import Rules
+from rankplan.arranging.rules import Network
 from rankplan.cli import main
+from rankplan.config.network import Topology
 from rankplan.errors import PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.component import Component
@@ -114,7 +115,12 @@ def test_a_whole_expert_group_moves_only_if_a_rule_asks_for_it() -> None:
     gone = full.without(["node-1", "node-2"])
     old = [None if rank in (1, 2) else rank for rank in range(6)]
     kept = Task(
-        gone, before.inventory, before, Rules(full.levels, {"actor": {"ep": "nvlink"}}), Exclusion(gone.marks), old
+        gone,
+        before.inventory,
+        before,
+        Network(full.levels, Topology(keep={"actor": {"ep": "nvlink"}})),
+        Exclusion(gone.marks),
+        old,
     ).solve()
     assert kept.moved == 32 and kept.after[1][1] == 0  # the group that crossed before moves too
 
@@ -321,10 +327,13 @@ def test_survivors_never_move_and_the_rest_is_the_best_choice(case: tuple[Plan, 
     best = oracle.best()
     assert best is not None
     # A level that is on no node is left out.
+    cost, first = best[0], 3 + oracle.levels
     levels = [
-        best[3 + 4 * level : 7 + 4 * level] for level, key in enumerate(LEVELS) if key in found.arrangement.levels
+        cost[first + 4 * level : first + 4 * level + 4]
+        for level, key in enumerate(LEVELS)
+        if key in found.arrangement.levels
     ]
-    assert (found.arrangement.moved, found.arrangement.after) == (best[1], levels)
+    assert (found.arrangement.moved, found.arrangement.after) == (cost[1], levels)
 
 
 @st.composite

@@ -129,7 +129,7 @@ def test_wrong_usage_suggests_the_right_one(line: str, message: str) -> None:
 
 def test_a_missing_file_that_looks_like_an_override_gets_the_dashes() -> None:
     done = CliRunner().invoke(main, ["check", "cluster.num_nodes=2"])
-    assert (done.exit_code, done.stderr) == (
+    assert (done.exit_code, done.stdout) == (
         1,
         "error: cluster.num_nodes=2: No such file or directory; write overrides after --\n",
     )

@@ -156,3 +156,8 @@ def test_every_key_of_a_dialect_is_described(dialect: str) -> None:
 )
 def test_a_value_of_another_type_is_marked(text: str) -> None:
     assert errors(text)
+
+
+def test_the_entry_of_schemastore_names_the_schema() -> None:
+    entry = json.loads((EXAMPLES.parent / "packaging" / "schemastore" / "catalog.json").read_text())
+    assert entry["url"] == SCHEMA["$id"]

@@ -179,7 +179,7 @@ def test_faults_of_the_command_line_and_of_the_file_are_counted_together(tmp_pat
     path.write_text("cluster: {num_nodes: 1, component_placement: {actor: 0-8}}\n")
     done = CliRunner().invoke(main, ["check", str(path), "--nodes", "1x8", "--", "cluster.exclud=[]"])
     assert done.exit_code == 1
-    assert done.stderr.endswith(f"2 faults in command line and {path}\n")
+    assert done.stdout.endswith(f"2 faults in command line and {path}\n")
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -7,7 +7,6 @@ import re
 import subprocess
 
 import rankplan
-import yaml
 from rankplan import testing
 from support.documents import blocks
 from support.paths import DOCS, ROOT
@@ -42,26 +41,13 @@ def test_the_architecture_page_has_the_rooms_in_their_order() -> None:
     assert [name.replace("/", ".") for name in names] == ROOMS
 
 
-def test_the_slurm_script_is_valid_shell_and_the_manifest_matches_its_text() -> None:
-    """No Slurm and no Kubernetes here: syntax, and the facts that the page states."""
-    page = blocks(DOCS / "launchers.md")
-    scripts = [block.text for block in page if block.kind == "sh"]
-    assert len(scripts) == 2 and "#SBATCH" in scripts[0]
-    for script in scripts:
-        assert subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True).stderr == ""
-    inner = re.search(r"bash -c '(.*?)'", scripts[0], re.DOTALL)
+def test_the_slurm_script_is_valid_shell() -> None:
+    """No Slurm here: only the syntax."""
+    (script,) = [block.text for block in blocks(DOCS / "launchers.md") if block.kind == "sh"]
+    assert "#SBATCH" in script
+    assert subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True).stderr == ""
+    inner = re.search(r"bash -c '(.*?)'", script, re.DOTALL)
     assert inner and subprocess.run(["bash", "-n"], input=inner[1], text=True, capture_output=True).stderr == ""
-    (manifest,) = (yaml.safe_load(block.text) for block in page if block.file_name == "raycluster.yaml")
-    spec = manifest["spec"]
-    (workers,) = spec["workerGroupSpecs"]
-    assert (manifest["apiVersion"], manifest["kind"]) == ("ray.io/v1", "RayCluster")
-    assert workers["minReplicas"] == workers["replicas"] == workers["maxReplicas"] == 2
-    assert f"svc/{manifest['metadata']['name']}-head-svc" in scripts[1]
-    (worker,) = workers["template"]["spec"]["containers"]
-    (head,) = spec["headGroupSpec"]["template"]["spec"]["containers"]
-    assert worker["image"] == head["image"] and worker["resources"]["limits"]["nvidia.com/gpu"] == "8"
-    names = {volume["name"] for volume in workers["template"]["spec"]["volumes"]}
-    assert {mount["name"] for mount in worker["volumeMounts"]} <= names
 
 
 def test_the_failure_guide_quotes_messages_that_exist() -> None:

@@ -196,7 +196,8 @@ def test_one_failing_rank_ends_the_others(plan: Plan, tmp_path: Path, end: str, 
     script = tmp_path / "rank.py"
     script.write_text(
         "import os, pathlib, sys, time\n"
-        "pathlib.Path(f'up-{os.environ[\"RANK\"]}').write_text(str(os.getpid()))\n"
+        "pathlib.Path(f'new-{os.environ[\"RANK\"]}').write_text(str(os.getpid()))\n"
+        "os.rename(f'new-{os.environ[\"RANK\"]}', f'up-{os.environ[\"RANK\"]}')\n"
         "while len(list(pathlib.Path().glob('up-*'))) < 2: time.sleep(0.01)\n"
         f"if os.environ['RANK'] == '1': {end}\n"
         "time.sleep(100)\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,11 +79,17 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def command_output(block: Block, command: str) -> str:
-    """Run a command in a folder with the files of its document and return its output."""
-    program, *arguments = command.split()
-    assert program == "rankplan"
-    with TemporaryDirectory() as folder:
-        done = run(in_folder(block.document, Path(folder)), "-m", "rankplan", *arguments)
+    """Run a command in a folder with the files of its document, after those of its block that write a file.
+
+    Return its output.
+    """
+    before = re.findall(r"^\$ (.* -o .*)$", block.text.partition(f"$ {command}\n")[0], re.MULTILINE)
+    with TemporaryDirectory() as name:
+        folder = in_folder(block.document, Path(name))
+        for line in (*before, command):
+            program, *arguments = shlex.split(line)
+            assert program == "rankplan"
+            done = run(folder, "-m", "rankplan", *arguments)
     return done.stderr + done.stdout
 
 

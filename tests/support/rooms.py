@@ -14,6 +14,7 @@ ROOMS = [
     "nodes",
     "plans",
     "starting",
+    "targets",
     "arranging",
     "dialects.rlinf",
     "dialects",

@@ -68,7 +68,7 @@ codes! {
     ShareOverflow = "share-overflow", "the shares of an accelerator add up to more than one";
     VisibilityOrder = "visibility-order", "own-first is requested for accelerators whose mask has no order";
     BindingUnmet = "binding-unmet", "a process cannot be bound to the cores that its component requests";
-    PlanMismatch = "plan-mismatch", "a plan is launched on a cluster that it was not made for";
+    PlanMismatch = "plan-mismatch", "a cluster, or a pinned program, does not fit the plan";
     OrderNotKept = "order-not-kept", "a trainer sorts the nodes of a pool in another order than the plan has them";
     // Programs that are pinned to a plan.
     HookMissing = "hook-missing", "a node cannot load the hook that binds a program to a plan";
@@ -91,6 +91,20 @@ codes! {
     MemoryExceeded = "memory-exceeded", "a phase needs more memory than an accelerator has";
     EngineShare = "engine-share", "the weights of an engine and one request exceed its share of an accelerator";
     HostMemory = "host-memory", "the ranks of a node keep more on the host than it has";
+    // The files of launchers.
+    EmitUneven = "emit-uneven", "a launcher starts equal nodes only, and those of the plan differ";
+    EmitTopology = "emit-topology", "a launcher cannot ask for the domains that `keep` or `segment` requires";
+    EmitNeedsQueue = "emit-needs-queue", "a plan has `keep` or `segment`, which Kubernetes promises only with a queue";
+    EmitTooManyGroups = "emit-too-many-groups", "a plan has more groups of pods than Kueue takes";
+    EmitResourceKey = "emit-resource-key", "no resource is known that counts the accelerators of a type";
+    EmitLevelKey = "emit-level-key", "a level of the network is not the key of a node label";
+    EmitNoAddress = "emit-no-address", "a file must name hosts, and the inventory does not";
+    EmitNoLevels = "emit-no-levels", "a topology is written for nodes without levels";
+    EmitHardware = "emit-hardware", "a component uses hardware of fixed hosts, which a launcher does not choose";
+    EmitConflict = "emit-conflict", "the user's own file contradicts the plan";
+    EmitChanged = "emit-changed", "a file that rankplan wrote was changed and contradicts its plan";
+    EmitName = "emit-name", "a name is longer than a launcher allows, or has other characters";
+    EmitTooLarge = "emit-too-large", "a plan is larger than its file may be";
     // Tuning.
     MissingTimes = "missing-times", "a component to tune has no times";
     SizeDoesNotFit = "size-does-not-fit", "a component fits on no number of accelerators, or was measured on one that its sizes do not divide";

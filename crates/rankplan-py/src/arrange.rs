@@ -2,21 +2,22 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rankplan_core::arrange::demand::{Bond, CLASSES, Demand, bonds};
-use rankplan_core::arrange::objective::{MOVED, crossings_at};
+use rankplan_core::arrange::demand::{Bond, CLASSES, Demand};
+use rankplan_core::arrange::hierarchy::Hierarchy as CoreHierarchy;
+use rankplan_core::arrange::objective::MOVED;
 use rankplan_core::arrange::segments::{Packing, Want, pack};
-use rankplan_core::arrange::{arrange, moved_as_block};
+use rankplan_core::arrange::{arrange, moved_as_block, room};
 use rankplan_core::{Layout as CoreLayout, Slots, Table};
 
 use crate::errors::OrRaise;
-use crate::parallel::{Layout, named};
+use crate::parallel::Layout;
 use crate::placements::Placements;
 use crate::rank_set::RankSet;
 
 /// The domains of nodes at every level.
 #[pyclass(frozen, eq, module = "rankplan._core")]
 #[derive(PartialEq)]
-pub struct Hierarchy(rankplan_core::arrange::hierarchy::Hierarchy);
+pub struct Hierarchy(CoreHierarchy);
 
 #[pymethods]
 impl Hierarchy {
@@ -24,14 +25,10 @@ impl Hierarchy {
     #[classattr]
     const UNKNOWN: u32 = rankplan_core::arrange::hierarchy::UNKNOWN;
 
-    /// `labels` has, by level and node, the position of the node's label in the order of labels. With a segment of two or more
-    /// nodes, of sibling domains those come first whose size is a multiple of it.
+    /// `labels` has, by level and node, the position of the node's label in the order of labels.
     #[new]
-    #[pyo3(signature = (nodes, labels, segment = 1))]
-    fn new(py: Python<'_>, nodes: u32, labels: Vec<Vec<u32>>, segment: u32) -> PyResult<Self> {
-        py.detach(|| rankplan_core::arrange::hierarchy::Hierarchy::new(nodes, &labels, segment))
-            .or_raise(py, None)
-            .map(Hierarchy)
+    fn new(py: Python<'_>, nodes: u32, labels: Vec<Vec<u32>>) -> PyResult<Self> {
+        py.detach(|| CoreHierarchy::new(nodes, &labels)).or_raise(py, None).map(Hierarchy)
     }
 
     /// The nodes, depth first through the levels.
@@ -80,12 +77,13 @@ pub struct Arrangement(rankplan_core::arrange::Arrangement);
 impl Problem {
     /// `node_classes` has the hardware of each node, `rank_classes` the hardware that each node rank needs, or `None` for one
     /// without processes. `unfit` has nodes with broken accelerators, and the node ranks that need one of these. `parts` are the
-    /// rows of the components and, if they state sizes, their groups, which count. `kept` are groups that must be within a domain:
-    /// their layout, kind, level. `sets` are such node ranks: level and ranks. `pinned` and `old` have the
+    /// rows of the components and, if they state sizes, their groups, which count. `sets` are node
+    /// ranks that must be within a domain: level, ranks, and the number of their rule. `preferred` should be within one;
+    /// `balanced` should be divided evenly between domains. `caps` are the most node ranks by domain of a level. `pinned` and `old` have the
     /// nodes of node ranks; `old` is empty without an old plan.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "all are keywords in Python")]
-    #[pyo3(signature = (domains, *, node_classes, rank_classes, unfit, parts, kept, sets, pinned, old, segment))]
+    #[pyo3(signature = (domains, *, node_classes, rank_classes, unfit, parts, sets, preferred, balanced, caps, pinned, old, segment))]
     fn new(
         py: Python<'_>,
         domains: &Hierarchy,
@@ -93,8 +91,10 @@ impl Problem {
         rank_classes: Vec<Option<u32>>,
         unfit: Vec<(u32, RankSet)>,
         parts: Vec<(Bound<'_, Placements>, Option<Bound<'_, Layout>>)>,
-        kept: Vec<(Bound<'_, Layout>, String, usize)>,
-        sets: Vec<(usize, Vec<u32>)>,
+        sets: Vec<(usize, Vec<u32>, u32)>,
+        preferred: Vec<(usize, Vec<u32>)>,
+        balanced: Vec<(usize, Vec<u32>)>,
+        caps: Vec<(usize, Vec<u32>)>,
         pinned: Vec<Option<u32>>,
         old: Vec<Option<u32>>,
         segment: u32,
@@ -107,14 +107,13 @@ impl Problem {
         if parts.iter().any(|(table, _)| table.cluster_node_rank().iter().any(|&node| node >= ranks)) {
             return Err(PyValueError::new_err("a component is on more node ranks"));
         }
-        let mut all = Vec::new();
-        for (index, (layout, kind, level)) in kept.into_iter().enumerate() {
-            let (slots, layout) = layout.get().parts();
-            all.extend(bonds(slots, layout, named(&kind)?, level, index as u32));
-        }
-        all.extend(sets.into_iter().map(|(level, ranks)| Bond { level, ranks: ranks.into(), source: u32::MAX }));
-        if all.iter().any(|bond| bond.level >= domains.0.levels()) {
-            return Err(PyValueError::new_err("unknown level"));
+        let plain = |sets: Vec<(usize, Vec<u32>)>| {
+            bonds(&domains.0, sets.into_iter().map(|(level, ranks)| (level, ranks, u32::MAX)).collect())
+        };
+        let (bonds, preferred, balanced) = (bonds(&domains.0, sets)?, plain(preferred)?, plain(balanced)?);
+        let mut most = vec![Vec::new(); domains.0.levels()];
+        for (level, caps) in caps {
+            *most.get_mut(level).ok_or_else(|| PyValueError::new_err("unknown level"))? = caps;
         }
         let demand = py.detach(|| Demand::of(ranks, &parts));
         let problem = rankplan_core::arrange::objective::Problem {
@@ -123,7 +122,10 @@ impl Problem {
             rank_class: rank_classes,
             unfit: unfit.into_iter().map(|(node, ranks)| (node, ranks.0)).collect(),
             demand,
-            bonds: all,
+            bonds,
+            preferred,
+            balanced,
+            caps: most,
             pinned,
             old,
             segment,
@@ -144,6 +146,12 @@ impl Problem {
         py.detach(|| moved_as_block(&self.problem, &arrangement.0)).map(Arrangement)
     }
 
+    /// By level and domain, the nodes that can be used, if only whole units of rules of one size are used and `whole`.
+    #[pyo3(signature = (*, whole))]
+    fn room(&self, py: Python<'_>, whole: bool) -> Vec<Vec<u32>> {
+        py.detach(|| room(&self.problem, whole))
+    }
+
     /// The cost of any arrangement: a list compared from its first number on.
     fn cost(&self, py: Python<'_>, nodes: Vec<Option<u32>>) -> Vec<i64> {
         py.detach(|| self.problem.cost(&nodes))
@@ -152,18 +160,25 @@ impl Problem {
     /// By level, the number of groups that cross a domain: tensor, context and expert-tensor; expert; data; pipeline.
     fn crossings(&self, py: Python<'_>, nodes: Vec<Option<u32>>) -> Vec<Vec<i64>> {
         let cost = self.cost(py, nodes);
-        let of = |level| (0..CLASSES.len()).map(|class| cost[crossings_at(level, class)]).collect();
+        let of = |level| (0..CLASSES.len()).map(|class| cost[self.problem.crossings_at(level, class)]).collect();
         (0..self.problem.domains.levels()).map(of).collect()
     }
 
-    /// The groups and sets that must be within a domain and are not: index in `kept`, or `None` for a set; level; node ranks.
-    fn broken(&self, arrangement: &Arrangement) -> Vec<(Option<u32>, usize, Vec<u32>)> {
+    /// The sets that must be within a domain and are not: number of the rule, node ranks.
+    fn broken(&self, arrangement: &Arrangement) -> Vec<(u32, Vec<u32>)> {
         let bond = |&index: &u32| {
             let bond = &self.problem.bonds[index as usize];
-            ((bond.source != u32::MAX).then_some(bond.source), bond.level, bond.ranks.to_vec())
+            (bond.source, bond.ranks.to_vec())
         };
         arrangement.0.broken.iter().map(bond).collect()
     }
+}
+
+fn bonds(domains: &CoreHierarchy, sets: Vec<(usize, Vec<u32>, u32)>) -> PyResult<Vec<Bond>> {
+    if sets.iter().any(|&(level, ..)| level >= domains.levels()) {
+        return Err(PyValueError::new_err("unknown level"));
+    }
+    Ok(sets.into_iter().map(|(level, ranks, source)| Bond { level, ranks: ranks.into(), source }).collect())
 }
 
 type Part<'a> = (&'a Table, Option<(&'a Slots, &'a CoreLayout)>);
@@ -186,6 +201,12 @@ impl Arrangement {
     #[getter]
     fn impossible(&self) -> bool {
         self.0.impossible
+    }
+
+    /// Whether it breaks no rule.
+    #[getter]
+    fn allowed(&self) -> bool {
+        self.0.cost[0] == 0
     }
 
     /// Its cost: a list compared from its first number on.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyRange, PySlice};
+use rankplan_core::arrange::demand::node_sets;
 use rankplan_core::groups::weights::Side;
 use rankplan_core::{Inventory, Kind, Order, Parallel, ProcessRank, Progression, Slots};
 
@@ -97,6 +98,12 @@ impl Layout {
             Some(domains) => self.slots.nodes().in_domains(&domains.0).spans(groups),
             None => self.slots.spans(groups),
         })))
+    }
+
+    /// The sets of two or more node ranks that groups of a kind are on, each once.
+    fn node_sets(&self, py: Python<'_>, kind: &str) -> PyResult<Vec<Vec<u32>>> {
+        let kind = named(kind)?;
+        Ok(py.detach(|| node_sets(&self.slots, &self.layout, kind)).into_iter().map(Vec::from).collect())
     }
 
     /// The slots of a group as messages name them: `ranks 4-7`.

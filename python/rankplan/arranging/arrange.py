@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from typing import TypeAlias
 
-from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet, pack_segments
+from rankplan._core import Arrangement as Found
+from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet
+from rankplan.arranging import rules
 from rankplan.arranging.exclusion import Exclusion
-from rankplan.arranging.rules import Keep, Rules, Segments
+from rankplan.arranging.refusal import Refusal
+from rankplan.arranging.rules import Balance, Cap, Keep, Network, Prefer, Segments
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.plans.component import Component, local_accelerators
-from rankplan.plans.crossings import crossing
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
-from rankplan.words import counted, nodes_text
+from rankplan.plans.topology import Rule, Rules, Sets, broken
+from rankplan.words import counted
 
 KINDS = ("tensor or context", "expert", "data", "pipeline")
 """The groups whose crossings are counted together, those whose crossings cost most first.
@@ -31,9 +34,6 @@ replica groups and expert-data groups.
 
 _Kind: TypeAlias = tuple[str, int, str | None]
 """Type, number and model of the accelerators of a node."""
-
-_Together: TypeAlias = tuple[int, list[int]]
-"""A level, and node ranks that must be in one domain of it."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,15 @@ class Arrangement:
 
 
 def arrange(
-    plan: Plan, inventory: Inventory | SupportsInventory, *, keep: Keep | None = None, segment: Segments | None = None
+    plan: Plan,
+    inventory: Inventory | SupportsInventory,
+    *,
+    keep: Keep | None = None,
+    segment: Segments | None = None,
+    prefer: Prefer | None = None,
+    balance: Balance | None = None,
+    cap: Cap | None = None,
+    beside: Plan | Iterable[Plan] = (),
 ) -> Arrangement:
     """Number the nodes of an inventory, or a cluster, to suit a plan and the network.
 
@@ -72,16 +80,27 @@ def arrange(
     domain, outermost level first, tensor, context and expert-tensor groups before expert, data and pipeline groups.
     The nodes that the plan does not need come last, and stay in whole domains if possible.
 
-    ``keep`` has levels that groups must stay within, by component and kind: ``{"actor": {"ep": "nvlink"}}``.
-    ``segment`` is a number of nodes that must be in one innermost domain together, or such numbers by component:
-    ``{"policy": 4, "generation": 2}``, and by level too: ``{"policy": {"block": 16, "nvlink": 8}}``. The defaults are
-    those of ``cluster.topology``.
+    Each of these replaces the key of its name in ``cluster.topology``:
 
-    Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``.
+    - ``keep``: levels that groups must stay within, by component and kind: ``{"actor": {"ep": "nvlink"}}``. The kind
+      ``world`` means all nodes of a component, and ``"a + b"`` those of two. ``{"nvlink": 2}`` instead of a level
+      allows two domains, with equal shares.
+    - ``segment``: a number of nodes that must be in one innermost domain together, or such numbers by component,
+      ``{"policy": 4, "generation": 2}``, and by level too: ``{"policy": {"block": 16, "nvlink": 8}}``.
+    - ``prefer``: like ``keep``, but nothing is refused.
+    - ``balance``: a level, or levels by component, whose domains in use get shares as equal as possible.
+    - ``cap``: the most nodes of a domain in use, by level: ``{"nvlink": 16}``.
+
+    ``beside`` are plans of other jobs: their nodes, found by hostname, else address, else rank, are taken. They count
+    for ``cap`` only.
+
+    Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``, and every
+    wrong name or size.
     """
-    inventory, planned = inventory_of(inventory), plan.inventory
+    inventory, planned = rules.beside(inventory_of(inventory), beside), plan.inventory
+    network = Network.of(inventory, planned, keep=keep, segment=segment, prefer=prefer, balance=balance, cap=cap)
     excluded = Exclusion.of(planned, inventory, same_nodes(planned, inventory))
-    return Task(inventory, planned, plan, Rules.of(inventory, planned, segment, keep), excluded).solve()
+    return Task(inventory, planned, plan, network, excluded).solve()
 
 
 @dataclass(frozen=True)
@@ -90,44 +109,36 @@ class Task:
 
     ``excluded`` is the hardware of the inventory that it cannot use; nodes that are named by their rank keep it.
     ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
-    an old plan. ``were`` has the node that each had, lost or not. ``whole_group``: see `replan`.
+    an old plan. ``were`` has the node that each had, lost or not. ``whole_group`` and ``fixed``: see `replan`.
     """
 
     inventory: Inventory
     planned: Inventory
     parts: Mapping[str, Component]
-    rules: Rules
+    network: Network
     excluded: Exclusion
     old: Sequence[int | None] = ()
     were: Sequence[int | None] = ()
     whole_group: bool = False
+    fixed: bool = False
 
     def solve(self) -> Arrangement:
         """Find a node for every node rank.
 
         Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small`` or ``group-spans``.
         """
-        stated = dict.fromkeys(self.rules.segments(self.parts, self.needed))
-        segments = [(level, list(ranks)) for level, ranks in stated]
-        problem = self._problem(segments)
-        try:
-            found = problem.solve()
-        except ValueError as error:
-            raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
-        if broken := problem.broken(found):
-            unproved = "" if found.impossible else " (the search ended early)"
-            raise PlacementError([self._broken(broken, segments, unproved)])
+        problem, found = self._found()
         block = problem.moved_as_block(found) if self.old else None
         if block is not None and block.cost[3:] >= found.cost[3:]:
             block = None
         if block is not None and self.whole_group:
             found, block = block, None
-        usable = self._usable
+        usable = self.usable
         nodes = [None if node is None else usable[node] for node in found.nodes]
         self._fill(nodes)
         filled = [node for node in nodes if node is not None]
         taken = set(filled)
-        spares = [usable[node] for node in self._hierarchy.order if usable[node] not in taken]
+        spares = [usable[node] for node in self.hierarchy.order if usable[node] not in taken]
         listed = taken.union(spares)
         spares += (node for node in range(self.inventory.num_nodes) if node not in listed)
         for rank, node in sorted(self.excluded.named.items()):
@@ -138,7 +149,7 @@ class Task:
             present=self.inventory,
             nodes=tuple(filled),
             spares=tuple(spares),
-            levels=self.rules.levels,
+            levels=self.network.levels,
             before=self._before(),
             after=problem.crossings(found.nodes),
             optimal=found.optimal,
@@ -152,35 +163,64 @@ class Task:
         return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
 
     @cached_property
-    def _kept(self) -> list[tuple[str, str, int]]:
-        """The groups that must stay within a domain: component, kind, level.
+    def _rules(self) -> Rules:
+        """What must, and should, hold on these nodes.
 
-        Raises `PlacementError` (``group-spans``) for groups that must stay within a node and are on several node ranks.
+        Raises `PlacementError` with every fault, also for what must stay within a node and is on several node ranks.
         """
-        found = []
-        for name, kind, level in self.rules.kept(list(self.parts)):
-            if level is not None:
-                found.append((name, kind, level))
-            elif apart := crossing(name, self.parts[name].layout, self.planned, kind, None):
-                raise PlacementError([Diagnostic("group-spans", *apart)])
-        return found
+        rules = Rules.of(self.network.topology, self.parts, self.network.levels, arranging=True)
+        faults = [_placed(path, found) for path, found in rules.faults]
+        within = [rule for rule in rules.kept if rule.level is None]
+        faults += [
+            Diagnostic("group-spans", *found) for rule in within if (found := broken(rule, self.parts, self.planned))
+        ]
+        if faults:
+            raise PlacementError(faults)
+        rules.kept = [rule for rule in rules.kept if rule.level is not None]
+        rules.preferred = [rule for rule in rules.preferred if rule.level is not None]
+        return rules
+
+    def _found(self) -> tuple[Problem, Found]:
+        """Return the arrangement in which the sets of each rule are divided into as few parts as possible.
+
+        Raises `PlacementError` if there is none.
+        """
+        kept = self._rules.kept
+        refusal, proved = None, True
+        for parts in product(*map(self._divisions, kept)):
+            problem = self._problem([rule.divided(count) for rule, count in zip(kept, parts, strict=True)])
+            try:
+                found = problem.solve()
+            except ValueError as error:
+                raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
+            if found.allowed:
+                return problem, found
+            proved = proved and found.impossible
+            refusal = Refusal(self, self._rules, problem, found, parts)
+        raise PlacementError([refusal.fault(proved=proved)] if refusal is not None else [])
+
+    def _divisions(self, rule: Rule) -> list[int]:
+        """Return the numbers of parts that the sets of a rule may be divided into: those that a domain has room for."""
+        largest = max(self.hierarchy.sizes(rule.level or 0), default=0)
+        found = rule.divisions()
+        return [count for count in found if max(map(len, rule.divided(count)), default=0) <= largest] or found[-1:]
 
     @cached_property
-    def _usable(self) -> list[int]:
+    def usable(self) -> list[int]:
         """The ranks in the inventory of the nodes that are not excluded, or kept as they are."""
         whole = RankSet(node for node, accelerators in self.excluded.marks.items() if accelerators is None)
         kept = RankSet(node for rank, node in self.excluded.named.items() if not self.old and rank not in self.needed)
         return list(RankSet(range(self.inventory.num_nodes)) - whole - kept)
 
     @cached_property
-    def _hierarchy(self) -> Hierarchy:
-        return _hierarchy(self._domains, self._usable, self.rules.largest_segment)
+    def hierarchy(self) -> Hierarchy:
+        return _hierarchy(self.domains, self.usable)
 
     @cached_property
-    def _domains(self) -> tuple[Domains, ...]:
+    def domains(self) -> tuple[Domains, ...]:
         """The domains of the inventory at each level of the rules."""
-        same = self.rules.levels == self.inventory.levels
-        return self.inventory.domains if same else domains(self.inventory.labels(), self.rules.levels)
+        same = self.network.levels == self.inventory.levels
+        return self.inventory.domains if same else domains(self.inventory.labels(), self.network.levels)
 
     @cached_property
     def _places(self) -> Sequence[int | None]:
@@ -188,7 +228,7 @@ class Task:
         return self.old or same_nodes(self.planned, self.inventory)
 
     @cached_property
-    def _hardware(self) -> tuple[list[int], list[int], list[_Kind]]:
+    def hardware(self) -> tuple[list[int], list[int], list[_Kind]]:
         """The hardware of each node rank and of each node, as indexes of the kinds of hardware, and these kinds."""
         by_model = any(record.accelerator_model is not None for _, record in self.planned.stretches())
         kinds: dict[_Kind, int] = {}
@@ -201,10 +241,10 @@ class Task:
                 column += [kinds.setdefault(kind, len(kinds))] * len(nodes)
         return needs, present, list(kinds)
 
-    def _problem(self, segments: Sequence[_Together]) -> Problem:
-        position = {node: index for index, node in enumerate(self._usable)}
-        needs, present, _ = self._hardware
-        node_classes = [present[node] for node in self._usable]
+    def _problem(self, kept: Sequence[Sets]) -> Problem:
+        position = {node: index for index, node in enumerate(self.usable)}
+        needs, present, _ = self.hardware
+        node_classes = [present[node] for node in self.usable]
         rank_classes: list[int | None] = [None] * self.planned.num_nodes
         for rank in self.needed:
             rank_classes[rank] = needs[rank]
@@ -217,18 +257,35 @@ class Task:
         for rank, index in enumerate(old):
             if index is not None and (node_classes[index] != rank_classes[rank] or rank in unfit.get(index, ())):
                 old[rank] = None
+        sets = {}
+        for index, (rule, divided) in enumerate(zip(self._rules.kept, kept, strict=True)):
+            for ranks in divided:
+                sets.setdefault((rule.level or 0, ranks), index)  # components may have the same segments
         return Problem(
-            self._hierarchy,
+            self.hierarchy,
             node_classes=node_classes,
             rank_classes=rank_classes,
             unfit=list(unfit.items()),
             parts=self._parts(),
-            kept=[(self.parts[name].layout, kind, level) for name, kind, level in self._kept],
-            sets=segments,
+            sets=[(level, ranks, index) for (level, ranks), index in sets.items()],
+            preferred=[(rule.level or 0, ranks) for rule in self._rules.preferred for ranks in rule.sets()],
+            balanced=[(level, list(ranks)) for level, ranks in self._rules.balanced if ranks],
+            caps=list(self._caps()),
             pinned=pinned,
             old=old,
-            segment=self.rules.largest_segment,
+            segment=self.network.largest_segment,
         )
+
+    def _caps(self) -> Iterator[tuple[int, list[int]]]:
+        """Yield each level with caps, and what they leave of each domain beside other jobs."""
+        usable = self.usable
+        for level, most in self._rules.caps.items():
+            ids = self.domains[level].ids
+            taken = Counter(ids[node] for node in self.inventory.taken)
+            left = [most] * len(self.hierarchy.sizes(level))
+            for index, domain in enumerate(self.hierarchy.at(level)) if taken else ():
+                left[domain] = max(0, most - taken[ids[usable[index]]])
+            yield level, left
 
     def _parts(self) -> list[tuple[Placements, Layout | None]]:
         return [(part.rows, part.layout if part.parallel.stated else None) for part in self.parts.values()]
@@ -247,18 +304,20 @@ class Task:
                 yield node, ranks_of[local]
 
     def _fixtures(self) -> Iterator[tuple[int, int | None]]:
-        """Yield the node ranks that keep their nodes, and these: those with configured hardware, such as robots, and
-        without an old plan those that a name excludes by their rank.
+        """Yield the node ranks that keep their nodes, and these: those with configured hardware, such as robots;
+        without an old plan those that a name excludes by their rank; all survivors of a ``fixed`` repair.
         """
         for group in self.planned.section.node_groups if self.planned.section else ():
             if group.hardware is not None:
                 yield from ((rank, self._places[rank]) for rank, _ in group.hardware.counts())
         if not self.old:
             yield from ((rank, node) for rank, node in self.excluded.named.items() if rank < self.planned.num_nodes)
+        elif self.fixed:
+            yield from enumerate(self.old)
 
     def _fill(self, nodes: list[int | None]) -> None:
         """Give node ranks without processes the nodes that they had, else others of the same hardware."""
-        needs, present, _ = self._hardware
+        needs, present, _ = self.hardware
         taken = {node for node in nodes if node is not None}
         for rank in [rank for rank, node in enumerate(nodes) if node is None]:
             place = self._places[rank]
@@ -267,7 +326,7 @@ class Task:
                 taken.add(place)
         if None not in nodes:
             return
-        usable, named = set(self._usable), set(self.excluded.named.values())
+        usable, named = set(self.usable), set(self.excluded.named.values())
         # Nodes that nobody can use are taken first, so that spares stay, and those that have a rank of their own last.
         free: dict[int, list[int]] = {}
         unused = (node for node in range(self.inventory.num_nodes) if node not in taken)
@@ -280,6 +339,16 @@ class Task:
                 raise PlacementError([self._shortage(needs[rank], len(alike), len(alike) - alike.count(None))])
             nodes[rank] = same.pop()
 
+    def unfixed_moves(self) -> int | None:
+        """Return the survivors that move without ``fixed``; ``None`` if that does not help."""
+        try:
+            _, found = replace(self, fixed=False)._found()
+        except PlacementError:
+            return None
+        position = {node: index for index, node in enumerate(self.usable)}
+        pairs = zip(self.old, found.nodes, strict=True)
+        return sum(old is not None and node is not None and position.get(old) != node for old, node in pairs)
+
     def _before(self) -> list[list[int]]:
         """Return the crossings on the nodes before; on those of the plan where the inventory does not have them."""
         count = self.planned.num_nodes
@@ -289,8 +358,10 @@ class Task:
             rank_classes=[0] * count,
             unfit=[],
             parts=self._parts(),
-            kept=[],
             sets=[],
+            preferred=[],
+            balanced=[],
+            caps=[],
             pinned=[None] * count,
             old=[],
             segment=1,
@@ -301,75 +372,29 @@ class Task:
         places = self.were or self._places
         known = [place for place in places if place is not None]
         if len(known) == len(places):
-            return _hierarchy(self._domains, known, 1)
+            return _hierarchy(self.domains, known)
         both = self.planned, self.inventory
         planned, present = ([record for nodes, record in one.stretches() for _ in nodes] for one in both)
         nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.rules.levels), range(len(nodes)), 1)
+        return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.network.levels), range(len(nodes)))
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
-        accelerator_type, count, model = self._hardware[2][kind]
-        what = f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
-        message = f"the plan needs {counted(needed, 'node')} with {what}; {found} can be used"
+        message = f"the plan needs {counted(needed, 'node')} with {self.equipment(kind)}; {found} can be used"
         return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
 
-    def _broken(
-        self, broken: Sequence[tuple[int | None, int, list[int]]], segments: Sequence[_Together], unproved: str
-    ) -> Diagnostic:
-        """Return the fault of the smallest set that must be within a domain and is not."""
-        source, level, ranks = min(broken, key=lambda one: (one[0] is None, len(one[2]), one[2]))
-        name, sizes = self.rules.levels[level], self._hierarchy.sizes(level)
-        if source is None:
-            return self._incomplete([ranks for at, ranks in segments if at == level], name, sizes, unproved)
-        component, kind, _ = self._kept[source]
-        where = f"on {nodes_text(RankSet(ranks))}"
-        if len(ranks) > max(sizes):
-            message = (
-                f"{component}: {kind} groups need {counted(len(ranks), 'node')} in one {name} domain; "
-                f"the largest has {max(sizes)}"
-            )
-            help = f"use a smaller {kind} size, or keep the groups within an outer level"
-            return Diagnostic("domain-too-small", message, help)
-        message = (
-            f"{component}: no arrangement keeps every {kind} group within a {name} domain{unproved}; "
-            f"the smallest that crosses one is {where}"
-        )
-        help = f"use more nodes, a smaller {kind} size, or remove `{kind}: {name}` from `keep`"
-        return Diagnostic("group-spans", message, help)
-
-    def _incomplete(self, segments: Sequence[list[int]], name: str, sizes: list[int], unproved: str) -> Diagnostic:
-        """Return the fault of segments of which not all are within domains of these sizes."""
-        wants = _counted(segments)
-        texts = [f"{counted(count, 'segment')} of {counted(size, 'node')}" for size, count in wants]
-        taken: set[int] = set()
-        apart = []
-        for ranks in sorted(segments, key=len, reverse=True):
-            if taken.isdisjoint(ranks):  # others share nodes with larger ones
-                taken.update(ranks)
-                apart.append(ranks)
-        try:
-            fits = pack_segments(sizes, _counted(apart)) is not None
-        except ValueError:  # the search ended early
-            fits = True
-        if fits:
-            message = f"found no place for {' and '.join(texts)}{unproved}"
-            help = "use smaller segments, or keep fewer groups together"
-        elif len(wants) == 1:
-            whole = sum(count // wants[0][0] for count in sizes)
-            message = f"the plan needs {texts[0]}; the {name} domains hold {whole}"
-            help = f"use {whole * wants[0][0]} nodes or less, a smaller segment, or a larger cluster"
-        else:
-            message = f"the plan needs {' and '.join(texts)}; the {name} domains cannot hold all of them"
-            help = "use fewer nodes, smaller segments, or a larger cluster"
-        return Diagnostic("segment-incomplete", message, help)
+    def equipment(self, kind: int) -> str:
+        """Return the accelerators of a kind of hardware in words."""
+        accelerator_type, count, model = self.hardware[2][kind]
+        return f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
 
 
-def _counted(segments: Iterable[list[int]]) -> list[tuple[int, int]]:
-    """Return the sizes of segments, the largest first, and how many there are of each."""
-    return sorted(Counter(map(len, segments)).items(), reverse=True)
+def _placed(path: tuple[str, ...], found: Diagnostic) -> Diagnostic:
+    """Return the fault of an option; that of an unknown component says where it is named."""
+    named = found.code == "unknown-component"
+    return replace(found, message=f"{found.message} in {path[0]}") if named else found
 
 
-def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int], segment: int) -> Hierarchy:
+def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int]) -> Hierarchy:
     """Return the domains of these nodes, given those of all nodes of an inventory level by level."""
     columns = []
     for level in levels:
@@ -377,4 +402,4 @@ def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int], segment: int) ->
         if alone := {index for index, name in enumerate(level.names) if name[-1] is None}:
             ids = [Hierarchy.UNKNOWN if index in alone else index for index in ids]
         columns.append(ids)
-    return Hierarchy(len(nodes), columns, segment)
+    return Hierarchy(len(nodes), columns)

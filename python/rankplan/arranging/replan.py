@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankplan._core import RankSet
+from rankplan.arranging import rules
 from rankplan.arranging.arrange import Arrangement, Task
 from rankplan.arranging.exclusion import Exclusion, renamed
 from rankplan.arranging.repair import Repair, Shrinking, num_data_groups
-from rankplan.arranging.rules import Rules
+from rankplan.arranging.rules import Network
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
@@ -48,6 +49,8 @@ def replan(
     shrink: str | Iterable[str] = (),
     renumber: bool = False,
     whole_group: bool = False,
+    fixed: bool = False,
+    beside: Plan | Iterable[Plan] = (),
 ) -> Replanned:
     """Repair a plan after a failure, on the nodes of an inventory, or a cluster, that has spares.
 
@@ -63,6 +66,9 @@ def replan(
     If the spares do not suffice, the components in ``shrink`` lose whole data groups: the last ones, so that the
     other ranks keep their numbers, or with ``renumber`` those on the lost nodes, else the last ones.
 
+    ``fixed``: no survivor moves; where a rule would make one move, nothing is repaired. ``beside`` are plans of other
+    jobs, whose nodes are no spares.
+
     ``whole_group``: the smallest group that would be torn apart moves to another domain as a whole, if that tears fewer
     groups, though more processes move.
 
@@ -72,7 +78,7 @@ def replan(
     if not plan:
         help = "plan a config that has components"
         raise PlacementError([Diagnostic("plan-mismatch", "the plan has no components", help)])
-    inventory = inventory_of(inventory)
+    inventory = rules.beside(inventory_of(inventory), beside)
     known = same_nodes(plan.inventory, inventory)
     names = list(one_or_several(shrink))
     for name in names:
@@ -84,14 +90,16 @@ def replan(
         raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])
     gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
     left = inventory.without(name for name in one_or_several(without) if name not in gone)
-    return _Failure(plan, left, known, whole_group=whole_group).repaired(names, renumber=renumber)
+    return _Failure(plan, left, known, whole_group=whole_group, fixed=fixed).repaired(names, renumber=renumber)
 
 
 class _Failure:
     """A plan whose nodes are partly broken or gone; ``known`` has their ranks in the inventory, ``None`` if gone."""
 
-    def __init__(self, plan: Plan, inventory: Inventory, known: Sequence[int | None], *, whole_group: bool) -> None:
-        self._plan, self._whole_group = plan, whole_group
+    def __init__(
+        self, plan: Plan, inventory: Inventory, known: Sequence[int | None], *, whole_group: bool, fixed: bool
+    ) -> None:
+        self._plan, self._whole_group, self._fixed = plan, whole_group, fixed
         self._inventory, self._known = _with_gone(plan.inventory, inventory, known)
         self._excluded = Exclusion.of(plan.inventory, self._inventory, self._known)
         marks = self._excluded.marks
@@ -158,12 +166,20 @@ class _Failure:
 
     def _arranged(self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]) -> Arrangement:
         """Find a node for every node rank, and remove data groups until the nodes suffice."""
-        rules = Rules.of(self._inventory, self._plan.inventory)
+        network = Network.of(self._inventory, self._plan.inventory)
         while True:
             parts = shrinking.parts
             planned = next(iter(parts.values())).inventory
             task = Task(
-                self._inventory, planned, parts, rules, self._excluded, places, were, whole_group=self._whole_group
+                self._inventory,
+                planned,
+                parts,
+                network,
+                self._excluded,
+                places,
+                were,
+                whole_group=self._whole_group,
+                fixed=self._fixed,
             )
             if len(task.needed) <= self._usable or not shrinking.possible():
                 try:

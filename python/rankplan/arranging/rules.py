@@ -1,104 +1,89 @@
-"""The rules of an arrangement: the levels of the network, the groups to keep within a domain, the segments."""
+"""The levels of the network of an arrangement, what is stated about them, and the nodes of other jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
 from rankplan._core import RankSet
-from rankplan.config.network import ALL, GROUP_KINDS, NODE_LEVEL, Topology
+from rankplan.config.network import Topology
 from rankplan.config.text.faults import diagnostics
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component
-from rankplan.plans.segments import cut
-from rankplan.words import did_you_mean, unknown
-
-_T = TypeVar("_T")
+from rankplan.plans.diff import same_nodes
+from rankplan.plans.plan import Plan
 
 Segments: TypeAlias = int | Mapping[str, int | Mapping[str, int]]
 """A number of nodes, or numbers by component, or by component and level."""
 
-Keep: TypeAlias = Mapping[str, Mapping[str, str]]
+Keep: TypeAlias = Mapping[str, Mapping[str, str | Mapping[str, int]]]
+"""Levels, or most numbers of domains by level, by component and kind of group."""
+
+Prefer: TypeAlias = Mapping[str, Mapping[str, str]]
 """Levels by component and kind of group."""
+
+Balance: TypeAlias = str | Mapping[str, str]
+"""A level, or levels by component."""
+
+Cap: TypeAlias = Mapping[str, int]
+"""The most nodes in use of a domain, by level."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """The levels of the network, and the rules of a plan about them.
-
-    ``levels`` are keys of labels, outermost first. ``keep`` are levels that groups must stay within, by component and
-    kind of group. ``segment`` is the number of nodes that must be in one innermost domain together, or in one domain of
-    each level: of all node ranks, or of those of each component.
-    """
+class Network:
+    """The levels of the network, keys of labels, outermost first, and what a plan states about them."""
 
     levels: tuple[str, ...] = ()
-    keep: Keep = field(default_factory=dict)
-    segment: Segments = 1
+    topology: Topology = field(default_factory=Topology)
 
     @classmethod
     def of(
-        cls, inventory: Inventory, planned: Inventory, segment: Segments | None = None, keep: Keep | None = None
-    ) -> Rules:
-        """Return the rules of a plan on an inventory: those of its cluster section, and the levels of its nodes.
+        cls,
+        inventory: Inventory,
+        planned: Inventory,
+        *,
+        keep: Keep | None = None,
+        segment: Segments | None = None,
+        prefer: Prefer | None = None,
+        balance: Balance | None = None,
+        cap: Cap | None = None,
+    ) -> Network:
+        """Return what a plan on an inventory follows: its cluster section, and the levels of its nodes.
 
-        ``segment`` and ``keep`` replace those of the section. Raises `PlacementError` for an invalid segment.
+        The others replace the keys of their names in the section. Raises `PlacementError` with every invalid value.
         """
         topology = planned.section.topology if planned.section is not None else Topology()
         levels = topology.levels if topology.levels is not None else inventory.levels or planned.levels
-        try:
-            sizes = topology.segment if segment is None else Topology.model_validate({"segment": segment}).segment
-        except ValidationError as error:
-            raise PlacementError([found for _, found in diagnostics(error, {"": Topology})]) from None
-        return cls(levels, topology.keep if keep is None else keep, sizes or 1)
+        stated = {"keep": keep, "segment": segment, "prefer": prefer, "balance": balance, "cap": cap}
+        changed: dict[str, Any] = {key: value for key, value in stated.items() if value is not None}
+        if changed:
+            try:
+                read = Topology.model_validate(changed)
+            except ValidationError as error:
+                faults = [found for _, found in diagnostics(error, {"": Topology})]
+                # A wrong word of an option is a wrong value; in a config, it is a key.
+                wrong = [replace(one, code="invalid-value") if one.code == "unknown-key" else one for one in faults]
+                raise PlacementError(wrong) from None
+            topology = topology.model_copy(update={key: getattr(read, key) for key in changed})
+        return cls(levels, topology)
 
     @property
     def largest_segment(self) -> int:
         """The largest number of nodes that must be together in an innermost domain."""
-        sizes = [self.segment] if isinstance(self.segment, int) else self.segment.values()
+        segment = self.topology.segment or 1
+        sizes = [segment] if isinstance(segment, int) else segment.values()
         inner = self.levels[-1] if self.levels else ""
         return max((size.get(inner, 1) if isinstance(size, Mapping) else size for size in sizes), default=1)
 
-    def kept(self, names: Sequence[str]) -> Iterator[tuple[str, str, int | None]]:
-        """Yield the groups that must stay within a domain: component, kind, index of the level; ``None`` for a node.
 
-        Raises `PlacementError` for an unknown component, kind or level.
-        """
-        for name, kinds in _each(self.keep, names, "keep"):
-            for kind, level in kinds.items():
-                if kind not in GROUP_KINDS:
-                    raise PlacementError(
-                        [unknown("kind of group", kind, GROUP_KINDS, "the kinds are", code="invalid-value")]
-                    )
-                if level != NODE_LEVEL and level not in self.levels:
-                    raise PlacementError([unknown("level", level, [*self.levels, NODE_LEVEL], "the levels are")])
-                yield name, kind, None if level == NODE_LEVEL else self.levels.index(level)
-
-    def segments(self, parts: Mapping[str, Component], needed: RankSet) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield the level and the node ranks of each segment; components may have the same segments.
-
-        ``needed`` are the node ranks with processes. Raises `PlacementError` with every fault: ``segment-incomplete``,
-        ``invalid-value``, ``unknown-level`` or ``unknown-component``.
-        """
-        stated = {ALL: self.segment} if isinstance(self.segment, int) else self.segment
-        nodes = {name: part.used_nodes() for name, part in parts.items()}
-        if ALL not in nodes:
-            nodes[ALL] = needed
-        found, faults = cut(stated, nodes, self.levels)
-        if faults:
-            raise PlacementError([fault for _, fault in faults])
-        for _, level, ranks in found:
-            yield level, ranks
-
-
-def _each(stated: Mapping[str, _T], names: Sequence[str], key: str) -> Iterator[tuple[str, _T]]:
-    """Yield each component of keys such as ``actor, rollout`` with the value. Raises `PlacementError` if unknown."""
-    for written, value in stated.items():
-        for name in map(str.strip, written.split(",")):
-            if name not in names:
-                help = did_you_mean(name, names, "the components are")
-                raise PlacementError([Diagnostic("unknown-component", f"unknown component `{name}` in {key}", help)])
-            yield name, value
+def beside(inventory: Inventory, plans: Plan | Iterable[Plan]) -> Inventory:
+    """Return an inventory in which other jobs have the nodes of their plans; it may lack some of these."""
+    for other in [plans] if isinstance(plans, Plan) else plans:
+        places = same_nodes(other.inventory, inventory)
+        used = RankSet().union(*(component.used_nodes() for component in other.values()))
+        nodes = [place for rank in used if (place := places[rank]) is not None]
+        inventory = inventory.taken_by(", ".join(other), nodes)
+    return inventory

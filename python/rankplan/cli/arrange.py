@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from rankplan.arranging.arrange import arrange as arranged
 from rankplan.arranging.rules import Segments
-from rankplan.cli.common import Choice, config_options, faults_end_it, print_table, read
+from rankplan.cli.common import Choice, beside_option, config_options, faults_end_it, print_table, read
 from rankplan.front import saved_plan
+from rankplan.plans.plan import Plan
 from rankplan.render.changes import arrangement_line, crossings_table, node_lines
 
 
@@ -28,21 +30,57 @@ from rankplan.render.changes import arrangement_line, crossings_table, node_line
     "--keep",
     multiple=True,
     metavar="COMPONENT.KIND=LEVEL",
-    help="Keep these groups within a domain of a level, e.g. actor.ep=nvlink; may be repeated.",
+    help="Keep these groups within a domain of a level, e.g. actor.ep=nvlink, all of a component (actor.world=block), "
+    "or in two domains with equal shares (actor.ep=nvlink:2); may be repeated.",
 )
+@click.option(
+    "--prefer",
+    multiple=True,
+    metavar="COMPONENT.KIND=LEVEL",
+    help="Like --keep, but refuse nothing, e.g. actor.world=nvlink; may be repeated.",
+)
+@click.option(
+    "--balance",
+    multiple=True,
+    metavar="[COMPONENT=]LEVEL",
+    help="Give the domains of a level in use shares as equal as possible, e.g. actor=nvlink; may be repeated.",
+)
+@click.option(
+    "--cap",
+    multiple=True,
+    metavar="LEVEL=N",
+    help="Use at most so many nodes of each domain of a level, e.g. nvlink=16; may be repeated.",
+)
+@beside_option
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write the nodes to this inventory file.")
-def arrange(file: str, choice: Choice, segment: tuple[str, ...], keep: tuple[str, ...], output: str | None) -> None:
+def arrange(
+    file: str,
+    choice: Choice,
+    segment: tuple[str, ...],
+    keep: tuple[str, ...],
+    prefer: tuple[str, ...],
+    balance: tuple[str, ...],
+    cap: tuple[str, ...],
+    beside: tuple[str, ...],
+    output: str | None,
+) -> None:
     """Order nodes so that few parallel groups cross a domain.
 
     Finds node ranks with which as few groups as possible cross a domain of the network, outermost level first.
 
     FILE is a config or a saved plan; the inventory may have more nodes than it needs. The other nodes come last, as
-    spares, and stay in whole domains if possible. The levels of the network are labels of the nodes. --segment and
-    --keep replace those of cluster.topology.
+    spares, and stay in whole domains if possible. The levels of the network are labels of the nodes. --segment, --keep,
+    --prefer, --balance and --cap replace those of cluster.topology.
 
     Prints the groups that cross domains before and after. Without -o, prints the nodes in their new order.
     """
-    kept, sizes = kept_levels(keep), segment_sizes(segment)
+    stated: dict[str, Any] = {
+        "keep": kept_levels(keep),
+        "segment": segment_sizes(segment),
+        "prefer": preferred_levels(prefer),
+        "balance": balanced_levels(balance),
+        "cap": caps(cap),
+    }
     with faults_end_it():
         plan = saved_plan(file)
         if plan is not None:
@@ -51,7 +89,7 @@ def arrange(file: str, choice: Choice, segment: tuple[str, ...], keep: tuple[str
             job = read(file, choice)
             job.announce()
             plan, inventory = job.dialect.plan(job.reader, job.inventory), job.inventory
-        found = arranged(plan, inventory, keep=kept, segment=sizes)
+        found = arranged(plan, inventory, **stated, beside=[Plan.load(path) for path in beside])
         if (crossings := crossings_table(found)) is not None:
             print_table(crossings)
         else:
@@ -63,16 +101,19 @@ def arrange(file: str, choice: Choice, segment: tuple[str, ...], keep: tuple[str
             click.echo("\n".join(node_lines(found)))
 
 
+_SIZE = "0*[1-9][0-9]{0,8}"
+_BY_LEVEL = re.compile(f"([^:,]+):({_SIZE})")
+
+
 def segment_sizes(texts: Sequence[str]) -> Segments | None:
     """Return the size of segments, or sizes by component, from texts such as ``policy=4`` or ``a=block:8,nvlink:4``."""
     sizes: dict[str, int | dict[str, int]] = {}
     for text in texts:
         component, equals, size = text.rpartition("=")
-        by_level = [re.fullmatch(r"([^:,]+):(0*[1-9][0-9]{0,8})", part.strip()) for part in size.split(",")]
-        if component and all(by_level):
-            sizes[component] = {part[1]: int(part[2]) for part in by_level if part is not None}
+        if component and (by_level := _by_level(size)):
+            sizes[component] = by_level
             continue
-        if (equals and not component) or re.fullmatch("0*[1-9][0-9]{0,8}", size) is None:
+        if (equals and not component) or re.fullmatch(_SIZE, size) is None:
             help = "write 4, policy=4 or policy=block:8,nvlink:4"
             raise click.BadParameter(f"{text!r} is not [COMPONENT=]N; {help}", param_hint="--segment")
         sizes[component] = int(size)
@@ -83,14 +124,54 @@ def segment_sizes(texts: Sequence[str]) -> Segments | None:
     return plain if isinstance(plain, int) else sizes or None
 
 
-def kept_levels(texts: Sequence[str]) -> dict[str, dict[str, str]] | None:
-    """Return levels by component and kind from texts such as ``actor.ep=nvlink``; other texts are wrong usage."""
-    kept: dict[str, dict[str, str]] = {}
+def kept_levels(texts: Sequence[str]) -> dict[str, dict[str, str | dict[str, int]]] | None:
+    """Return levels by component and kind from texts such as ``actor.ep=nvlink`` or ``actor.ep=block:1,nvlink:2``."""
+    kept: dict[str, dict[str, str | dict[str, int]]] = {}
     for text in texts:
-        group, equals, level = text.partition("=")
-        component, dot, kind = group.rpartition(".")
-        if not (equals and dot and component and kind and level):
-            help = "write actor.ep=nvlink"
-            raise click.BadParameter(f"{text!r} is not COMPONENT.KIND=LEVEL; {help}", param_hint="--keep")
-        kept.setdefault(component, {})[kind] = level
+        component, kind, level = _group(text, "--keep", "actor.ep=nvlink, or actor.ep=nvlink:2 for two domains")
+        kept.setdefault(component, {})[kind] = _by_level(level) or level
     return kept or None
+
+
+def preferred_levels(texts: Sequence[str]) -> dict[str, dict[str, str]] | None:
+    """Return levels by component and kind from texts such as ``actor.world=nvlink``."""
+    preferred: dict[str, dict[str, str]] = {}
+    for text in texts:
+        component, kind, level = _group(text, "--prefer", "actor.world=nvlink")
+        preferred.setdefault(component, {})[kind] = level
+    return preferred or None
+
+
+def balanced_levels(texts: Sequence[str]) -> str | dict[str, str] | None:
+    """Return a level, or levels by component, from texts such as ``nvlink`` and ``actor=nvlink``."""
+    balanced = {component: level for component, _, level in (text.rpartition("=") for text in texts)}
+    if len(balanced) < len(texts) or ("" in balanced and len(texts) > 1):
+        help = "state one level for all nodes, or a level for each component"
+        raise click.BadParameter(f"{' and '.join(texts)} do not go together; {help}", param_hint="--balance")
+    return balanced.get("", balanced or None)
+
+
+def caps(texts: Sequence[str]) -> dict[str, int] | None:
+    """Return numbers of nodes by level from texts such as ``nvlink=16``."""
+    found: dict[str, int] = {}
+    for text in texts:
+        level, _, most = text.rpartition("=")
+        if not level or re.fullmatch(_SIZE, most) is None:
+            raise click.BadParameter(f"{text!r} is not LEVEL=N; write nvlink=16", param_hint="--cap")
+        found[level] = int(most)
+    return found or None
+
+
+def _by_level(text: str) -> dict[str, int] | None:
+    """Return the numbers of a text such as ``block:8,nvlink:4``; ``None`` for any other."""
+    parts = [_BY_LEVEL.fullmatch(part.strip()) for part in text.split(",")]
+    return {part[1]: int(part[2]) for part in parts if part is not None} if all(parts) else None
+
+
+def _group(text: str, option: str, example: str) -> tuple[str, str, str]:
+    """Return component, kind and level of a text such as ``actor.ep=nvlink``; other texts are wrong usage."""
+    group, equals, level = text.partition("=")
+    component, dot, kind = group.rpartition(".")
+    if not (equals and dot and component and kind and level):
+        raise click.BadParameter(f"{text!r} is not COMPONENT.KIND=LEVEL; write {example}", param_hint=option)
+    return component, kind, level

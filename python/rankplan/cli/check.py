@@ -52,6 +52,8 @@ def check(paths: tuple[str, ...], choice: Choice, form: str, *, memory: bool, ve
     has a fault. Values that are known only at run time are reported if they decide the placement. json is a list with
     one report per file, sarif is for code scanning, github annotates the lines of a pull request.
 
+    The report goes to stdout, notes on the assumed nodes to stderr.
+
     FILE can be a folder: its YAML files and scripts are checked, hidden folders left out. Files that are no job are
     counted, and a table ends the report.
     """
@@ -98,14 +100,14 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, *, memory: boo
                     skipped += 1
                     continue
                 if form == "text" and not (whole and report):
-                    click.echo(report.render(color=colored(sys.stdout if report else sys.stderr)), err=not report)
+                    click.echo(report.render(color=colored(sys.stdout)))
             except BrokenPipeError:
                 raise
             except EXPECTED as error:
                 unread[file] = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 report = Report(file, None, (Diagnostic("unreadable", unread[file], file=file),))
                 if form == "text":
-                    show_error(error)
+                    show_error(error, sys.stdout)
         reports.append(report)
     if whole:
         note(f"skipped {counted(skipped, 'file that is no job', 'files that are no jobs')}")
@@ -129,14 +131,13 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, *, memory: boo
 
 def _print_summary(reports: Sequence[Report]) -> None:
     """Print a table with a line per file."""
-    result = table("file", "components", "processes#", "nodes#", "faults#", "warnings#")
+    result = table("file", "processes#", "nodes#", "faults#", "warnings#")
     for one in reports:
-        names, sizes = "", ["", ""]
+        sizes = ["", ""]
         if one.plan is not None:
-            names = ", ".join(one.plan)
             sizes = [str(sum(map(len, one.plan.values()))), str(one.plan.inventory.num_nodes)]
         counts = [str(len(found) or "") for found in (one.faults, one.warnings)]
-        result.add_row(printable(one.file), names, *sizes, *counts)
+        result.add_row(printable(one.file), *sizes, *counts)
     print_table(result)
 
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "Report every fault in config files, with location and fix.",
     "convert": "Write the placements of a config in another dialect.",
     "diff": "Compare two configs or saved plans.",
+    "emit": "Write a plan as the file of a launcher.",
     "env": "Print the environment of one rank.",
     "exec": "Start one rank, or all ranks of a node, without Ray.",
     "explain": "Explain a rule by its code, with an example and the fix.",

@@ -110,6 +110,15 @@ without_option = click.option(
 )
 
 
+beside_option = click.option(
+    "--beside",
+    multiple=True,
+    metavar="PLAN",
+    type=click.Path(),
+    help="Leave the nodes of this saved plan of another job to it; may be repeated.",
+)
+
+
 def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--inventory``, ``--nodes``, ``--ray`` and ``--without``; the command gets them as ``choice``."""
 
@@ -245,9 +254,31 @@ def text_console(width: int | None = None) -> Console:
     return console
 
 
+def keep_words(table: Table, width: int) -> None:
+    """Divide the width among the columns so that no word is broken; of words that do not fit, the longest are."""
+    from rich.cells import cell_len
+
+    texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    whole = [max(map(cell_len, column)) for column in texts]
+    words = [max((cell_len(word) for text in column for word in text.split()), default=0) for column in texts]
+    gaps = len(whole) - 1
+    if sum(words) + table.padding[1] * gaps > width:
+        table.padding = (0, 1, 0, 0)
+    room = width - table.padding[1] * gaps
+    most = max(whole, default=0)
+    least = most
+    while most > 1 and sum(max(min(most, one), word) for one, word in zip(whole, words, strict=True)) > room:
+        most -= 1
+    while least > 1 and sum(min(least, word) for word in words) > room:
+        least -= 1
+    for column, one, word in zip(table.columns, whole, words, strict=True):
+        column.width = max(min(most, one), min(least, word))
+
+
 def table_lines(table: Table) -> list[str]:
     """Return a table as lines, as wide as the terminal if there is one, else as wide as it needs."""
     console = text_console(None if sys.stdout.isatty() else 10_000)
+    keep_words(table, console.width)
     with console.capture() as capture:
         console.print(table, soft_wrap=False)
     return [line.rstrip() for line in capture.get().splitlines()]
@@ -274,17 +305,19 @@ def note(text: str, color: str | None = None) -> None:
     click.secho(printable(text), fg=color, dim=color is None, err=True, color=None if colored(sys.stderr) else False)
 
 
-def show_error(error: Exception) -> None:
-    """Print an expected error: every fault with its location, or one message."""
+def show_error(error: Exception, stream: TextIO | None = None) -> None:
+    """Print an expected error on a stream, stderr by default: every fault with its location, or one message."""
+    stream = stream or sys.stderr
+    color = colored(stream)
     if isinstance(error, PlacementError):
-        click.echo(f"{error.render(color=colored(sys.stderr))}\n\n{faults_line(error.diagnostics)}", err=True)
+        click.echo(f"{error.render(color=color)}\n\n{faults_line(error.diagnostics)}", stream)
         return
     text = "\n".join([str(error), *getattr(error, "__notes__", ())])
     if isinstance(error, OSError) and error.filename:
         hint = "; write overrides after --" if "=" in str(error.filename) else ""
         text = f"{printable(str(error.filename))}: {error.strerror}{hint}"
     title = click.style("error:", fg="red", bold=True)
-    click.echo(f"{title} {printable_lines(text)}", err=True, color=None if colored(sys.stderr) else False)
+    click.echo(f"{title} {printable_lines(text)}", stream, color=None if color else False)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -19,25 +21,32 @@ from rankplan.arranging.arrange import arrange
 from rankplan.arranging.replan import replan
 from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.common import colored, faults_end_it, print_table
+from rankplan.cli.emit import emit, keywords
 from rankplan.config.text.load import load_config
 from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.front import check, tune
+from rankplan.front import check, is_saved, tune
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
+from rankplan.targets.emit import emit as emitted
+from rankplan.targets.emit import silenced
 from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 """Put before an example that consists of lines of ``component_placement``."""
+
+_FILE = re.compile(r"^(?=# \w+\.yaml\n)(?!\A)", re.MULTILINE)
+"""Where another file of an example starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """A file, the cluster, and what is requested of it; or a session in a terminal, which is only shown.
 
-    The cluster is a size, or the list of entries of an inventory. What is requested is a component, or a weight map
-    ``from:to``; of a plan, a command with an option: ``arrange --segment 4``.
+    The cluster is a size, or the list of entries of an inventory. What is requested is a component, a weight map
+    ``from:to``, or a file: ``emit --to lws``; of a plan, a command with an option: ``arrange --segment 4``. Further
+    files start with a line ``# base.yaml``.
     """
 
     text: str
@@ -59,13 +68,15 @@ class Example:
         if self.is_session:
             return []
         with TemporaryDirectory() as folder:
-            path = Path(folder, self.file)
-            path.write_text(self.text, encoding="utf-8")
+            first, *more = _FILE.split(self.text)
+            Path(folder, self.file).write_text(first, encoding="utf-8")
+            for text in more:
+                Path(folder, text.split(maxsplit=2)[1]).write_text(text, encoding="utf-8")
             try:
-                found = list(self._read(path))
+                found = list(self._read(Path(folder, self.file)))
             except PlacementError as error:
                 found = list(error.diagnostics)
-        return [replace(diagnostic, file=self.file) for diagnostic in found]
+        return [replace(one, file=Path(one.file or self.file).name) for one in found]
 
     @property
     def _inventory(self) -> Inventory:
@@ -91,13 +102,24 @@ class Example:
         elif self.file == "costs.yaml":
             yield from tune(path, self._inventory).warnings
         else:
-            report = check(path, self._inventory)
+            report = check(path, None if is_saved(path) else self._inventory)
             if report.plan is not None and self.ask is not None:
-                if ":" in self.ask:
+                if self.ask.startswith("emit "):
+                    _emit(report.plan, shlex.split(self.ask)[1:], path.parent)
+                elif ":" in self.ask:
                     report.plan.weight_map(*self.ask.split(":"))
                 else:
                     ComponentPlacement(path, self._inventory).get_strategy(self.ask)
             yield from report.diagnostics
+
+
+def _emit(plan: Plan, words: list[str], folder: Path) -> None:
+    """Write a plan with the options of ``rankplan emit``."""
+    given = emit.make_context("emit", ["conf.yaml", *words]).params
+    options = {name: given[name] for name in ("name", "commands", "queue", "levels", "resource_keys", "pin")}
+    base = None if given["base"] is None else folder / given["base"]
+    with silenced():
+        emitted(plan, given["to"], base=base, **keywords(plan, options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +141,7 @@ class Rule:
         """Return the heading of one of its examples."""
         if example.is_session:
             return f"{name}:"
-        if example.ask is not None and example.file == "plan.json":
+        if example.ask is not None and (example.file == "plan.json" or example.ask.startswith("emit ")):
             return f"{name}, with `rankplan {example.ask}`:"
         if example.ask is not None:
             sender, _, receiver = example.ask.partition(":")

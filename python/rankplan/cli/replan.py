@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from rankplan.arranging.replan import replan as repaired
-from rankplan.cli.common import Choice, faults_end_it, inventory_options
+from rankplan.cli.common import Choice, beside_option, faults_end_it, inventory_options
 from rankplan.plans.plan import Plan
 from rankplan.render.changes import replan_lines
 
@@ -23,9 +23,19 @@ from rankplan.render.changes import replan_lines
 )
 @click.option("--renumber", is_flag=True, help="Let --shrink change the ranks of processes that stay.")
 @click.option("--whole-group", is_flag=True, help="Move a whole group rather than tear it apart.")
+@click.option("--fixed", is_flag=True, help="Move no process of a healthy node; refuse instead.")
+@beside_option
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Save the new plan to this file.")
 def replan(
-    file: str, choice: Choice, shrink: tuple[str, ...], *, renumber: bool, whole_group: bool, output: str | None
+    file: str,
+    choice: Choice,
+    shrink: tuple[str, ...],
+    beside: tuple[str, ...],
+    *,
+    renumber: bool,
+    whole_group: bool,
+    fixed: bool,
+    output: str | None,
 ) -> None:
     """Repair a saved plan after hardware failed.
 
@@ -43,7 +53,14 @@ def replan(
         plan = Plan.load(file)
         inventory = replace(choice, without=()).among(plan.inventory)  # names of the plan's nodes are excluded below
         found = repaired(
-            plan, inventory, without=choice.without, shrink=shrink, renumber=renumber, whole_group=whole_group
+            plan,
+            inventory,
+            without=choice.without,
+            shrink=shrink,
+            renumber=renumber,
+            whole_group=whole_group,
+            fixed=fixed,
+            beside=[Plan.load(path) for path in beside],
         )
         click.echo("\n".join(replan_lines(found)))
         if output is not None:

@@ -12,6 +12,9 @@ from rankplan.config.hardware import hardware_model, hardware_types
 from rankplan.config.models import ClusterSection
 from rankplan.dialects.keys import ROLE, properties
 
+SCHEMA_ID = "https://www.schemastore.org/rankplan.json"
+"""Where SchemaStore serves the schema."""
+
 
 @click.command()
 def schema() -> None:
@@ -35,6 +38,7 @@ def config_schema() -> dict[str, Any]:
     cluster = {"if": is_other, "then": keys.pop("cluster"), "else": {"$ref": "#/$defs/ClusterSection"}}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",  # supported by every language server
+        "$id": SCHEMA_ID,
         "title": "rankplan",
         "type": "object",
         "properties": {"cluster": cluster} | {key: schema for key, schema in keys.items() if key != ROLE},

@@ -11,8 +11,13 @@ from typing import Any
 from rankplan.config.text.files import read_whole
 from rankplan.words import nearest
 
-_OTHERS = ("cluster", "component_placement", "nodes", "components", "rankplan")
-"""Keys of RLinf's configs, and of the files of rankplan that are no configs."""
+_OWN = ("cluster", "component_placement", "rankplan")
+"""Keys of RLinf's configs and of saved plans."""
+_FILES = {
+    "nodes": ("this is an inventory, not the config of a job", "pass a config, and this file with --inventory"),
+    "components": ("these are costs, not the config of a job", "pass them to `rankplan tune` with --costs"),
+}
+"""By the key that tells, what the other files of rankplan are, and how to pass them."""
 _MOST_FILES = 500
 _LARGEST = 1 << 20
 """Bytes."""
@@ -30,8 +35,11 @@ def description(config: Mapping[str, Any], file: str | None) -> tuple[str, str] 
         )
     if isinstance(config.get("run"), str) and any(key in config for key in ("resources", "file_mounts", "workdir")):
         return "this is a task of SkyPilot, not the config of a job", "pass the config that the command in `run` reads"
-    if any(key in config for key in _OTHERS) or nearest("cluster", [str(key) for key in config], 0.8) is not None:
+    if any(key in config for key in _OWN) or nearest("cluster", [str(key) for key in config], 0.8) is not None:
         return None
+    for key, told in _FILES.items():
+        if key in config:
+            return told
     if (option := _option(file)) is not None:
         group, name, user = option
         return f"this is the option `{name}` of the config group `{group}`, not the config of a job", f"pass {user}"

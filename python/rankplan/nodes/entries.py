@@ -15,7 +15,6 @@ from typing import Any
 from rankplan._core import RankSet
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
-from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic
 from rankplan.nodes.node import NodeSpec
 from rankplan.words import counted, did_you_mean, nearest, shown, unknown
@@ -30,19 +29,22 @@ def add_mark(marks: Marks, node: int, local: RankSet | None) -> None:
     marks[node] = None if known is None or local is None else known | local
 
 
-def marked(stretches: Iterable[tuple[range, NodeSpec]], marks: Marks) -> tuple[list[range], list[NodeSpec]]:
-    """Return ranges of equal nodes and their records, those of marked nodes not healthy."""
+def marked(
+    stretches: Iterable[tuple[range, NodeSpec]], marks: Marks, taken: str | None = None
+) -> tuple[list[range], list[NodeSpec]]:
+    """Return ranges of equal nodes and their records, those of marked nodes not healthy, or taken by this job."""
     ranges: list[range] = []
     records: list[NodeSpec] = []
     known: dict[tuple[int, RankSet | None], NodeSpec] = {}
     ordered = sorted(marks)
+    whole = {"healthy": False} if taken is None else {"taken": taken}
     for nodes, record in stretches:
         start = nodes.start
         for node in ordered[bisect_left(ordered, start) : bisect_left(ordered, nodes.stop)]:
             local = marks[node]
             key = id(record), local
             if key not in known:
-                new = {"healthy": False} if local is None else {"unhealthy": record.unhealthy | local}
+                new = whole if local is None else {"unhealthy": record.unhealthy | local}
                 known[key] = record.model_copy(update=new)
             ranges += [range(start, node)] if start < node else []
             records += [record] if start < node else []
@@ -56,11 +58,13 @@ def marked(stretches: Iterable[tuple[range, NodeSpec]], marks: Marks) -> tuple[l
 
 
 def broken(stretches: Iterable[tuple[range, NodeSpec]]) -> Marks:
-    """Return the hardware that is not healthy."""
+    """Return the hardware that is not healthy, or that another job has."""
     found: Marks = {}
     for nodes, record in stretches:
-        if record.unhealthy or not record.healthy:
-            found |= dict.fromkeys(nodes, record.unhealthy if record.healthy else None)
+        if not record.healthy or record.taken is not None:
+            found |= dict.fromkeys(nodes)
+        elif record.unhealthy:
+            found |= dict.fromkeys(nodes, record.unhealthy)
     return found
 
 
@@ -121,8 +125,7 @@ def decided(section: ClusterSection, excluded: Sequence[str], levels: tuple[str,
     The rules about groups name the levels that count when the plan is made: later nodes may lack their labels.
     """
     topology = section.topology
-    kept = {level for kinds in topology.keep.values() for level in kinds.values()} - {NODE_LEVEL}
-    if topology.levels is None and kept and kept.issubset(levels):
+    if topology.levels is None and (named := topology.named_levels()) and named.issubset(levels):
         topology = topology.model_copy(update={"levels": levels})
     exclude = (*section.exclude, *(name for name in excluded if name not in section.exclude))
     settings = {"binding": None, "memory_binding": None, "nics": None, "model": None}

@@ -20,6 +20,7 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes import entries, inventory_file
+from rankplan.nodes.manifests import read_pods
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, domains
 from rankplan.words import as_int, counted, shown, unknown
@@ -117,7 +118,8 @@ class Inventory:
         Keys of an entry: ``ranks`` (range text, int or list), ``accelerators`` (number on each node),
         ``accelerator_type`` (``NV_GPU`` without), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by
         local index), ``ip``, ``hostname``, ``labels``, ``hardware`` (pieces by type: ``{Franka: 2}``),
-        ``healthy: false`` for a node that must not be used, ``unhealthy`` for such accelerators (local indices).
+        ``healthy: false`` for a node that must not be used, ``taken: JOB`` for one that another job has,
+        ``unhealthy`` for accelerators that must not be used (local indices).
         ``accelerators`` may be a list: ``[{id: GPU-5c89, healthy: false}, ...]``. ``levels`` next to ``nodes`` are the
         keys of labels that tell where a node is in the network, outermost first. Raises `PlacementError` with every
         fault.
@@ -126,8 +128,8 @@ class Inventory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inventory:
-        """Read an inventory file. Raises `PlacementError` with its faults, ``OSError`` if the file cannot be read."""
-        return cls.from_dict(load_config(path))
+        """Read an inventory, or a Kubernetes file, whose pods are the nodes. Raises `PlacementError`, ``OSError``."""
+        return cls.from_dict(read_pods(path) or load_config(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
@@ -269,7 +271,20 @@ class Inventory:
             raise PlacementError([found for _, found in faults])
         if not marks:
             return self
-        found = self._derived(entries.marked(self.stretches(), marks), self._section)
+        return self._marked(marks)
+
+    def taken_by(self, job: str, nodes: Iterable[int]) -> Inventory:
+        """Return the inventory in which another job has these nodes."""
+        marks: entries.Marks = dict.fromkeys(nodes)
+        return self._marked(marks, job) if marks else self
+
+    @cached_property
+    def taken(self) -> RankSet:
+        """The nodes that other jobs have."""
+        return RankSet(chain.from_iterable(nodes for nodes, record in self.stretches() if record.taken is not None))
+
+    def _marked(self, marks: entries.Marks, job: str | None = None) -> Inventory:
+        found = self._derived(entries.marked(self.stretches(), marks, job), self._section)
         if "domains" in self.__dict__:
             found.__dict__["domains"] = self.domains  # marks change no labels
         return found
@@ -285,7 +300,7 @@ class Inventory:
 
     @cached_property
     def marks(self) -> entries.Marks:
-        """The hardware that must not be used: what is not healthy, and what the cluster section excludes."""
+        """The hardware that must not be used: not healthy, of another job, or excluded by the cluster section."""
         found = entries.broken(self.stretches())
         if self._section is not None and (names := self._section.exclude):
             for node, local in self.names.marks(names)[0].items():
@@ -432,7 +447,7 @@ def configured(
     if keys and (missing := list(entries.unlabelled(levels, keys))):
         return inventory, [(("topology", "levels", index), found) for index, found in missing]
     before = inventory._section.exclude if inventory._section is not None else ()
-    section = entries.decided(section, before, inventory.levels if section.topology.keep else ())
+    section = entries.decided(section, before, inventory.levels if section.topology.named_levels() else ())
     if wanted == present and section == inventory._section:
         return inventory, []
     # Every strategy of a config asks for the same section.

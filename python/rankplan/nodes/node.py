@@ -131,7 +131,8 @@ class NodeSpec(Model):
     The same record serves an entry of an inventory file, a probed node and the core; an entry names the number of
     accelerators ``accelerators``, and so does the constructor. ``accelerator_type`` and
     ``accelerator_ids`` (the node's own ids, by local index) always have a value; `states` tells whether it was given.
-    No process may use a node that is not ``healthy``, nor the accelerators whose local indices are ``unhealthy``.
+    No process may use a node that is not ``healthy`` or that another job has (``taken``: its name), nor the
+    accelerators whose local indices are ``unhealthy``.
 
     Every hardware fact may be missing. ``numa`` has the CPUs that processes may use, by NUMA node; ``memory`` the size
     of each NUMA node with memory, in MiB. ``sockets`` are the NUMA nodes of each package, ``cores`` the threads of each
@@ -149,6 +150,7 @@ class NodeSpec(Model):
     hardware: dict[HardwareType, Annotated[Count, Field(ge=1, le=MAX_LOCAL)]] = Field(default_factory=dict)
     healthy: bool = True
     unhealthy: Ranks = RankSet()
+    taken: Annotated[str, Field(min_length=1)] | None = None
     numa: dict[NumaNode, Cpus] = Field(default_factory=dict)
     memory: dict[NumaNode, Size] = Field(default_factory=dict)
     sockets: Nodes = ()
@@ -302,6 +304,7 @@ class NodeSpec(Model):
             hardware,
             self.healthy,
             self.unhealthy,
+            self.taken,
             self.facts,
         )
 

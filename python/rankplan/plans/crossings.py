@@ -1,17 +1,15 @@
-"""Which groups cross the domains of a level, as warnings, and as faults where a config forbids it."""
+"""Which groups cross the nodes, or the domains of a level, as warnings and in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 
 from rankplan._core import Layout, RankSet, Spans
-from rankplan.config.network import ALL, NODE_LEVEL, USUAL_TOPOLOGY
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.config.network import NODE_LEVEL
+from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
-from rankplan.plans.segments import level_sizes
-from rankplan.words import nodes_text, unknown
+from rankplan.words import nodes_text
 
 WORDS = {
     "tp": "tensor",
@@ -47,53 +45,6 @@ def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[
                 yield Diagnostic("group-spans", *found, warning=True)
 
 
-def topology_faults(
-    components: Mapping[str, Layout], inventory: Inventory, *, labelled: bool = True, complete: bool = True
-) -> Iterator[tuple[tuple[str, ...], Diagnostic]]:
-    """Yield the faults of ``keep`` and ``segment`` in ``cluster.topology``, each with its path there.
-
-    ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked. ``complete``:
-    whether these are all components; otherwise the rules may name others.
-    """
-    topology = inventory.section.topology if inventory.section is not None else USUAL_TOPOLOGY
-    keep = topology.keep
-    segments = topology.segment if isinstance(topology.segment, Mapping) else {}
-    stated = [("segment", key) for key in segments] + [("keep", key) for key in keep]
-    for path in stated if complete else ():
-        for name in map(str.strip, path[1].split(",")):
-            if name not in components and path != ("segment", ALL):
-                yield path, unknown("component", name, components, "the components are")
-    by_level = {domains.level: domains for domains in inventory.domains} if keep or segments else {}
-    for key, sizes in segments.items() if labelled else ():
-        if isinstance(sizes, Mapping):  # a plain size is that of the innermost level, whatever its name
-            yield from ((("segment", *path), found) for path, found in level_sizes(key, sizes, list(by_level))[1])
-    for key, kinds in keep.items():
-        names = set(map(str.strip, key.split(",")))
-        for kind, level in kinds.items():
-            if level != NODE_LEVEL and level not in by_level:
-                # A group on one node is within every domain, also of a level whose nodes a repaired plan has lost.
-                known = level in (topology.levels or ())
-                within = known and not any(
-                    name in names and layout.spans(kind, None).crossing for name, layout in components.items()
-                )
-                if labelled and not within:
-                    levels = [*by_level, NODE_LEVEL]
-                    yield ("keep", key, kind), unknown("level", level, levels, "the levels are")
-                continue
-            for name, layout in components.items():
-                if name in names and (found := crossing(name, layout, inventory, kind, by_level.get(level))):
-                    yield ("keep", key, kind), Diagnostic("group-spans", *found)
-
-
-def check_keep(
-    components: Mapping[str, Layout], inventory: Inventory, *, labelled: bool = True, complete: bool = True
-) -> None:
-    """Raise `PlacementError` with the faults of `topology_faults`, each with the path of its rule."""
-    found = topology_faults(components, inventory, labelled=labelled, complete=complete)
-    if faults := [replace(one, path=".".join(("cluster.topology", *keys))) for keys, one in found]:
-        raise PlacementError(faults)
-
-
 def crossing(
     name: str, layout: Layout, inventory: Inventory, kind: str, domains: Domains | None
 ) -> tuple[str, str] | None:
@@ -111,8 +62,8 @@ def crossing(
     if domains is None:
         where, one, units = nodes_text(nodes), nodes_text(nodes), "nodes"
     else:
-        where, count = _places(nodes, domains)
-        one, units = f"{_NUMBERS.get(count, count)} {level} domains: {where}", f"{level} domains"
+        where, count = places_text(nodes, domains)
+        one, units = f"{few(count)} {level} domains: {where}", f"{level} domains"
     if spans.crossing == 1:
         found = f"{word} {group} spans {one}"
     else:
@@ -120,7 +71,12 @@ def crossing(
     return f"{name}: {found}", _help(layout, inventory, kind, domains)
 
 
-def _places(nodes: RankSet, domains: Domains) -> tuple[str, int]:
+def few(count: int) -> str:
+    """Return a small number as a word: ``two``."""
+    return _NUMBERS.get(count, str(count))
+
+
+def places_text(nodes: RankSet, domains: Domains) -> tuple[str, int]:
     """Return the nodes of a group by domain, and the number of domains: ``node 2 (a), node 3 (b)``, 2."""
     found: dict[int, list[int]] = {}
     for node in nodes:

@@ -12,18 +12,17 @@ from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rankplan._core import ACCELERATOR, Layout, Pattern, RankSet
+from rankplan._core import ACCELERATOR, Pattern, RankSet
 from rankplan.config.models import ClusterSection
-from rankplan.config.network import USUAL_TOPOLOGY
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size, fitted
-from rankplan.plans.crossings import check_keep, topology_faults
 from rankplan.plans.memory import Need, Needs
 from rankplan.plans.requests import Request
+from rankplan.plans.topology import check_topology, topology_faults, topology_warnings
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean
 
@@ -311,23 +310,19 @@ class Plan(Mapping[str, Component]):
         return Diagnostic("share-overflow", message, help)
 
     def topology_faults(self, *, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
-        """Return the groups that cross a level which ``keep`` forbids, and unknown names, with paths in the topology.
+        """Return what breaks ``keep``, ``segment`` and ``cap``, and unknown names, with paths in the topology.
 
-        ``labelled``: whether the labels of the nodes are known; otherwise only known levels are checked.
+        ``labelled``: whether the labels of the nodes are known; otherwise only rules about nodes are checked.
         """
-        return list(topology_faults(self._ruled, self._inventory, labelled=labelled))
+        return list(topology_faults(self, self._inventory, labelled=labelled))
+
+    def topology_warnings(self) -> list[tuple[tuple[str, ...], Diagnostic]]:
+        """Return the rules of ``prefer`` that do not hold, with paths in the topology."""
+        return list(topology_warnings(self, self._inventory))
 
     def check_keep(self) -> None:
-        """Raise `PlacementError` with the faults of `topology_faults`: ``group-spans`` and unknown names."""
-        check_keep(self._ruled, self._inventory)
-
-    @property
-    def _ruled(self) -> dict[str, Layout]:
-        """The layouts, which take time to make; none if the section has no rules about groups or components."""
-        topology = USUAL_TOPOLOGY if self.section is None else self.section.topology
-        if not topology.keep and not isinstance(topology.segment, Mapping):
-            return {}
-        return {name: component.layout for name, component in self.items()}
+        """Raise `PlacementError` with the faults of `topology_faults`: ``group-spans``, ``segment-incomplete`` ..."""
+        check_topology(self, self._inventory)
 
     @cached_property
     def node_kinds(self) -> list[NodeKind]:

@@ -142,13 +142,18 @@ def plain(
     }
 
 
-def save(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a plan atomically, a component per line. Equal plans give equal bytes. Raises ``OSError``."""
+def text(content: Mapping[str, Any]) -> str:
+    """Return the file of a plan, a component per line. Equal plans give equal texts."""
     components = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in content["components"].items()]
     # equal mappings may differ in the order of their keys
     parts = {key: json.dumps(value, sort_keys=True) for key, value in content.items()}
     parts["components"] = "{\n" + ",\n".join(components) + "\n}"
-    write_whole(path, "{\n" + ",\n".join(f'"{key}": {text}' for key, text in parts.items()) + "\n}\n")
+    return "{\n" + ",\n".join(f'"{key}": {part}' for key, part in parts.items()) + "\n}\n"
+
+
+def save(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a plan atomically. Equal plans give equal bytes. Raises ``OSError``."""
+    write_whole(path, text(content))
 
 
 def load(file: str) -> Saved:

@@ -9,10 +9,10 @@ from typing import TypeAlias
 from rankplan._core import RankSet
 from rankplan.config.network import ALL
 from rankplan.errors import Diagnostic
-from rankplan.words import counted, did_you_mean, unknown
+from rankplan.words import counted, unknown
 
-Segment: TypeAlias = tuple[tuple[str, ...], int, tuple[int, ...]]
-"""The path of its size in ``segment``, the index of its level, and its node ranks."""
+Segment: TypeAlias = tuple[tuple[str, ...], str, int, tuple[int, ...]]
+"""The path of its size in ``segment``, its component or ``all``, the index of its level, and its node ranks."""
 
 _Fault: TypeAlias = tuple[tuple[str, ...], Diagnostic]
 
@@ -23,20 +23,16 @@ def cut(
     """Cut the node ranks of each component into the segments of each level, and find every fault of their sizes.
 
     ``nodes`` has the node ranks of each component, and of ``all`` of them. A plain size is that of the innermost level.
-    A fault has its path in ``segment``: ``unknown-component``, ``unknown-level``, ``invalid-value`` for sizes that do
-    not divide each other, ``segment-incomplete``.
+    A fault has its path in ``segment``: ``unknown-level``, ``invalid-value`` for sizes that do not divide each other,
+    ``segment-incomplete``.
     """
     found: list[Segment] = []
     faults: list[_Fault] = []
-    names = [name for name in nodes if name != ALL]
     for key, sizes in stated.items():
         by_level, wrong = level_sizes(key, sizes, levels)
         faults += wrong
         for name in map(str.strip, key.split(",")):
-            if name not in nodes:
-                help = did_you_mean(name, names, "the components are")
-                faults.append(((key,), Diagnostic("unknown-component", f"unknown component `{name}` in segment", help)))
-            elif by_level and not wrong:
+            if by_level and not wrong:
                 who = "" if name == ALL else f"{name}: "
                 largest = by_level[0][1]
                 if one := _incomplete(who, len(nodes[name]), largest):
@@ -44,7 +40,7 @@ def cut(
                     continue
                 ranks = tuple(nodes[name])
                 for level, size, path in by_level:
-                    found.extend((path, level, ranks[at : at + size]) for at in range(0, len(ranks), size))
+                    found.extend((path, name, level, ranks[at : at + size]) for at in range(0, len(ranks), size))
     return found, faults
 
 

@@ -212,16 +212,18 @@ class Cluster:
                 actor = Actor.create_group().launch(cluster, plan["actor"], reservation=reserved)
 
         All or nothing: raises ``PlacementError`` before any request to Ray if the plan does not fit the cluster
-        (``plan-mismatch``), a group crosses what ``cluster.topology.keep`` forbids (``group-spans``), or the shares of
-        an accelerator add up to more than 1 (``share-overflow``), and ``LaunchError`` within about a second, with a
-        table of the nodes, if too little is available; ``KeyError`` for an unknown component. Ray counts the
+        (``plan-mismatch``), breaks a rule of ``cluster.topology`` (``group-spans``, ``segment-incomplete``), or the
+        shares of an accelerator add up to more than 1 (``share-overflow``), and ``LaunchError`` within about a second,
+        with a table of the nodes, if too little is available; ``KeyError`` for an unknown component. Ray counts the
         accelerators of a node, but does not tell them apart: other programs cannot take more than the rest, whichever
         they use.
         """
         self.connection.check_open()
         names = list(plan) if components is None else [components] if isinstance(components, str) else components
-        plan = plan.only(*names)
-        nodes, found = self.nodes.fitted(plan.inventory, list(plan.values()))
+        chosen = plan.only(*names)
+        complete = len(chosen) == len(plan)
+        nodes, found = self.nodes.fitted(plan.inventory, list(chosen.values()), complete=complete)
+        plan = chosen
         plan.check_shares()
         return make_reservation(self.connection, nodes, {one.name: one for one in found})
 

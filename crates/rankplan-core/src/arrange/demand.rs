@@ -76,11 +76,11 @@ impl Demand {
     }
 }
 
-/// The bonds of the groups of one kind at a level.
-pub fn bonds(slots: &Slots, layout: &Layout, kind: Kind, level: usize, source: u32) -> Vec<Bond> {
+/// The sets of two or more node ranks that groups of one kind are on, each once.
+pub fn node_sets(slots: &Slots, layout: &Layout, kind: Kind) -> Vec<Box<[u32]>> {
     let mut collected = Collected::default();
     each_group(layout, kind, &nodes_of(slots), |ranks| collected.add(ranks));
-    collected.sets.into_iter().map(|(ranks, _)| Bond { level, ranks, source }).collect()
+    collected.sets.into_iter().map(|(ranks, _)| ranks).collect()
 }
 
 /// The node rank of every slot.

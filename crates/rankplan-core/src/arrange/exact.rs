@@ -1,13 +1,15 @@
 //! The cheapest arrangement of a few node ranks, by branch and bound.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::arrange::objective::{Assignment, Cost, MOVED, Problem, crossings_at};
+use crate::arrange::demand::Bond;
+use crate::arrange::objective::{Assignment, Best, Cost, MOVED, Problem};
 
-/// Improve an arrangement until it is the cheapest with these node ranks fixed; `fixed` has the node of each.
+/// Improve an arrangement until it is the best with these node ranks fixed; `fixed` has the node of each.
 ///
-/// Returns whether the search ended within its budget of visited states; only then is the result the cheapest.
-pub(crate) fn search(problem: &Problem, fixed: &Assignment, best: &mut (Cost, Assignment), budget: u32) -> bool {
+/// Returns whether the search ended within its budget of visited states; only then is the result the best.
+pub(crate) fn search(problem: &Problem, fixed: &Assignment, best: &mut Best, budget: u32) -> bool {
     let mut search = Search::new(problem, budget);
     let mut open = Vec::new();
     for rank in problem.needed() {
@@ -31,12 +33,44 @@ struct Seen {
     crossed_by: u32,
 }
 
+/// The domains of a level that a set uses, as far as its members are assigned.
+struct Tally {
+    level: usize,
+    /// The number of members.
+    members: u32,
+    assigned: u32,
+    /// By domain.
+    shares: HashMap<u32, u32>,
+    /// Where the domains beyond the first one count, or where the shares do.
+    at: usize,
+    balanced: bool,
+}
+
+impl Tally {
+    fn of(problem: &Problem, set: &Bond, level: usize, at: usize, balanced: bool) -> Self {
+        let members = set.ranks.iter().filter(|&&rank| problem.rank_class[rank as usize].is_some()).count() as u32;
+        Tally { level, members, assigned: 0, shares: HashMap::new(), at, balanced }
+    }
+
+    /// Bounds of the least share, negated, of the number of shares, and of the largest one; exact if all members are assigned.
+    fn bounds(&self) -> [i64; 3] {
+        let left = self.members - self.assigned;
+        let even = self.members / (self.shares.len() as u32).max(1);
+        let least = self.shares.values().map(|share| share + left).min().map_or(even, |least| least.min(even));
+        let most = self.shares.values().copied().max().unwrap_or(0);
+        [-i64::from(least), self.shares.len() as i64, i64::from(most)]
+    }
+}
+
 struct Search<'a> {
     problem: &'a Problem,
     /// By node rank: its edges and bonds, the latter after all edges.
     sets_of: Vec<Vec<u32>>,
     /// By set and level.
     seen: Vec<Seen>,
+    tallies: Vec<Tally>,
+    /// By node rank.
+    tallies_of: Vec<Vec<u32>>,
     nodes: Assignment,
     taken: Vec<bool>,
     /// By node, whether it is like no other: a node rank was on it, or some of its accelerators are broken.
@@ -60,6 +94,18 @@ impl<'a> Search<'a> {
             ranks.iter().for_each(|&rank| sets_of[rank as usize].push(set));
             count += 1;
         }
+        let mut tallies = Vec::new();
+        let mut tallies_of = vec![Vec::new(); problem.rank_class.len()];
+        let mut add = |set: &Bond, level: usize, at: usize, balanced: bool| {
+            set.ranks.iter().for_each(|&rank| tallies_of[rank as usize].push(tallies.len() as u32));
+            tallies.push(Tally::of(problem, set, level, at, balanced));
+        };
+        for set in &problem.preferred {
+            (0..=set.level).for_each(|level| add(set, level, problem.preferred_at(level), false));
+        }
+        for (index, set) in problem.balanced.iter().enumerate() {
+            add(set, set.level, problem.shares_at(index), true);
+        }
         let mut own = vec![false; domains.nodes() as usize];
         problem
             .old
@@ -76,6 +122,8 @@ impl<'a> Search<'a> {
         Search {
             sets_of,
             seen: vec![Seen::default(); count * levels],
+            tallies,
+            tallies_of,
             nodes: vec![None; problem.rank_class.len()],
             taken: vec![false; domains.nodes() as usize],
             twins: twins(problem, &own),
@@ -87,8 +135,16 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn visit(&mut self, open: &[u32], best: &mut (Cost, Assignment)) {
-        if self.budget == 0 || self.cost >= best.0 {
+    fn visit(&mut self, open: &[u32], best: &mut Best) {
+        for tally in self.tallies.iter().filter(|tally| tally.balanced) {
+            self.cost[tally.at..tally.at + 3].copy_from_slice(&tally.bounds());
+        }
+        let worse = match self.cost.cmp(&best.cost) {
+            Ordering::Less => false,
+            Ordering::Equal => best.cost[0] > 0 || self.problem.domains.earlier(&best.nodes, &self.nodes),
+            Ordering::Greater => true,
+        };
+        if self.budget == 0 || worse {
             return;
         }
         self.budget -= 1;
@@ -96,9 +152,7 @@ impl<'a> Search<'a> {
             let cost = self.problem.cost(&self.nodes);
             // The cost of a large plan takes as long as many states.
             self.budget = self.budget.saturating_sub(self.seen.len() as u32 / 64);
-            if cost < best.0 {
-                *best = (cost, self.nodes.clone());
-            }
+            best.offer(self.problem, cost, &self.nodes);
             return;
         };
         let problem = self.problem;
@@ -130,6 +184,15 @@ impl<'a> Search<'a> {
         self.nodes[rank as usize] = Some(node);
         self.taken[node as usize] = true;
         self.count_movement(rank, node, 1);
+        for &tally in &self.tallies_of[rank as usize] {
+            let tally = &mut self.tallies[tally as usize];
+            tally.assigned += 1;
+            let share = tally.shares.entry(problem.domains.of(tally.level, node)).or_insert(0);
+            *share += 1;
+            if *share == 1 && !tally.balanced && tally.shares.len() > 1 {
+                self.cost[tally.at] += 1;
+            }
+        }
         let edges = problem.demand.edges.len();
         for level in 0..problem.domains.levels() {
             let domain = problem.domains.of(level, node);
@@ -138,6 +201,7 @@ impl<'a> Search<'a> {
             if *used == 1 {
                 self.cost[problem.used_at(level)] += 1;
             }
+            self.cost[0] += i64::from(*used > problem.cap(level, domain));
             for &set in &self.sets_of[rank as usize] {
                 let seen = &mut self.seen[set as usize * problem.domains.levels() + level];
                 seen.assigned += 1;
@@ -156,9 +220,24 @@ impl<'a> Search<'a> {
         self.nodes[rank as usize] = None;
         self.taken[node as usize] = false;
         self.count_movement(rank, node, -1);
+        for &tally in &self.tallies_of[rank as usize] {
+            let tally = &mut self.tallies[tally as usize];
+            tally.assigned -= 1;
+            let domain = problem.domains.of(tally.level, node);
+            let share = tally.shares.entry(domain).or_insert(1);
+            *share -= 1;
+            if *share == 0 {
+                tally.shares.remove(&domain);
+                if !tally.balanced && !tally.shares.is_empty() {
+                    self.cost[tally.at] -= 1;
+                }
+            }
+        }
         let edges = problem.demand.edges.len();
         for level in 0..problem.domains.levels() {
-            let used = &mut self.used[level][problem.domains.of(level, node) as usize];
+            let domain = problem.domains.of(level, node);
+            let used = &mut self.used[level][domain as usize];
+            self.cost[0] -= i64::from(*used > problem.cap(level, domain));
             *used -= 1;
             if *used == 0 {
                 self.cost[problem.used_at(level)] -= 1;
@@ -183,7 +262,7 @@ impl<'a> Search<'a> {
 
 fn count_crossing(problem: &Problem, cost: &mut Cost, set: usize, edges: usize, level: usize, sign: i64) {
     if let Some(edge) = problem.demand.edges.get(set) {
-        cost[crossings_at(level, edge.class)] += sign * i64::from(edge.groups);
+        cost[problem.crossings_at(level, edge.class)] += sign * i64::from(edge.groups);
     } else if problem.bonds[set - edges].level == level {
         cost[0] += sign;
     }
@@ -193,7 +272,7 @@ fn count_crossing(problem: &Problem, cost: &mut Cost, set: usize, edges: usize, 
 fn twins(problem: &Problem, own: &[bool]) -> Vec<u32> {
     let (domains, levels) = (&problem.domains, problem.domains.levels());
     let Some(inner) = levels.checked_sub(1) else { return vec![0] };
-    let mut kinds: HashMap<(Option<u32>, Vec<u32>), u32> = HashMap::new();
+    let mut kinds: HashMap<(Option<u32>, u32, Vec<u32>), u32> = HashMap::new();
     let mut found = Vec::new();
     for leaf in 0..domains.count(inner) {
         let nodes = domains.nodes_of(inner, leaf);
@@ -201,7 +280,11 @@ fn twins(problem: &Problem, own: &[bool]) -> Vec<u32> {
         let mut classes: Vec<u32> = nodes.iter().map(|&node| problem.node_class[node as usize]).collect();
         classes.sort_unstable();
         let alone = nodes.iter().any(|&node| own[node as usize]);
-        found.push(if alone { leaf } else { *kinds.entry((parent, classes)).or_insert(leaf) });
+        found.push(if alone {
+            leaf
+        } else {
+            *kinds.entry((parent, problem.cap(inner, leaf), classes)).or_insert(leaf)
+        });
     }
     found
 }

@@ -19,7 +19,65 @@ pub(crate) struct Filling<'a> {
     pub free: &'a [u32],
     /// Nodes of a segment, for counting whole segments of unused nodes.
     pub segment: u32,
+    /// By level and domain, the most nodes to use; a level without entries has no limit.
+    pub caps: &'a [Vec<u32>],
+    /// A level whose domains take no nodes, or at least and at most so many.
+    pub shares: Option<Shares>,
 }
+
+/// Even shares of the domains in use of a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shares {
+    pub level: usize,
+    /// The least number of nodes of a domain in use.
+    pub least: u32,
+    /// The domains in use.
+    pub count: u32,
+    /// The largest number of nodes of a domain.
+    pub most: u32,
+    /// The outer levels of which the domains in use count before those of this level.
+    pub outer: usize,
+}
+
+impl Shares {
+    /// The most even shares of so many nodes in domains with this room: the largest least share, in the fewest domains, with the
+    /// least largest share. No shares are better.
+    pub fn of(level: usize, room: &[u32], nodes: u32, unit: u32) -> Self {
+        let room = Self::units(room, unit);
+        let units = nodes / unit;
+        let mut held = 0;
+        let more = room.iter().take_while(|&&room| {
+            held += room;
+            held < units
+        });
+        let count = more.count() as u32 + 1;
+        let smallest = room.get(count as usize - 1).copied().unwrap_or(0);
+        let (least, most) = ((units / count).min(smallest), Self::most(&room, units, count));
+        Shares { level, least: least * unit, count, most: most * unit, outer: 0 }
+    }
+
+    /// The units that each domain has room for, descending.
+    fn units(room: &[u32], unit: u32) -> Vec<u32> {
+        let mut room: Vec<u32> = room.iter().map(|room| room / unit).collect();
+        room.sort_unstable_by_key(|&units| std::cmp::Reverse(units));
+        room
+    }
+
+    /// The least largest share of so many domains; `room` is in units, descending.
+    fn most(room: &[u32], units: u32, count: u32) -> u32 {
+        let used = &room[..room.len().min(count as usize)];
+        let holds = |most: u32| used.iter().map(|&room| u64::from(room.min(most))).sum::<u64>() >= u64::from(units);
+        let (mut low, mut high) = (units / count.max(1), units);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if holds(middle) { high = middle } else { low = middle + 1 }
+        }
+        low
+    }
+}
+
+/// Stands in the cost of what no domain can take.
+const NEVER: i64 = i64::MAX / 4;
 
 /// The nodes in use of each innermost domain.
 pub(crate) struct Filled {
@@ -29,6 +87,8 @@ pub(crate) struct Filled {
     pub least: Vec<i64>,
     /// Whether this filling has that list.
     pub reached: bool,
+    /// The shares, if they are to be even.
+    pub shares: Option<Shares>,
 }
 
 /// For each number of units of a domain, the least cost, and the units of each inner domain.
@@ -54,6 +114,9 @@ impl Filling<'_> {
                     } else {
                         room[inner][self.domains.inside(level, domain)].iter().sum()
                     };
+                    let cap = self.caps.get(level).and_then(|caps| caps.get(domain as usize));
+                    let most = self.shares.filter(|shares| shares.level == level).map(|shares| shares.most);
+                    let sum = sum.min(cap.copied().unwrap_or(u32::MAX)).min(most.unwrap_or(u32::MAX));
                     sum - sum % self.units[level]
                 })
                 .collect();
@@ -70,6 +133,7 @@ impl Filling<'_> {
                 nodes: vec![self.nodes],
                 least: vec![lost],
                 reached: true,
+                shares: None,
             });
         };
         if outermost.iter().map(|&room| u64::from(room)).sum::<u64>() < u64::from(self.nodes) {
@@ -78,18 +142,41 @@ impl Filling<'_> {
         let mut nodes = vec![0; self.free.len()];
         if self.steps(&room) > MOST_STEPS {
             self.spread(&room, 0, 0..outermost.len(), self.nodes, &mut nodes);
-            return Some(Filled { nodes, least: self.fewest(&room), reached: false });
+            return Some(Filled { nodes, least: self.fewest(&room), reached: false, shares: self.shares });
         }
         let table = self.merged(&room, 0, 0..outermost.len(), 1);
         let count = self.nodes / self.units[0];
-        let least = table.costs[count as usize * self.width()..].to_vec();
+        let costs = table.costs.get(count as usize * self.width()..)?;
+        let mut least = costs.get(..self.width()).filter(|least| least[0] < NEVER)?.to_vec();
         self.trace(&table, 0, 0..outermost.len(), count, &mut nodes);
-        Some(Filled { nodes, least, reached: true })
+        let shares = self.shares.map(|shares| Shares { count: least.remove(shares.outer) as u32, ..shares });
+        Some(Filled { nodes, least, reached: true, shares })
+    }
+
+    /// The same with the most even shares of the domains of a level in use; `outer` levels are in as few domains as without.
+    pub fn balanced(mut self, level: usize, outer: usize) -> Option<Filled> {
+        let filled = self.fill()?;
+        let (room, unit) = (self.room(), self.units[level]);
+        let best = Shares::of(level, &room[level], self.nodes, unit);
+        self.shares = Some(Shares { outer, ..best });
+        if !filled.reached {
+            return self.fill().or(Some(filled));
+        }
+        let all = self.nodes / unit;
+        let mut found = |least: u32, most: u32| {
+            self.shares = Some(Shares { least: least * unit, most: most * unit, outer, ..best });
+            self.fill().filter(|found| found.least[..outer] == filled.least[..outer])
+        };
+        let (least, even) = (1..=best.least / unit).rev().find_map(|least| Some((least, found(least, all)?)))?;
+        let count = even.shares.map_or(best.count, |shares| shares.count);
+        let fewest = |found: &Filled| found.shares.is_some_and(|shares| shares.count == count);
+        (Shares::most(&Shares::units(&room[level], unit), all, count)..=all)
+            .find_map(|most| found(least, most).filter(fewest))
     }
 
     /// For each level by itself, the fewest domains that have room; the rest is 0.
     fn fewest(&self, room: &[Vec<u32>]) -> Vec<i64> {
-        let mut least = vec![0; self.width()];
+        let mut least = vec![0; 2 * self.domains.levels() + 1];
         for (least, room) in least.iter_mut().zip(room) {
             let mut sizes = room.clone();
             sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
@@ -106,7 +193,12 @@ impl Filling<'_> {
     }
 
     fn width(&self) -> usize {
-        2 * self.domains.levels() + 1
+        2 * self.domains.levels() + 1 + usize::from(self.shares.is_some())
+    }
+
+    /// Where the domains in use of a level count.
+    fn used_at(&self, level: usize) -> usize {
+        level + usize::from(self.shares.is_some_and(|shares| shares.outer <= level))
     }
 
     /// The whole segments of unused nodes that are lost if so many nodes of an innermost domain are used.
@@ -141,12 +233,15 @@ impl Filling<'_> {
             let table = self.table(room, level, domain);
             let (before, own) = (merged.costs.len() / width - 1, table.costs.len() / width - 1);
             let all = (before + own).min(most);
-            let mut costs = vec![i64::MAX; (all + 1) * width];
+            let mut costs = vec![NEVER; (all + 1) * width];
             let mut picks = vec![0; all + 1];
             let mut sum = vec![0; width];
             // Of equal costs, the one with more units in the first domain.
-            for units in (0..=own).rev() {
-                for rest in 0..=before.min(all.saturating_sub(units)) {
+            for units in (0..=own.min(all)).rev().filter(|units| table.costs[units * width] < NEVER) {
+                for rest in 0..=before.min(all - units) {
+                    if merged.costs[rest * width] >= NEVER {
+                        continue;
+                    }
                     let pair = table.costs[units * width..].iter().zip(&merged.costs[rest * width..]);
                     sum.iter_mut().zip(pair).for_each(|(sum, (a, b))| *sum = a + b);
                     let best = &mut costs[(units + rest) * width..][..width];
@@ -181,9 +276,17 @@ impl Filling<'_> {
             let each = unit / self.units[level + 1];
             self.merged(room, level + 1, self.domains.inside(level, domain as u32), each as usize)
         };
+        table.costs.truncate((room[level][domain].min(self.nodes) / unit + 1) as usize * width);
+        let shares = self.shares.filter(|shares| shares.level == level);
         for (units, cost) in (0..).zip(table.costs.chunks_mut(width)).skip(1) {
-            cost[level] += 1;
-            cost[levels + level] += i64::from(size) - i64::from(units * unit);
+            cost[self.used_at(level)] += 1;
+            cost[width - 1 - levels + level] += i64::from(size) - i64::from(units * unit);
+            if let Some(shares) = shares {
+                cost[shares.outer] += 1;
+                if units * unit < shares.least {
+                    cost[0] = NEVER;
+                }
+            }
         }
         table
     }
@@ -214,6 +317,9 @@ impl Filling<'_> {
     ) {
         let mut order: Vec<usize> = siblings.collect();
         order.sort_by_key(|&domain| std::cmp::Reverse(room[level][domain]));
+        if self.shares.is_some_and(|shares| shares.level == level) {
+            return self.even(room, level, &order, left, nodes);
+        }
         for index in 0..order.len() {
             let mut domain = order[index];
             if left > 0 && room[level][domain] >= left {
@@ -227,11 +333,32 @@ impl Filling<'_> {
                 return;
             }
             left -= taken;
-            if level + 1 == self.domains.levels() {
-                nodes[domain] = taken;
-            } else {
-                self.spread(room, level + 1, self.domains.inside(level, domain as u32), taken, nodes);
-            }
+            self.spread_inside(room, level, domain, taken, nodes);
+        }
+    }
+
+    /// Fill as few of these domains as have room, the largest first, and each as much as the others.
+    fn even(&self, room: &[Vec<u32>], level: usize, order: &[usize], mut left: u32, nodes: &mut [u32]) {
+        let mut held = 0;
+        let fewest = order.iter().take_while(|&&domain| {
+            let more = held < left;
+            held += room[level][domain];
+            more
+        });
+        let used = &order[..fewest.count()];
+        for (index, &domain) in used.iter().enumerate().rev() {
+            let share = left / self.units[level] / (index as u32 + 1) * self.units[level];
+            let share = if index == 0 { left } else { share.min(room[level][domain]) };
+            left -= share;
+            self.spread_inside(room, level, domain, share, nodes);
+        }
+    }
+
+    fn spread_inside(&self, room: &[Vec<u32>], level: usize, domain: usize, share: u32, nodes: &mut [u32]) {
+        if level + 1 == self.domains.levels() {
+            nodes[domain] = share;
+        } else {
+            self.spread(room, level + 1, self.domains.inside(level, domain as u32), share, nodes);
         }
     }
 }

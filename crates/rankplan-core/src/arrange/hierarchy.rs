@@ -23,31 +23,13 @@ impl Hierarchy {
     /// The domains of nodes with these labels: by level, outermost first, and by node, the rank of its label in the order of
     /// labels, or [`UNKNOWN`].
     ///
-    /// With a `segment` of two or more nodes, of sibling domains those come first whose size is a multiple of it.
-    ///
     /// # Errors
     /// `invalid-inventory` if a level does not have one label per node.
-    pub fn new(nodes: u32, labels: &[Vec<u32>], segment: u32) -> Result<Self, Diagnostic> {
+    pub fn new(nodes: u32, labels: &[Vec<u32>]) -> Result<Self, Diagnostic> {
         if let Some(level) = labels.iter().position(|column| column.len() != nodes as usize) {
             let message = format!("level {level} has {} labels for {nodes} nodes", labels[level].len());
             return Err(Diagnostic::new(Code::InvalidInventory, message).help("pass one label per node and level"));
         }
-        let found = Self::sorted(nodes, labels);
-        if segment < 2 {
-            return Ok(found);
-        }
-        let remainder = |level: usize, node: u32| {
-            let known = labels[level][node as usize] != UNKNOWN;
-            let domain = found.of(level, node);
-            let late = u32::from(!found.size(level, domain).is_multiple_of(segment));
-            if known { late * found.count(level) + domain } else { UNKNOWN }
-        };
-        let keys: Vec<Vec<u32>> =
-            (0..labels.len()).map(|level| (0..nodes).map(|node| remainder(level, node)).collect()).collect();
-        Ok(Self::sorted(nodes, &keys))
-    }
-
-    fn sorted(nodes: u32, labels: &[Vec<u32>]) -> Self {
         let mut order: Vec<u32> = (0..nodes).collect();
         order.sort_by(|&a, &b| {
             let keys = |node: u32| labels.iter().map(move |column| column[node as usize]);
@@ -75,7 +57,7 @@ impl Hierarchy {
             last = Some(node);
         }
         starts.iter_mut().for_each(|starts| starts.push(nodes));
-        Hierarchy { order, domains, starts }
+        Ok(Hierarchy { order, domains, starts })
     }
 
     /// The number of levels.
@@ -91,6 +73,14 @@ impl Hierarchy {
     /// The nodes, depth first through the levels; within an innermost domain by their own numbers.
     pub fn order(&self) -> &[u32] {
         &self.order
+    }
+
+    /// Whether the nodes of the first list come before those of the second one in order, node rank by node rank.
+    pub fn earlier(&self, one: &[Option<u32>], other: &[Option<u32>]) -> bool {
+        let first = one.iter().zip(other).find(|(one, other)| one != other);
+        let Some((Some(one), Some(other))) = first else { return false };
+        let place = |node: u32| (self.levels().checked_sub(1).map(|inner| self.of(inner, node)), node);
+        place(*one) < place(*other)
     }
 
     /// The domain of a node at a level.

@@ -1,7 +1,7 @@
 //! Node ranks to nodes: order, selection and repair are one problem.
 //!
-//! Every rule first, then the fewest moves, then the fewest crossings, then unused nodes that stay whole; see
-//! [`objective`]. Small instances are solved exactly. Larger ones are packed level by level, and the result says whether it
+//! Every rule first, then the fewest moves, then what is preferred, then the fewest crossings, then even shares, then the fewest
+//! domains, then unused nodes that stay whole; see [`objective`]. Small instances are solved exactly. Larger ones are packed level by level, and the result says whether it
 //! meets a lower bound of the cost.
 //!
 //! The modules in order of use; each one uses only those above it:
@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`hierarchy`], [`segments`] | levels of the network; whole segments of nodes within domains |
 //! | [`demand`], [`objective`] | the node ranks that an arrangement keeps together; its cost |
-//! | `filling`, `nesting` | the fewest domains for a number of nodes; whether sets within sets fit |
+//! | `filling`, `nesting`, `fitting` | the fewest domains and even shares of a number of nodes; whether sets within sets fit |
 //! | `matching` | whether there are nodes for all node ranks |
 //! | `bundles`, `merging`, `packing`, `exact` | node ranks that stay together; sets of them into domains; a few of them exactly |
 
@@ -18,6 +18,7 @@ mod bundles;
 pub mod demand;
 mod exact;
 mod filling;
+mod fitting;
 pub mod hierarchy;
 mod matching;
 mod merging;
@@ -31,11 +32,12 @@ use std::collections::{HashMap, HashSet};
 use crate::arrange::bundles::{Bundles, largest_leaf};
 use crate::arrange::demand::Bond;
 use crate::arrange::exact::search;
+use crate::arrange::fitting::{Fit, fitted};
 use crate::arrange::hierarchy::UNKNOWN;
 pub use crate::arrange::matching::Shortage;
 use crate::arrange::matching::matched;
-use crate::arrange::nesting::{Fit, Nesting};
-use crate::arrange::objective::{Assignment, Cost, Problem};
+use crate::arrange::nesting::Nesting;
+use crate::arrange::objective::{Assignment, Best, Cost, Problem};
 use crate::arrange::packing::{free_nodes, packed};
 use crate::arrange::segments::{Packing, Want, pack};
 use crate::rank_set::RankSet;
@@ -62,6 +64,9 @@ const SURELY_EXACT: usize = 7;
 /// The states that the exact search visits at most: more than 7 node ranks on 9 nodes have, and few.
 const BUDGETS: [u32; 2] = [300_000, 20_000];
 
+/// The most nodes for which the first one of equally cheap arrangements is looked for beyond the exact search.
+const MOST_DEALT: u32 = 20_000;
+
 /// The states that the search for segments of several sizes visits at most.
 const SEGMENT_BUDGET: u32 = 200_000;
 
@@ -83,42 +88,48 @@ pub fn arrange(problem: &Problem) -> Result<Arrangement, Vec<Shortage>> {
     let mut best = None;
     consider(problem, &nesting, &staying, &possible, &mut best);
     // Moving a process is cheaper than breaking a rule: release the sets that are torn, then everything.
-    let torn = |best: &Option<(Cost, Assignment)>| match best {
-        Some((cost, nodes)) if cost[0] > 0 => broken(problem, nodes),
-        _ => Vec::new(),
-    };
+    let breaks = |best: &Option<Best>| best.as_ref().is_some_and(|best| best.cost[0] > 0);
     let mut released = staying;
-    let bonds = torn(&best);
-    if !bonds.is_empty() {
-        for &bond in &bonds {
+    let mut all = !displaced.is_empty();
+    if breaks(&best) {
+        all = true;
+        for bond in best.iter().flat_map(|best| broken(problem, &best.nodes)) {
             problem.bonds[bond as usize].ranks.iter().for_each(|&rank| released[rank as usize] = pinned[rank as usize]);
         }
         consider(problem, &nesting, &released, &possible, &mut best);
-        if !torn(&best).is_empty() {
+        if breaks(&best) {
             consider(problem, &nesting, &pinned, &possible, &mut best);
         }
     }
-    if !bonds.is_empty() || !displaced.is_empty() {
+    if all {
         released.clone_from(&pinned);
     }
-    let mut best = best.unwrap_or_else(|| (problem.cost(&possible), possible));
+    let mut best = best.unwrap_or_else(|| Best { cost: problem.cost(&possible), nodes: possible });
     let open = problem.needed().filter(|&rank| released[rank as usize].is_none()).count();
     // Every state looks at every node.
     let budget = BUDGETS[usize::from(open > SURELY_EXACT)] / (1 + problem.domains.nodes() / 256);
-    let optimal =
-        best.0 == nesting.bound(problem) || open <= MOST_EXACT && search(problem, &released, &mut best, budget);
-    let (cost, nodes) = best;
-    let broken = broken(problem, &nodes);
-    let impossible = !broken.is_empty()
-        && (optimal
+    let met = best.cost == nesting.bound;
+    // Of equally cheap arrangements of a few node ranks, the first one is found.
+    let searched =
+        (open <= SURELY_EXACT || !met && open <= MOST_EXACT) && search(problem, &released, &mut best, budget);
+    let broken = broken(problem, &best.nodes);
+    let impossible = best.cost[0] > 0
+        && (met
+            || searched
             || nesting.filled.is_none()
-            || problem.unfit.is_empty() && matches!(nesting.search(problem, &pinned, SEARCH_BUDGET), Fit::Impossible));
-    Ok(Arrangement { nodes, cost, optimal, broken, impossible })
+            || problem.unfit.is_empty()
+                && matches!(fitted(&nesting.first_of, problem, &pinned, SEARCH_BUDGET), Fit::Impossible));
+    Ok(Arrangement { nodes: best.nodes, cost: best.cost, optimal: met || searched, broken, impossible })
 }
 
 /// A lower bound of the cost of every arrangement.
 pub fn bound(problem: &Problem) -> Cost {
-    Nesting::of(problem).bound(problem)
+    Nesting::of(problem).bound
+}
+
+/// By level and domain, the nodes that can be used: if `whole`, only whole units of rules that have one size each.
+pub fn room(problem: &Problem, whole: bool) -> Vec<Vec<u32>> {
+    Nesting::room(problem, whole)
 }
 
 /// A cheaper place for the groups of one torn set, if the whole set moves: the least arrangement in which the smallest and
@@ -162,14 +173,30 @@ fn broken(problem: &Problem, nodes: &Assignment) -> Vec<u32> {
     bonds.filter(|(_, bond)| problem.crosses(nodes, &bond.ranks, bond.level)).map(|(index, _)| index).collect()
 }
 
-/// Keep the cheapest of several arrangements with these node ranks fixed: on nodes that suit all others, then also on those
-/// nodes with broken accelerators that a `possible` arrangement uses.
-fn consider(
+/// Keep the best of several arrangements with these node ranks fixed: such that the preferred sets are within domains, if that
+/// is possible, and such that they need not be.
+fn consider(problem: &Problem, nesting: &Nesting, fixed: &Assignment, possible: &Assignment, best: &mut Option<Best>) {
+    consider_broken(problem, nesting, fixed, possible, best);
+    let preferred =
+        |cost: &Cost| cost[problem.preferred_at(0)..problem.crossings_at(0, 0)].iter().any(|&more| more > 0);
+    if !problem.preferred.is_empty() && best.as_ref().is_some_and(|best| preferred(&best.cost)) {
+        let mut strict = problem.clone();
+        strict.bonds.append(&mut strict.preferred);
+        let mut found = None;
+        consider_broken(&strict, &Nesting::of(&strict), fixed, possible, &mut found);
+        if let Some((found, best)) = found.filter(|found| found.cost[0] == 0).zip(best.as_mut()) {
+            best.offer(problem, problem.cost(&found.nodes), &found.nodes);
+        }
+    }
+}
+
+/// The same on nodes that suit all others, then also on those nodes with broken accelerators that a `possible` arrangement uses.
+fn consider_broken(
     problem: &Problem,
     nesting: &Nesting,
     fixed: &Assignment,
     possible: &Assignment,
-    best: &mut Option<(Cost, Assignment)>,
+    best: &mut Option<Best>,
 ) {
     if problem.unfit.is_empty() {
         return consider_all(problem, nesting, fixed, best);
@@ -198,15 +225,16 @@ fn without_broken(problem: &Problem, fixed: &Assignment) -> Problem {
     found
 }
 
-fn consider_all(problem: &Problem, nesting: &Nesting, fixed: &Assignment, best: &mut Option<(Cost, Assignment)>) {
+fn consider_all(problem: &Problem, nesting: &Nesting, fixed: &Assignment, best: &mut Option<Best>) {
     let mut offer = |nodes: Option<Assignment>| {
         if let Some(nodes) = nodes {
             let cost = problem.cost(&nodes);
-            if best.as_ref().is_none_or(|best| cost < best.0) {
-                *best = Some((cost, nodes));
+            match best {
+                Some(best) => best.offer(problem, cost, &nodes),
+                None => *best = Some(Best { cost, nodes }),
             }
         }
-        best.as_ref().map_or((false, false), |(cost, _)| (cost[0] > 0, nesting.fills_more(problem, cost)))
+        best.as_ref().map_or((false, false), |best| (best.cost[0] > 0, nesting.fills_more(problem, &best.cost)))
     };
     let bundles = Bundles::of(problem, fixed, None);
     offer(in_order(problem, fixed, (0..problem.domains.nodes()).collect()));
@@ -222,10 +250,10 @@ fn consider_all(problem: &Problem, nesting: &Nesting, fixed: &Assignment, best: 
         let allotted = allotted(problem, fixed, &bundles);
         (torn, more) = offer(allotted.and_then(|allotted| packed(problem, fixed, &bundles, &allotted)));
     }
-    if (torn || more) && nesting.even && fixed.iter().all(Option::is_none) {
+    if (torn || more || problem.domains.nodes() <= MOST_DEALT) && fixed.iter().all(Option::is_none) {
         (torn, _) = offer(nesting.dealt(problem));
     }
-    if torn && let Fit::Found(leaves) = nesting.search(problem, fixed, SEARCH_BUDGET) {
+    if torn && let Fit::Found(leaves) = fitted(&nesting.first_of, problem, fixed, SEARCH_BUDGET) {
         offer(within(problem, fixed, &leaves));
     }
 }

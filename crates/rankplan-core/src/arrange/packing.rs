@@ -31,7 +31,7 @@ struct Packing<'a> {
     at: Vec<u32>,
     /// By bundle, its innermost domain if that is decided.
     leaf: Vec<u32>,
-    /// Sets that can still be within a domain, dearest first: bonds, then edges.
+    /// Sets that can still be within a domain down to a level, dearest first: bonds, preferred sets, then edges.
     sets: Vec<(&'a [u32], usize)>,
 }
 
@@ -68,6 +68,7 @@ impl<'a> Packing<'a> {
             let cheap = (need_a * u64::from(b.groups)).cmp(&(need_b * u64::from(a.groups)));
             a.class.cmp(&b.class).then(cheap)
         });
+        sets.extend(problem.preferred.iter().map(|set| (&*set.ranks, set.level)));
         sets.extend(edges.into_iter().map(|(edge, _)| (&*edge.ranks, usize::MAX)));
         Packing { problem, fixed, bundles, classes, room, at: vec![0; bundles.len()], leaf, sets }
     }
@@ -89,17 +90,9 @@ impl<'a> Packing<'a> {
     }
 
     fn level(&mut self, level: usize) {
-        let (domains, classes) = (&self.problem.domains, self.classes);
-        let count = domains.count(level) as usize;
-        let inner = domains.levels() - 1;
-        let parents: Vec<u32> = (0..count as u32).map(|domain| self.parent_of(level, domain)).collect();
-        let mut room = vec![0; count * classes];
-        for leaf in 0..domains.count(inner) {
-            let domain = domains.of(level, domains.nodes_of(inner, leaf)[0]) as usize;
-            for class in 0..classes {
-                room[domain * classes + class] += self.room[leaf as usize * classes + class];
-            }
-        }
+        let count = self.problem.domains.count(level);
+        let parents: Vec<u32> = (0..count).map(|domain| self.parent_of(level, domain)).collect();
+        let room = self.room_at(level);
         let mut merging = Merging::new(self.bundles, &self.leaf, room, &parents);
         let mut sets = std::mem::take(&mut self.sets);
         let mut members = Vec::new();
@@ -130,6 +123,37 @@ impl<'a> Packing<'a> {
         self.sets = sets;
         let touched = self.touched(level);
         self.pack(level, merging, &parents, &touched);
+    }
+
+    /// By domain and class, the nodes for bundles without a domain.
+    fn room_at(&self, level: usize) -> Vec<u32> {
+        let (domains, classes) = (&self.problem.domains, self.classes);
+        let mut room = self.room.clone();
+        for level in (level..domains.levels() - 1).rev() {
+            let left = self.problem.caps.get(level).filter(|caps| !caps.is_empty()).map(|caps| self.left(level, caps));
+            let sum = |domain: u32, class: usize| {
+                let sum = domains.inside(level, domain).map(|inner| room[inner * classes + class]).sum::<u32>();
+                sum.min(left.as_ref().map_or(u32::MAX, |left| left[domain as usize]))
+            };
+            let all = (0..domains.count(level)).flat_map(|domain| (0..classes).map(move |class| (domain, class)));
+            room = all.map(|(domain, class)| sum(domain, class)).collect();
+        }
+        room
+    }
+
+    /// By domain, the nodes that its cap leaves to bundles without a domain.
+    fn left(&self, level: usize, caps: &[u32]) -> Vec<u32> {
+        let (domains, inner) = (&self.problem.domains, self.problem.domains.levels() - 1);
+        let mut left = caps.to_vec();
+        let mut take = |domain: u32, nodes: u32| {
+            let left = &mut left[domain as usize];
+            *left = left.saturating_sub(nodes);
+        };
+        self.fixed.iter().flatten().for_each(|&node| take(domains.of(level, node), 1));
+        for (bundle, &leaf) in self.leaf.iter().enumerate().filter(|(_, leaf)| **leaf != UNKNOWN) {
+            take(domains.of(level, domains.nodes_of(inner, leaf)[0]), self.bundles.size(bundle));
+        }
+        left
     }
 
     /// By domain, whether a node of it is in use.
@@ -232,7 +256,7 @@ impl<'a> Packing<'a> {
     }
 }
 
-/// By innermost domain and class, the nodes that no fixed node rank has.
+/// By innermost domain and class, the nodes that no fixed node rank has, as many as its cap leaves.
 pub(crate) fn free_nodes(problem: &Problem, fixed: &Assignment, classes: usize) -> Vec<u32> {
     let mut room = vec![0; problem.domains.leaves() as usize * classes];
     let mut count = |node: u32, sign: i32| {
@@ -244,6 +268,16 @@ pub(crate) fn free_nodes(problem: &Problem, fixed: &Assignment, classes: usize) 
     };
     (0..problem.domains.nodes()).for_each(|node| count(node, 1));
     fixed.iter().flatten().for_each(|&node| count(node, -1));
+    if let Some(caps) = problem.caps.last().filter(|caps| !caps.is_empty()) {
+        let mut left = caps.clone();
+        for &node in fixed.iter().flatten() {
+            let left = &mut left[problem.domains.leaf(node) as usize];
+            *left = left.saturating_sub(1);
+        }
+        room.chunks_mut(classes)
+            .zip(left)
+            .for_each(|(room, left)| room.iter_mut().for_each(|room| *room = (*room).min(left)));
+    }
     room
 }
 

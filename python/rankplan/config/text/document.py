@@ -8,7 +8,8 @@ because configs use them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
@@ -174,7 +175,7 @@ _Pairs: TypeAlias = dict[str, tuple[yaml.ScalarNode, yaml.Node]]
 class Document:
     """A file as lines and YAML nodes."""
 
-    def __init__(self, file: str, text: str) -> None:
+    def __init__(self, file: str, text: str, compose: Callable[[str], yaml.Node | None] = _node) -> None:
         self.file = file
         self.lines = _LINE_BREAK.split(text)
         self.faults: list[Diagnostic] = []
@@ -183,7 +184,7 @@ class Document:
         self._pairs: dict[int, _Pairs] = {}
         try:
             self._check_depth(text)
-            self.root = _node(text)
+            self.root = compose(text)
         except yaml.MarkedYAMLError as error:
             raise PlacementError([self._not_yaml(error)]) from None
         except yaml.reader.ReaderError as error:
@@ -191,6 +192,19 @@ class Document:
             mark = yaml.Mark(file, 0, len(before) - 1, len(before[-1]), None, 0)
             message = f"invalid YAML: control character U+{error.character:04X} is not allowed"
             raise PlacementError([self.refuse(message, mark, help="remove the character")]) from None
+
+    @classmethod
+    def each(cls, file: str, text: str) -> list[Self]:
+        """Return every document of a file that is not empty. Raises as the constructor does."""
+        roots: list[yaml.Node] = []
+        whole = cls(file, text, lambda text: roots.extend(yaml.compose_all(text, Loader=_Composer)))
+        found = []
+        for root in roots:
+            if not (isinstance(root, yaml.ScalarNode) and not root.value):
+                one = copy(whole)
+                one.root, one.faults, one.warnings, one._made, one._pairs = root, [], [], {}, {}
+                found.append(one)
+        return found
 
     def _not_yaml(self, error: yaml.MarkedYAMLError) -> Diagnostic:
         """Return the fault of text that the composer rejects."""

@@ -41,6 +41,7 @@ def launch(
     """
     check_cluster(cluster)
     specs = _specs(plan, workers)
+    cluster.nodes.fitted(plan.inventory, list(plan.values()), complete=True)
     reservation, groups = None, {}
     try:
         if reserve or any(component.share for component in plan.values()):

@@ -23,6 +23,8 @@ from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
 
+USE_RUN = "RLinf places its processes by node itself: use `rankplan run`"
+
 _MOST = 8
 """Nodes named in a message."""
 
@@ -71,8 +73,7 @@ def bound(planned: Callable[[Nodes], Plan], nodes: Nodes, tables: Tables, *, len
     nodes = nodes.of_plan(plan.inventory)
     plan, changes = in_trainers_order(plan, nodes.ids)
     notes += [f"{change.message}; the plan now has that order" for change in changes]
-    if not any(not one.optional for one in plan.requests):
-        raise PlacementError([_no_requests(plan)])
+    check_requests(plan)
     known = [
         Planned(one.component, one.name, one.accelerators, one.nodes, one.strategy, one.optional)
         for one in plan.requests
@@ -84,13 +85,12 @@ def bound(planned: Callable[[Nodes], Plan], nodes: Nodes, tables: Tables, *, len
     return Binding(uuid.uuid4().hex[:16], plan, nodes, pins, tuple(notes))
 
 
-def _no_requests(plan: Plan) -> Diagnostic:
-    if plan.dialect is None:
-        message = "the plan does not know what a trainer asks Ray for"
-        help = "plan the trainer's config again, and save it with this version; `rankplan run` launches RLinf's"
-    else:
-        message, help = f"{plan.dialect} asks for no accelerators in this plan", "there is nothing to pin"
-    return Diagnostic("plan-mismatch", message, help)
+def check_requests(plan: Plan) -> None:
+    """Raise `PlacementError` for a plan that does not know what its trainer asks Ray for."""
+    if not any(not one.optional for one in plan.requests):
+        message = "the plan does not know what its trainer asks Ray for"
+        help = f"plan the trainer's config again, and save it with this version; {USE_RUN}"
+        raise PlacementError([Diagnostic("plan-mismatch", message, help)])
 
 
 def held_by_others(nodes: Nodes, tables: Tables) -> dict[int, RankSet]:

@@ -22,7 +22,7 @@ _ENDS_RAY = re.compile(r"^\s*(?:sudo\s+)?(?:ray\s+(?:stop|start)\b|(?:pkill|kill
 """A line of a script that ends or starts the Ray of this machine."""
 
 _LARGEST = 1 << 20
-_WRITABLE_BY_OTHERS = 0o022
+_WRITABLE_BY_OTHERS = 0o002
 
 
 def check_command(command: Sequence[str]) -> None:

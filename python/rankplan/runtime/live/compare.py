@@ -98,27 +98,43 @@ Claims: TypeAlias = Mapping[int, LiveGroup | list[LiveActor]]
 def claimed(live: Live, requests: Sequence[Request], job: str) -> Claims:
     """Return what each request of a plan became in a job: the first free request that matches takes a group.
 
-    A group matches by its name, if the request has a pattern, and by the accelerators of each bundle.
+    A group matches by its name, if the request has a pattern, and by the accelerators of each bundle. Optional requests
+    come last.
     """
     found: dict[int, LiveGroup | list[LiveActor]] = {}
+    free: dict[tuple[int, ...], list[tuple[Callable[[str], object], int]]] = defaultdict(list)
+    alone: list[int] = []
+    for at in sorted(range(len(requests)), key=lambda at: requests[at].optional):
+        if requests[at].strategy is None:
+            alone.append(at)
+        else:
+            free[requests[at].accelerators].append((_matcher(requests[at].name), at))
     for group in live.groups:
         if group.job == job and any(group.bundles):
-            for at, one in enumerate(requests):
-                named = one.name is None or re.fullmatch(one.name, group.name)
-                if at not in found and one.strategy is not None and named and one.accelerators == group.bundles:
+            here = free[group.bundles]
+            for place, (suits, at) in enumerate(here):
+                if suits(group.name):
                     found[at] = group
+                    del here[place]
                     break
-    alone: dict[str, list[LiveActor]] = defaultdict(list)
+    classes: dict[str, list[LiveActor]] = defaultdict(list)
     for actor in live.actors:
         if actor.job == job and actor.group is None and actor.uses:
-            alone[actor.class_name].append(actor)
-    for actors in alone.values():
+            classes[actor.class_name].append(actor)
+    for actors in classes.values():
         sizes = tuple(int(actor.amount) for actor in actors)
-        for at, one in enumerate(requests):
-            if at not in found and one.strategy is None and one.accelerators == sizes:
-                found[at] = _nearest(one, actors)
-                break
+        if (at := next((at for at in alone if requests[at].accelerators == sizes), None)) is not None:
+            found[at] = _nearest(requests[at], actors)
+            alone.remove(at)
     return found
+
+
+def _matcher(pattern: str | None) -> Callable[[str], object]:
+    """Return the test of a name; most patterns are names without special characters, and need not be compiled."""
+    if pattern is None:
+        return lambda name: True
+    literal = pattern.replace("\\", "")
+    return literal.__eq__ if re.escape(literal) == pattern else re.compile(pattern).fullmatch
 
 
 def _nearest(request: Request, actors: Sequence[LiveActor]) -> list[LiveActor]:

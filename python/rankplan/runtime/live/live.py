@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rankplan.errors import ClusterError
 from rankplan.front import Config, Job, read_job, saved_plan
+from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.live.compare import asking, compare
 from rankplan.runtime.live.devices import with_devices
@@ -58,19 +59,19 @@ class Looks:
         self._job, self._devices, self._given = job, devices, plan
         self._plan = None if plan is None else saved_plan(plan, dialect=dialect, overrides=overrides)
         self._name = os.fspath(plan) if isinstance(plan, str | os.PathLike) else "the plan"
-        self._read = None if plan is None or self._plan is not None else (plan, dialect, overrides)
         self._probed = self._plan is not None
+        self._config: Job | None = None
+        if plan is not None and self._plan is None:
+            self._config = read_job(plan, "1x1", dialect=dialect, overrides=overrides)
+            self._config.reader.finish()  # faults come before a connection
         self._head = head_of(ray)
 
     def now(self) -> Live:
         """Look at the cluster."""
         tables = self._head.tables()
         job = _known(tables, self._job)
-        if self._read is not None:
-            config, dialect, overrides = self._read
-            base = look(tables, self._head.address)
-            read = read_job(config, base.inventory, dialect=dialect, overrides=overrides)
-            self._plan, self._read = _planned(base, read, job), None
+        if self._plan is None and self._config is not None:
+            self._plan = _planned(look(tables, self._head.address), self._config, job)
         planned = None if self._plan is None else self._plan.inventory
         found = look(tables, self._head.address, planned, probed=self._probed)
         if self._plan is not None:
@@ -93,16 +94,20 @@ def _known(tables: Tables, job: str | None) -> str | None:
     return number
 
 
-def _planned(base: Live, read: Job, job: str | None) -> Plan:
+def _planned(base: Live, config: Job, job: str | None) -> Plan:
     """Return the plan of a config on the nodes of a cluster, without what other jobs than the compared one hold."""
     ids = [node.node_id for node in base.nodes]
-    first = read.plan(pinned=True, node_ids=ids)
+
+    def plan_on(inventory: Inventory) -> Plan:
+        return replace(config, inventory=inventory, labelled=True).plan(pinned=True, node_ids=ids)
+
+    first = plan_on(base.inventory)
     held = base.held(but=job or asking(base, first.requests))
     specs = [
         node.spec.model_copy(update={"unhealthy": held[node.rank]}) if node.rank in held else node.spec
         for node in base.nodes
     ]
-    return replace(read, inventory=base.inventory.updated(specs)).plan(pinned=True, node_ids=ids) if held else first
+    return plan_on(base.inventory.updated(specs)) if held else first
 
 
 def _only(found: Live, job: str) -> Live:

@@ -19,7 +19,7 @@ from rankplan.runtime.ray.tables import ActorEntry, GroupEntry, NodeEntry, Table
 _LITTLE = 0.05
 """A smaller share of a larger bundle is only a mark: its actor chooses accelerators itself, as ROLL's (0.01) do."""
 
-_RESOURCES = tuple(dict.fromkeys(row.resource for row in VENDORS))
+_RESOURCES = dict.fromkeys(row.resource for row in VENDORS)
 _WAITS = {"NO_RESOURCES": "no node has the resources free", "INFEASIBLE": "no node has the resources at all"}
 _NONE = RankSet()
 
@@ -245,7 +245,7 @@ def _places(tables: Tables, inventory: Inventory, ids: Sequence[str]) -> dict[st
 
 
 def _size(group: GroupEntry, bundle: int) -> int:
-    return int(max(group.bundles[bundle].get(name, 0) for name in _RESOURCES))
+    return int(max((amount for name, amount in group.bundles[bundle].items() if name in _RESOURCES), default=0))
 
 
 def _group(entry: GroupEntry, places: Mapping[str, _Place], ranks: Mapping[str, int]) -> LiveGroup:

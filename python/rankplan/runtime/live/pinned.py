@@ -15,11 +15,12 @@ from rankplan_hook.install import WRAPPED
 from rankplan_hook.names import VARIABLE
 from rankplan_hook.wrap import unwrap, wrap
 
-from rankplan.errors import ClusterError, Diagnostic
+from rankplan.dialects import DIALECTS
+from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.front import Config, read_job, saved_plan
 from rankplan.plans.plan import Plan
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.live.binding import Binding, bound, check_hook
+from rankplan.runtime.live.binding import USE_RUN, Binding, bound, check_hook, check_requests
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
 from rankplan.runtime.live.model import Difference, Live
 from rankplan.runtime.live.report import difference_lines
@@ -228,6 +229,7 @@ def _planner(
 ) -> Callable[[Nodes], Plan]:
     """Return the function from the nodes of a cluster to the plan; faults that need no cluster are raised now."""
     if (saved := saved_plan(config, None, dialect, overrides)) is not None:
+        check_requests(saved)
 
         def fitted(nodes: Nodes) -> Plan:
             inventory = nodes.of_plan(saved.inventory).inventory
@@ -236,6 +238,8 @@ def _planner(
 
         return fitted
     job = read_job(config, "1x1", dialect=dialect, overrides=overrides)
+    if job.dialect is DIALECTS["rlinf"]:
+        raise PlacementError([Diagnostic("plan-mismatch", f"{job.name} asks Ray for no placement groups", USE_RUN)])
     job.reader.fork().finish()
 
     def plan(nodes: Nodes) -> Plan:

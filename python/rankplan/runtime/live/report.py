@@ -137,7 +137,8 @@ def _idle(live: Live, found: tuple[RankSet, Idle]) -> str:
     total, count = len(one.accelerators), one.in_bundles
     if one.bundles:
         texts = [
-            f"{'bundle' if len(held) == 1 else 'bundles'} {held} of {cut(live.group[group].title)}"
+            f"{'bundle' if len(held) == 1 else 'bundles'} {held} of "
+            + (cut(live.group[group].title) if group in live.group else "another job")
             for group, held in one.bundles.items()
         ]
         some = "" if count == total else f"{count} "

@@ -22,8 +22,8 @@ from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.nodes.topology import detect, natural_order
 from rankplan.nodes.topology.domains import Key, address_key
 from rankplan.plans.component import Component, fitted
-from rankplan.plans.crossings import check_keep
 from rankplan.plans.diff import same_nodes
+from rankplan.plans.topology import check_topology
 from rankplan.words import Name, natural
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"
@@ -159,16 +159,19 @@ class Nodes:
         inventory = self.inventory.reordered(order)
         return replace(self, ids=tuple(self.ids[rank] for rank in order), inventory=inventory)
 
-    def fitted(self, planned: Inventory, components: Sequence[Component]) -> tuple[Nodes, list[Component]]:
+    def fitted(
+        self, planned: Inventory, components: Sequence[Component], *, complete: bool = False
+    ) -> tuple[Nodes, list[Component]]:
         """Return these nodes in the order of a plan, and components of it in their places on them.
 
-        Raises `PlacementError`: ``plan-mismatch``, or ``group-spans`` against ``cluster.topology.keep``.
+        ``complete``: whether these are all components of the plan. Raises `PlacementError`: ``plan-mismatch``, or the
+        faults of `topology_faults` against ``cluster.topology``.
         """
         nodes = self.of_plan(planned)
         found = fitted(components, nodes.inventory)
         if found:
-            layouts = {component.name: component.layout for component in found}
-            check_keep(layouts, found[0].inventory, labelled=not self.simulated, complete=False)
+            parts = {component.name: component for component in found}
+            check_topology(parts, found[0].inventory, labelled=not self.simulated, complete=complete)
         return nodes, found
 
     def machine(self, rank: int) -> str:

@@ -1,0 +1,191 @@
+"""Why no arrangement follows the rules, in words: what was asked, what the network has, and what helps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rankplan._core import Arrangement, Hierarchy, Problem, RankSet, pack_segments
+from rankplan.config.network import TOGETHER, WORLD
+from rankplan.errors import Diagnostic
+from rankplan.nodes.topology import Domains
+from rankplan.plans.topology import SEGMENT, Rule, Rules
+from rankplan.words import counted, nodes_text
+
+
+class Asked(Protocol):
+    """What was to be arranged, see `rankplan.arranging.arrange.Task`."""
+
+    @property
+    def old(self) -> Sequence[int | None]:
+        """By node rank, the node that it may keep."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether no survivor may move."""
+
+    @property
+    def needed(self) -> RankSet:
+        """The node ranks with processes."""
+
+    @property
+    def usable(self) -> Sequence[int]:
+        """The nodes that can be used."""
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Their domains."""
+
+    @property
+    def domains(self) -> Sequence[Domains]:
+        """The domains of all nodes, by level."""
+
+    @property
+    def hardware(self) -> tuple[Sequence[int], Sequence[int], object]:
+        """The kind of hardware of each node rank and of each node."""
+
+    def equipment(self, kind: int) -> str:
+        """Return the accelerators of a kind of hardware in words."""
+
+    def unfixed_moves(self) -> int | None:
+        """Return the survivors that move if they may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An arrangement that breaks rules, though no other one breaks fewer; ``parts`` divides the sets of each rule."""
+
+    task: Asked
+    rules: Rules
+    problem: Problem
+    found: Arrangement
+    parts: Sequence[int]
+
+    def fault(self, *, proved: bool) -> Diagnostic:
+        """Return the fault of the smallest set that must be within a domain and is not; else that of the caps."""
+        unproved = "" if proved else " (the search ended early)"
+        if (short := self._capped() or self._too_large()) is not None:
+            return short
+        wrong = self.problem.broken(self.found)
+        if not wrong:
+            message = f"no arrangement uses at most the nodes that `cap: {self._caps()}` allows{unproved}"
+            return Diagnostic("domain-too-small", message, "raise the cap, or use fewer nodes")
+        kept = self.rules.kept
+        source, ranks = min(wrong, key=lambda one: (kept[one[0]].kind == SEGMENT, len(one[1]), one[1]))
+        rule = kept[source]
+        if self.task.fixed and (fault := self._spareless(rule, ranks)) is not None:
+            return fault
+        level = rule.level or 0
+        name = self.rules.levels[level]
+        if rule.kind == SEGMENT:
+            return self._incomplete(level, unproved)
+        what = "all of it" if rule.kind == WORLD else f"every {rule.kind} group"
+        where = f"a {name} domain" if rule.most == 1 else f"{rule.most} {name} domains with equal shares"
+        message = f"{rule.who}: no arrangement keeps {what} within {where}{unproved}"
+        size = ""
+        if rule.kind != WORLD:
+            message += f"; the smallest that crosses one is on {nodes_text(RankSet(ranks))}"
+            size = f"a smaller {rule.kind} size, "
+        return Diagnostic("group-spans", message, f"use more nodes, {size}or remove `{rule.kind}: {name}` from `keep`")
+
+    def _too_large(self) -> Diagnostic | None:
+        """Return the fault of sets that are larger than any domain, or than what a cap allows."""
+        for rule, parts in zip(self.rules.kept, self.parts, strict=True):
+            level = rule.level or 0
+            name, largest = self.rules.levels[level], max(self.task.hierarchy.sizes(level), default=0)
+            size, cap = max(map(len, rule.divided(parts)), default=0), self.rules.caps.get(level, largest)
+            if size <= min(largest, cap) or (rule.kind == SEGMENT and size > largest):
+                continue
+            each = f"in one {name} domain"
+            if parts > 1:
+                each = f"in each of {counted(parts, f'{name} domain')}"
+            need = f"{_who(rule)} {counted(size, 'node')} {each}"
+            if size <= largest:
+                message, help = f"{need}; `cap` allows {cap}", "raise the cap, or use fewer nodes"
+            else:
+                message, help = f"{need}; the largest has {largest}", "use `prefer`, or fewer nodes"
+                if rule.kind != WORLD:
+                    help = f"use a smaller {rule.kind} size, or keep the groups within an outer level"
+            return Diagnostic("domain-too-small", message, help)
+        return None
+
+    def _caps(self) -> str:
+        stated = (f"{self.rules.levels[level]}: {most}" for level, most in self.rules.caps.items())
+        return f"{{{', '.join(stated)}}}"
+
+    def _capped(self) -> Diagnostic | None:
+        """Return the fault of caps that leave out too many nodes."""
+        needs, present, _ = self.task.hardware
+        kinds = {needs[rank] for rank in self.task.needed}
+        if not self.rules.caps or len(kinds) > 1:
+            return None
+        (kind,), needed = kinds, len(self.task.needed)
+        usable, room = sum(present[node] == kind for node in self.task.usable), sum(self.problem.room(whole=False)[0])
+        if room >= needed:
+            return None
+        what = f"the plan needs {counted(needed, 'node')} with {self.task.equipment(kind)}; {room} can be used"
+        message = f"{what} (`cap: {self._caps()}` leaves out {usable - room})"
+        return Diagnostic("too-few-nodes", message, "raise the cap, or use fewer nodes")
+
+    def _spareless(self, rule: Rule, ranks: Sequence[int]) -> Diagnostic | None:
+        """Return the fault of a lost node without a spare where the others of its set are."""
+        lost = [rank for rank in ranks if self.task.old[rank] is None]
+        stays = [node for rank in ranks if (node := self.task.old[rank]) is not None]
+        if not lost or not stays:
+            return None
+        domains = self.task.domains[rule.level or 0]
+        what = "all of it" if rule.kind == WORLD else f"its {rule.kind} group"
+        if rule.kind == SEGMENT:
+            what = f"segment {rule.sets().index(tuple(ranks))}"
+        where = f"{domains.level} domain {domains.names[domains.ids[stays[0]]][-1]}, where {what} is"
+        message = f"node rank {lost[0]} needs a spare in {where}; none is left"
+        more = self.task.unfixed_moves()
+        help = (
+            "add spare nodes there" if more is None else f"without `--fixed`, {counted(more, 'more node')} would move"
+        )
+        return Diagnostic("no-spare", message, help)
+
+    def _incomplete(self, level: int, unproved: str) -> Diagnostic:
+        """Return the fault of segments of which not all are within domains of a level."""
+        name = self.rules.levels[level]
+        rules = [rule for rule in self.rules.kept if rule.kind == SEGMENT and rule.level == level]
+        segments = sorted({one for rule in rules for one in rule.sets()})
+        wants = _counted(segments)
+        texts = [f"{counted(count, 'segment')} of {counted(size, 'node')}" for size, count in wants]
+        taken: set[int] = set()
+        apart = []
+        for ranks in sorted(segments, key=len, reverse=True):
+            if taken.isdisjoint(ranks):  # others share nodes with larger ones
+                taken.update(ranks)
+                apart.append(ranks)
+        room = self.problem.room(whole=len(wants) == 1)[level]
+        try:
+            fits = pack_segments(room, _counted(apart)) is not None
+        except ValueError:  # the search ended early
+            fits = True
+        if fits:
+            message = f"found no place for {' and '.join(texts)}{unproved}"
+            help = "use smaller segments, or keep fewer groups together"
+        elif len(wants) == 1:
+            whole = sum(count // wants[0][0] for count in room)
+            message = f"the plan needs {texts[0]} in a {name}; the {name} domains hold {whole}"
+            help = f"use {whole * wants[0][0]} nodes or less, or a smaller segment"
+        else:
+            message = f"the plan needs {' and '.join(texts)}; the {name} domains cannot hold all of them"
+            help = "use fewer nodes, smaller segments, or a larger cluster"
+        return Diagnostic("segment-incomplete", message, help)
+
+
+def _who(rule: Rule) -> str:
+    if rule.kind == SEGMENT:
+        return f"a segment of {rule.who} needs" if rule.who else "a segment needs"
+    if rule.kind == WORLD:
+        return f"{rule.who} need{'' if TOGETHER in rule.who else 's'}"
+    return f"{rule.who}: {rule.kind} groups need"
+
+
+def _counted(segments: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return the sizes of segments, the largest first, and how many there are of each."""
+    return sorted(Counter(map(len, segments)).items(), reverse=True)

@@ -1,0 +1,294 @@
+"""The rules of ``cluster.topology`` on the components of a plan: which node ranks they mean, and whether they hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from rankplan._core import RankSet
+from rankplan.config.network import ALL, NODE_LEVEL, TOGETHER, USUAL_TOPOLOGY, WORLD, Topology
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.topology import Domains
+from rankplan.plans.component import Component
+from rankplan.plans.crossings import WORDS, crossing, few, places_text
+from rankplan.plans.segments import cut
+from rankplan.words import counted, nodes_text, unknown
+
+Sets: TypeAlias = list[tuple[int, ...]]
+"""Node ranks that belong together, ascending."""
+
+Fault: TypeAlias = tuple[tuple[str, ...], Diagnostic]
+"""A path in the topology, and what is wrong there."""
+
+SEGMENT = "segment"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Node ranks that must, or should, be together.
+
+    ``path`` leads to it in the topology. ``who`` names its components, ``""`` all of them. ``kind`` is ``segment``,
+    ``world`` or a kind of groups. ``level`` is an index, ``None`` for a node. Each set may be divided into equal parts
+    for at most ``most`` domains. ``sets`` finds them.
+    """
+
+    path: tuple[str, ...]
+    who: str
+    kind: str
+    level: int | None
+    most: int
+    sets: Callable[[], Sets]
+
+    def divisions(self) -> list[int]:
+        """Return the numbers of parts that sets may be divided into, ascending."""
+        sizes = {len(one) for one in self.sets()} if self.most > 1 else set()
+        return [1, *(parts for parts in range(2, self.most + 1) if any(size % parts == 0 for size in sizes))]
+
+    def divided(self, parts: int) -> Sets:
+        """Return the sets, each cut into equal runs: as many as divide it, at most ``parts``."""
+        if parts == 1:
+            return self.sets()
+        found: Sets = []
+        for one in self.sets():
+            size = len(one) // max(count for count in range(1, parts + 1) if len(one) % count == 0)
+            found += (one[at : at + size] for at in range(0, len(one), size))
+        return found
+
+
+@dataclass(slots=True)
+class Rules:
+    """What a topology states about components: by ``levels``, outermost first.
+
+    ``kept`` must hold, ``preferred`` should. ``balanced`` are levels with the node ranks that are spread evenly there;
+    ``caps`` the most nodes in use of a domain, by level. ``faults`` are names and sizes that cannot be.
+    """
+
+    levels: Sequence[str]
+    kept: list[Rule] = field(default_factory=list)
+    preferred: list[Rule] = field(default_factory=list)
+    balanced: list[tuple[int, RankSet]] = field(default_factory=list)
+    caps: dict[int, int] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        topology: Topology,
+        parts: Mapping[str, Component],
+        levels: Sequence[str],
+        *,
+        labelled: bool = True,
+        complete: bool = True,
+        arranging: bool = False,
+    ) -> Rules:
+        """Return the rules of a topology on these components.
+
+        ``labelled``: whether the labels of the nodes are known; otherwise only what concerns nodes is a rule.
+        ``complete``: whether these are all components; otherwise the topology may name others. ``arranging``: whether
+        nodes are looked for, so that a segment requires levels; otherwise it says nothing about nodes without any.
+        """
+        found = cls(levels)
+        lost = topology.levels or ()
+        find = _Finder(found, parts, labelled=labelled, complete=complete, arranging=arranging, lost=lost)
+        find.segments(topology.segment)
+        for stated, key, rules in ((topology.keep, "keep", found.kept), (topology.prefer, "prefer", found.preferred)):
+            find.together(stated, key, rules)
+        balance = {ALL: topology.balance} if isinstance(topology.balance, str) else topology.balance
+        for name, level in balance.items():
+            path = ("balance", name) if isinstance(topology.balance, Mapping) else ("balance",)
+            for one in map(str.strip, name.split(",")):
+                nodes = find.nodes(one, path)
+                if (index := find.level(level, path)) is not None and nodes is not None:
+                    found.balanced.append((index, nodes))
+        for level, most in topology.cap.items():
+            if (index := find.level(level, ("cap", level))) is not None:
+                found.caps[index] = most
+        return found
+
+
+@dataclass(slots=True)
+class _Finder:
+    """Adds the rules of a topology, and their faults, to ``rules``."""
+
+    rules: Rules
+    parts: Mapping[str, Component]
+    labelled: bool
+    complete: bool
+    arranging: bool
+    lost: Sequence[str]
+    """Levels that a section names; the nodes of a repaired plan may have lost their labels."""
+
+    def segments(self, stated: int | Mapping[str, Any] | None) -> None:
+        sizes = {ALL: stated} if isinstance(stated, int) else stated or {}
+        nodes: dict[str, RankSet] = {}
+        for key in sizes:
+            for name in map(str.strip, key.split(",")):
+                path = ("segment", key) if isinstance(stated, Mapping) else ("segment",)
+                if (found := self.nodes(name, path)) is not None:
+                    nodes[name] = found
+        plain = not self.rules.levels and all(isinstance(size, int) for size in sizes.values())
+        if not self.labelled or not nodes or (plain and not self.arranging):
+            return
+        known = {
+            key: size for key, size in sizes.items() if all(name in nodes for name in map(str.strip, key.split(",")))
+        }
+        runs, faults = cut(known, nodes, self.rules.levels)
+        prefix = (SEGMENT,) if isinstance(stated, Mapping) else ()
+        self.rules.faults += ((prefix + path if prefix else (SEGMENT,), fault) for path, fault in faults)
+        by_rule: dict[tuple[tuple[str, ...], str, int], Sets] = {}
+        for path, name, level, ranks in runs:
+            by_rule.setdefault((prefix + path if prefix else (SEGMENT,), name, level), []).append(ranks)
+        for (path, name, level), sets in by_rule.items():
+            who = "" if name == ALL else name
+            self.rules.kept.append(Rule(path, who, SEGMENT, level, 1, partial(list, sets)))
+
+    def together(self, stated: Mapping[str, Mapping[str, Any]], key: str, rules: list[Rule]) -> None:
+        for names, kinds in stated.items():
+            joined = [[one.strip() for one in name.split(TOGETHER)] for name in names.split(",")]
+            unknown_ones = [one for name in joined for one in name if not self._known(one, (key, names))]
+            if unknown_ones:
+                continue
+            for kind, levels in kinds.items():
+                counts = {levels: 1} if isinstance(levels, str) else levels
+                for level, most in counts.items():
+                    path = (key, names, kind) if isinstance(levels, str) else (key, names, kind, level)
+                    for name in joined:
+                        self._add(rules, path, name, kind, level, most)
+
+    def _add(
+        self, rules: list[Rule], path: tuple[str, ...], names: list[str], kind: str, level: str, most: int
+    ) -> None:
+        if not all(name in self.parts for name in names):
+            return
+        if kind == WORLD:
+            nodes = tuple(RankSet().union(*(self.parts[name].used_nodes() for name in names)))
+            sets = partial(list[tuple[int, ...]], [nodes] if len(nodes) > 1 else [])
+        else:
+            sets = partial(self._groups, names[0], kind)
+        index = None
+        if level != NODE_LEVEL:
+            gone = level in self.lost and level not in self.rules.levels
+            # Sets on one node are within every domain, also of a level whose nodes a repaired plan has lost.
+            if (gone and not sets()) or (index := self.level(level, path)) is None:
+                return
+        rules.append(Rule(path, f" {TOGETHER} ".join(names), kind, index, most, sets))
+
+    def _groups(self, name: str, kind: str) -> Sets:
+        return [tuple(one) for one in self.parts[name].layout.node_sets(kind)]
+
+    def level(self, level: str, path: tuple[str, ...]) -> int | None:
+        """Return the index of a level; an unknown one is a fault, if the labels are known."""
+        levels = self.rules.levels
+        if level in levels:
+            return levels.index(level)
+        if self.labelled:
+            known = [*levels, NODE_LEVEL] if path[0] in ("keep", "prefer") else levels
+            self.rules.faults.append((path, unknown("level", level, known, "the levels are")))
+        return None
+
+    def nodes(self, name: str, path: tuple[str, ...]) -> RankSet | None:
+        """Return the node ranks of a component, or of all; ``None`` if they are not known."""
+        if name == ALL:
+            if ALL in self.parts:
+                message = f"`{ALL}` means all nodes of the plan here"
+                self.rules.faults.append((path, Diagnostic("invalid-value", message, "name the components")))
+            elif self.complete:
+                return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
+            return None
+        return self.parts[name].used_nodes() if self._known(name, path) and name in self.parts else None
+
+    def _known(self, name: str, path: tuple[str, ...]) -> bool:
+        if name not in self.parts and self.complete:
+            self.rules.faults.append((path, unknown("component", name, self.parts, "the components are")))
+            return False
+        return True
+
+
+def topology_faults(
+    parts: Mapping[str, Component], inventory: Inventory, *, labelled: bool = True, complete: bool = True
+) -> Iterator[Fault]:
+    """Yield the faults of ``keep``, ``segment`` and ``cap``, and of the names and sizes of all rules, with their paths.
+
+    See `Rules.of` for the arguments.
+    """
+    topology = inventory.section.topology if inventory.section is not None else USUAL_TOPOLOGY
+    if topology == USUAL_TOPOLOGY:
+        return
+    rules = Rules.of(topology, parts, inventory.levels, labelled=labelled, complete=complete)
+    yield from rules.faults
+    for rule in rules.kept:
+        if found := broken(rule, parts, inventory):
+            yield rule.path, Diagnostic("segment-incomplete" if rule.kind == SEGMENT else "group-spans", *found)
+    used = RankSet().union(*(part.used_nodes() for part in parts.values()), inventory.taken)
+    for level, most in rules.caps.items():
+        domains = inventory.domains[level]
+        counts = Counter(domains.ids[node] for node in used)
+        crowded = [(domain, count) for domain, count in sorted(counts.items()) if count > most]
+        if crowded:
+            domain, count = crowded[0]
+            more = f", and {counted(len(crowded) - 1, 'more domain')}" if len(crowded) > 1 else ""
+            message = f"{counted(count, 'node')} of {domains.level} domain {domains.text(domain)}{more} are in use"
+            help = "`rankplan arrange` looks for nodes in more domains"
+            yield ("cap", domains.level), Diagnostic("domain-too-small", f"{message}; `cap` allows {most}", help)
+
+
+def topology_warnings(parts: Mapping[str, Component], inventory: Inventory) -> Iterator[Fault]:
+    """Yield a warning for each rule of ``prefer`` that does not hold."""
+    topology = inventory.section.topology if inventory.section is not None else USUAL_TOPOLOGY
+    for rule in Rules.of(topology, parts, inventory.levels).preferred if topology.prefer else ():
+        if found := broken(rule, parts, inventory):
+            yield rule.path, Diagnostic("group-spans", *found, warning=True)
+
+
+def check_topology(
+    parts: Mapping[str, Component], inventory: Inventory, *, labelled: bool = True, complete: bool = True
+) -> None:
+    """Raise `PlacementError` with the faults of `topology_faults`, each with the path of its rule."""
+    found = topology_faults(parts, inventory, labelled=labelled, complete=complete)
+    if faults := [replace(one, path=".".join(("cluster.topology", *keys))) for keys, one in found]:
+        raise PlacementError(faults)
+
+
+_LOOK = "`rankplan arrange` looks for an order of the nodes that keeps them together"
+
+
+def broken(rule: Rule, parts: Mapping[str, Component], inventory: Inventory) -> tuple[str, str] | None:
+    """Return in words what breaks a rule, with the help; ``None`` if it holds."""
+    domains = None if rule.level is None else inventory.domains[rule.level]
+    if rule.kind in WORDS and rule.most == 1:
+        return crossing(rule.who, parts[rule.who].layout, inventory, rule.kind, domains)
+    ids: Sequence[int] = range(inventory.num_nodes) if domains is None else domains.ids
+
+    def apart(sets: Sets) -> Sets:
+        return [ranks for ranks in sets if len({ids[rank] for rank in ranks}) > 1]
+
+    if not all(apart(rule.divided(count)) for count in rule.divisions()):
+        return None
+    sets = rule.sets()
+    wrong = apart(sets)
+    return _spread(rule, sets, wrong, domains), _LOOK
+
+
+def _spread(rule: Rule, sets: Sets, wrong: Sets, domains: Domains | None) -> str:
+    """Return in words which sets are in too many domains."""
+    level = NODE_LEVEL if domains is None else domains.level
+    first = RankSet(wrong[0])
+    where, count = (nodes_text(first), len(first)) if domains is None else places_text(first, domains)
+    units = "nodes" if domains is None else f"{level} domains"
+    which = f"{rule.who}: " if rule.who else ""
+    if rule.kind == SEGMENT:
+        one, all_of_them = f"segment {sets.index(wrong[0])} ({nodes_text(first)})", "segments"
+    elif rule.kind == WORLD:
+        one, all_of_them = f"its {counted(len(first), 'node')}" if TOGETHER not in rule.who else "their nodes", ""
+    else:
+        one, all_of_them = f"the {WORDS[rule.kind]} group on {nodes_text(first)}", f"{WORDS[rule.kind]} groups"
+    if rule.most > 1:
+        return f"{which}{one} cannot be divided into at most {rule.most} equal parts, each within a {level}: {where}"
+    verb = "span" if one.endswith("s") else "spans"
+    if len(wrong) == 1:
+        return f"{which}{one} {verb} {few(count)} {units}: {where}"
+    return f"{which}{len(wrong):,} of {len(sets):,} {all_of_them} span {units}; the first is {one}: {where}"

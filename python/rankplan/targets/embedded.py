@@ -1,0 +1,70 @@
+"""The plan in a file: without the names of machines where the file says shapes, and its digest."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from rankplan._core import RankSet
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans import plan_file
+from rankplan.plans.plan import Plan
+from rankplan.words import natural
+
+_OF_A_MACHINE = ("hostname", "ip", "accelerator_ids")
+_OF_A_DEVICE = ("id", "uuid")
+_DIGITS = 16
+
+
+def portable(plan: Plan) -> Plan:
+    """Return the plan for any machines of these shapes: without hostnames, addresses and ids of devices.
+
+    Names that the plan excludes become ``node-3`` and ``node-3/2``. Labels, levels and hardware facts stay.
+    """
+    content = plan.to_dict()
+    content["inventory"]["nodes"] = _merged([_anonymous(entry) for entry in content["inventory"]["nodes"]])
+    if content["cluster"] is not None and content["cluster"].get("exclude"):
+        content["cluster"]["exclude"] = _renamed(plan.inventory, content["cluster"]["exclude"])
+    return Plan.from_dict(content)
+
+
+def _anonymous(entry: dict[str, Any]) -> dict[str, Any]:
+    found = {key: value for key, value in entry.items() if key not in _OF_A_MACHINE}
+    if isinstance(devices := found.get("accelerators"), list):
+        found["accelerators"] = [
+            {key: value for key, value in one.items() if key not in _OF_A_DEVICE} for one in devices
+        ]
+        if not any(found["accelerators"]):
+            found["accelerators"] = len(devices)
+    return found
+
+
+def _merged(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return entries that differ only in their ranks as one."""
+    alike: dict[str, tuple[dict[str, Any], list[RankSet]]] = {}
+    for entry in entries:
+        kind = repr(sorted((key, repr(value)) for key, value in entry.items() if key != "ranks"))
+        alike.setdefault(kind, (entry, []))[1].append(RankSet(str(entry["ranks"])))
+    return [{**entry, "ranks": str(ranks[0].union(*ranks[1:]))} for entry, ranks in alike.values()]
+
+
+def _renamed(inventory: Inventory, names: list[str]) -> list[str]:
+    """Return the names of excluded hardware without those of machines; a domain keeps its name."""
+    found: set[str] = set()
+    for name in names:
+        if "=" in name and not any(name in (node.hostname, node.ip) for _, node in inventory.stretches()):
+            found.add(name)
+            continue
+        for node, local in inventory.names.marks([name])[0].items():
+            found.update([f"node-{node}"] if local is None else (f"node-{node}/{index}" for index in local))
+    return sorted(found, key=natural)
+
+
+def plan_text(plan: Plan) -> str:
+    """Return the text of a saved plan."""
+    return plan_file.text(plan.to_dict())
+
+
+def digest(text: str) -> str:
+    """Return the digest of the text of a plan: ``sha256:`` and 16 digits."""
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"

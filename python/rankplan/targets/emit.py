@@ -1,0 +1,211 @@
+"""A plan as the file of a launcher: `emit`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rankplan.config.text.files import read_whole
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.plans.plan import Plan
+from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
+from rankplan.targets.options import CLUSTER, DEFAULT, JOB, Draft, Emitted, Options
+from rankplan.words import did_you_mean
+
+notes = logging.getLogger("rankplan.notes")
+"""Tells what a file leaves open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A launcher: ``write`` returns its file, or records every fact that it cannot hold in the draft.
+
+    ``wrote`` tells whether a text is such a file, and ``read`` returns what it says; it takes the path and the text,
+    and raises `PlacementError` (``emit-changed``) with everything that contradicts the plan. Without them, a file has
+    no plan. ``driver``: the launcher takes an entrypoint; ``commands``: it takes a command for each component;
+    ``kinds``: it writes a job or a cluster.
+    """
+
+    write: Callable[[Draft], str]
+    wrote: Callable[[str], bool] | None = None
+    read: Callable[[str, str], Emitted] | None = None
+    driver: bool = False
+    commands: bool = True
+    kinds: bool = False
+
+
+def _kubernetes(
+    name: str, writer: kubernetes.Writer, kinds: Mapping[str, str], *, driver: bool = False, commands: bool = True
+) -> Target:
+    """Return a target of Kubernetes; ``kinds`` are the kinds of its object, with the value of the option for each."""
+    by_option = {option: kind for kind, option in kinds.items()}
+    started = re.compile(rf"^kind: ['\"]?({'|'.join(kinds)})\b", re.MULTILINE)
+    return Target(
+        lambda draft: kubernetes.write(draft, writer, by_option[draft.options.kind]),
+        lambda text: started.search(text) is not None,
+        lambda file, text: kubernetes.read(file, text, name, writer, kinds),
+        driver=driver,
+        commands=commands,
+        kinds=len(kinds) > 1,
+    )
+
+
+_RAY = {"RayJob": JOB, "RayCluster": CLUSTER}
+
+TARGETS: dict[str, Target] = {
+    "kuberay": _kubernetes("kuberay", kuberay.write, _RAY, driver=True, commands=False),
+    "jobset": _kubernetes("jobset", jobset.write, {"JobSet": JOB}),
+    "lws": _kubernetes("lws", lws.write, {"LeaderWorkerSet": JOB}),
+    "kueue": Target(kueue.write, commands=False),
+}
+"""The launchers by name."""
+
+_MARK = re.compile(rb"^\s*rankplan\.io/plan: ['\"]?sha256:|^# rankplan: sha256:", re.MULTILINE)
+_LARGEST = 16 << 20
+
+
+def is_emitted(file: str | os.PathLike[str]) -> bool:
+    """Whether rankplan has written a file for a launcher. A pipe never counts as one. Raises ``OSError``."""
+    path = Path(file)
+    if not path.is_file():
+        return False  # a pipe can be read only once
+    with path.open("rb") as opened:
+        return _MARK.search(opened.read(_LARGEST)) is not None
+
+
+def read_emitted(file: str | os.PathLike[str]) -> Emitted:
+    """Return the plan in a file that rankplan has written for a launcher, and the options that give the file again.
+
+    Raises `PlacementError`: ``emit-changed`` for everything in it that contradicts the plan. ``OSError`` if the file
+    cannot be read.
+    """
+    name = os.fspath(file)
+    text = read_whole(name, _LARGEST).decode("utf-8-sig", errors="replace")
+    for target in TARGETS.values():
+        if target.wrote is not None and target.read is not None and target.wrote(text):
+            return target.read(name, text)
+    message = "rankplan has written this file, but it starts nothing any more"
+    help = f"write it again with `rankplan emit`; the targets are {', '.join(TARGETS)}"
+    raise PlacementError([Diagnostic("emit-changed", message, help, file=name)])
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Tell nothing about what files leave open."""
+
+    def nothing(_: logging.LogRecord) -> bool:
+        return False
+
+    notes.addFilter(nothing)
+    try:
+        yield
+    finally:
+        notes.removeFilter(nothing)
+
+
+def emit(
+    plan: Plan | str | os.PathLike[str],
+    to: str,
+    *,
+    name: str | None = None,
+    entrypoint: str | None = None,
+    command: str | Mapping[str, str] | None = None,
+    base: str | os.PathLike[str] | None = None,
+    image: str | None = None,
+    cpus: str | int | None = None,
+    memory: str | int | None = None,
+    namespace: str | None = None,
+    queue: str | None = None,
+    levels: Mapping[str, str] | None = None,
+    resource_keys: Mapping[str, str] | None = None,
+    pin: bool | None = None,
+    kind: str | None = None,
+    slurm_release: str | None = None,
+    segment_level: str | None = None,
+    port: int | None = None,
+) -> str:
+    """Return a plan as the file of a launcher, as ``rankplan emit`` does; `Options` has the meaning of the options.
+
+    ``plan`` may be the path of a file that was written for a launcher: options that are not given are then those of the
+    file, if ``to`` is its launcher. ``to`` is one of ``kuberay``, ``jobset``, ``lws`` and ``kueue``. ``command`` is the
+    command of each component, by name, or one for all in which ``{}`` is the name. Equal plans and options give equal
+    texts.
+
+    Raises `PlacementError` with every fact that the launcher cannot hold, ``ValueError`` for an unknown target, or
+    options that the target does not take, ``OSError`` for a file that cannot be read.
+    """
+    given: dict[str, Any] = {
+        "name": name,
+        "named": None if name is None else True,
+        "entrypoint": entrypoint,
+        "commands": {DEFAULT: command} if isinstance(command, str) else command or None,
+        "base": None if base is None else os.fspath(base),
+        "image": image,
+        "cpus": None if cpus is None else str(cpus),
+        "memory": None if memory is None else str(memory),
+        "namespace": namespace,
+        "queue": queue,
+        "levels": levels or None,
+        "resource_keys": resource_keys or None,
+        "pin": pin,
+        "kind": kind,
+        "slurm_release": slurm_release,
+        "segment_level": segment_level,
+        "port": port,
+    }
+    options = Options()
+    if not isinstance(plan, Plan):
+        emitted = read_emitted(plan)
+        plan, options = emitted.plan, emitted.options if emitted.target == to else options
+    commands = given["commands"]
+    if commands is not None and DEFAULT not in commands:
+        given["commands"] = {**options.commands, **commands}
+    options = replace(options, **{key: value for key, value in given.items() if value is not None})
+    if (wrong := wrong_options(plan, to, options)) is not None:
+        raise ValueError(wrong)
+    draft = Draft(plan, options)
+    text = TARGETS[to].write(draft)
+    draft.finish()
+    for note in draft.notes:
+        notes.warning("%s", note)
+    return text
+
+
+def wrong_options(plan: Plan, to: str, options: Options) -> str | None:
+    """Return what is wrong with the options of a target, ``None`` if nothing is."""
+    if to not in TARGETS:
+        return f"unknown target {to!r}; {did_you_mean(to, TARGETS, 'the targets are')}"
+    target = TARGETS[to]
+    if options.entrypoint is not None and not target.driver:
+        return f"{to} starts a command per component; use --command, not --entrypoint"
+    if options.commands and not target.commands:
+        return f"{to} starts one driver; use --entrypoint, not --command"
+    if options.entrypoint is not None and options.commands:
+        return "use --entrypoint for a driver on Ray, or --command for components without Ray"
+    if options.kind != JOB and not target.kinds:
+        return f"only {', '.join(name for name, one in TARGETS.items() if one.kinds)} takes --kind"
+    if options.kind == CLUSTER and options.entrypoint is not None:
+        return "a RayCluster has no entrypoint; use --kind job"
+    if target.kinds and options.kind == JOB and options.entrypoint is None and options.base is None:
+        return f"{to} needs --entrypoint COMMAND, or --kind cluster"
+    for component in options.commands:
+        if component != DEFAULT and component not in plan:
+            return f"unknown component {component!r}; {did_you_mean(component, plan, 'the components are')}"
+    if target.commands and options.entrypoint is None:
+        for component in plan:
+            if not (options.command(component) or "").strip():
+                return f"{component} has no command; pass --command '{component}=COMMAND'"
+            try:
+                shlex.split(options.command(component) or "")
+            except ValueError as error:
+                return f"the command of {component} cannot be split into words: {error}"
+    if not plan:
+        return "the plan has no components"
+    return None

@@ -1,0 +1,107 @@
+"""A JobSet: one replicated job per pod group, whose pods are the nodes in order.
+
+Source: JobSet's API (``jobset.x-k8s.io/v1alpha2``) and its webhooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rankplan.targets.groups import PodGroup, pod_groups
+from rankplan.targets.merge import ABSENT, USER, Closed
+from rankplan.targets.options import Draft
+from rankplan.targets.pods import (
+    INDEX,
+    NODE_RANK,
+    PLAN_FILE,
+    check_name,
+    check_pods,
+    kueue_annotations,
+    metadata,
+    template,
+)
+from rankplan.targets.requests import requests
+
+CONTAINER = "main"
+_LONGEST = 63
+_INDEX = {INDEX: "metadata.annotations['batch.kubernetes.io/job-completion-index']"}
+"""The variable JOB_COMPLETION_INDEX is appended after those of a pod, which cannot use it."""
+
+
+def write(draft: Draft, text: str) -> dict[str, Any]:
+    """Return the object for a plan with this text."""
+    name = draft.options.name
+    groups = pod_groups(draft.plan, single=draft.options.pin)
+    longest = max((f"{name}-{one.name}-0-{len(one.nodes) - 1}-abcde" for one in groups), key=len, default=name)
+    check_name(draft, "job", name, _LONGEST, longest)
+    check_pods(draft, groups, len(groups))
+    asked = [] if draft.options.pin else requests(draft, [one.nodes for one in groups])
+    masters = masters_of(draft, {node: f"{name}-{one.name}-0-{at}.{name}" for one in groups for at, node in _at(one)})
+    first = _first(draft, groups)
+    jobs = []
+    for index, one in enumerate(groups):
+        pods = len(one.nodes)
+        annotations = kueue_annotations(draft, asked[index] if asked else (), pods)
+        pod = template(draft, one, CONTAINER, _INDEX, one.node_rank, annotations)
+        pod["spec"]["containers"][0]["command"] = command(draft, one.components, masters)
+        pod["spec"]["restartPolicy"] = "Never"
+        job = {
+            "completionMode": "Indexed",
+            "completions": pods,
+            "parallelism": pods,
+            "backoffLimit": 0,
+            "template": pod,
+        }
+        jobs.append({"name": one.name, "replicas": 1, "template": {"spec": job}})
+    spec = {
+        "suspend": True if draft.options.queue is not None else USER,
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": ABSENT},
+        "failurePolicy": {"maxRestarts": 0},
+        "coordinator": {"replicatedJob": first[0], "jobIndex": 0, "podIndex": first[1]},
+        "replicatedJobs": Closed(jobs),
+    }
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": metadata(draft, text),
+        "spec": spec,
+    }
+
+
+def _at(group: PodGroup) -> Iterable[tuple[int, int]]:
+    return enumerate(group.nodes)
+
+
+def _first(draft: Draft, groups: Sequence[PodGroup]) -> tuple[str, int]:
+    """Return the group and the index of the node of the plan's first rank."""
+    node = first_nodes(draft)[next(iter(draft.plan))]
+    return next((one.name, node - one.nodes.start) for one in groups if node in one.nodes)
+
+
+def first_nodes(draft: Draft) -> dict[str, int]:
+    """Return the node of rank 0 of each component."""
+    return {name: component[0].cluster_node_rank for name, component in draft.plan.items()}
+
+
+def masters_of(draft: Draft, addresses: Mapping[int, str]) -> dict[str, str]:
+    """Return the rendezvous of each component: the address of its first node, and a port of its own."""
+    first, port = first_nodes(draft), draft.options.port
+    return {name: f"{addresses[first[name]]}:{port + index}" for index, name in enumerate(draft.plan)}
+
+
+def command(draft: Draft, components: Sequence[str], masters: Mapping[str, str]) -> list[Any]:
+    """Return the command of a pod: it starts the ranks of its node."""
+    words: list[Any] = ["rankplan", "exec", PLAN_FILE, "--node", f"$({NODE_RANK})"]
+    for name in components:
+        if "=" in name:
+            help = "rename the component: `rankplan exec` takes NAME=COMMAND"
+            draft.refuse("emit-name", f"component {name} has = in its name", help)
+        run = f"{name}={draft.options.command(name) or ''}"
+        words += ["--master", escaped(f"{name}={masters[name]}"), "--run", escaped(run)]
+    return words
+
+
+def escaped(text: str) -> str:
+    """Return a text that the kubelet turns into this one: ``$(NAME)`` would be the value of a variable, ``$$`` is $."""
+    return text.replace("$", "$$")

@@ -1,0 +1,107 @@
+"""A RayJob or a RayCluster: a head outside the plan, and one worker group per pod group.
+
+Source: KubeRay's API (``ray.io/v1``). It labels each worker with its index in the group from 1.6 on (1.5 with the
+feature gate ``RayMultiHostIndexing``), and counts accelerators in ``common.generateRayStartCommand``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankplan.accelerators import vendor
+from rankplan.targets.groups import PodGroup, pod_groups
+from rankplan.targets.merge import ABSENT, USER, Closed, Optional
+from rankplan.targets.options import JOB, Draft
+from rankplan.targets.pods import (
+    INDEX,
+    NODE_RANK,
+    check_name,
+    check_pods,
+    kueue_annotations,
+    metadata,
+    pod_spec,
+    resource_key,
+    template,
+    topology_annotations,
+    unconstrained,
+)
+from rankplan.targets.requests import requests
+
+HEAD, WORKER = "ray-head", "ray-worker"
+"""The names of Ray's containers."""
+
+_LONGEST_JOB, _LONGEST_CLUSTER = 47, 53
+_INDEX = {INDEX: "metadata.labels['ray.io/worker-group-replica-index']"}
+_COUNTED = ("aws.amazon.com/neuroncore", "google.com/tpu")
+"""Resources that KubeRay counts beside those that end in gpu: ``customAcceleratorToRayResourceMap``."""
+
+
+def write(draft: Draft, text: str) -> dict[str, Any]:
+    """Return the object for a plan with this text."""
+    options = draft.options
+    is_job = options.kind == JOB
+    check_name(draft, "job" if is_job else "cluster", options.name, _LONGEST_JOB if is_job else _LONGEST_CLUSTER)
+    suspended = True if options.queue is not None else USER
+    cluster = _cluster(draft)
+    if is_job:
+        spec = {
+            "entrypoint": options.entrypoint or USER,
+            "shutdownAfterJobFinishes": True,
+            "backoffLimit": 0,
+            "suspend": suspended,
+            "rayClusterSpec": cluster,
+        }
+    else:
+        spec = {"suspend": suspended, **cluster}
+    kind = "RayJob" if is_job else "RayCluster"
+    return {"apiVersion": "ray.io/v1", "kind": kind, "metadata": metadata(draft, text), "spec": spec}
+
+
+def _cluster(draft: Draft) -> dict[str, Any]:
+    groups = pod_groups(draft.plan, single=draft.options.pin)
+    check_pods(draft, groups, len(groups) + 1)
+    asked = [] if draft.options.pin else requests(draft, [one.nodes for one in groups])
+    annotations = [
+        kueue_annotations(draft, asked[index] if asked else (), len(one.nodes)) for index, one in enumerate(groups)
+    ]
+    head = pod_spec(draft, HEAD, [{"name": NODE_RANK, "value": "none", "valueFrom": ABSENT}], {}, sized=False)
+    head_annotations = Optional(topology_annotations(unconstrained(annotations)))
+    return {
+        "enableInTreeAutoscaling": ABSENT,
+        "headGroupSpec": {
+            "rayStartParams": {"num-cpus": "0"},
+            "template": {"metadata": Optional(annotations=head_annotations), "spec": head},
+        },
+        "workerGroupSpecs": Closed(_workers(draft, *both) for both in zip(groups, annotations, strict=True)),
+    }
+
+
+def _workers(draft: Draft, group: PodGroup, annotations: dict[str, str]) -> dict[str, Any]:
+    """Return a worker group.
+
+    With a topology request, Kueue decides which pod is in which domain: the pods have the range of their node ranks,
+    and rankplan numbers them along the domains after the start.
+    """
+    pods, first = len(group.nodes), group.nodes.start
+    rank = f"{first}-{group.nodes[-1]}" if annotations and pods > 1 else group.node_rank
+    return {
+        "groupName": group.name,
+        "replicas": pods,
+        "minReplicas": pods,
+        "maxReplicas": pods,
+        "numOfHosts": ABSENT,
+        "suspend": ABSENT,
+        "resources": Optional(_resources(draft, group)),
+        "rayStartParams": {"num-gpus": ABSENT, "resources": ABSENT},
+        "template": template(draft, group, WORKER, _INDEX, rank, annotations),
+    }
+
+
+def _resources(draft: Draft, group: PodGroup) -> dict[str, Any]:
+    """Return the accelerators of a node as Ray counts them, if KubeRay does not count them itself."""
+    row = vendor(group.accelerator_type)
+    if row is None:
+        return {}
+    key = resource_key(draft, group.accelerator_type)
+    counted = key is None or key.endswith("gpu") or key in _COUNTED
+    return {row.resource: ABSENT if counted else str(group.num_accelerators)}

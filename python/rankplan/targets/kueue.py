@@ -1,0 +1,73 @@
+"""Kueue's objects for the nodes of a plan: what an administrator creates before the jobs.
+
+Source: Kueue's API (``kueue.x-k8s.io/v1beta2``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.topology.sources import HOSTNAME
+from rankplan.targets.options import Draft
+from rankplan.targets.pods import check_hardware, check_options, level_key, resource_key
+from rankplan.targets.yaml_text import documents_text
+
+_NAME = "rankplan"
+_TYPE_LABEL = "rankplan.io/accelerator-type"
+
+
+def write(draft: Draft) -> str:
+    """Return a Topology, a ResourceFlavor per accelerator type, a ClusterQueue and a LocalQueue."""
+    check_options(draft)
+    check_hardware(draft)
+    inventory = draft.plan.inventory
+    if not inventory.levels:
+        help = "write `levels` and the labels of the nodes in the inventory"
+        draft.refuse("emit-no-levels", "the nodes have no levels, so there is no topology to describe", help)
+    levels = [{"nodeLabel": level_key(draft, level)} for level in inventory.levels if level != HOSTNAME]
+    by_key: dict[str, dict[str, int]] = {}
+    for kind, number in _healthy(inventory).items():
+        if (key := resource_key(draft, kind)) is not None:
+            by_key.setdefault(key, {})[kind.lower().replace("_", "-")] = number
+    flavors = [name for names in by_key.values() for name in names]
+    names = " and ".join(f"{_TYPE_LABEL}: {name}" for name in flavors)
+    draft.notes.append(f"replace the node labels of the flavors ({names}) by labels that your nodes have")
+    draft.notes.append("the quota has accelerators only; add cpu and memory if pods ask for them")
+    documents = [
+        _object("Topology", _NAME, {"levels": [*levels, {"nodeLabel": HOSTNAME}]}),
+        *(
+            _object("ResourceFlavor", name, {"nodeLabels": {_TYPE_LABEL: name}, "topologyName": _NAME})
+            for name in flavors
+        ),
+        _object("ClusterQueue", _NAME, {"namespaceSelector": {}, "resourceGroups": list(map(_quota, *_both(by_key)))}),
+        _object("LocalQueue", draft.options.queue or draft.options.name, {"clusterQueue": _NAME}),
+    ]
+    if draft.options.namespace is not None:
+        documents[-1]["metadata"]["namespace"] = draft.options.namespace
+    return documents_text(documents)
+
+
+def _both(by_key: dict[str, dict[str, int]]) -> tuple[list[str], list[dict[str, int]]]:
+    return list(by_key), list(by_key.values())
+
+
+def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _quota(key: str, numbers: dict[str, int]) -> dict[str, Any]:
+    flavors = [
+        {"name": name, "resources": [{"name": key, "nominalQuota": str(number)}]} for name, number in numbers.items()
+    ]
+    return {"coveredResources": [key], "flavors": flavors}
+
+
+def _healthy(inventory: Inventory) -> Counter[str]:
+    """Return the number of healthy accelerators by type."""
+    found: Counter[str] = Counter()
+    for nodes, record in inventory.stretches():
+        if record.num_accelerators and record.healthy:
+            found[record.accelerator_type] += len(nodes) * (record.num_accelerators - len(record.unhealthy))
+    return found

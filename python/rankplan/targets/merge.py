@@ -1,0 +1,138 @@
+"""Fields that rankplan writes over those of the user, and where the two contradict each other.
+
+A tree of plain values stands for what rankplan writes. `USER` marks the place of a field that is the user's, and
+`ABSENT` a field that must not be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from rankplan.config.text.faults import KeyPath
+
+
+class Mark(Enum):
+    """A field without a value of its own."""
+
+    USER = "user"
+    ABSENT = "absent"
+
+
+USER, ABSENT = Mark.USER, Mark.ABSENT
+
+
+class Optional(dict[str, Any]):
+    """A mapping that is left out if nothing is in it."""
+
+
+class Closed(list[Any]):
+    """Named objects, all of which rankplan writes: the user's file has no others."""
+
+
+NAMES = ("groupName", "name")
+"""Keys that name the objects of a list: lists of named objects are merged element by element, as Kubernetes does it."""
+
+EVERY = "*"
+"""In a list of the user, an object of this name stands for every object of rankplan's list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A field that differs: its path in the user's file, rankplan's value, and the user's.
+
+    Either value is `ABSENT` if its side has no such field.
+    """
+
+    path: KeyPath
+    ours: Any
+    users: Any
+
+
+def merged(ours: Any, users: Any) -> Any:
+    """Return rankplan's tree with the fields of the user, in rankplan's order first. rankplan's values win."""
+    if ours is USER:
+        return users
+    if isinstance(ours, Mapping):
+        theirs = users if isinstance(users, Mapping) else {}
+        found = {key: merged(value, theirs.get(key, ABSENT)) for key, value in ours.items()}
+        found |= {key: value for key, value in theirs.items() if key not in ours}
+        found = {key: value for key, value in found.items() if value is not ABSENT}
+        return found if found or not isinstance(ours, Optional) else ABSENT
+    if isinstance(ours, list):
+        key = key_of(ours)
+        if key is None or not isinstance(users, list):
+            return [merged(value, ABSENT) for value in ours]
+        named = {one.get(key): one for one in users if isinstance(one, Mapping)}
+        every = named.pop(EVERY, ABSENT)
+        known = {one[key] for one in ours} | {EVERY}
+        more = [] if isinstance(ours, Closed) else users
+        return [
+            *(merged(one, overlaid(every, named.get(one[key], ABSENT), key)) for one in ours),
+            *(one for one in more if isinstance(one, Mapping) and one.get(key) not in known),
+        ]
+    return ours
+
+
+def overlaid(every: Any, own: Any, name: str) -> Any:
+    """Return the user's fields of one object over those for every object."""
+    if every is ABSENT:
+        return own
+    fields = {key: value for key, value in every.items() if key != name}
+    return merged(own if own is not ABSENT else {}, fields)
+
+
+def contradictions(ours: Any, users: Any, path: KeyPath = ()) -> Iterator[Contradiction]:
+    """Yield where the user's fields differ from rankplan's, also those that are missing; see `Contradiction`."""
+    if ours is USER:
+        return
+    if isinstance(ours, Mapping) and isinstance(users, Mapping):
+        for key, value in ours.items():
+            yield from contradictions(value, users.get(key, ABSENT), (*path, key))
+    elif isinstance(ours, list) and (isinstance(users, list) or (users is ABSENT and key_of(ours) is not None)):
+        yield from _in_lists(ours, users if isinstance(users, list) else [], path)
+    elif isinstance(ours, Mapping) and users is ABSENT:
+        for key, value in ours.items():
+            yield from contradictions(value, ABSENT, (*path, key))
+    elif ours is not users and _plain(ours) != _plain(users):
+        yield Contradiction(path, ours, users)
+
+
+def _in_lists(ours: list[Any], users: list[Any], path: KeyPath) -> Iterator[Contradiction]:
+    key = key_of(ours)
+    if key is None:
+        if len(ours) == len(users):
+            for index, (one, other) in enumerate(zip(ours, users, strict=True)):
+                yield from contradictions(one, other, (*path, index))
+        else:
+            yield Contradiction(path, ours, users)
+        return
+    seen = set()
+    known = {one[key]: one for one in ours}
+    for index, theirs in enumerate(users):
+        name = theirs.get(key) if isinstance(theirs, Mapping) else None
+        seen.add(name)
+        if name == EVERY:
+            for one in ours:
+                yield from contradictions({**one, key: EVERY}, theirs, (*path, index))
+        elif name in known:
+            yield from contradictions(known[name], theirs, (*path, index))
+        elif isinstance(ours, Closed):
+            yield Contradiction((*path, index), ABSENT, theirs)
+    for one in ours:
+        if one[key] not in seen:
+            yield Contradiction((*path, f"{key}={one[key]}"), one, ABSENT)
+
+
+def key_of(objects: list[Any]) -> str | None:
+    """Return the key that names the objects of a list, ``None`` if they have no names."""
+    return next(
+        (key for key in NAMES if objects and all(isinstance(one, Mapping) and key in one for one in objects)), None
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value so that a quantity is the same as text and as a number."""
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value

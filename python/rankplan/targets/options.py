@@ -1,0 +1,88 @@
+"""What a file says besides the plan, and what is found wrong while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rankplan.errors import Diagnostic, refusal
+from rankplan.plans.plan import Plan
+
+JOB, CLUSTER = "job", "cluster"
+KINDS = (JOB, CLUSTER)
+"""A RayJob, which runs its entrypoint and ends, or a RayCluster, which stays."""
+
+DEFAULT = "*"
+"""The key of the command of every component that has none of its own; ``{}`` in it is the component's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a file says besides the plan; nothing that nobody gave is in it.
+
+    ``name`` is that of the job; unless it is ``named``, a base may have another. ``entrypoint`` is the driver of a job
+    on Ray; ``commands`` are by component, and that of `DEFAULT` is for all others. ``base`` is the path of the user's
+    own file. ``queue`` is Kueue's local queue; ``levels`` are node labels by level, ``resource_keys`` the resources
+    that count accelerators, by type. ``pin``: only the named hosts. ``kind`` is one of `KINDS`. ``slurm_release`` and
+    ``segment_level`` are Slurm's. Component i has its rendezvous at ``port`` + i.
+    """
+
+    name: str = "train"
+    named: bool = False
+    entrypoint: str | None = None
+    commands: Mapping[str, str] = field(default_factory=dict)
+    base: str | None = None
+    image: str | None = None
+    cpus: str | None = None
+    memory: str | None = None
+    namespace: str | None = None
+    queue: str | None = None
+    levels: Mapping[str, str] = field(default_factory=dict)
+    resource_keys: Mapping[str, str] = field(default_factory=dict)
+    pin: bool = False
+    kind: str = JOB
+    slurm_release: str | None = None
+    segment_level: str | None = None
+    port: int = 29500
+
+    def command(self, component: str) -> str | None:
+        """Return the command of a component, ``None`` if there is none."""
+        if component in self.commands:
+            return self.commands[component]
+        default = self.commands.get(DEFAULT)
+        return None if default is None else default.replace("{}", component)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A file that is being written: the plan, the options, every fault so far, and notes for the user."""
+
+    plan: Plan
+    options: Options
+    faults: list[Diagnostic] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def refuse(self, code: str, message: str, help: str | None = None) -> None:
+        """Record a fact that the target cannot hold, once."""
+        found = Diagnostic(code, message, help)
+        if found not in self.faults:
+            self.faults.append(found)
+
+    def finish(self) -> None:
+        """Raise `PlacementError` with every fault, if there are any."""
+        if self.faults:
+            raise refusal(self.faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A file that rankplan has written: the plan, the target, and the options that give the same file again."""
+
+    plan: Plan
+    target: str
+    options: Options
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return names as messages list them, of many only the first."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

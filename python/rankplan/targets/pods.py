@@ -1,0 +1,246 @@
+"""What every Kubernetes target writes: metadata, pods, the ConfigMap with the plan, and limits of names and sizes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
+from rankplan.accelerators import VENDORS, vendor
+from rankplan.nodes.topology.sources import HOSTNAME
+from rankplan.targets.embedded import digest
+from rankplan.targets.groups import PodGroup, is_label
+from rankplan.targets.merge import ABSENT, USER, Optional
+from rankplan.targets.options import Draft
+from rankplan.targets.requests import Requests, level_order
+from rankplan.words import counted, nodes_text
+
+PLAN = "rankplan.io/plan"
+"""The annotation with the digest of the plan."""
+OPTIONS = "rankplan.io/options"
+"""The annotation with the options that the fields of the file do not show."""
+QUEUE = "kueue.x-k8s.io/queue-name"
+"""The label with the local queue of Kueue."""
+MOUNT = "/etc/rankplan"
+PLAN_FILE = f"{MOUNT}/plan.json"
+INDEX, GROUP, NODE_RANK = "RANKPLAN_INDEX", "RANKPLAN_GROUP", "RANKPLAN_NODE_RANK"
+PLACE_VARIABLES = (INDEX, GROUP, NODE_RANK)
+PLACEHOLDER = "IMAGE"
+
+_KUEUE = "kueue.x-k8s.io/podset-"
+_REQUIRED, _UNCONSTRAINED = f"{_KUEUE}required-topology", f"{_KUEUE}unconstrained-topology"
+_SLICE_LEVEL, _SLICE_SIZE = f"{_KUEUE}slice-required-topology", f"{_KUEUE}slice-size"
+_LAYERS = f"{_SLICE_LEVEL}-constraints"
+_TOPOLOGY = (_REQUIRED, f"{_KUEUE}preferred-topology", _UNCONSTRAINED, _SLICE_LEVEL, _SLICE_SIZE, _LAYERS)
+MOST_LAYERS = 3
+MOST_POD_SETS = 18
+_MOST_BYTES = 1 << 20
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_LABEL_KEY = re.compile(r"(?P<domain>[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_NO_NODE_LABELS = ("slurm/", "ray.io/")
+"""What Slurm's files and Ray's labels say of a node, which no label of a Kubernetes node says."""
+
+
+def plan_map(draft: Draft, text: str) -> dict[str, Any]:
+    """Return the ConfigMap with the plan. A plan that it cannot hold is ``emit-too-large``."""
+    if (size := len(text.encode())) > _MOST_BYTES:
+        message = f"the plan has {size:,} bytes; a ConfigMap holds {_MOST_BYTES:,}"
+        draft.refuse("emit-too-large", message, "use slurm, torchrun or mpirun, whose files hold any plan")
+    metadata = {"name": f"{draft.options.name}-plan", **_place(draft), "annotations": {PLAN: digest(text)}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"plan.json": text}}
+
+
+def metadata(draft: Draft, text: str) -> dict[str, Any]:
+    """Return the metadata of the object that starts the pods."""
+    queue = draft.options.queue
+    labels = Optional({QUEUE: ABSENT if queue is None else queue})
+    annotations = {PLAN: digest(text), OPTIONS: _kept_options(draft) or ABSENT}
+    return {"name": draft.options.name, **_place(draft), "labels": labels, "annotations": annotations}
+
+
+def _place(draft: Draft) -> dict[str, Any]:
+    return {"namespace": draft.options.namespace or USER}
+
+
+def _kept_options(draft: Draft) -> str:
+    """Return the options that the fields of a file do not show, as on a command line."""
+    options = draft.options
+    words = [f"--level {level}={label}" for level, label in sorted(options.levels.items())]
+    words += [f"--resource-key {kind}={key}" for kind, key in sorted(options.resource_keys.items())]
+    return " ".join([*words, *(["--pin"] if options.pin else [])])
+
+
+def options_read(text: str) -> tuple[dict[str, str], dict[str, str], bool] | None:
+    """Return the levels, the resource keys and whether hosts are pinned that `_kept_options` wrote, or ``None``."""
+    levels: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    words = iter(text.split(" ") if text else ())
+    pin = False
+    for word in words:
+        name, equals, value = next(words, "").partition("=") if word != "--pin" else ("", "=", "")
+        if word not in ("--level", "--resource-key", "--pin") or not equals:
+            return None
+        pin = pin or word == "--pin"
+        if word != "--pin":
+            (levels if word == "--level" else keys)[name] = value
+    return levels, keys, pin
+
+
+def template(
+    draft: Draft, group: PodGroup, container: str, index: Mapping[str, str], rank: str, asked: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the template of the pods of a group, without a command.
+
+    ``index`` are the fields of the pod that the variables of the node rank are filled from; ``asked`` are Kueue's
+    annotations.
+    """
+    env: list[dict[str, Any]] = [
+        {"name": name, "value": ABSENT, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in index.items()
+        if f"$({name})" in rank
+    ]
+    env.append({"name": NODE_RANK, "value": rank, "valueFrom": ABSENT})
+    spec = pod_spec(draft, container, env, limits(draft, group))
+    if group.hostname is not None:
+        spec = {"nodeSelector": {HOSTNAME: group.hostname}, **spec}
+    return {"metadata": Optional(annotations=topology_annotations(asked)), "spec": spec}
+
+
+def topology_annotations(asked: Mapping[str, str]) -> dict[str, Any]:
+    """Return Kueue's annotations of a pod set: these, and no others about the topology."""
+    return Optional({**asked, **{key: ABSENT for key in _TOPOLOGY if key not in asked}})
+
+
+def pod_spec(
+    draft: Draft, container: str, env: Sequence[dict[str, Any]], asked: Mapping[str, Any], *, sized: bool = True
+) -> dict[str, Any]:
+    """Return a pod with the plan and shared memory mounted; ``sized``: with the CPUs and the memory of the options."""
+    options = draft.options
+    amounts = {"cpu": (sized and options.cpus) or USER, "memory": (sized and options.memory) or USER, **asked}
+    mounts = [{"name": "rankplan", "mountPath": MOUNT, "readOnly": True}, {"name": "shm", "mountPath": "/dev/shm"}]
+    one = {
+        "name": container,
+        "image": options.image or USER,
+        "command": USER,
+        "env": [{"name": "RANKPLAN_PLAN", "value": PLAN_FILE}, *env],
+        "resources": Optional(limits=Optional(amounts)),
+        "volumeMounts": mounts,
+    }
+    volumes = [
+        {"name": "rankplan", "configMap": {"name": f"{options.name}-plan"}},
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+    ]
+    return {"containers": [one], "volumes": volumes}
+
+
+def limits(draft: Draft, group: PodGroup) -> dict[str, Any]:
+    """Return the accelerators of a pod by resource, and no others; an unknown resource is ``emit-resource-key``."""
+    found: dict[str, Any] = {row.resource_key: ABSENT for row in VENDORS if row.resource_key is not None}
+    if group.num_accelerators and (key := resource_key(draft, group.accelerator_type)) is not None:
+        found = {key: str(group.num_accelerators), **{other: mark for other, mark in found.items() if other != key}}
+    return found
+
+
+def resource_key(draft: Draft, accelerator_type: str) -> str | None:
+    """Return the resource that counts accelerators of a type; without one, the fault is ``emit-resource-key``."""
+    row = vendor(accelerator_type)
+    key = draft.options.resource_keys.get(accelerator_type) or (None if row is None else row.resource_key)
+    if key is None:
+        message = f"no resource of Kubernetes is known for accelerators of type {accelerator_type}"
+        help = f"pass --resource-key {accelerator_type}=KEY with the key that `kubectl describe node` shows"
+        draft.refuse("emit-resource-key", message, help)
+    elif not _LABEL_KEY.fullmatch(key) or "/" not in key:
+        message = f"{key} is not the resource of a device plugin"
+        help = f"write --resource-key {accelerator_type}=DOMAIN/NAME, as `kubectl describe node` shows it"
+        draft.refuse("emit-resource-key", message, help)
+    return key
+
+
+def level_key(draft: Draft, level: str) -> str:
+    """Return the node label of a level; a level that is none is ``emit-level-key``."""
+    label = draft.options.levels.get(level, level)
+    given = level in draft.options.levels
+    found = _LABEL_KEY.fullmatch(label)
+    if found is None or not (given or found["domain"]) or label.startswith(_NO_NODE_LABELS):
+        message = f"the level {level} is not the key of a node label" + (f": {label}" if given else "")
+        draft.refuse(
+            "emit-level-key", message, f"pass --level {level}=LABEL with a key that `kubectl describe node` shows"
+        )
+    return label
+
+
+def kueue_annotations(draft: Draft, asked: Requests, pods: int) -> dict[str, str]:
+    """Return Kueue's annotations for the slices of a pod set of so many pods; empty without a queue."""
+    if draft.options.pin:
+        return {}
+    slices = [(level_key(draft, one.level), one.size) for one in asked]
+    if draft.options.queue is None:
+        if asked:
+            levels = " and ".join(one.level for one in asked)
+            message = f"without a queue, Kubernetes cannot promise nodes in one {levels}"
+            draft.refuse("emit-needs-queue", message, "pass --queue NAME, or remove `keep` and `segment`")
+        return {}
+    if not slices:
+        return {_UNCONSTRAINED: "true"} if level_order(draft) else {}
+    found: dict[str, str] = {}
+    if slices[0][1] == pods:
+        found[_REQUIRED] = slices.pop(0)[0]
+    if len(slices) > MOST_LAYERS:
+        message = f"Kueue takes {MOST_LAYERS} layers of slices, not {len(slices)}"
+        draft.refuse("emit-topology", message, "drop a level of `keep` or `segment`")
+    if len(slices) == 1:
+        found |= {_SLICE_LEVEL: slices[0][0], _SLICE_SIZE: str(slices[0][1])}
+    elif slices:
+        layers = [{"topology": level, "size": size} for level, size in slices]
+        found[_LAYERS] = json.dumps(layers, separators=(",", ":"))
+    return found
+
+
+def unconstrained(annotations: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the annotations of a pod set that has no wish, beside these of others."""
+    return {_UNCONSTRAINED: "true"} if any(annotations) else {}
+
+
+def check_hardware(draft: Draft) -> None:
+    """Refuse components on robots and other configured hardware: pods choose no hosts."""
+    for name, component in draft.plan.items():
+        kinds = {run.pattern.resource_type for run in component.rows.runs()}
+        for kind in sorted(kinds - {ACCELERATOR, WHOLE_NODE}):
+            message = f"{name} uses {kind}, which is on fixed hosts"
+            help = "use torchrun or mpirun on fixed hosts, or start that component by hand"
+            draft.refuse("emit-hardware", message, help)
+
+
+def check_name(draft: Draft, what: str, name: str, most: int, longest: str | None = None) -> None:
+    """Refuse a name that Kubernetes refuses: ``longest`` is the longest one that is made from it, by default itself."""
+    made = longest or name
+    if not is_label(name.ljust(1)):
+        message = f"{what} {name} is not a DNS label"
+        help = f"use a letter, then letters, digits and -, in lower case, at most {most}"
+        draft.refuse("emit-name", message, help)
+    elif len(made) > most:
+        fits = most - (len(made) - len(name))
+        message = f"{what} {name} is too long: {made} has {len(made)} characters, at most {most} are allowed"
+        draft.refuse("emit-name", message, f"use {counted(fits, 'character')} or less, e.g. {name[:fits].rstrip('-')}")
+
+
+def check_options(draft: Draft) -> None:
+    """Refuse names of namespaces and queues that Kubernetes refuses."""
+    options = draft.options
+    for what, name in (("namespace", options.namespace), ("queue", options.queue)):
+        if name is not None and (len(name) > 63 or not _NAME.fullmatch(name) or (what == "namespace" and "." in name)):
+            message = f"{what} {name} is not a name of Kubernetes"
+            draft.refuse("emit-name", message, "use at most 63 letters, digits and -, in lower case")
+
+
+def check_pods(draft: Draft, groups: Sequence[PodGroup], pod_sets: int) -> None:
+    """Refuse what pods of any target cannot hold: more pod sets than Kueue takes, nodes without the name to pin to."""
+    if draft.options.queue is not None and pod_sets > MOST_POD_SETS:
+        message = f"the plan needs {pod_sets} pod sets; Kueue takes {MOST_POD_SETS}"
+        help = "use fewer kinds of nodes: place components on the same nodes"
+        draft.refuse("emit-too-many-groups", message, help)
+    if draft.options.pin and (unnamed := [one.nodes.start for one in groups if one.hostname is None]):
+        message = f"{nodes_text(RankSet(unnamed))}: no hostname to pin the pod to"
+        draft.refuse("emit-no-address", message, "write `hostname` in the inventory, or drop --pin")

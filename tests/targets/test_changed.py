@@ -1,0 +1,87 @@
+"""Whatever somebody changes in an emitted file and decides a placement is found, with its line."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rankplan
+import yaml
+from rankplan.targets.yaml_text import documents_text
+from support.launchers import CASES, options, planned
+
+Path_ = tuple[str | int, ...]
+TARGETS = ("kuberay", "jobset", "lws")
+USERS = {"image", "entrypoint", "suspend", "volumes", "volumeMounts", "namespace"}
+"""Fields that decide no placement."""
+
+
+def fields(value: Any, path: Path_ = ()) -> Iterator[Path_]:
+    """Yield the path of every mapping, list and scalar below a value."""
+    if path:
+        yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in items:
+        yield from fields(part, (*path, key))
+
+
+def at(value: Any, path: Path_) -> Any:
+    for part in path:
+        value = value[part]
+    return value
+
+
+def decides(document: dict[str, Any], path: Path_) -> bool:
+    """Whether a field decides a placement."""
+    if not USERS.isdisjoint(path) or "kueue.x-k8s.io/queue-name" in path or path == ("metadata", "labels"):
+        return False
+    if "env" in path and len(path) > path.index("env") + 1:
+        return at(document, path[: path.index("env") + 2])["name"] != "RANKPLAN_PLAN"
+    value = at(document, path)
+    return not (isinstance(value, str) and "=python " in value)
+
+
+def changed(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int) else f"{value}x" if isinstance(value, str) else None
+
+
+def mutations(document: dict[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
+    """Yield the object with one field changed, or removed."""
+    for path in fields(document):
+        if not decides(document, path):
+            continue
+        for remove in (False, True):
+            other = copy.deepcopy(document)
+            parent = at(other, path[:-1])
+            if not remove and (new := changed(parent[path[-1]])) is not None:
+                parent[path[-1]] = new
+            elif remove and not (parent[path[-1]] in ({}, []) or (isinstance(parent[path[-1]], dict) and not other)):
+                del parent[path[-1]]
+            if other != document:
+                yield path, other
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", ["v03", "v08", "v17"])
+def test_every_change_of_a_placement_is_found(case: str, target: str, tmp_path: Path) -> None:
+    if "refused" in CASES[case]["targets"][target]:
+        return
+    text = rankplan.emit(planned(case), target, image="train:1", **options(case, target))
+    plan, started = yaml.safe_load_all(text)
+    file = tmp_path / "train.yaml"
+    count = 0
+    for path, other in mutations(started):
+        file.write_text(documents_text([plan, other]))
+        with pytest.raises(rankplan.PlacementError) as found:
+            rankplan.plan(file)
+            pytest.fail(f"not found: {path}")
+        codes = {one.code for one in found.value.diagnostics}
+        assert "emit-changed" in codes, (path, codes)
+        assert all(one.file == str(file) for one in found.value.diagnostics)
+        count += 1
+    assert count > 50

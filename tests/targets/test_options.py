@@ -1,0 +1,165 @@
+"""Options of `rankplan emit`: what they write, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rankplan
+import yaml
+from click.testing import CliRunner
+from rankplan import Inventory, PlacementError
+from rankplan.cli import main
+from support.launchers import documents, object_of, planned
+
+TWO = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all"}}}
+NAMED = {"nodes": [{"ranks": rank, "accelerators": 8, "hostname": f"gpu-{rank}"} for rank in (0, 1)]}
+
+
+def plan_of(config: dict[str, Any] = TWO, nodes: dict[str, Any] = NAMED) -> rankplan.Plan:
+    return rankplan.plan(config, Inventory.from_dict(nodes))
+
+
+def test_pinned_pods_select_their_hosts(tmp_path: Path) -> None:
+    text = rankplan.emit(plan_of(), "jobset", command="python {}.py", image="a:1", pin=True)
+    jobs = object_of(text, "JobSet")["spec"]["replicatedJobs"]
+    assert [job["name"] for job in jobs] == ["actor-0", "actor-1"]
+    hosts = [job["template"]["spec"]["template"]["spec"]["nodeSelector"] for job in jobs]
+    assert hosts == [{"kubernetes.io/hostname": "gpu-0"}, {"kubernetes.io/hostname": "gpu-1"}]
+    assert "gpu-0" not in object_of(text, "ConfigMap")["data"]["plan.json"]
+    (file := tmp_path / "train.yaml").write_text(text)
+    assert [rankplan.plan(file).inventory.node(rank).hostname for rank in (0, 1)] == ["gpu-0", "gpu-1"]
+    assert rankplan.emit(file, "jobset") == text
+    file.write_text(text.replace("kubernetes.io/hostname: gpu-1", "kubernetes.io/hostname: gpu-7"))
+    assert rankplan.plan(file).inventory.node(1).hostname == "gpu-7"  # the only place of this fact
+
+
+def test_a_cluster_stays_and_has_no_entrypoint(tmp_path: Path) -> None:
+    text = rankplan.emit(plan_of(), "kuberay", image="a:1", kind="cluster", queue="gold", name="team")
+    (plan, cluster) = documents(text)
+    assert (cluster["kind"], cluster["metadata"]["name"], plan["metadata"]["name"]) == (
+        "RayCluster",
+        "team",
+        "team-plan",
+    )
+    assert cluster["spec"]["suspend"] is True and "entrypoint" not in cluster["spec"]
+    (file := tmp_path / "train.yaml").write_text(text)
+    assert rankplan.emit(file, "kuberay") == text
+    # the pods are nodes, also for another config
+    assert rankplan.plan(TWO, file) == rankplan.plan(TWO, "2x8")
+
+
+def test_another_launcher_takes_the_plan_of_a_file(tmp_path: Path) -> None:
+    (file := tmp_path / "train.yaml").write_text(rankplan.emit(plan_of(), "kuberay", entrypoint="x", image="a:1"))
+    text = rankplan.emit(file, "jobset", command="python {}.py", image="b:1")
+    assert text == rankplan.emit(plan_of(), "jobset", command="python {}.py", image="b:1")
+
+
+NAMES = [
+    ("kuberay", "a" * 48, "job {} is too long: {} has 48 characters, at most 47 are allowed"),
+    ("kuberay", "Train", "job Train is not a DNS label"),
+    ("kuberay", "1st", "job 1st is not a DNS label"),
+    ("jobset", "a" * 48, "job {} is too long: {}-actor-0-1-abcde has 64 characters, at most 63 are allowed"),
+    ("lws", "a" * 51, "job {} is too long: {}-0-0123456789 has 64 characters, at most 63 are allowed"),
+]
+
+
+@pytest.mark.parametrize(("target", "name", "message"), NAMES)
+def test_names_that_kubernetes_refuses(target: str, name: str, message: str) -> None:
+    given: dict[str, Any] = {"entrypoint": "x"} if target == "kuberay" else {"command": "x"}
+    with pytest.raises(PlacementError) as refused:
+        rankplan.emit(plan_of(), target, name=name, image="a:1", **given)
+    assert [one.message for one in refused.value.diagnostics] == [message.format(name, name)]
+    if "long" in message:
+        documents(rankplan.emit(plan_of(), target, name=name[:-1], image="a:1", **given))
+
+
+def test_every_fact_that_a_launcher_cannot_hold_is_an_error_at_once() -> None:
+    labels = {"rack": "a"}
+    nodes = {"nodes": [{"ranks": 0, "accelerators": 8, "accelerator_type": "MUSA_GPU", "labels": labels}]}
+    nodes["nodes"] += [{"ranks": "1-2", "accelerators": 8, "labels": labels}]
+    config = {
+        "cluster": {
+            "num_nodes": 3,
+            "topology": {"levels": ["rack"], "segment": {"actor": 2}},
+            "component_placement": {"actor": "8-23", "rollout": "0-7"},
+        }
+    }
+    plan = rankplan.plan(config, Inventory.from_dict(nodes))
+    with pytest.raises(PlacementError) as refused:
+        rankplan.emit(plan, "lws", command="x", name="No", namespace="Team")
+    codes = {one.code for one in refused.value.diagnostics}
+    assert codes == {"emit-uneven", "emit-resource-key", "emit-level-key", "emit-needs-queue", "emit-name"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--to", "jobset"], "actor has no command; pass --command 'actor=COMMAND'"),
+        (["--to", "jobset", "--command", "critic=x"], "unknown component 'critic'; the components are: actor"),
+        (
+            ["--to", "jobset", "--entrypoint", "x"],
+            "jobset starts a command per component; use --command, not --entrypoint",
+        ),
+        (["--to", "kuberay", "--command", "x"], "kuberay starts one driver; use --entrypoint, not --command"),
+        (["--to", "kuberay"], "kuberay needs --entrypoint COMMAND, or --kind cluster"),
+        (
+            ["--to", "kuberay", "--kind", "cluster", "--entrypoint", "x"],
+            "a RayCluster has no entrypoint",
+        ),
+        (["--to", "kueue", "--kind", "cluster"], "only kuberay takes --kind"),
+        (["--to", "jobset", "--command", "x", "--level", "rack"], "'rack' is not NAME=VALUE"),
+        (
+            ["--to", "jobset", "--command", "actor='x"],
+            "the command of actor cannot be split into words",
+        ),
+    ],
+)
+def test_wrong_usage(words: list[str], message: str, tmp_path: Path) -> None:
+    (conf := tmp_path / "conf.yaml").write_text(yaml.safe_dump(TWO))
+    done = CliRunner().invoke(main, ["emit", str(conf), "--nodes", "2x8", *words])
+    assert done.exit_code == 2 and message in done.stderr and not done.stdout
+
+
+def test_a_refused_plan_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    (conf := tmp_path / "conf.yaml").write_text(yaml.safe_dump(TWO))
+    (out := tmp_path / "train.yaml").write_text("before")
+    words = ["emit", str(conf), "--nodes", "2x8", "--to", "jobset", "--command", "x", "--name", "X", "-o", str(out)]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1 and "error[emit-name]" in done.stderr and out.read_text() == "before"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "message"),
+    [
+        ('"0-15:0-15"', '"0-15:0-7"', "emit-changed", "`rankplan.io/plan` of train"),
+        ('"rankplan": 2', '"rankplan": 1', "invalid-plan", "the file is not a plan of version"),
+        ('"components"', "components", "emit-changed", "the plan in the file is not JSON"),
+        ("plan.json: |", "other.json: |", "emit-changed", "the ConfigMap with the plan is missing"),
+        ("kind: JobSet", "kind: Job", "emit-changed", "it starts nothing any more"),
+        ("sha256:", "sha256:0", "emit-changed", "`rankplan.io/plan` of train"),
+        ("replicas: 1", "replicas: 1\n      replicas: 2", "duplicate-key", "duplicate key `replicas`"),
+    ],
+)
+def test_a_damaged_file_is_an_error(before: str, after: str, code: str, message: str, tmp_path: Path) -> None:
+    text = rankplan.emit(planned("v02"), "jobset", command="python {}.py", image="a:1")
+    (file := tmp_path / "train.yaml").write_text(text.replace(before, after, 1))
+    with pytest.raises(PlacementError) as refused:
+        rankplan.plan(file)
+    assert code in {one.code for one in refused.value.diagnostics} and message in str(refused.value)
+    assert {one.file for one in refused.value.diagnostics} == {str(file)}
+    assert CliRunner().invoke(main, ["check", str(file)]).exit_code == 1
+
+
+def test_commands_read_an_emitted_file_like_a_plan(tmp_path: Path) -> None:
+    (conf := tmp_path / "conf.yaml").write_text(yaml.safe_dump(TWO))
+    (file := tmp_path / "train.yaml").write_text(
+        rankplan.emit(rankplan.plan(conf, "2x8"), "kuberay", entrypoint="x", image="a:1")
+    )
+    for words in (["plan"], ["show"], ["plan", "--format", "json"]):
+        emitted = CliRunner().invoke(main, [*words, str(file)]).stdout
+        assert emitted == CliRunner().invoke(main, [*words, str(conf), "--nodes", "2x8"]).stdout != ""
+    assert CliRunner().invoke(main, ["diff", str(file), str(conf), "--nodes", "2x8"]).output == "no difference\n"
+    done = CliRunner().invoke(main, ["plan", str(file), "--nodes", "2x8"])
+    assert done.exit_code == 2 and "is a saved plan with its own nodes" in done.stderr

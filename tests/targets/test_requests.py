@@ -1,0 +1,115 @@
+"""Topology requests are the smallest slices that hold every group, found by brute force."""
+
+from __future__ import annotations
+
+from math import lcm
+
+import pytest
+import rankplan
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import Inventory, PlacementError, Plan
+from rankplan.targets.groups import pod_groups
+from rankplan.targets.options import Draft, Options
+from rankplan.targets.requests import requests
+from support.launchers import OPTIONS, WITHOUT_RAY, again, documents, places
+
+LEVELS = ("example.com/block", "example.com/rack")
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Draw two components on equal nodes, in one domain of each level, with groups to keep and segments."""
+    nodes, each = draw(st.integers(1, 12)), draw(st.sampled_from([2, 4]))
+    first = draw(st.integers(1, nodes))
+    labels = dict.fromkeys(LEVELS, "a")
+    inventory = Inventory.from_dict(
+        {"levels": list(LEVELS), "nodes": [{"ranks": f"0-{nodes - 1}", "accelerators": each, "labels": labels}]}
+    )
+    sizes = [size for size in range(1, first * each + 1) if first * each % size == 0]
+    keep = draw(st.dictionaries(st.sampled_from(["tp", "dp", "pp"]), st.sampled_from([*LEVELS, "node"])))
+    tp = draw(st.sampled_from(sizes))
+    pp = draw(st.sampled_from([size for size in range(1, first * each // tp + 1) if first * each // tp % size == 0]))
+    placed = {"actor": {"placement": f"0-{first * each - 1}", "parallel": {"tp": tp, "pp": pp}}}
+    if first < nodes:
+        placed["rollout"] = {"placement": f"{first * each}-{nodes * each - 1}", "parallel": {}}
+    topology: dict[str, object] = {"keep": {"actor": keep}} if keep else {}
+    if draw(st.booleans()):
+        topology["segment"] = {"actor": draw(st.sampled_from([1, 2, 3, {LEVELS[0]: 4, LEVELS[1]: 2}]))}
+    config = {"cluster": {"num_nodes": nodes, "topology": topology, "component_placement": placed}}
+    try:
+        return rankplan.plan(config, inventory)
+    except PlacementError:  # a group crosses a node
+        del topology["keep"]
+        return rankplan.plan(config, inventory)
+
+
+def wished(plan: Plan) -> tuple[tuple[str, int], ...] | None:
+    """Return the slices of the first group by brute force; ``None`` if there are none."""
+    component = plan["actor"]
+    nodes = len({row.cluster_node_rank for row in component})
+    section = plan.section
+    assert section is not None
+    segment = section.topology.segment
+    stated = segment.get("actor", 1) if isinstance(segment, dict) else 1
+    wishes = dict(stated) if isinstance(stated, dict) else {LEVELS[-1]: stated}
+    if any(nodes % size for size in wishes.values()):
+        return None
+    for kind, level in section.topology.keep.get("actor", {}).items():
+        groups = [[component.layout.place(slot)[0] for slot in group] for group in component.layout.groups(kind)]
+        fits = (k for k in range(1, nodes + 1) if nodes % k == 0 and all(len({n // k for n in g}) == 1 for g in groups))
+        if level != "node":
+            wishes[level] = lcm(wishes.get(level, 1), next(fits))
+    found: list[tuple[str, int]] = []
+    within = 1
+    for level in reversed(LEVELS):
+        if wishes.get(level, 1) > within:
+            within = lcm(within, wishes[level])
+            found.insert(0, (level, within))
+    return tuple(found)
+
+
+@given(plans())
+def test_a_slice_is_the_smallest_that_holds_every_group(plan: Plan) -> None:
+    draft = Draft(plan, Options())
+    groups = pod_groups(plan)
+    found = requests(draft, [one.nodes for one in groups])
+    expected = wished(plan)
+    assert bool(draft.faults) == (expected is None)
+    if expected is not None:
+        assert tuple((one.level, one.size) for one in found[0]) == expected
+        assert not any(found[1:])
+
+
+@given(plans(), st.sampled_from(["kuberay", "jobset", "lws"]))
+def test_a_file_with_requests_is_valid_and_comes_back(plan: Plan, target: str) -> None:
+    given_options = {"image": "train:1", "queue": "gold", **OPTIONS.get(target, WITHOUT_RAY)}
+    try:
+        text = rankplan.emit(plan, target, **given_options)
+    except PlacementError as error:
+        assert {found.code for found in error.diagnostics} <= {"emit-topology", "emit-uneven"}
+        return
+    documents(text)
+    found, same = again(text, target)
+    assert places(found) == places(plan) and same == text
+
+
+def test_a_group_in_two_groups_of_pods_is_refused() -> None:
+    config = {
+        "cluster": {
+            "num_nodes": 2,
+            "topology": {"keep": {"actor": {"tp": LEVELS[0]}}},
+            "component_placement": {"actor": {"placement": "all", "parallel": {"tp": 4}}, "rollout": "2-3"},
+        }
+    }
+    labels = dict.fromkeys(LEVELS, "a")
+    nodes = [{"ranks": "0-1", "accelerators": 2, "labels": labels}]
+    inventory = Inventory.from_dict({"nodes": nodes, "levels": [*LEVELS]})
+    with pytest.raises(PlacementError) as refused:
+        rankplan.emit(rankplan.plan(config, inventory), "jobset", command="x", image="a:1", queue="q")
+    (found,) = refused.value.diagnostics
+    assert found.code == "emit-topology" and found.help is not None and "drop `keep.actor.tp`" in found.help
+    assert found.message == (
+        "actor: tensor group 0 (ranks 0-3) must be in one example.com/block, "
+        "but a launcher starts its nodes in several groups"
+    )
