@@ -1,14 +1,15 @@
-"""Compare the bounds of memory with published runs, and time them at scale.
+"""Compare the bounds of memory with published runs and public estimators, and time them at scale.
 
 ``python benches/memory.py`` prints one table: rows by kind, how many were refused, fit or are unknown, how many
-measured values are inside the bounds, and how near the bounds are.
+measured values are inside the bounds, and the bounds as parts of them: the least, the median and the most.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -17,49 +18,104 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import rankplan
-from rankplan._core import engine_memory
+from rankplan._core import engine_memory, training_memory
 from rankplan.memory.settings import GIB
+from support import memory_grid
 from support.goldens import lines
-from support.memory_rows import engine_of, judge, model_of, peak
+from support.memory_rows import engine_of, judge, model_of, peak, training_of
 
-COLUMNS = f"{'':<34}{'rows':>6}{'refused':>9}{'fits':>6}{'unknown':>9}"
+Row = dict[str, Any]
+WIDTHS = (26, 6, 9, 6, 9, 8, 20, 20)
+HEADER = ("", "rows", "refused", "fits", "unknown", "inside", "lower", "upper")
 
 
-def answers(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for the runs, and one for the misfits."""
+def line(*cells: object) -> str:
+    """Return a row of the table."""
+    first, *others = (str(cell) for cell in cells)
+    numbers = (text.rjust(width) for text, width in zip(others, WIDTHS[1:], strict=False))
+    return "".join([first.ljust(WIDTHS[0]), *numbers]).rstrip()
+
+
+def spread(parts: Sequence[float]) -> str:
+    """Return the least, the median and the most of some parts."""
+    known = [part for part in parts if math.isfinite(part)]
+    return f"{min(known):.2f} {median(known):.2f} {max(known):.2f}" if known else "-"
+
+
+def compared(name: str, found: Sequence[tuple[float, float, float]]) -> str:
+    """Return the row of values that are measured, with their bounds."""
+    inside = sum(low <= size <= high for size, low, high in found)
+    lower, upper = ([one[at] / one[0] for one in found] for at in (1, 2))
+    return line(name, len(found), "", "", "", inside, spread(lower), spread(upper))
+
+
+def answers(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a row for the runs, and one for the misfits."""
     judged = [row for row in rows if "model" in row]
     for words, name in ((("fits",), "ran"), (("misfit", "misfit-assumed"), "did not fit")):
         chosen = [row for row in judged if row["answer"].get("verdict") in words]
         found = Counter(judge(row).answer for row in chosen)
-        yield f"{name:<34}{len(chosen):>6}{found['refused']:>9}{found['fits']:>6}{found['unknown']:>9}"
+        yield line(name, len(chosen), found["refused"], found["fits"], found["unknown"])
 
 
-def peaks(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield how many measured peaks are inside the bounds, and the bounds as parts of them."""
-    chosen = [(row["answer"]["peak_bytes"], *peak(row)) for row in rows if row["kind"] == "train-peak"]
-    for name, least in (("measured peaks", 0), ("of them above 8 GiB", 8 * GIB)):
-        some = [(low / size, high / size) for size, low, high in chosen if size > least]
-        inside = sum(low <= 1 <= high for low, high in some)
-        lower, upper = zip(*some, strict=True)
-        low, high = (f"{min(part):.2f} to {max(part):.2f}, median {median(part):.2f}" for part in (lower, upper))
-        yield f"{name:<34}{len(some):>6}  inside {inside}; lower {low}; upper {high}"
+def trained(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the rows of measured trainers: peaks, states, whole cards and limits."""
+    peaks = [(row["answer"]["peak_bytes"], *peak(row)) for row in rows if row["kind"] == "train-peak"]
+    yield compared("measured peaks", peaks)
+    yield compared("  above 8 GiB", [one for one in peaks if one[0] > 8 * GIB])
+    steady = []
+    for row in (row for row in rows if row["answer"].get("steady_bytes")):
+        parts = training_memory(model_of(row), training_of(row))[-1][0]
+        lower = sum(low for name, low, _ in parts if name in memory_grid.STATES)
+        upper = sum(high for name, _, high in parts if name not in ("activations", "logits"))
+        steady.append((row["answer"]["steady_bytes"], lower, upper))
+    yield compared("measured steady states", steady)
+    whole = [row for row in rows if row["kind"] == "measured"]
+    sizes = [(row["answer"].get("used_gib") or row["answer"]["reserved_gib"]) * GIB for row in whole]
+    yield compared("measured cards", [(size, *_bounds(row)) for size, row in zip(sizes, whole, strict=True)])
+    limits = [row for row in rows if row["kind"] == "below"]
+    yield compared(
+        "recorded limits (lower)", [(row["answer"]["below_gb"] * 1e9, _bounds(row)[0], math.inf) for row in limits]
+    )
 
 
-def caches(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield how many measured caches are inside the bounds."""
-    inside, low, high = 0, [], []
-    chosen = [row for row in rows if row["kind"] == "kv-batch"]
-    for row in chosen:
-        engine = engine_of(row)
-        if engine is None or engine.length is None:
+def _bounds(row: Row) -> tuple[float, float]:
+    verdict = judge(row)
+    return verdict.lower, verdict.upper
+
+
+def served(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the rows of measured engines: caches, weights, and bytes of a token."""
+    caches, weights, tokens, asleep = [], [], [], []
+    for row in rows:
+        engine, answer = engine_of(row) if "model" in row and row.get("engine") else None, row["answer"]
+        if engine is None:
             continue
-        tokens = engine_memory(model_of(row), engine, row["card"]["gib"] * GIB)[4]
-        measured = row["answer"]["sequences"] * engine.length
-        inside += tokens[0] < measured + engine.length and measured <= tokens[1]
-        low.append(tokens[0] / measured)
-        high.append(tokens[1] / measured)
-    bounds = f"lower {min(low):.2f} to {max(low):.2f}; upper {min(high):.2f} to {max(high):.2f}"
-    yield f"{'measured caches':<34}{len(chosen):>6}  inside {inside}; {bounds}"
+        parts, slept, _, token, held, _ = engine_memory(model_of(row), engine, row["card"]["gib"] * GIB)
+        if row["kind"] == "kv-batch" and engine.length is not None:
+            caches.append((answer["sequences"] * engine.length, held[0] - engine.length, held[1]))
+        if "weights_gib" in answer:
+            weights.append((answer["weights_gib"] * GIB, parts[0][1] - 0.02 * GIB, parts[0][2]))
+        if {"kv_gib", "kv_tokens"} <= answer.keys() and engine.tp == 1:
+            tokens.append((answer["kv_gib"] * GIB / answer["kv_tokens"], 0.99 * token, 1.01 * token))
+        if row["kind"] == "asleep":
+            asleep.append((answer["resident_gib"] * GIB, *slept))
+    yield compared("measured caches", caches)
+    yield compared("weights in logs", weights)
+    yield compared("bytes of a token, 1 %", tokens)
+    yield compared("sleeping engines", asleep)
+
+
+def estimated() -> Iterator[str]:
+    """Yield the rows of public estimators: the least of the states as a part of what they answer."""
+    rows = lines("memory_grid")
+    for name in dict.fromkeys(row["estimator"] for row in rows):
+        chosen = [row for row in rows if row["estimator"] == name]
+        key = "gpu_bytes" if name.startswith("deepspeed") else "states_bytes"
+        names = (*memory_grid.STATES, "gathered", "copies at the step")
+        found = [(row[key], *memory_grid.bounds(row, *names)) for row in chosen]
+        lower, upper = ([one[at] / one[0] for one in found] for at in (1, 2))
+        yield line(name, len(found), "", "", "", "", spread(lower), spread(upper))
 
 
 def scale(nodes: int) -> str:
@@ -79,9 +135,9 @@ def scale(nodes: int) -> str:
 def main() -> None:
     """Print the table."""
     rows = lines("memory_rows")
-    print(COLUMNS)
-    for line in (*answers(rows), *peaks(rows), *caches(rows), scale(8192), scale(131_072)):
-        print(line)
+    print(line(*HEADER))
+    for text in (*answers(rows), *trained(rows), *served(rows), *estimated(), "", scale(8192), scale(131_072)):
+        print(text)
 
 
 if __name__ == "__main__":

@@ -21,11 +21,14 @@ from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.memory.cards import LARGEST_SIZE, size_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
-from rankplan.plans.memory_faults import reject_memory
+from rankplan.plans.memory import Needs
+from rankplan.plans.memory_faults import located, memory_unknown, memory_warnings, reject_memory
 from rankplan.plans.node_order import in_order
+from rankplan.plans.peaks import Peaks
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
@@ -60,29 +63,56 @@ def check(
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
     memory: bool = False,
+    reserve: float | str = 0,
+    costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Report:
     """Find every fault and warning of a config, as ``rankplan check`` does. See `plan` for the arguments.
 
     ``verbose`` reports values that are known only at run time also if they decide no placement.
-    ``memory`` tells what each phase needs, too.
+    ``memory`` tells what each phase needs, too. ``reserve`` is what other programs use of each accelerator, in bytes or
+    as a text (``"2 GiB"``), and ``costs`` may have measured peaks, as `tune` takes them.
 
-    Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect.
+    Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect or a reserve that is no size.
     """
     job: Job | None = None
-    plan: Plan | None = None
+    needs: Needs | None = None
+    kept, peaks = size_in_bytes(reserve), peaks_of(costs)
     try:
-        if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
-            return Report(_name(config), saved, tuple(_saved_warnings(saved, _name(config))), memory=memory)
-        job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
-        job.announce()
-        plan = job.plan()
-        warnings: tuple[Diagnostic, ...] = tuple(job.warnings(plan))
+        plan = saved_plan(config, nodes, dialect, overrides, without)
+        if plan is None:
+            job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+            job.announce()
+            plan = job.plan()
+        needs = Needs(plan.inventory, plan, kept, peaks)
+        found = _saved_warnings(plan, needs, _name(config)) if job is None else job.warnings(plan, needs)
+        warnings: tuple[Diagnostic, ...] = tuple(found)
+        if memory:
+            reader = Reader({}) if job is None else job.reader
+            warnings += tuple(located(reader, name, one) for name, one in memory_unknown(needs))
     except PlacementError as error:
         plan, warnings = None, error.diagnostics
     reader = Reader({}) if job is None else job.reader
     told = [one for one in reader.warnings if verbose or reader.decides(one)]
-    return Report(_name(config), plan, (*told, *warnings), len(reader.warnings) - len(told), memory)
+    shown = needs if memory else None
+    return Report(_name(config), plan, (*told, *warnings), len(reader.warnings) - len(told), shown)
+
+
+def size_in_bytes(size: float | str) -> float:
+    """Return bytes, also of a text such as ``2 GiB``. Raises ``ValueError`` for anything else."""
+    found = size_of(size) if isinstance(size, str) else size
+    if found is None or not 0 <= found <= LARGEST_SIZE:
+        raise ValueError(f"{size!r} is not a size; write a number and a unit, such as 2 GiB")
+    return float(found)
+
+
+def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -> Peaks | None:
+    """Return the measured peaks of costs. Raises `PlacementError` with every fault, ``OSError``."""
+    if costs is None:
+        return None
+    from rankplan.tuning.search import read_costs  # most programs never tune
+
+    return read_costs(costs).peaks
 
 
 def plan(
@@ -256,14 +286,12 @@ class Job:
             if warning.code == "group-spans":
                 notes.warning("%s: warning[%s]: %s", self.name, warning.code, warning.message)
 
-    def warnings(self, plan: Plan) -> Iterator[Diagnostic]:
-        """Yield the warnings about a plan of this job.
+    def warnings(self, plan: Plan, needs: Needs) -> Iterator[Diagnostic]:
+        """Yield the warnings about a plan of this job and its memory.
 
         Raises `PlacementError` for components that cannot fit, and for weights without a sender.
         """
-        reject_memory(plan, self.reader)
-        reject_senderless(plan, self.reader)
-        yield from group_warnings(plan, self.reader)
+        yield from plan_warnings(plan, needs, self.reader)
         if self.labelled:
             yield from preference_warnings(plan, self.reader)
         if not self.assumed:
@@ -334,14 +362,20 @@ def reject_crossings(plan: Plan, config: Reader, *, labelled: bool) -> None:
     reader.finish()
 
 
-def _saved_warnings(plan: Plan, name: str) -> Iterator[Diagnostic]:
+def plan_warnings(plan: Plan, needs: Needs, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield the warnings about the memory and the groups of a plan. Raises `PlacementError` for its faults."""
+    reject_memory(needs, reader)
+    reject_senderless(plan, reader)
+    yield from (located(reader, name, found) for name, found in memory_warnings(needs))
+    yield from group_warnings(plan, reader)
+
+
+def _saved_warnings(plan: Plan, needs: Needs, name: str) -> Iterator[Diagnostic]:
     """Yield the warnings about a saved plan. Raises `PlacementError` for its faults."""
     plan.check_shares()
     plan.check_keep()
     no_config = Reader({})
-    reject_memory(plan, no_config)
-    reject_senderless(plan, no_config)
-    yield from group_warnings(plan, no_config)
+    yield from plan_warnings(plan, needs, no_config)
     yield from preference_warnings(plan, no_config)
     yield from idle_warnings(plan, plan.inventory, name)
 

@@ -11,7 +11,7 @@ from rankplan.cli import main
 from rankplan.cli.explain import rules
 from support.paths import ROOT
 
-WARNINGS = {"idle-nodes", "idle-accelerators", "not-run"}
+WARNINGS = {"idle-nodes", "idle-accelerators", "memory-unknown", "memory-shared", "not-run"}
 WARNINGS_OF_THE_CORE = {"group-spans", "rail-mismatch", "times-grow"}
 
 

@@ -52,6 +52,13 @@ def test_a_refusal_points_at_the_memory_of_the_component(tmp_path: Path) -> None
     assert "error[memory-exceeded]: `actor` needs at least" in output
     assert "conf.yaml:9:7  cluster.component_placement.actor.memory" in output
     assert _run("plan", _file(tmp_path, text), "--nodes", "1x8", "--memory")[0] == 0  # shows what it refuses
+    table = (
+        _run("check", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1].split("1 fault in ")[1].splitlines()[2:]
+    )
+    assert table[0].startswith("component ")
+    assert table[1].split()[:2] == ["actor", "train"] and "refused" in table[1]
+    report = json.loads(_run("check", _file(tmp_path, text), "--nodes", "1x8", "--memory", "--format", "json")[1])
+    assert report[0]["memory"][0]["answer"] == "refused"
 
 
 def test_json_has_both_bounds(tmp_path: Path) -> None:
@@ -83,5 +90,27 @@ def test_options_that_exclude_each_other(tmp_path: Path) -> None:
 def test_an_unknown_answer_names_what_would_decide(tmp_path: Path) -> None:
     text = CONFIG.replace("TP", "8").replace("recompute: full, tokens: 4096, ", "")
     output = _run("check", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1]
-    assert "actor, train: unknown;" in output
-    assert "`actor.tokens`" in output
+    assert "warning[memory-unknown]: `actor` needs 22.9 GiB or more in the phase train on accelerator 0 of" in output
+    assert "conf.yaml:9:7  cluster.component_placement.actor.memory" in output
+    assert "= help: state `actor.tokens`; or measure one step: rankplan run --timings" in output
+    shown = _run("plan", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1]
+    assert "actor, train: unknown; state `actor.tokens`; or measure" in shown
+    assert "memory-unknown" not in _run("check", _file(tmp_path, text), "--nodes", "1x8")[1]
+
+
+def test_other_programs_on_the_accelerators(tmp_path: Path) -> None:
+    output = _run("check", _file(tmp_path), "--nodes", "1x8", "--memory", "--reserve", "2GiB")[1]
+    assert "other programs: 2.0 GiB of each accelerator" in output
+    assert "24.9 - " in output  # 22.9 without
+    needs = json.loads(
+        _run("plan", _file(tmp_path), "--nodes", "1x8", "--memory", "--reserve", "2 GiB", "--format", "json")[1]
+    )
+    assert {tuple(need["parts"]["other programs"]) for need in needs} == {(2 << 30, 2 << 30)}
+    code, output = _run("check", _file(tmp_path), "--nodes", "1x8", "--reserve", "70GiB")
+    assert code == 1
+    assert "error[memory-exceeded]" in output
+    for bad in ("2 bananas", "-1", "nan"):
+        code, output = _run("check", _file(tmp_path), "--nodes", "1x8", "--reserve", bad)
+        assert code == 2
+        assert "is not a size; write a number and a unit, such as 2 GiB" in output
+    assert _run("plan", _file(tmp_path), "--nodes", "1x8", "--reserve", "2GiB")[0] == 2

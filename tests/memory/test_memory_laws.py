@@ -167,7 +167,7 @@ def test_a_larger_model_never_needs_less(model: Model, training: Training, engin
     assert model.shape is not None
     larger = replace(model, shape=_grown(model.shape, what, training.pp))
     assert _no_less(_bounds(model, training), _bounds(larger, training))
-    assert _engine_bounds(model, engine)[0] <= _engine_bounds(larger, engine)[0]
+    assert _no_less(_engine_bounds(model, engine), _engine_bounds(larger, engine))
 
 
 @given(MODELS, trainings(), st.sampled_from(["tokens", "length"]))
@@ -175,6 +175,11 @@ def test_more_tokens_never_need_less(model: Model, training: Training, key: str)
     training = replace(training, tokens=training.tokens or 1000, length=training.length or 1000)
     more = replace(training, **{key: getattr(training, key) * 3})
     assert _no_less(_bounds(model, training), _bounds(model, more))
+
+
+@given(MODELS, ENGINE, st.integers(1, 100_000))
+def test_longer_requests_never_need_less(model: Model, engine: Engine, length: int) -> None:
+    assert _no_less(*(_engine_bounds(model, replace(engine, length=times * length)) for times in (1, 3)))
 
 
 @given(MODELS, trainings())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 from rankplan._core import engine_memory, training_memory
 from rankplan.memory.settings import GIB
@@ -36,7 +38,7 @@ def test_nothing_that_ran_is_refused_and_nothing_that_failed_fits() -> None:
 
 def test_the_answers_are_at_least_as_useful_as_they_were() -> None:
     answers = [(row["answer"]["verdict"], judge(row).answer) for row in JUDGED]
-    assert answers.count(("fits", "fits")) >= 70
+    assert answers.count(("fits", "fits")) >= 73
     assert answers.count(("misfit", "refused")) >= 6
 
 
@@ -89,8 +91,29 @@ def test_logs_of_engines() -> None:
         if "kv_tokens" in answer:
             assert tokens[0] <= answer["kv_tokens"] <= tokens[1], row["id"]
         if "kv_gib" in answer and "kv_tokens" in answer:
-            # The log of Qwen3-235B names the size of one rank and the tokens of the smallest one.
-            assert token == pytest.approx(answer["kv_gib"] * GIB / answer["kv_tokens"], rel=0.012), row["id"]
+            # A rank logs its own size, and the tokens are those of the rank with the fewest (vLLM:
+            # `unify_kv_cache_configs` of `v1/core/kv_cache_utils.py`): several ranks only bound the bytes of a token.
+            logged = answer["kv_gib"] * GIB / answer["kv_tokens"]
+            several = row["engine"]["tp"] > 1
+            assert token == pytest.approx(logged, rel=0.01) or (several and 0.98 * logged <= token < logged), row["id"]
+
+
+def test_bytes_of_a_token_with_several_ranks() -> None:
+    """SGLang's line for the engine whose vLLM log is row 534 (vllm-project/vllm#21348): 16.46 GiB, 367,404 tokens."""
+    row = next(row for row in ROWS if row["id"] == "memory-rows-0534")
+    token = engine_memory(model_of(row), engine_of(row), 80 * GIB)[3]
+    assert token == pytest.approx(2 * 8.23 * GIB / 367_404, rel=0.001)
+
+
+def test_the_least_of_the_states_is_near_what_is_steady() -> None:
+    """Where all keys of the states are known, the lower bound is at least 0.8 of the measured bytes (median)."""
+    ratios = []
+    for row in _of("train-peak"):
+        if (steady := row["answer"].get("steady_bytes")) is not None:
+            parts = training_memory(model_of(row), training_of(row))[-1][0]
+            lower = sum(low for name, low, _ in parts if name in ("weights", "gradients", "optimizer"))
+            ratios.append(lower / steady)
+    assert median(ratios) > 0.8
 
 
 def test_sleeping_engines_keep_what_was_measured() -> None:

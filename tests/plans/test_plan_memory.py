@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import rankplan
 from rankplan import Inventory, Plan
 from rankplan.memory.settings import GIB
+from rankplan.plans.memory import Needs
 from rankplan.plans.memory_faults import memory_faults
 
 TRAINER = {"training": "megatron", "gradients": "fp32", "recompute": "full", "tokens": 4096, "sleep": "host"}
@@ -28,6 +30,10 @@ def _worked(**changes: Any) -> Plan:
     return _plan({"actor": actor, "rollout": {"placement": "0-7:0-1", "memory": ENGINE}}, **changes)
 
 
+def _faults(plan: Plan) -> Iterator[tuple[str, Any]]:
+    return memory_faults(Needs(plan.inventory, plan))
+
+
 def test_the_worked_example() -> None:
     found = {(names, phase): need for names, phases in _worked().memory().items() for phase, need in phases.items()}
     train, generate = found[("actor",), "train"], found[("rollout",), "generate"]
@@ -41,11 +47,14 @@ def test_the_worked_example() -> None:
 
 def test_a_refusal_names_changes_that_work() -> None:
     plan = _plan({"actor": {"placement": "0-7", "parallel": {"tp": 2}, "memory": TRAINER}})
-    ((name, fault),) = memory_faults(plan)
+    ((name, fault),) = _faults(plan)
     assert (name, fault.code) == ("actor", "memory-exceeded")
     assert "at least 137.3 GiB" in fault.message
     assert fault.help is not None
-    assert "tp 8 (68.7 GiB to" in fault.help
+    assert fault.help == (
+        "use tp 8 and `optimizer_on_host: 1.0` (22.9 to 62.5 GiB: fits), or tp 8 (68.7 to 113.8 GiB: unknown), "
+        "or 16 accelerators and tp 4 (68.7 to 192.0 GiB: unknown)"
+    )
 
 
 def test_every_sum_is_exact_and_ordered() -> None:
@@ -135,20 +144,20 @@ def test_nothing_is_guessed() -> None:
 def test_an_engine_that_cannot_start_is_refused() -> None:
     memory = ENGINE | {"share": 0.2, "length": 40960}
     plan = _plan({"rollout": {"placement": "0-7:0-1", "memory": memory}})
-    ((_, fault),) = memory_faults(plan)
+    ((_, fault),) = _faults(plan)
     assert fault.code == "engine-share"
     assert fault.help == "set share to 0.23 or more, or set length to 12175 or less"
     for better in ({"share": 0.23}, {"length": 12175}):
         fixed = _plan({"rollout": {"placement": "0-7:0-1", "memory": memory | better}})
-        assert not list(memory_faults(fixed))
+        assert not list(_faults(fixed))
     worse = _plan({"rollout": {"placement": "0-7:0-1", "memory": memory | {"length": 12176}}})
-    assert list(memory_faults(worse))
+    assert list(_faults(worse))
 
 
 def test_the_memory_of_a_node() -> None:
-    ((name, fault),) = memory_faults(_worked(host_memory="366 GiB"))
+    ((name, fault),) = _faults(_worked(host_memory="366 GiB"))
     assert (name, fault.code) == ("actor", "host-memory")
-    assert not list(memory_faults(_worked(host_memory="367 GiB")))
+    assert not list(_faults(_worked(host_memory="367 GiB")))
 
 
 def test_the_memory_of_a_node_counts_all_its_accelerators() -> None:
@@ -157,16 +166,16 @@ def test_the_memory_of_a_node_counts_all_its_accelerators() -> None:
     lower = [need.host[0] for phases in _plan(apart).memory().values() for need in phases.values()]
     total = sum(lower)
     assert len(lower) == 2 and total == 2 * lower[0]
-    (fault,) = (fault for _, fault in memory_faults(_plan(apart, host_memory=int(total) - 1)))
+    (fault,) = (fault for _, fault in _faults(_plan(apart, host_memory=int(total) - 1)))
     assert fault.code == "host-memory"
-    assert not list(memory_faults(_plan(apart, host_memory=int(total) + 1)))
+    assert not list(_faults(_plan(apart, host_memory=int(total) + 1)))
 
 
 def test_the_memory_of_a_node_is_that_of_its_own() -> None:
     trainer = {"parallel": {"tp": 8}, "memory": TRAINER | {"optimizer_on_host": 1.0}}
     nodes = [{"ranks": rank, "accelerators": 8, "memory": {0: size << 10}} for rank, size in enumerate((2000, 100))]
     plan = _plan({"actor": {"placement": "0-15", **trainer}}, Inventory.from_dict({"nodes": nodes}), num_nodes=2)
-    ((_, fault),) = memory_faults(plan)
+    ((_, fault),) = _faults(plan)
     assert fault.message.startswith("node 1 has 100.0 GiB")
 
 
@@ -180,7 +189,7 @@ def test_the_inventory_wins_over_the_config() -> None:
 def test_a_plan_without_memory_has_none() -> None:
     plan = _plan({"actor": {"placement": "0-7"}}, model=None)
     assert plan.memory() == {}
-    assert not list(memory_faults(plan))
+    assert not list(_faults(plan))
 
 
 def test_many_stages_and_slots() -> None:

@@ -108,6 +108,10 @@ def test_tune_takes_the_file_of_a_run_as_it_is(tmp_path: Path, monkeypatch: pyte
     assert costs["after"] == {"inference": ["rollout"], "actor": ["inference"]}
     memory = {name: dict(one["memory"]) for name, one in costs["components"].items()}
     assert memory == {"rollout": {"2": 3}, "inference": {"2": 3}, "actor": {"2": 9}, "judge": {"1": 2}}
+    beside = {"rollout": 1, "inference": 1, "judge": 1}
+    assert costs["components"]["actor"]["peak"] == [
+        {"call": "run", "accelerators": 2, "reserved": 9 << 30, "beside": beside}
+    ]
     tuned = CliRunner().invoke(main, ["tune", "--costs", "costs.yaml", "--nodes", "1x2"])
     assert tuned.exit_code == 0 and re.search("rollout .* inference .* actor", tuned.output), tuned.output
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,6 +19,7 @@ from rankplan.cli.common import (
     config_arguments,
     config_options,
     faults_end_it,
+    memory_options,
     note,
     print_table,
     refuse_other_nodes,
@@ -43,9 +45,20 @@ _INTERVAL = 0.3
 @config_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="Output format.")
 @click.option("--memory", is_flag=True, help="Also tell what each phase needs, and whether it fits.")
+@memory_options
 @click.option("--verbose", is_flag=True, help="Report all values that are known only at run time.")
 @click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
-def check(paths: tuple[str, ...], choice: Choice, form: str, *, memory: bool, verbose: bool, watched: bool) -> None:
+def check(
+    paths: tuple[str, ...],
+    choice: Choice,
+    form: str,
+    *,
+    memory: bool,
+    reserve: float,
+    costs: str | None,
+    verbose: bool,
+    watched: bool,
+) -> None:
     """Report every fault in config files, with location and fix.
 
     Without an inventory, every node has as many accelerators as the config states, or 8. The exit code is 1 if a file
@@ -57,10 +70,11 @@ def check(paths: tuple[str, ...], choice: Choice, form: str, *, memory: bool, ve
     FILE can be a folder: its YAML files and scripts are checked, hidden folders left out. Files that are no job are
     counted, and a table ends the report.
     """
+    options = {"memory": memory, "reserve": reserve, "costs": costs, "verbose": verbose}
     if watched:
         with faults_end_it():
-            watch(paths, lambda: _check_all(paths, choice, form, memory=memory, verbose=verbose))
-    sys.exit(0 if _check_all(paths, choice, form, memory=memory, verbose=verbose) else 1)
+            watch(paths, lambda: _check_all(paths, choice, form, **options))
+    sys.exit(0 if _check_all(paths, choice, form, **options) else 1)
 
 
 def files_in(path: str) -> Iterator[str]:
@@ -84,7 +98,7 @@ def _silent() -> Iterator[None]:
         notes.disabled = False
 
 
-def _check_all(paths: tuple[str, ...], choice: Choice, form: str, *, memory: bool, verbose: bool) -> bool:
+def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any) -> bool:
     """Check files and print the result; return whether all are fine."""
     reports: list[Report] = []
     unread = dict[str, str]()
@@ -95,7 +109,7 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, *, memory: boo
         with faults_end_it(), _silent() if whole else nullcontext():
             try:
                 refuse_other_nodes(file, choice)
-                report = check_config(file, choice.given, **config_arguments(choice), memory=memory, verbose=verbose)
+                report = check_config(file, choice.given, **config_arguments(choice), **options)
                 if whole and file not in paths and not report.is_job:
                     skipped += 1
                     continue

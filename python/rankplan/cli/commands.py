@@ -24,7 +24,7 @@ COMMANDS = {
     "exec": "Start one rank, or all ranks of a node, without Ray.",
     "explain": "Explain a rule by its code, with an example and the fix.",
     "inventory": "Show the nodes as a tree, with their network and hardware.",
-    "live": "Show what runs on a Ray cluster, and where that differs from a plan.",
+    "live": "Show what runs on a Ray cluster; compare it with a plan.",
     "pin": "Run a Ray program with its groups bound to a plan.",
     "plan": "Show where every process runs.",
     "replan": "Repair a saved plan after hardware failed.",

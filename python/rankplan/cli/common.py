@@ -20,7 +20,7 @@ from rankplan.cli.commands import OVERRIDES
 from rankplan.dialects import DIALECTS
 from rankplan.dialects.orders import by_address_text
 from rankplan.errors import PlacementError, RankplanError, printable, printable_lines
-from rankplan.front import Job, inventory_from, is_saved, notes, plan, read_job, saved_plan
+from rankplan.front import Job, inventory_from, is_saved, notes, plan, read_job, saved_plan, size_in_bytes
 from rankplan.front import Nodes as Given
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -222,6 +222,28 @@ class Suffixed(click.ParamType):  # type: ignore[type-arg]
         if Path(value).suffix.lower() not in self._suffixes:
             self.fail(f"{value} must end in {', '.join(self._suffixes[:-1])} or {self._suffixes[-1]}", param, ctx)
         return Path(value)
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]
+    """Bytes, as a number with a unit."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the bytes."""
+        try:
+            return size_in_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--reserve`` and ``--costs``, which say what is known of the accelerators."""
+    reserve = click.option(
+        "--reserve", type=Size(), metavar="SIZE", default=0.0, help="What other programs use of each accelerator: 2GiB."
+    )
+    costs = click.option("--costs", metavar="COSTS", type=click.Path(), help="Use the memory that a run has measured.")
+    return reserve(costs(command))
 
 
 def component_of(plan: Plan, name: str | None, file: str, option: str = "--component") -> str:

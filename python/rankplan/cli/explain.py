@@ -36,6 +36,8 @@ from rankplan.words import did_you_mean
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 """Put before an example that consists of lines of ``component_placement``."""
 
+_WITH_MEMORY = "check --memory"
+
 _FILE = re.compile(r"^(?=# \w+\.yaml\n)(?!\A)", re.MULTILINE)
 """Where another file of an example starts."""
 
@@ -45,8 +47,8 @@ class Example:
     """A file, the cluster, and what is requested of it; or a session in a terminal, which is only shown.
 
     The cluster is a size, or the list of entries of an inventory. What is requested is a component, a weight map
-    ``from:to``, or a file: ``emit --to lws``; of a plan, a command with an option: ``arrange --segment 4``. Further
-    files start with a line ``# base.yaml``.
+    ``from:to``, a file: ``emit --to lws``, or a command with an option: ``arrange --segment 4`` of a plan, ``check
+    --memory`` of a config. Further files start with a line ``# base.yaml``.
     """
 
     text: str
@@ -102,8 +104,8 @@ class Example:
         elif self.file == "costs.yaml":
             yield from tune(path, self._inventory).warnings
         else:
-            report = check(path, None if is_saved(path) else self._inventory)
-            if report.plan is not None and self.ask is not None:
+            report = check(path, None if is_saved(path) else self._inventory, memory=self.ask == _WITH_MEMORY)
+            if report.plan is not None and self.ask is not None and self.ask != _WITH_MEMORY:
                 if self.ask.startswith("emit "):
                     _emit(report.plan, shlex.split(self.ask)[1:], path.parent)
                 elif ":" in self.ask:
@@ -141,7 +143,8 @@ class Rule:
         """Return the heading of one of its examples."""
         if example.is_session:
             return f"{name}:"
-        if example.ask is not None and (example.file == "plan.json" or example.ask.startswith("emit ")):
+        commands = ("emit ", _WITH_MEMORY)
+        if example.ask is not None and (example.file == "plan.json" or example.ask.startswith(commands)):
             return f"{name}, with `rankplan {example.ask}`:"
         if example.ask is not None:
             sender, _, receiver = example.ask.partition(":")

@@ -54,10 +54,11 @@ def live(
     form: str,
     output: Path | None,
 ) -> None:
-    """Show what runs on a Ray cluster, whoever started it.
+    """Show what runs on a Ray cluster; compare it with a plan.
 
-    FILE is a config or a saved plan to compare with: ranks on other nodes or accelerators than planned, tensor groups
-    on several nodes, ranks that do not run. A config is planned on this cluster, without what other jobs hold.
+    It does not matter who started it. FILE is a config or a saved plan to compare with: ranks on other nodes or
+    accelerators than planned, tensor groups on several nodes, ranks that do not run. A config is planned on this
+    cluster, without what other jobs hold.
 
     Reads the tables of the head from any machine that reaches it, and starts nothing; only --devices starts a job, with
     a short task on each node. Accelerators in parentheses are those of the bundle of an actor that reserves none; #0 is

@@ -15,14 +15,17 @@ from rankplan.cli.common import (
     config_options,
     faults_end_it,
     isolate_option,
+    memory_options,
     planned,
     print_lines,
     print_table,
 )
 from rankplan.config.text.files import write_whole
+from rankplan.front import peaks_of
+from rankplan.plans.memory import Needs
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines, size_lines
-from rankplan.render.memory import memory_lines, plain_needs
+from rankplan.render.memory import memory_lines, plain_needs, unknown_lines
 from rankplan.render.rows import csv_rows, hostfile, json_list, npz, plain_rows, rankfile
 from rankplan.render.tables import plain_weights, plan_table, weights_line, weights_table
 
@@ -52,6 +55,7 @@ FORMATS = ["table", *_TEXTS, *_FILES]
 )
 @click.option("--weights", metavar="SENDER:RECEIVER", help="Show which slots send their weights to which slots.")
 @click.option("--memory", is_flag=True, help="Show what each phase needs on an accelerator, and whether it fits.")
+@memory_options
 @click.option("--save", metavar="PATH", type=click.Path(), help="Also save the plan to this file, for Plan.load.")
 @isolate_option
 @click.option("--pinned", is_flag=True, help="Plan whole tensor groups and engines, in the trainer's order of nodes.")
@@ -64,6 +68,8 @@ def plan(
     output: str | None,
     weights: str | None,
     memory: bool,
+    reserve: float,
+    costs: str | None,
     save: str | None,
     isolate: bool | None,
     pinned: bool,
@@ -104,15 +110,18 @@ def plan(
         raise click.UsageError("--weights requires --format table or json, without --component")
     if memory and (weights is not None or component is not None or form not in ("table", "json")):
         raise click.UsageError("--memory requires --format table or json, without --component and --weights")
+    if (reserve or costs is not None) and not memory:
+        raise click.UsageError("--reserve and --costs require --memory")
     with faults_end_it():
         result = planned(file, choice, isolate=isolate, pinned=pinned)
         if save is not None:
             result.save(save)
         if memory:
+            needs = Needs(result.inventory, result, reserve, peaks_of(costs))
             if form == "table":
-                print_lines(memory_lines(result))
+                print_lines([*memory_lines(needs), *unknown_lines(needs)])
             else:
-                _write(json_list(plain_needs(result)), output)
+                _write(json_list(plain_needs(needs)), output)
             return
         if weights is not None:
             sent = result.weight_map(*_sender_and_receiver(result, weights, file))

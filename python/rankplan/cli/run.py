@@ -215,11 +215,9 @@ def run(
                 measured = {}
                 for name, group in groups.items() if timings is not None else ():
                     rows, seconds = plan[name].rows, slowest_rank(WorkerGroup.timings(group))
-                    size, memory = (
-                        len(rows.accelerators()) or len(rows),
-                        peak(plan, name, WorkerGroup.peak_memory(group)),
-                    )
-                    measured[name] = Measurement(size, seconds, plan[name].parallel, memory)
+                    found = peak(plan, name, method, WorkerGroup.memory_use(group))
+                    size = len(rows.accelerators()) or len(rows)
+                    measured[name] = Measurement(size, seconds, plan[name].parallel, found)
                 reports = [found for group in groups.values() for found in WorkerGroup.verify(group)]
         if timings is not None:
             about = Run.of(plan, reader)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
+from rankplan._core import MAX_PROCESSES
 from rankplan.config.base import Model, words
 from rankplan.config.text.faults import RESOLVE, as_pydantic, fault, number, unresolved
 from rankplan.hardware.policies import MEMORY_POLICIES
@@ -14,7 +15,7 @@ from rankplan.memory.cards import LARGEST_SIZE, size_of
 from rankplan.memory.model import LARGEST
 from rankplan.memory.model import Model as LanguageModel
 from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
-from rankplan.words import as_int, must_be
+from rankplan.words import as_int, must_be, whole_number
 
 KINDS = ("training", "forward", "engine", "resident")
 _ONE_KIND = "write one of training: megatron, forward: true, engine: vllm, or resident: 17 GiB"
@@ -63,6 +64,24 @@ ModelName = Annotated[
     WithJsonSchema({"type": "string", "examples": ["Qwen/Qwen3-8B", "/models/mine/config.json"]}),
 ]
 
+
+def _resident(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return _bytes(value)
+    sizes: dict[int, int] = {}
+    for accelerators, size in value.items():
+        count = whole_number(accelerators)
+        if count is None or not 1 <= count <= MAX_PROCESSES:
+            raise as_pydantic(must_be("this", accelerators, "a number of accelerators", "write {8: 17 GiB, 16: 9 GiB}"))
+        sizes[count] = _bytes(size)
+    return sizes or _bytes(None)
+
+
+_Resident = Annotated[
+    int | dict[int, int],
+    BeforeValidator(_resident),
+    WithJsonSchema({"type": ["string", "integer", "object"], "examples": ["17 GiB", {"8": "17 GiB", "16": "9 GiB"}]}),
+]
 _Training = Annotated[str, *words("training", FRAMEWORKS)]
 _Engine = Annotated[str, *words("engine", ENGINES)]
 _Precision = Annotated[str, *words("precision", PRECISIONS)]
@@ -79,7 +98,9 @@ class MemoryEntry(Model):
     training: _Training | None = Field(default=None, description="It trains, in this framework.")
     forward: bool = Field(default=False, description="It only computes: a reference or a reward model.")
     engine: _Engine | None = Field(default=None, description="It serves, with this engine.")
-    resident: Bytes | None = Field(default=None, description="Measured: what it keeps on each accelerator.")
+    resident: _Resident | None = Field(
+        default=None, description="Measured: what it keeps on each accelerator, also by the number of them."
+    )
     model: ModelName | None = Field(default=None, description="Name of a model, or the path of its config.json.")
     params: Annotated[_Number, Field(gt=0, le=LARGEST)] | None = Field(
         default=None, description="Number of parameters, in place of a model."

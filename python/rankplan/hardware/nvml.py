@@ -63,6 +63,18 @@ def uses(ids: Sequence[str]) -> list[list[Use]] | None:
         return None
 
 
+def memory(ids: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Return the used and all bytes of these devices, by UUID or index; ``None`` where NVML does not tell."""
+    found: list[tuple[int, int] | None] = []
+    with suppress(_Unavailable), _started() as nvml:
+        for name in ids:
+            by_index = name.isascii() and name.isdigit() and len(name) < 6
+            handle = nvml.nvmlDeviceGetHandleByIndex(int(name)) if by_index else nvml.nvmlDeviceGetHandleByUUID(name)
+            size = nvml.nvmlDeviceGetMemoryInfo(handle)
+            found.append((int(size.used), int(size.total)))
+    return found + [None] * (len(ids) - len(found))
+
+
 def fabrics() -> list[Fabric]:
     """Return the fabric of each GPU of this machine; empty without NVML, or if a GPU has no fabric."""
     try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
@@ -13,19 +14,14 @@ from rankplan._core import ACCELERATOR, USABLE_MEMORY, Pattern, host_store
 from rankplan.memory.cards import card_of
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component
+from rankplan.plans.peaks import MEASURED, Peaks
 from rankplan.plans.slot_memory import Bounds, Evaluation, Parts, Slot
 
 Answer: TypeAlias = Literal["refused", "fits", "unknown"]
 
 SWITCH = "switch"
+RESERVED = "other programs"
 _PHASES = {"training": "train", "forward": "forward", "engine": "generate", "resident": "resident"}
-_DECIDING = {
-    "training": ("recompute", "distributed_optimizer", "sequence_parallel", "sleep"),
-    "forward": ("sleep",),
-    "engine": ("share", "length", "sleep"),
-    "resident": ("sleep",),
-}
-"""Keys of each kind that narrow the bounds where they are stated."""
 _UNKNOWN_CARD = 80.0 * (1 << 30)
 _RANKING = ("fits", "unknown", "refused")
 
@@ -38,7 +34,8 @@ class Need:
     accelerator, at least and at most (an A100 has 40 or 80 GiB), ``None`` if it is unknown. ``where`` is a node rank
     and a local index. ``decides`` are the keys that are not stated and could decide an unknown answer. ``tokens``
     bounds what the cache of an engine holds, and ``starts`` tells whether the engine can start with its share. ``host``
-    is what the ranks on that node take of its memory.
+    is what the ranks on that node take of its memory. ``others`` sleep on the accelerator. ``measured``: a run of these
+    settings decides the bounds.
     """
 
     components: tuple[str, ...]
@@ -50,6 +47,8 @@ class Need:
     tokens: Bounds | None = None
     starts: bool = True
     host: Bounds = (0.0, 0.0)
+    others: tuple[str, ...] = ()
+    measured: bool = False
 
     @property
     def lower(self) -> float:
@@ -80,6 +79,7 @@ class Need:
             "answer": self.answer,
             "decides": list(self.decides),
             "host": [int(self.host[0]), whole(self.host[1])],
+            "measured": self.measured,
         }
 
 
@@ -101,11 +101,15 @@ class Crowd:
     on_node: dict[str, int]
     host: float | None
 
+    @property
+    def size(self) -> float:
+        """The bytes of the accelerator, at most; as many as are usual if that is unknown."""
+        return _UNKNOWN_CARD if self.card is None else self.card[1]
+
 
 def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[Crowd]:
     """Yield the crowds of a plan, in node order. Takes time by runs of equal nodes, not by nodes."""
-    section = inventory.section
-    stated = (None, None) if section is None else (section.accelerator_memory, section.host_memory)
+    stated = _stated(inventory)
     # What starts and ends at a node: runs of components, and nodes of other hardware.
     changes: dict[int, list[tuple[int, tuple[str, Pattern] | None]]] = {}
     for name, component in components.items():
@@ -138,6 +142,12 @@ def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterato
                     yield crowd
 
 
+def _stated(inventory: Inventory) -> tuple[int | None, int | None]:
+    """Return what the section says of the memory of all accelerators and of all nodes."""
+    section = inventory.section
+    return (None, None) if section is None else (section.accelerator_memory, section.host_memory)
+
+
 def _on_node(
     node: int, stays: Counter[tuple[str, Pattern]], spec: NodeSpec, stated: tuple[int | None, int | None]
 ) -> Iterator[Crowd]:
@@ -166,27 +176,46 @@ def _card(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
 
 
 class Needs:
-    """The phases of a plan with their memory."""
+    """The phases of a plan with their memory. ``reserve`` are bytes of each accelerator that other programs use."""
 
-    def __init__(self, inventory: Inventory, components: Mapping[str, Component]) -> None:
+    def __init__(
+        self,
+        inventory: Inventory,
+        components: Mapping[str, Component],
+        reserve: float = 0.0,
+        peaks: Peaks | None = None,
+    ) -> None:
         found = {name: Evaluation(one, one.memory) for name, one in components.items() if one.memory is not None}
         self.evaluations = {name: one for name, one in found.items() if one.known}
         self.crowds = list(crowds(inventory, components)) if self.evaluations else []
+        self.reserve, self.peaks = reserve, peaks or {}
+        self._inventory, self._components = inventory, components
+        self.widest = max((spec.num_accelerators for _, spec in inventory.stretches()), default=1)
         kinds = {(frozenset(crowd.users.items()), crowd.card) for crowd in self.crowds}
         self._counts = Counter(name for users, _ in kinds for name, _ in users)
 
-    def phases(self) -> dict[tuple[str, ...], dict[str, Need]]:
-        """Return the need of each phase, by its components; of several accelerators, that of the worst one."""
+    def changed(self, evaluations: Mapping[str, Evaluation], extended: Collection[str] = ()) -> Needs:
+        """Return the needs with other evaluations of some components, ``extended`` ones on more of the accelerators."""
+        other = copy(self)
+        other.evaluations = {**self.evaluations, **evaluations}
+        alone = {name for name in extended if any(crowd.users.keys() > {name} for crowd in self.crowds)}
+        other._counts = self._counts + Counter(alone)  # the accelerators that are added have no others
+        return other
+
+    @property
+    def silent(self) -> list[str]:
+        """The components on accelerators that state nothing about their memory."""
+        return [name for name, one in self._components.items() if one.memory is None and one.rows.accelerators()]
+
+    def phases(self) -> dict[tuple[tuple[str, ...], str], Need]:
+        """Return the need of each phase of components; of several accelerators, that of the worst one."""
         worst: dict[tuple[tuple[str, ...], str], Need] = {}
         for crowd in self.crowds:
             for need in self.of_crowd(crowd):
                 key = (need.components, need.phase)
                 if key not in worst or _rank(need) > _rank(worst[key]):
                     worst[key] = need
-        result: dict[tuple[str, ...], dict[str, Need]] = {}
-        for (names, phase), need in sorted(worst.items(), key=lambda item: self._order(item[0][0])):
-            result.setdefault(names, {})[phase] = need
-        return result
+        return dict(sorted(worst.items(), key=lambda item: self._order(item[0][0])))
 
     def _order(self, names: tuple[str, ...]) -> tuple[int, list[int]]:
         order = list(self.evaluations)
@@ -196,69 +225,81 @@ class Needs:
         """Yield the needs on one accelerator."""
         here = [name for name in self.evaluations if name in crowd.users]
         for name in here:
-            yield self.need(crowd, name)
+            yield self.need(crowd, (name,))
         trainers = [name for name in here if self.evaluations[name].entry.kind == "training"]
         engines = [name for name in here if self.evaluations[name].entry.kind == "engine"]
         for trainer in trainers:
             for engine in engines:
-                first, second = self.evaluations[trainer], self.evaluations[engine]
-                if first.model == second.model:
-                    parts = first.switch(second, self._size(crowd))
-                    slot = Slot(parts, (0.0, 0.0), stages=first.component.parallel.pp)
-                    yield self._need(crowd, (trainer, engine), SWITCH, slot, 1)
+                if self.evaluations[trainer].model == self.evaluations[engine].model:
+                    yield self.need(crowd, (trainer, engine))
 
-    def need(self, crowd: Crowd, name: str, evaluation: Evaluation | None = None) -> Need:
-        """Return what a component needs on an accelerator, with the others on it asleep."""
-        evaluation = evaluation or self.evaluations[name]
-        slot = evaluation.slot(self._size(crowd))
-        return self._need(crowd, (name,), _PHASES[evaluation.entry.kind], slot, crowd.users[name])
+    def of_node(self, node: int) -> dict[int, list[Need]]:
+        """Return the needs on each accelerator of a node that is used, by local index."""
+        if not self.evaluations:
+            return {}
+        stays = Counter(
+            (name, run.pattern)
+            for name, component in self._components.items()
+            for run in component.rows.runs()
+            if run.pattern.resource_type == ACCELERATOR and run.node <= node < run.node + run.nodes
+        )
+        found = _on_node(node, stays, self._inventory.node(node), _stated(self._inventory))
+        return {crowd.where[1]: list(self.of_crowd(crowd)) for crowd in found}
 
-    @staticmethod
-    def _size(crowd: Crowd) -> float:
-        return _UNKNOWN_CARD if crowd.card is None else crowd.card[1]
+    def need(self, crowd: Crowd, names: tuple[str, ...]) -> Need:
+        """Return what a component needs on an accelerator, or two in their switch, with the others on it asleep."""
+        evaluation, size = self.evaluations[names[0]], crowd.size
+        if len(names) > 1:
+            parts = evaluation.switch(self.evaluations[names[1]], size)
+            slot = Slot(parts, (0.0, 0.0), stages=evaluation.parallel.pp)
+            return self._need(crowd, names, SWITCH, slot, 1)
+        need = self._need(crowd, names, _PHASES[evaluation.entry.kind], evaluation.slot(size), crowd.users[names[0]])
+        return self._measured(crowd, need)
 
     def _need(self, crowd: Crowd, names: tuple[str, ...], phase: str, slot: Slot, times: int) -> Need:
         # The fullest stage of a component on several kinds of accelerators need not be on this one.
         anywhere = slot.stages > 1 and any(self._counts[name] > 1 for name in names)
         parts = {name: (low * times, high * times) for name, (low, high) in slot.parts.items()}
-        missing = []
         for other, count in crowd.users.items():
             if other in names:
                 continue
             if other not in self.evaluations:
-                parts[other], asleep = (0.0, math.inf), None
-                missing.append(f"{other}.memory")
+                parts[other] = (0.0, math.inf)
                 continue
-            asleep = self.evaluations[other].slot(self._size(crowd)).asleep
+            asleep = self.evaluations[other].slot(crowd.size).asleep
             parts[f"{other} asleep"] = (0.0 if anywhere else asleep[0] * count, asleep[1] * count)
+        if self.reserve:
+            parts[RESERVED] = (self.reserve, self.reserve)
         host_low, host_high = slot.host
         if phase == "generate" and len(crowd.users) == 1:
             host_low = 0.0  # nothing puts it to sleep
         on_node = crowd.on_node.get(names[0], 0)
         store = host_store()[1] if host_high else 0.0
-        return Need(
-            names,
-            phase,
-            parts,
-            crowd.where,
-            crowd.card,
-            (*self._deciding(names, crowd), *missing),
-            slot.tokens,
-            slot.starts,
-            (host_low * on_node, host_high * on_node + store),
-        )
+        host = (host_low * on_node, host_high * on_node + store)
+        others = tuple(other for other in crowd.users if other not in names)
+        starts = slot.starts or crowd.card is None
+        return Need(names, phase, parts, crowd.where, crowd.card, (), slot.tokens, starts, host, others)
 
-    def _deciding(self, names: tuple[str, ...], crowd: Crowd) -> Iterator[str]:
-        for name in self.evaluations:
-            if name not in crowd.users:
-                continue
-            entry = self.evaluations[name].entry
-            keys = _DECIDING[entry.kind] if name in names else ("sleep",)
-            keys = keys if len(crowd.users) > 1 else tuple(key for key in keys if key != "sleep")
-            yield from (f"{name}.{key}" for key in keys if getattr(entry, key) is None)
-            if name in names and entry.kind in ("training", "forward") and not (entry.tokens or entry.micro_batch):
-                yield f"{name}.tokens"
+    def _measured(self, crowd: Crowd, need: Need) -> Need:
+        """Return a need with measured bounds, if it was measured; a longer sequence gives only an upper bound."""
+        name = need.components[0]
+        evaluation = self.evaluations[name]
+        for peak in self.peaks.get(name, ()):
+            if peak.covers(evaluation, crowd.card):
+                others = {other: count for other, count in crowd.users.items() if other != name}
+                own = {part: need.parts[part] for part in evaluation.slot(crowd.size).parts}
+                asleep = {part: bounds for part, bounds in need.parts.items() if part not in own}
+                found = peak.parts(own, asleep, others)
+                if found is not None and peak.length == evaluation.entry.length:
+                    return replace(need, parts=found, measured=True)
+                upper = math.inf if found is None else sum(most for _, most in found.values())
+                if upper < need.upper:
+                    parts = {MEASURED: (min(need.lower, upper), upper)}
+                    need = replace(need, parts=parts, measured=True)
+        return need
 
 
-def _rank(need: Need) -> tuple[int, float, float]:
-    return _RANKING.index(need.answer), need.upper, need.lower
+def _rank(need: Need) -> tuple[int, float, float, float]:
+    """Return what orders accelerators from the one with the most room for a phase to the worst one."""
+    card = 0.0 if need.card is None else need.card[1]
+    return _RANKING.index(need.answer), need.upper - card, need.lower - card, need.upper

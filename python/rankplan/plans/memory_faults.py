@@ -1,111 +1,98 @@
-"""The faults of a plan whose components do not fit, each with the changes that would."""
+"""The faults of a plan whose components do not fit, with the changes that would, and the warnings about the others."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
+from rankplan._core import host_store
 from rankplan.config.models import component_names
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.memory.cards import size_text
-from rankplan.plans.memory import SWITCH, Crowd, Need, Needs
-from rankplan.plans.plan import Plan
-from rankplan.plans.slot_memory import Evaluation
+from rankplan.plans.memory import RESERVED, SWITCH, Crowd, Need, Needs
+from rankplan.plans.memory_changes import bounds_text, by_components, changes, keys_text
 
-_MOST_CHANGES = 2
+_MOST_CHANGES = 3
 
 
-def memory_faults(plan: Plan) -> Iterator[tuple[str, Diagnostic]]:
+def memory_faults(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
     """Yield what cannot fit, with the name of its component: lower bounds that exceed an accelerator, or a node."""
-    needs = plan.needs
-    found: dict[tuple[tuple[str, ...], str], tuple[Crowd, Need]] = {}
-    for crowd in needs.crowds:
-        for need in needs.of_crowd(crowd):
-            if need.answer == "refused":
-                found.setdefault((need.components, need.phase), (crowd, need))
-    for crowd, need in found.values():
-        yield need.components[0], _fault(needs, crowd, need)
-    yield from _host_faults(plan)
+    for need in needs.phases().values():
+        if need.answer == "refused":
+            yield need.components[0], _fault(needs, need)
+    yield from (found for found in _host(needs) if not found[1].warning)
 
 
-def reject_memory(plan: Plan, reader: Reader) -> None:
+def memory_warnings(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
+    """Yield what may not fit, with the name of its component."""
+    yield from _shared(needs)
+    yield from (found for found in _host(needs) if found[1].warning)
+
+
+def memory_unknown(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
+    """Yield a warning for each phase between its bounds: the keys that would decide it, or a measurement."""
+    for need in (need for phases in by_components(needs).values() for need in phases.values()):
+        if need.answer == "unknown":
+            size = f"which has {size_text(need.card[1])}" if need.card else "whose memory is unknown"
+            message = f"{_who(need)} {bounds_text(need)} in the phase {need.phase} on {_where(need)}, {size}"
+            yield need.components[0], Diagnostic("memory-unknown", message, keys_text(need), warning=True)
+
+
+def reject_memory(needs: Needs, reader: Reader) -> None:
     """Raise `PlacementError` if a component cannot fit, at its ``memory`` in a config."""
-    found = [reader.located(_path(reader, name), fault) for name, fault in memory_faults(plan)]
+    found = [located(reader, name, fault) for name, fault in memory_faults(needs)]
     if found:
         raise PlacementError(found)
 
 
-def _path(reader: Reader, name: str) -> KeyPath:
-    """Return the path of what a component states about its memory, empty if there is none."""
+def located(reader: Reader, name: str, found: Diagnostic) -> Diagnostic:
+    """Return a diagnostic at what a component states about its memory in a config, if it states anything."""
     here: Any = reader.content if reader.config is None else reader.config
     for part in ("cluster", "component_placement"):
         here = here.get(part) if isinstance(here, Mapping) else None
+    path: KeyPath = ()
     for key, entry in here.items() if isinstance(here, Mapping) else ():
         if isinstance(entry, Mapping) and "memory" in entry and name in component_names(str(key)):
-            return "cluster", "component_placement", str(key), "memory"
-    return ()
+            path = "cluster", "component_placement", str(key), "memory"
+    return reader.located(path, found)
 
 
-def _fault(needs: Needs, crowd: Crowd, need: Need) -> Diagnostic:
-    name, (node, index) = need.components[0], need.where
+def _who(need: Need) -> str:
+    names = " and ".join(f"`{one}`" for one in need.components)
+    return f"{names} {'needs' if len(need.components) == 1 else 'need'}"
+
+
+def _where(need: Need) -> str:
+    return f"accelerator {need.where[1]} of node {need.where[0]}"
+
+
+def _fault(needs: Needs, need: Need) -> Diagnostic:
+    name = need.components[0]
     card = size_text(need.card[1]) if need.card else "?"
     if not need.starts:
         share = needs.evaluations[name].entry.share
         least = size_text(need.parts["weights"][0] + need.parts["cache"][0])
         message = (
             f"the engine of `{name}` needs at least {least} for its weights and one request, more than its share "
-            f"{share:g} of {card} on accelerator {index} of node {node}"
+            f"{share:g} of {card} on {_where(need)}"
         )
-        return Diagnostic("engine-share", message, _engine_help(needs, crowd, need))
-    names = " and ".join(f"`{one}`" for one in need.components)
-    verb = "needs" if len(need.components) == 1 else "need"
-    phase = f"in the phase {need.phase}, "
-    message = (
-        f"{names} {verb} at least {size_text(need.lower)} {phase}but accelerator {index} of node {node} has {card}"
-    )
-    return Diagnostic("memory-exceeded", message, _help(needs, crowd, need))
+        return Diagnostic("engine-share", message, _engine_help(needs, need))
+    message = f"{_who(need)} at least {size_text(need.lower)} in the phase {need.phase}, but {_where(need)} has {card}"
+    return Diagnostic("memory-exceeded", message, _help(needs, need))
 
 
-def _help(needs: Needs, crowd: Crowd, need: Need) -> str:
+def _help(needs: Needs, need: Need) -> str:
     """Return the smallest changes that are not refused, each with its bounds."""
-    works = [] if need.phase == SWITCH else list(_changes(needs, crowd, need.components[0]))
+    works = [change.text(need.components[0]) for change in changes(needs, need)[:_MOST_CHANGES]]
     if works:
-        return f"use {', or '.join(works[:_MOST_CHANGES])}, or more accelerators"
-    return "use more accelerators, or a smaller model"
+        return f"use {', or '.join(works)}"
+    return f"use a smaller model, or accelerators with at least {size_text(need.lower)}"
 
 
-def _changes(needs: Needs, crowd: Crowd, name: str) -> Iterator[str]:
-    """Yield the changes of a component that are not refused: next tensor sizes, and the optimizer on the host."""
-    evaluation = needs.evaluations[name]
-    sizes, shape = evaluation.component.parallel, evaluation.model.shape if evaluation.model is not None else None
-    larger = [sizes.tp * 2**power for power in range(1, 7)] if sizes.stated else []
-    options: list[dict[str, Any]] = [{"tp": tp} for tp in larger]
-    if evaluation.entry.kind == "training" and evaluation.entry.optimizer_on_host < 1:
-        options.append({"optimizer_on_host": 1.0})
-        options += [{"tp": tp, "optimizer_on_host": 1.0} for tp in larger]
-    for option in options:
-        tp = option.get("tp", sizes.tp)
-        if shape is not None and shape.heads % tp:
-            continue
-        memory = evaluation.entry
-        if "optimizer_on_host" in option:
-            memory = memory.model_copy(update={"optimizer_on_host": 1.0})
-        try:
-            changed = evaluation.component.with_settings(parallel=replace(sizes, tp=tp, dp=None), memory=memory)
-        except PlacementError:
-            continue  # these sizes do not divide the slots
-        need = needs.need(crowd, name, Evaluation(changed, memory))
-        if need.answer != "refused":
-            words = " and ".join(f"{key} {value:g}" for key, value in option.items())
-            upper = "no upper bound" if math.isinf(need.upper) else f"to {size_text(need.upper)}"
-            yield f"{words} ({size_text(need.lower)} {upper}: {need.answer})"
-
-
-def _engine_help(needs: Needs, crowd: Crowd, need: Need) -> str:
+def _engine_help(needs: Needs, need: Need) -> str:
     """Return the smallest share, or else the longest request, that an engine can start with."""
     name = need.components[0]
     entry = needs.evaluations[name].entry
@@ -116,24 +103,79 @@ def _engine_help(needs: Needs, crowd: Crowd, need: Need) -> str:
     if entry.share and entry.length and cache:
         longest = math.floor((entry.share * card - weights) / (cache / entry.length))
         helps += [f"set length to {longest} or less"] if longest > 0 else []
-    helps += [f"use {change}" for change in list(_changes(needs, crowd, name))[:1]]
-    return ", or ".join(helps[:_MOST_CHANGES]) or "use more accelerators for an engine"
+    helps += [f"use {change.text(name)}" for change in changes(needs, need)[:1]]
+    return ", or ".join(helps[: _MOST_CHANGES - 1]) or "use more accelerators for an engine"
 
 
-def _host_faults(plan: Plan) -> Iterator[tuple[str, Diagnostic]]:
-    """Yield a fault for the nodes whose ranks need more memory than they have."""
-    kept: dict[tuple[int, float], dict[str, float]] = {}
-    for crowd in plan.needs.crowds:
+def _shared(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
+    """Yield a warning for engines that take their whole share of an accelerator that others do not leave.
+
+    vLLM: `request_memory` of `vllm/v1/worker/utils.py` refuses to start unless the share is free.
+    """
+    seen: set[str] = set()
+    for crowd in needs.crowds:
+        for need in needs.of_crowd(crowd):
+            name = need.components[0]
+            entry = needs.evaluations[name].entry
+            if name in seen or need.phase == SWITCH or entry.engine != "vllm" or not entry.share or not crowd.card:
+                continue
+            times, size = crowd.users[name], crowd.card[1]
+            stays = {other: held for other in need.others if (held := _stays(needs, crowd, other, need)) > 0}
+            resident = sum(stays.values()) + needs.reserve
+            if resident + times * entry.share * size > size and need.answer != "refused":
+                seen.add(name)
+                yield name, _share_warning(need, entry.share, times, resident, tuple(stays))
+
+
+def _stays(needs: Needs, crowd: Crowd, other: str, need: Need) -> float:
+    """Return what another component surely keeps while an engine starts; an engine that stays keeps its share."""
+    held = need.parts.get(f"{other} asleep", (0.0, 0.0))[0]
+    if other in needs.evaluations and crowd.card is not None:
+        entry = needs.evaluations[other].entry
+        if entry.engine == "vllm" and entry.sleep == "none" and entry.share:
+            held = max(held, entry.share * crowd.card[1] * crowd.users[other])
+    return held
+
+
+def _share_warning(need: Need, share: float, times: int, resident: float, others: tuple[str, ...]) -> Diagnostic:
+    size = 0.0 if need.card is None else need.card[1]
+    engines = f"{times} engines" if times > 1 else "the engine"
+    kept = " and ".join([f"`{other}`" for other in others] + ([RESERVED] if RESERVED in need.parts else []))
+    message = (
+        f"{engines} of `{need.components[0]}` {'take' if times > 1 else 'takes'} {share:g} of {size_text(size)} on "
+        f"{_where(need)}, where {kept} {'keeps' if len(others) == 1 else 'keep'} at least {size_text(resident)}"
+    )
+    lower = math.floor((size - resident) / size / times * 100) / 100
+    least = need.parts["weights"][0] + need.parts["cache"][0]
+    helps = [f"lower the share to {lower:g}"] if lower * size * times >= least and lower > 0 else []
+    helps += [f"write `sleep: host` for `{other}`" for other in others]
+    return Diagnostic("memory-shared", message, ", or ".join(helps) or "reserve less", warning=True)
+
+
+def _host(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
+    """Yield a fault for the nodes whose ranks need more memory than they have, and a warning where they may."""
+    kept: dict[tuple[int, float], dict[str, tuple[float, float]]] = {}
+    for crowd in needs.crowds:
         if crowd.host is None:
             continue
         on_node = kept.setdefault((crowd.where[0], crowd.host), {})
-        for need in plan.needs.of_crowd(crowd):
+        for need in needs.of_crowd(crowd):
             if need.phase != SWITCH:
                 name = need.components[0]
-                on_node[name] = min(need.host[0], on_node.get(name, need.host[0]))
-    for (node, size), lower in kept.items():
-        if (total := sum(lower.values())) > size:
-            largest = max(lower, key=lambda name: lower[name])
-            message = f"node {node} has {size_text(size)}, but its ranks keep at least {size_text(total)} on the host"
-            help = f"lower optimizer_on_host of `{largest}`, or place fewer of its ranks on a node"
+                low, high = on_node.get(name, need.host)
+                on_node[name] = min(need.host[0], low), max(need.host[1], high)
+    warned = False
+    for (node, size), found in kept.items():
+        lower = sum(low for low, _ in found.values())
+        store = host_store()[1]
+        upper = sum(high - store for _, high in found.values() if high) + store
+        largest = max(found, key=lambda name: found[name])
+        help = f"lower optimizer_on_host of `{largest}`, or place fewer of its ranks on a node"
+        if lower > size:
+            message = f"node {node} has {size_text(size)}, but its ranks keep at least {size_text(lower)} on the host"
             yield largest, Diagnostic("host-memory", message, help)
+        elif size < upper < math.inf and upper > store and not warned:
+            warned = True
+            message = f"node {node} has {size_text(size)}; its ranks keep up to {size_text(upper)} on the host"
+            help = f"{help}; {size_text(store)} of it are for the object store and may be unused"
+            yield largest, Diagnostic("host-memory", message, help, warning=True)

@@ -21,6 +21,8 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size, fitted
 from rankplan.plans.memory import Need, Needs
+from rankplan.plans.memory_changes import by_components
+from rankplan.plans.peaks import HasPeaks
 from rankplan.plans.requests import Request
 from rankplan.plans.topology import check_topology, topology_faults, topology_warnings
 from rankplan.plans.weights import WeightMap
@@ -329,18 +331,15 @@ class Plan(Mapping[str, Component]):
         """The nodes by hardware and processes, with equal nodes together."""
         return node_kinds(self._inventory, self._components)
 
-    def memory(self) -> dict[tuple[str, ...], dict[str, Need]]:
+    def memory(self, costs: HasPeaks | None = None, reserve: float = 0) -> dict[tuple[str, ...], dict[str, Need]]:
         """Return what each phase of the components that state their ``memory`` needs: by components, then by phase.
 
         The phases of a component are ``train``, ``forward``, ``generate`` or ``resident``; a trainer and an engine of
         one model on the same accelerators have ``switch``. Each `Need` is that of the accelerator that needs the most.
+        Peaks that ``costs`` have of the same settings replace the bounds. ``reserve``: bytes of other programs.
         """
-        return self.needs.phases()
-
-    @cached_property
-    def needs(self) -> Needs:
-        """The components that state their ``memory``, and the accelerators that they are on."""
-        return Needs(self._inventory, self._components)
+        needs = Needs(self._inventory, self._components, reserve, None if costs is None else costs.peaks)
+        return by_components(needs)
 
     def weight_map(self, sender: str, receiver: str) -> WeightMap:
         """Return the slots of the receiver that get weights from each slot of the sender.

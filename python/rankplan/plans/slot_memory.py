@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -10,6 +12,7 @@ from rankplan._core import engine_memory, switch_memory, training_memory
 from rankplan.config.memory import MemoryEntry
 from rankplan.memory.model import Model
 from rankplan.memory.settings import PRECISIONS, Engine, Training
+from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
 
 Bounds: TypeAlias = tuple[float, float]
@@ -47,12 +50,19 @@ class Evaluation:
 
     def __init__(self, component: Component, entry: MemoryEntry) -> None:
         self.component, self.entry = component, entry
+        self.parallel, self.slots = component.parallel, component.slots
         self.model = entry.model or (Model.sized(entry.params) if entry.params else None)
         patterns = [run.pattern for run in component.rows.runs()]
         most = max((len(devices) for pattern in patterns for devices in pattern.devices), default=1)
         # A process whose accelerators others of its component use too is one slot, with a part on each of them.
         self.spread = max(most, 1) if component.slots == len(component) else 1
         self._slots: dict[float, Slot] = {}
+
+    def changed(self, entry: MemoryEntry, parallel: Parallel, slots: int) -> Evaluation:
+        """Return the evaluation with another memory, other sizes and another number of slots."""
+        other = copy(self)
+        other.entry, other.parallel, other.slots, other._slots = entry, parallel, slots, {}
+        return other
 
     @property
     def known(self) -> bool:
@@ -68,9 +78,9 @@ class Evaluation:
     def _slot(self, card: float) -> Slot:
         entry = self.entry
         if entry.kind == "resident":
-            size = float(entry.resident or 0)
-            asleep = (size if entry.sleep == "none" else 0.0, size if entry.sleep in (None, "none") else 0.0)
-            return Slot({"resident": (size, size)}, asleep)
+            least, most = self._resident(entry.resident or 0)
+            asleep = (least if entry.sleep == "none" else 0.0, most if entry.sleep in (None, "none") else 0.0)
+            return Slot({"resident": (least, most)}, asleep)
         if entry.kind == "engine":
             low, high = (engine_memory(self.model, engine, card) for engine in self.engines())
             return Slot(
@@ -80,13 +90,22 @@ class Evaluation:
                 tokens=(high[4][0], low[4][1]),
                 starts=not low[5],
             )
-        least, most = (training_memory(self.model, training) for training in self.trainings())
+        few, many = (training_memory(self.model, training) for training in self.trainings())
         return Slot(
-            fullest([stage[0] for stage in least], [stage[0] for stage in most]),
-            (min(stage[1][0] for stage in least), max(stage[1][1] for stage in most)),
-            (min(stage[2][0] for stage in least), max(stage[2][1] for stage in most)),
-            stages=len(most),
+            fullest([stage[0] for stage in few], [stage[0] for stage in many]),
+            (min(stage[1][0] for stage in few), max(stage[1][1] for stage in many)),
+            (min(stage[2][0] for stage in few), max(stage[2][1] for stage in many)),
+            stages=len(many),
         )
+
+    def _resident(self, stated: int | Mapping[int, int]) -> Bounds:
+        """Return a stated size; of several, fewer accelerators keep no less on each, and more of them no more."""
+        if not isinstance(stated, Mapping):
+            return float(stated), float(stated)
+        here = max(self.slots * self.spread, 1)
+        low = max((size for number, size in stated.items() if number >= here), default=0)
+        high = min((size for number, size in stated.items() if number <= here), default=math.inf)
+        return float(low), max(float(high), float(low))
 
     def switch(self, engine: Evaluation, card: float) -> Parts:
         """Return the parts while the weights of this trainer go to an engine on the same accelerators."""
@@ -95,7 +114,7 @@ class Evaluation:
 
     def trainings(self) -> tuple[Training, Training]:
         """Return the settings with the least and the most memory: sizes that are not stated divide all, or nothing."""
-        entry, sizes, slots = self.entry, self.component.parallel, self.component.slots
+        entry, sizes, slots = self.entry, self.parallel, self.slots
         tokens = entry.tokens
         if entry.micro_batch is not None and entry.length is not None:
             tokens = entry.micro_batch * entry.length
@@ -131,10 +150,10 @@ class Evaluation:
 
     def engines(self) -> tuple[Engine, Engine]:
         """Return the settings with the least and the most memory."""
-        entry, sizes, slots = self.entry, self.component.parallel, self.component.slots
+        entry, sizes, slots = self.entry, self.parallel, self.slots
         stored = self.model.stored if self.model is not None else 2.0
         weight = (stored, 2.0) if entry.precision is None else (PRECISIONS[entry.precision],) * 2
-        within = max(slots // max(len(self.component), 1), 1) * self.component.engines
+        within = max(self.component.slots // max(len(self.component), 1), 1) * self.component.engines
         most = Engine(
             kind=entry.engine or "vllm",
             tp=sizes.tp if sizes.stated else within,

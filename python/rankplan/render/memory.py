@@ -8,35 +8,46 @@ from typing import Any
 
 from rankplan.memory.cards import size_text
 from rankplan.memory.settings import GIB
-from rankplan.plans.memory import Need
-from rankplan.plans.plan import Plan
+from rankplan.plans.memory import Need, Needs
+from rankplan.plans.memory_changes import by_components, keys_text
 
 _HEADER = ("component", "phase", "on each accelerator", "of", "answer", "host of a node")
 _NUMBERS = ("on each accelerator", "of", "host of a node")
 
 
-def plain_needs(plan: Plan) -> list[dict[str, Any]]:
+def plain_needs(needs: Needs) -> list[dict[str, Any]]:
     """Return the need of each phase, for JSON."""
-    return [need.plain() for phases in plan.memory().values() for need in phases.values()]
+    return [need.plain() for phases in by_components(needs).values() for need in phases.values()]
 
 
-def memory_lines(plan: Plan) -> list[str]:
-    """Return a table of phases, what caches hold, and the keys that would decide what is unknown."""
-    needs = [need for phases in plan.memory().values() for need in phases.values()]
-    if not needs:
+def memory_lines(needs: Needs) -> list[str]:
+    """Return a table of the phases of a plan, and what caches hold."""
+    found = list(needs.phases().values())
+    if not found:
         help = "state `model` and, for each component, `memory`: {training: megatron}, {engine: vllm}, ..."
         return [f"memory: no component says what it keeps; {help}"]
-    return [*_table([_cells(need) for need in needs]), *_caches(plan, needs), *_decisions(needs), *_silent(plan)]
+    reserved = [f"other programs: {size_text(needs.reserve)} of each accelerator"] if needs.reserve else []
+    return [*_table([_cells(need) for need in found]), *reserved, *_caches(needs, found), *_silent(needs)]
+
+
+def unknown_lines(needs: Needs) -> Iterator[str]:
+    """Yield what decides each phase that is unknown."""
+    for need in (need for phases in by_components(needs).values() for need in phases.values()):
+        if need.answer == "unknown":
+            yield f"{' and '.join(need.components)}, {need.phase}: unknown; {keys_text(need)}"
 
 
 def _cells(need: Need) -> tuple[str, ...]:
     name = need.components[0] if len(need.components) == 1 else " and ".join(need.components)
     card = size_text(need.card[1]) if need.card else "unknown"
     host = _range(*need.host) if need.host[1] else ""
-    return name, need.phase, _range(need.lower, need.upper), card, need.answer, host
+    answer = f"{need.answer}, measured" if need.measured else need.answer
+    return name, need.phase, _range(need.lower, need.upper), card, answer, host
 
 
 def _range(lower: float, upper: float) -> str:
+    if lower == upper:
+        return size_text(lower)
     most = "" if math.isinf(upper) else f" - {upper / GIB:,.1f}"
     return f"{lower / GIB:,.1f}{most} GiB" + (" or more" if math.isinf(upper) else "")
 
@@ -52,29 +63,16 @@ def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _caches(plan: Plan, needs: list[Need]) -> Iterator[str]:
-    for need in needs:
+def _caches(needs: Needs, found: list[Need]) -> Iterator[str]:
+    for need in found:
         if need.tokens is None or math.isinf(need.tokens[1]) or need.phase == "switch":
             continue
         low, high = map(int, need.tokens)
-        memory = plan[need.components[0]].memory
-        length = memory.length if memory is not None else None
+        length = needs.evaluations[need.components[0]].entry.length
         requests = f", {low // length:,} to {high // length:,} requests of {length:,}" if length else ""
         yield f"{need.components[0]}: {low:,} to {high:,} tokens of cache on an engine{requests}"
 
 
-def _decisions(needs: list[Need]) -> Iterator[str]:
-    """Yield, for what is unknown, the keys that could decide."""
-    for need in needs:
-        if need.answer == "unknown":
-            keys = [f"`{key}`" for key in need.decides]
-            if need.card is None:
-                keys.append("`accelerator_memory`")
-            would = f"{', '.join(keys)} would decide" if keys else "measure one step"
-            yield f"{' and '.join(need.components)}, {need.phase}: unknown; {would}"
-
-
-def _silent(plan: Plan) -> Iterator[str]:
-    silent = [name for name, one in plan.items() if one.memory is None and one.rows.accelerators()]
-    if silent:
-        yield f"not counted, since they state no `memory`: {', '.join(silent)}"
+def _silent(needs: Needs) -> Iterator[str]:
+    if needs.silent:
+        yield f"not counted, since they state no `memory`: {', '.join(needs.silent)}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan.errors import Diagnostic, PlacementError, printable
+from rankplan.plans.memory import Needs
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import group_lines
 from rankplan.render.memory import memory_lines, plain_needs
@@ -18,14 +19,14 @@ class Report:
     """The result of `check`: the plan, or ``None`` if the config has faults, and every fault and warning.
 
     ``file`` is the path of the config, or a word for a config that is not in a file. ``unreported`` counts the values
-    that are known only at run time and decide no placement. ``memory``: it tells what each phase needs.
+    that are known only at run time and decide no placement. ``needs``: what each phase needs, if it was asked for.
     """
 
     file: str
     plan: Plan | None
     diagnostics: tuple[Diagnostic, ...]
     unreported: int = 0
-    memory: bool = False
+    needs: Needs | None = None
 
     @property
     def faults(self) -> list[Diagnostic]:
@@ -55,9 +56,11 @@ class Report:
 
     def render(self, *, color: bool = False) -> str:
         """Return the report as the command prints it."""
+        told = [] if self.needs is None else memory_lines(self.needs)
         if self.plan is None:
             found = PlacementError([*self.faults, *self.warnings]).render(color=color)
-            return "\n".join([f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])])
+            lines = [f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])]
+            return "\n".join([*lines, *(["", *told] if self.needs is not None and self.needs.evaluations else [])])
         counts = (
             counted(len(self.plan), "component"),
             counted(sum(len(rows) for rows in self.plan.values()), "process", "processes"),
@@ -65,7 +68,6 @@ class Report:
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
-        told = memory_lines(self.plan) if self.memory else []
         lines = [first, *group_lines(self.plan), *told, *(warning.render(color=color) for warning in self.warnings)]
         return "\n".join([*lines, self.remark] if self.remark else lines)
 
@@ -83,7 +85,7 @@ class Report:
             "warnings": [warning.plain() for warning in self.warnings],
             "unreported": self.unreported,
             "error": None,
-            **({"memory": plain_needs(plan)} if self.memory and plan is not None else {}),
+            **({} if self.needs is None else {"memory": plain_needs(self.needs)}),
         }
 
 

@@ -28,10 +28,12 @@ _DASHES = {"collocated": "6 4", "hybrid": "2 3"}
 def ranking_table(tuning: Tuning) -> Table:
     """Return the ranking, a column per component. An ``*`` marks times far from every measured size."""
     names = sorted(tuning.best.accelerators)
-    result = table("rank#", "period#", *names, "idle#", "sharing")
+    told = any(one.memory is not None for one in tuning.ranking)
+    result = table("rank#", "period#", *names, "idle#", "sharing", *(["memory"] if told else []))
     for rank, one in enumerate(tuning.ranking, 1):
         ranks = [f"{one.accelerators[name]}{'*' if name in one.extrapolated else ''}" for name in names]
-        result.add_row(str(rank), seconds_text(one.seconds), *ranks, str(one.idle), one.sharing)
+        memory = [one.memory or ""] if told else []
+        result.add_row(str(rank), seconds_text(one.seconds), *ranks, str(one.idle), one.sharing, *memory)
     return result
 
 
@@ -49,6 +51,8 @@ def reason_lines(tuning: Tuning) -> Iterator[str]:
         yield f"{rank}: {one.why}"
     if any(one.extrapolated for one in tuning.ranking):
         yield "*: times extrapolated far from every measured size"
+    if estimated := tuning.costs.estimated:
+        yield f"memory and switch of {' and '.join(estimated)}: from the least that they keep, where not stated"
     for other in tuning.rejected:
         first = other.diagnostics[0]
         yield f"rejected: {other.sharing}, {seconds_text(other.seconds)}: {first.code}: {first.message}"
@@ -93,6 +97,7 @@ def _ranked(one: Ranked) -> dict[str, Any]:
         "schedule": str(one.schedule),
         "why": one.why,
         "extrapolated": list(one.extrapolated),
+        "memory": one.memory,
     }
 
 

@@ -21,6 +21,7 @@ from rankplan.config.text.files import write_whole
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel
+from rankplan.plans.peaks import Peak, Peaks
 from rankplan.tuning.models import SHAPES, TIMES, ComponentModel, CostsModel, SyncModel, plain, validated
 from rankplan.tuning.times import ByEnvironments, Computed, Measured, Times
 from rankplan.words import did_you_mean, must_be, shown, unknown
@@ -38,7 +39,8 @@ class ComponentCosts:
 
     ``dp`` are the data sizes that divide the batch, ``sizes`` the only numbers of accelerators that count (``None``:
     all). ``memory`` is resident on each accelerator, in the unit of `Costs.capacity`, by number of accelerators or the
-    same for all (key 0). ``switch`` are the seconds to load and unload it once.
+    same for all (key 0). ``switch`` are the seconds to load and unload it once, ``None`` if not stated. ``peaks`` are
+    what runs have measured.
     """
 
     times: Times
@@ -47,7 +49,8 @@ class ComponentCosts:
     sizes: frozenset[int] | None = None
     measured_only: bool = False
     memory: Mapping[int, float] = field(default_factory=dict)
-    switch: float = 0.0
+    switch: float | None = None
+    peaks: tuple[Peak, ...] = ()
 
     @property
     def written(self) -> tuple[int, ...]:
@@ -74,9 +77,10 @@ class ComponentCosts:
             "dp": None if self.dp is None else sorted(self.dp),
             "sizes": "measured" if self.measured_only else sizes,
             "memory": self.memory[0] if 0 in self.memory else dict(self.memory),
-            "switch": self.switch or None,
+            "switch": self.switch,
+            "peak": [peak.plain() for peak in self.peaks],
         }
-        return {key: value for key, value in found.items() if value not in (None, {})}
+        return {key: value for key, value in found.items() if value not in (None, {}, [])}
 
     def resident(self, accelerators: int) -> float:
         """Return the resident memory on each of this many accelerators: of the next smaller number that is stated."""
@@ -101,7 +105,7 @@ class Costs:
     slowest part counts. ``after`` names the components that each one needs results of. ``capacity`` is the memory of an
     accelerator. ``bandwidth`` is in bytes per second by level: one of `LEVELS`, or a level of the inventory. ``unit``
     divides every number of accelerators. ``like`` maps components without times of their own to those that they run
-    with.
+    with. ``estimated`` are those whose memory or switch follows from what they keep, as a config states it.
     """
 
     components: Mapping[str, ComponentCosts]
@@ -114,6 +118,7 @@ class Costs:
     unit: int = 1
     shapes: tuple[str, ...] = SHAPES
     like: Mapping[str, str] = field(default_factory=dict)
+    estimated: tuple[str, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
     reader: Reader | None = field(default=None, repr=False, compare=False)
 
@@ -152,6 +157,11 @@ class Costs:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a costs file atomically. Raises ``OSError``, and ``ValueError`` for times that a function gives."""
         write_whole(Path(path), yaml.safe_dump(self.to_dict(), sort_keys=False, default_flow_style=None))
+
+    @property
+    def peaks(self) -> Peaks:
+        """The peaks of memory that runs have measured, by component."""
+        return {name: one.peaks for name, one in self.components.items() if one.peaks}
 
     def located(self, path: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
         """Return a diagnostic with the place of a path in the costs, if it is known."""
@@ -253,7 +263,8 @@ class _Reading:
             frozenset(sizes) if isinstance(sizes, list) else None,
             sizes == "measured",
             dict(sorted(model.memory.items())),
-            model.switch or 0.0,
+            model.switch,
+            tuple(Peak(**one.model_dump()) for one in model.peak),
         )
         for size in [size for size in component.written if size % parallel.dense]:
             message = f"`{name}` was measured on {size} accelerators, which is not a multiple of {parallel.dense}"

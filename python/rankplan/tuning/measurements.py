@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -15,6 +15,7 @@ from rankplan.config.text.files import write_whole
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.parallel import Parallel
+from rankplan.plans.peaks import Peak, stated_of
 from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.profile import batches_of
@@ -33,13 +34,13 @@ _STAGES = (
 class Measurement:
     """Seconds of one iteration of a component on a number of accelerators.
 
-    ``memory`` is the most memory that it had on an accelerator at once, in bytes; ``None``: unknown.
+    ``peak`` is the most memory that it had on an accelerator at once; ``None``: unknown.
     """
 
     accelerators: int
     seconds: float
     parallel: Parallel
-    memory: int | None = None
+    peak: Peak | None = None
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,63 @@ def _smallest(plan: Plan) -> int | None:
     return min((size for size in found if size is not None), default=None) if complete and None not in found else None
 
 
-def peak(plan: Plan, name: str, ranks: Iterable[int | None]) -> int | None:
-    """Return the most bytes that the processes of a component had on an accelerator, given the most of each rank."""
-    used: dict[tuple[int, int], int] = {}
-    for row, size in zip(plan[name], ranks, strict=True):
-        for device in row.devices if size is not None else ():
-            used[device] = used.get(device, 0) + (size or 0)
-    return max(used.values(), default=None)
+class Use(Protocol):
+    """What a rank has used of an accelerator; see `rankplan.runtime.rank.memory.MemoryUse`."""
+
+    @property
+    def allocated(self) -> int | None: ...
+    @property
+    def reserved(self) -> int | None: ...
+    @property
+    def kept(self) -> int | None: ...
+    @property
+    def used(self) -> int | None: ...
+    @property
+    def total(self) -> int | None: ...
+
+
+def peak(plan: Plan, name: str, call: str, uses: Sequence[Use | None]) -> Peak | None:
+    """Return the most that the processes of a component had on an accelerator, given what each rank has used."""
+    component = plan[name]
+    on_device: dict[tuple[int, int], list[Use]] = {}
+    for row, use in zip(component, uses, strict=True):
+        if use is not None and use.reserved is not None:
+            for device in row.devices:
+                on_device.setdefault(device, []).append(use)
+    if not on_device:
+        return None
+    device, found = max(on_device.items(), key=lambda item: _sum(use.reserved for use in item[1]) or 0)
+    reserved, kept = _sum(use.reserved for use in found) or 0, _sum(use.kept for use in found)
+    used = max((use.used for use in found if use.used is not None), default=None)
+    total = max((use.total for use in found if use.total is not None), default=None)
+    if used is not None and total is not None:
+        # As at the peak, with the other processes as they are now.
+        used = None if kept is None else min(used + reserved - kept, total)
+    accelerators, sizes, memory = stated_of(component)
+    return Peak(
+        call,
+        accelerators,
+        reserved,
+        _sum(use.allocated for use in found),
+        used,
+        total,
+        sizes,
+        memory,
+        None if component.memory is None else component.memory.length,
+        _beside(plan, name, device),
+    )
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    """Return the sum, ``None`` if a size is unknown."""
+    known = list(sizes)
+    return None if None in known else sum(size or 0 for size in known)
+
+
+def _beside(plan: Plan, name: str, device: tuple[int, int]) -> dict[str, int]:
+    """Return the processes of other components on an accelerator."""
+    others = {other: sum(device in row.devices for row in component) for other, component in plan.items()}
+    return {other: count for other, count in others.items() if count and other != name}
 
 
 def add_measurements(path: Path, found: Mapping[str, Measurement], run: Run) -> None:
@@ -113,14 +164,23 @@ def add_measurements(path: Path, found: Mapping[str, Measurement], run: Run) -> 
     for name, one in found.items():
         entry = components.setdefault(name, {})
         _add(entry, "seconds", one.accelerators, one.seconds)
-        if one.memory is not None:
-            _add(entry, "memory", one.accelerators, one.memory / 2**30)
+        if one.peak is not None:
+            _add(entry, "memory", one.accelerators, one.peak.reserved / 2**30)
+            others = [other for other in entry.get("peak", ()) if not _same(other, one.peak.plain())]
+            entry["peak"] = [*others, one.peak.plain()]
         if one.parallel.stated:
             sizes = ParallelEntry.plain(one.parallel)
             entry.setdefault("parallel", {key: size for key, size in sizes.items() if key != "dp"})
     if not content["after"]:
         del content["after"]
     write_whole(path, yaml.safe_dump(content, sort_keys=False, default_flow_style=None))
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two peaks are of the same call and settings."""
+    return all(
+        one.get(key) == other.get(key) for key in (one.keys() | other.keys()) - {"reserved", "allocated", "used"}
+    )
 
 
 def _add(entry: dict[str, Any], key: str, accelerators: int, value: float) -> None:

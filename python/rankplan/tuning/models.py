@@ -166,6 +166,21 @@ _Load = Annotated[int, _valid(_key(math.inf), f"{_VALUE} is not a number of envi
 _Cost = Annotated[float, _must(_above_0, "be a number of seconds above 0", _NUMBER)]
 
 
+class PeakModel(Model):
+    """An entry of ``peak``, as a run writes it; see `rankplan.plans.peaks.Peak`."""
+
+    call: _Text
+    accelerators: _Item
+    reserved: _Item
+    allocated: _Item | None = None
+    used: _Item | None = None
+    of: _Item | None = None
+    parallel: dict[str, Any] | None = None
+    memory: dict[str, Any] | None = None
+    length: _Item | None = None
+    beside: dict[_Text, _Item] | None = None
+
+
 class ComponentModel(Model):
     """An entry of ``components``; see `rankplan.ComponentCosts`."""
 
@@ -176,6 +191,7 @@ class ComponentModel(Model):
     sizes: _Sizes = None
     memory: Annotated[dict[_Size, _Above0], WrapValidator(_memory)] = Field(default_factory=dict)
     switch: _Number = None
+    peak: list[PeakModel] = Field(default_factory=list)
     runs_with: _Text | None = Field(default=None, alias="with")
 
 

@@ -121,7 +121,7 @@ def _longest_path(node: Schedule, parts: Sequence[Pace], costs: Costs) -> float:
 def _switch(node: Schedule, costs: Costs) -> float:
     """Return the seconds to load and unload what stays in memory at the end of a node's turn."""
     if node.kind == "leaf":
-        return costs.components[node.component].switch
+        return costs.components[node.component].switch or 0.0
     each = [_switch(child, costs) for child in node.children]
     if node.kind == "pipe":
         return max(each)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,10 +19,14 @@ from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES
+from rankplan.plans.component import Component
 from rankplan.plans.diff import PlanDiff, diff
+from rankplan.plans.memory import Answer, Needs
+from rankplan.plans.memory_faults import memory_faults
 from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
+from rankplan.tuning.memory import answer_of, filled
 from rankplan.tuning.profile import PROFILE, costs_of
 from rankplan.tuning.schedule import Schedule, Sensitivity, Size, reason, sensitivity, transfers_of
 from rankplan.tuning.shapes import best_of_shape, possible
@@ -40,7 +45,8 @@ class Ranked:
 
     ``accelerators`` are the ranks of each component, counted over the cluster. ``sharing`` is ``disaggregated``,
     ``collocated`` or ``hybrid``, ``idle`` the number of accelerators that no component uses. ``extrapolated`` names the
-    components whose times are far from any measured size. ``moves`` are the changes from the present plan.
+    components whose times are far from any measured size. ``moves`` are the changes from the present plan. ``memory``
+    tells whether all phases fit, ``None`` if no component states what it keeps.
     """
 
     seconds: float
@@ -54,11 +60,12 @@ class Ranked:
     config: Mapping[str, Any]
     warnings: tuple[Diagnostic, ...]
     moves: PlanDiff | None = None
+    memory: Answer | None = None
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """A schedule whose plan is rejected, with every fault."""
+    """A schedule whose plan is rejected, with every fault; one is that it cannot fit into memory."""
 
     seconds: float
     schedule: Schedule
@@ -110,13 +117,14 @@ def costs_for(costs: Costs | None, reader: Reader, dialect: Dialect, inventory: 
         if not isinstance(reader, Reading) or PROFILE not in (reader.config or {}):
             message, help = "the config has no measured times", "pass them with --costs, or add `profile_data:`"
             raise PlacementError([Diagnostic("missing-times", message, help, file=file)])
-        return costs_of(reader, dialect.plan(reader, inventory), len(inventory.core.accelerators()))
-    try:
-        planned: Mapping[str, Any] = dialect.plan(reader, inventory)
-    except PlacementError:
-        planned = {}  # the placement is about to be replaced
+        present, total = dialect.plan(reader, inventory), len(inventory.core.accelerators())
+        return filled(costs_of(reader, present, total), present, total)
+    planned: Plan | None = None
+    with suppress(PlacementError):  # the placement is about to be replaced
+        planned = dialect.plan(reader, inventory)
+    known: Mapping[str, Component] = planned or {}
     components = {
-        name: replace(one, parallel=planned[name].parallel) if name in planned and not one.parallel.stated else one
+        name: replace(one, parallel=known[name].parallel) if name in known and not one.parallel.stated else one
         for name, one in costs.components.items()
     }
     entries = reader.section.component_placement if isinstance(reader, Reading) else {}
@@ -127,7 +135,8 @@ def costs_for(costs: Costs | None, reader: Reader, dialect: Dialect, inventory: 
         messages = [f"component `{name}` of the config has no times" for name in untimed]
         faults = [Diagnostic("missing-times", message, help) for message in messages]
         raise PlacementError(costs.located(("components",), fault) for fault in faults)
-    return replace(costs, components=components)
+    costs = replace(costs, components=components)
+    return costs if planned is None else filled(costs, planned, len(inventory.core.accelerators()))
 
 
 def search(
@@ -156,6 +165,9 @@ def search(
         sharing = "collocated" if shape == "equal" else shape
         try:
             plan, whole = _placed(ranks, costs, inventory, config)
+            needs = Needs(plan.inventory, plan, peaks=costs.peaks)
+            if faults := [fault for _, fault in memory_faults(needs)]:
+                raise PlacementError(faults)
         except PlacementError as error:
             rejected.append(Rejected(seconds, node, sharing, error.diagnostics))
             continue
@@ -172,6 +184,7 @@ def search(
             config=whole,
             warnings=tuple(found for component in plan.values() for found in component.parallel_warnings()),
             moves=None if present is None else diff(present, plan),
+            memory=answer_of(needs),
         )
         placed.append((one, (total - one.idle, *rest)))
     ranking = [one for one, _ in ranked(placed, lambda pair: pair[0].seconds, lambda pair: pair[1])]
@@ -219,11 +232,21 @@ def _config(
     section = dict(config["cluster"]) if config is not None else {}
     entries: dict[str, Any] = {}
     alike = {name: ranks[other] for name, other in costs.like.items() if other in ranks}
+    stated = {
+        name: entry["memory"]
+        for key, entry in section.get("component_placement", {}).items()
+        if isinstance(entry, Mapping) and "memory" in entry
+        for name in component_names(str(key))
+    }
     for name, where in {**ranks, **alike}.items():
         sizes = costs.components[name].parallel if name in costs.components else NO_SIZES
         has_section = config is not None and name in config
-        entry = {"placement": str(where), "parallel": ParallelEntry.plain(sizes)}
-        entries[name] = entry if sizes.stated and not has_section else str(where)
+        entry: dict[str, Any] = {"placement": str(where)}
+        if sizes.stated and not has_section:
+            entry["parallel"] = ParallelEntry.plain(sizes)
+        if name in stated:
+            entry["memory"] = stated[name]
+        entries[name] = entry if len(entry) > 1 else str(where)
     known = {*costs.components, *costs.like}
     for key, value in section.get("component_placement", {}).items():
         if known.isdisjoint(component_names(str(key))):

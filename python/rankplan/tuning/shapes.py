@@ -155,7 +155,7 @@ def _solved(
         components=[
             (
                 [(size.accelerators // unit, size.seconds, size.memory) for size in sizes[name]],
-                component.switch,
+                component.switch or 0.0,
                 sum(1 << names.index(before) for before in set(costs.after.get(name, ())) if before in names),
             )
             for name, component in costs.components.items()

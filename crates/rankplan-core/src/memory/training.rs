@@ -305,8 +305,11 @@ impl Training {
         let ffn = match shape.experts.filter(|_| !dense) {
             None => wide * shape.ffn / tp,
             Some(experts) => {
-                let routed = experts.top_k * self.ep.clamp(1.0, IMBALANCE) * 2.0 * (4.0 * h + 4.0 * experts.ffn);
-                wide * experts.shared_ffn / tp + routed
+                // With sequence parallelism a rank routes its part of the tokens; the tensor group of an expert gathers
+                // them again and divides its width.
+                let routed = experts.top_k * self.ep.clamp(1.0, IMBALANCE) * 2.0;
+                let each = (4.0 * h * self.etp.min(divisor) + 4.0 * experts.ffn) / divisor;
+                wide * experts.shared_ffn / tp + routed * each
             }
         };
         14.0 * h / divisor + 2.0 * (2.0 * qkv + out) + latent + scores + ffn + 2.0 * h

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
@@ -12,6 +12,7 @@ from rankplan.nodes.inventory import NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.plan import NodeKind, Plan, node_kinds
 from rankplan.render.lines import coordinates_text
+from rankplan.render.map.memory import MOST_GAUGES, Gauge, Gauges, Memory, texts_of
 from rankplan.words import counted
 
 EACH_NODE = 16
@@ -76,6 +77,7 @@ class Strip:
     """Cells of one kind on a node, by local index: accelerators, hardware of one type, or the node itself.
 
     ``lanes`` are the bands, by component. ``idle`` lists unused cells, and ``rest`` describes cells that are not shown.
+    ``gauges`` are the phases of each cell with their memory.
     """
 
     resource: str
@@ -83,10 +85,17 @@ class Strip:
     lanes: tuple[tuple[Band, ...], ...]
     idle: tuple[int, ...]
     rest: str = ""
+    gauges: Gauges = field(default_factory=dict)
 
     def name(self, index: int) -> str:
         """Return the name of a cell."""
         return str(index) if self.resource == ACCELERATOR else f"{self.resource} {index}"
+
+    @property
+    def phases(self) -> list[str]:
+        """The names of the phases on the cells; every cell has its bars in this order."""
+        names = dict.fromkeys(one.name for cell in self.gauges.values() for one in cell)
+        return list(names)[:MOST_GAUGES]
 
     def parts(self, across: int) -> Iterator[Strip]:
         """Yield the strip with its bands in pieces of at most ``across`` cells."""
@@ -94,7 +103,8 @@ class Strip:
             cells = self.cells[start : start + across]
             lanes = (tuple(filter(None, (band.on(cells) for band in lane))) for lane in self.lanes)
             idle = tuple(index for index in self.idle if index in cells)
-            yield Strip(self.resource, cells, tuple(lane for lane in lanes if lane), idle)
+            gauges = {index: self.gauges[index] for index in cells if index in self.gauges}
+            yield Strip(self.resource, cells, tuple(lane for lane in lanes if lane), idle, gauges=gauges)
 
     def packed(self) -> list[list[Band]]:
         """Return the lanes, with components on different cells side by side in one lane."""
@@ -136,6 +146,12 @@ class Map:
         return (band for strip in strips for lane in strip.lanes for band in lane)
 
     @property
+    def gauges(self) -> list[Gauge]:
+        """The phases of the accelerators, each kind once."""
+        every = (one for node in self.nodes for strip in node.strips for cell in strip.gauges.values() for one in cell)
+        return list({one.name: one for one in every}.values())
+
+    @property
     def across(self) -> int:
         """The number of cells of the longest strip."""
         return max((len(strip.cells) for node in self.nodes for strip in node.strips), default=1)
@@ -158,7 +174,7 @@ def map_of(plan: Plan, by: str | None = None, most_bands: int = MOST_BANDS, note
         groups = len(component.groups(by)) if by is not None and has_groups(component, by) else 0
         legend[name] = Entry(clean(name), len(legend), len(component), groups)
     marked = {} if notes is None else notes.marked
-    drawing = _Drawing(plan, by, legend, marked)
+    drawing = _Drawing(plan, by, legend, marked, Memory(plan))
     nodes: list[Node] = []
     shown = bands = 0
     few = inventory.num_nodes <= EACH_NODE
@@ -194,6 +210,7 @@ class _Drawing:
     by: str | None
     legend: dict[str, Entry]
     marked: Mapping[str, RankSet]
+    memory: Memory
 
     def node(self, kind: NodeKind, spec: NodeSpec) -> Node:
         """Return the first node of a kind."""
@@ -239,7 +256,9 @@ class _Drawing:
             unused = sum(index not in used for index in hidden)
             parts = self._held(ranks) + ([f"{unused} idle"] if unused else [])
             rest = f"and {hidden[0]}-{hidden[-1]}: {', '.join(parts)}"
-        return Strip(clean(resource), shown, tuple(lane for lane in map(tuple, found) if lane), idle, rest)
+        lanes = tuple(lane for lane in map(tuple, found) if lane)
+        gauges = self.memory.of_node(kind.nodes[0]) if resource == ACCELERATOR else {}
+        return Strip(clean(resource), shown, lanes, idle, rest, gauges)
 
     def _bands(self, name: str, node: int, cells: dict[int, list[int]], shown: range) -> Iterator[Band]:
         entry = self.legend[name]
@@ -283,6 +302,7 @@ def tip(plan: Plan, band: Band, strip: Strip, notes: Notes | None = None) -> str
             ids = ",".join(spec.accelerator_ids[index] for index in band.cells)
             what = f"accelerator{plural} {RankSet(band.cells)}: {kind}, id{plural} {ids}"
         lines.append(what)
+        lines += texts_of(strip.gauges, band.cells)
     home = {row.cluster_node_rank for row in rows if row.cluster_node_rank != band.node}
     lines += [f"its process runs on node {node}" for node in sorted(home)]
     if notes is not None:

@@ -11,6 +11,7 @@ from rankplan._core import WHOLE_NODE
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines
 from rankplan.render.map.markup import attributes, band_data, columns, counts, fill, hatch
+from rankplan.render.map.memory import gauge_note, texts_of
 from rankplan.render.map.model import Band, Entry, Node, Notes, Strip, clean, map_of, tip
 
 _ROOM, _WIDE = 32, 8
@@ -29,7 +30,9 @@ def page(plan: Plan, title: str, by: str | None = None, notes: Notes | None = No
         script=here.joinpath("page.js").read_text("utf-8"),
         summary=escape(picture.summary),
         legend="\n".join(_entry(entry, by) for entry in picture.legend),
-        notes="\n".join(f"<li>{escape(clean(line.strip()))}</li>" for line in lines),
+        notes="\n".join(
+            f"<li>{escape(clean(line.strip()))}</li>" for line in (*lines, gauge_note(picture.gauges)) if line
+        ),
         across=across,
         width=width,
         nodes="\n".join(_node(node, plan, across, notes) for node in picture.nodes),
@@ -70,11 +73,27 @@ def _strip(strip: Strip, plan: Plan, across: int, notes: Notes | None) -> Iterat
             yield f'<span class="index" style="grid-column:{column}">{escape(part.name(index))}</span>'
             kind, text = ("cell idle", "idle") if index in part.idle else ("cell", "")
             yield f'<div class="{kind}" style="grid-column:{column}">{text}</div>'
+            if index in part.gauges:
+                yield _memory(part, index, column, len(lanes) or 1)
         for row, bands in enumerate(lanes, 2):
             yield from (_band(band, part, row, plan, notes) for band in bands)
         yield "</div>"
     if strip.rest:
         yield f'<p class="rest">{escape(strip.rest)}</p>'
+
+
+def _memory(part: Strip, index: int, column: int, lanes: int) -> str:
+    rows = {name: row for row, name in enumerate(part.phases, 1)}
+    bars = "".join(
+        f"<span{attributes(class_='refused' if one.refused else None)} "
+        f'style="grid-row:{rows[one.name]};--least:{one.least:.1%};--most:{one.most:.1%}"></span>'
+        for one in part.gauges[index]
+        if one.name in rows
+    )
+    title = "\n".join(texts_of(part.gauges, [index]))
+    return (
+        f'<div class="memory"{attributes(title=title)} style="grid-column:{column};grid-row:{lanes + 2}">{bars}</div>'
+    )
 
 
 def _band(band: Band, part: Strip, row: int, plan: Plan, notes: Notes | None) -> str:

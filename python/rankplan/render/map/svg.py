@@ -25,11 +25,12 @@ from rankplan.render.map.markup import (
     fill,
     hatch,
 )
+from rankplan.render.map.memory import gauge_note, texts_of
 from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Notes, Strip, clean, map_of, tip
 from rankplan.render.map.network import FOOT, HEAD, drawn, network_of
 
 _EDGE, _LEFT, _GAP = 16, 136, 4
-_INDEX, _LANE, _LINE = 16, 24, 16
+_INDEX, _LANE, _LINE, _BAR = 16, 24, 16, 7
 
 _INK = "#1b1f24"
 _LOOK: dict[str, dict[str, object]] = {
@@ -39,6 +40,10 @@ _LOOK: dict[str, dict[str, object]] = {
     "idle": {"fill": "none", "stroke": "#9aa2ad", "stroke_dasharray": "3 3"},
     "bar": {"stroke": "#000", "stroke_opacity": ".35"},
     "hatch": {},
+    "free": {"fill": "#d0d5dc"},
+    "most": {"fill": "#a9b4c2"},
+    "least": {"fill": "#4a5568"},
+    "refused": {"fill": "#c5221f"},
     "": {"fill": _INK},
     "soft": {"fill": SOFT},
     "strong": {"fill": _INK, "font_weight": 600},
@@ -73,6 +78,8 @@ class _Drawing:
         self._say(_EDGE, picture.summary, "soft")
         for line in sharing_lines(plan) if notes is None else notes.lines:
             self._paragraph(_EDGE, line.strip(), "soft")
+        if picture.gauges:
+            self._paragraph(_EDGE, gauge_note(picture.gauges), "soft")
         self._legend(picture.legend, picture.by)
         self._nodes(picture.nodes)
         if picture.more:
@@ -169,7 +176,7 @@ class _Drawing:
     def _part(self, part: Strip) -> None:
         lanes = part.packed()
         top = self._y + _INDEX
-        height = max(len(lanes), 1) * _LANE + _GAP
+        height = max(len(lanes), 1) * _LANE + _GAP + len(part.phases) * _BAR
         for column, index in enumerate(part.cells if part.resource != WHOLE_NODE else ()):
             x, width = _LEFT + column * self._cell, self._cell - _GAP
             self._text(x + width / 2, top - 4, _fitted(part.name(index), width), "soft", 10, "middle")
@@ -181,7 +188,21 @@ class _Drawing:
         for row, bands in enumerate(lanes):
             for band in bands:
                 self._band(band, part, top + _GAP + row * _LANE)
+        for index in part.gauges:
+            self._memory(part, index, top + height - len(part.phases) * _BAR)
         self._y = top + height
+
+    def _memory(self, part: Strip, index: int, y: float) -> None:
+        title = escape("\n".join(texts_of(part.gauges, [index])))
+        self._parts.append(f'<g class="memory"><title>{title}</title>')
+        x, width = _LEFT + (index - part.cells[0]) * self._cell + _GAP, self._cell - 3 * _GAP
+        rows = {name: row for row, name in enumerate(part.phases)}
+        for one in (one for one in part.gauges[index] if one.name in rows):
+            at = y + rows[one.name] * _BAR
+            self._rect(x, at, width, _BAR - 2, "free")
+            self._rect(x, at, width * one.most, _BAR - 2, "refused" if one.refused else "most")
+            self._rect(x, at, width * one.least, _BAR - 2, "refused" if one.refused else "least")
+        self._parts.append("</g>")
 
     def _band(self, band: Band, part: Strip, y: float) -> None:
         x, width = _LEFT, self._across * self._cell - _GAP

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from rankplan._core import WHOLE_NODE
 from rankplan.render.map.markup import fill
+from rankplan.render.map.memory import Gauge, gauge_labels
 from rankplan.render.map.model import Entry, Map, Strip
 from rankplan.render.map.network import NOTHING, Network
 from rankplan.words import counted
 
 _MOST_NAME, _MOST_RANKS = 24, 17
+_LEAST, _MOST, _FREE, _REFUSED = "#", "=", ".", "!"
+"""Characters of the bar of a phase."""
 _CELL = 7
 """Width of a cell in characters, if there is room and its ranks fit."""
 
@@ -24,7 +27,9 @@ def lines(picture: Map, width: int, network: Network = NOTHING) -> Iterator[Text
     The domains of the ``network`` are headings above their nodes, and its crossing groups are the last lines.
     """
     names = max((cell_len(component.name) for component in picture.legend), default=0)
-    margin = min(max(names, len("accelerator")), _MOST_NAME, width // 3) + 4
+    labels = gauge_labels(picture.gauges)
+    phases = max(map(cell_len, labels.values()), default=0)
+    margin = min(max(names, phases, len("accelerator")), _MOST_NAME, width // 3) + 4
     cell, across = _columns(picture, width - margin)
     yield Text(picture.summary)
     yield from _legend(picture.legend, picture.by, width)
@@ -38,11 +43,13 @@ def lines(picture: Map, width: int, network: Network = NOTHING) -> Iterator[Text
                 yield from _by_node(strip, margin, width)
                 continue
             for part in strip.parts(across):
-                yield from _part(part, margin, cell)
+                yield from _part(part, margin, cell, labels)
             if strip.rest:
                 yield Text(f"{' ' * margin}{strip.rest}")
         if node.same:
             yield Text(node.same, "italic")
+    if picture.gauges:
+        yield Text(f"\nmemory of a phase: {_LEAST} at least, {_MOST} at most, {_FREE} free, {_REFUSED} refused", "dim")
     if picture.more:
         yield Text.assemble("\n", (picture.more, "italic"))
     if network.lines:
@@ -77,7 +84,7 @@ def _legend(legend: tuple[Entry, ...], by: str | None, width: int) -> Iterator[T
         yield line
 
 
-def _part(part: Strip, margin: int, cell: int) -> Iterator[Text]:
+def _part(part: Strip, margin: int, cell: int, labels: Mapping[str, str]) -> Iterator[Text]:
     yield _row(part.resource, map(str, part.cells), margin, cell)
     for lane in part.lanes:
         line, end = Text(_name(lane[0].component.name, margin)), part.cells[0]
@@ -89,8 +96,29 @@ def _part(part: Strip, margin: int, cell: int) -> Iterator[Text]:
             end = band.cells.stop
         line.rstrip()
         yield line
+    yield from _gauges(part, margin, cell, labels)
     if part.idle:
         yield _row("idle", ("-" if index in part.idle else "" for index in part.cells), margin, cell)
+
+
+def _gauges(part: Strip, margin: int, cell: int, labels: Mapping[str, str]) -> Iterator[Text]:
+    """Yield a line for each phase: of each accelerator, a bar as long as it, with what the phase needs."""
+    for name in part.phases:
+        line = Text(_name(labels[name], margin), "dim")
+        for index in part.cells:
+            found = [one for one in part.gauges.get(index, ()) if one.name == name]
+            line.append_text(_gauge(found[0], cell - 1) if found else Text(" " * (cell - 1)))
+            line.append(" ")
+        line.rstrip()
+        yield line
+
+
+def _gauge(gauge: Gauge, width: int) -> Text:
+    least = max(round(gauge.least * width), 1)
+    most = max(round(gauge.most * width), least)
+    if gauge.refused:
+        return Text(_LEAST * (width - 1) + _REFUSED, "red")
+    return Text(_LEAST * least + _MOST * (most - least) + _FREE * (width - most))
 
 
 def _row(name: str, texts: Iterable[str], margin: int, cell: int) -> Text:

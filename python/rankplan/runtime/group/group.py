@@ -17,6 +17,7 @@ from rankplan.plans.component import Component
 from rankplan.runtime.group.crew import Crew, Failure, LiveRank, wait_for_failure
 from rankplan.runtime.group.launch import renewals, restart, verified
 from rankplan.runtime.rank.host import OfRank
+from rankplan.runtime.rank.memory import MemoryUse
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankReport
 from rankplan.runtime.rank.timing import Timing, timer
@@ -285,7 +286,17 @@ class WorkerGroup(RankSelection):
         rank answers once the calls it received before are done. Raises ``WorkerError`` and ``TimeoutError`` like other
         calls.
         """
-        return self._asked("peak_memory", "peak_memory", timeout)[1]
+        return [None if use is None else use.reserved for use in self._used("peak_memory", timeout)]
+
+    def memory_use(self, timeout: float | None = None) -> list[MemoryUse | None]:
+        """Return what each rank has used of one of its accelerators, in rank order: PyTorch's numbers and the driver's.
+
+        ``None`` for a rank of which nothing is known. Answers and errors are those of `peak_memory`.
+        """
+        return self._used("memory_use", timeout)
+
+    def _used(self, doing: str, timeout: float | None) -> list[MemoryUse | None]:
+        return self._asked("memory_use", doing, timeout)[1]
 
     def free_ports(self, count: int = 1, timeout: float | None = None) -> list[range]:
         """Find, for every rank, ``count`` consecutive ports that are free on its node; return them in rank order.

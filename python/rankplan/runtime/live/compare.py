@@ -123,9 +123,11 @@ def claimed(live: Live, requests: Sequence[Request], job: str) -> Claims:
             classes[actor.class_name].append(actor)
     for actors in classes.values():
         sizes = tuple(int(actor.amount) for actor in actors)
-        if (at := next((at for at in alone if requests[at].accelerators == sizes), None)) is not None:
-            found[at] = _nearest(requests[at], actors)
-            alone.remove(at)
+        for at in alone:
+            if requests[at].accelerators == sizes:
+                found[at] = _nearest(requests[at], actors)
+                alone.remove(at)
+                break
     return found
 
 

@@ -40,9 +40,10 @@ from rankplan.errors import LaunchError
 from rankplan.hardware import bind
 from rankplan.hardware.driver import Question, Shown, plain, written
 from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
+from rankplan.runtime.rank.memory import MemoryUse, memory_use
 from rankplan.runtime.rank.ports import free_block
 from rankplan.runtime.rank.spec import DEVICES, RankReport, RankSpec
-from rankplan.runtime.rank.timing import Stopwatch, peak_memory
+from rankplan.runtime.rank.timing import Stopwatch
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import RankFailure
 from rankplan.runtime.ray.internals import is_termination
@@ -220,8 +221,10 @@ class Rank:
     def timings(self) -> list[tuple[str, float, float]]:
         return list(self._stopwatch.calls)
 
-    def peak_memory(self) -> int | None:
-        return peak_memory()
+    def memory_use(self) -> MemoryUse | None:
+        placement = _current.spec.placement if _current is not None else None
+        own = placement is not None and placement.visibility == "own"  # others' devices are none of this rank's
+        return memory_use(placement.visible_accelerators if placement is not None and own else ())
 
     def _become(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
         global _current

@@ -1,10 +1,9 @@
-"""How long the calls on a rank took, the timed functions that they ran, and the memory that the rank has used."""
+"""How long the calls on a rank took, and the timed functions that they ran."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import threading
 import time
 from collections import OrderedDict, deque
@@ -18,9 +17,6 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _MOST_CALLS = 10_000  # calls of a rank that are remembered
 _MOST_DURATIONS = 1000  # calls with durations that a rank remembers, as the driver may never ask for them
-
-_DEVICE_MODULES = ("cuda", "npu", "xpu", "musa", "mlu", "hpu")
-"""PyTorch's modules of devices; ``cuda`` is also that of ROCm."""
 
 _durations: ContextVar[dict[str, float] | None] = ContextVar("rankplan_durations", default=None)
 
@@ -106,21 +102,6 @@ class Stopwatch:
                     self.durations[ticket] = durations
                     if len(self.durations) > _MOST_DURATIONS:
                         self.durations.popitem(last=False)
-
-
-def peak_memory() -> int | None:
-    """Return the most bytes that PyTorch has reserved on a device of this process; ``None`` if it has used none."""
-    torch = sys.modules.get("torch")
-    for name in _DEVICE_MODULES:
-        module = getattr(torch, name, None)
-        try:
-            if module is not None and module.is_initialized():
-                return max(
-                    (int(module.max_memory_reserved(index)) for index in range(module.device_count())), default=None
-                )
-        except (AttributeError, RuntimeError, TypeError, ValueError):
-            continue  # a device module that does not count
-    return None
 
 
 def slowest_rank(timings: Iterable[Timing]) -> float:

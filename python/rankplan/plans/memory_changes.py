@@ -1,0 +1,273 @@
+"""What would decide a phase that is unknown, and the smallest changes with which one that is refused can work.
+
+Both are found by evaluating the phase with other settings, on the same accelerators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from rankplan.errors import PlacementError
+from rankplan.memory.settings import GIB, SLEEP
+from rankplan.parallel import Parallel
+from rankplan.plans.memory import Need, Needs
+from rankplan.plans.slot_memory import Evaluation
+
+_SIZES = ("tp", "pp", "ep", "fsdp")
+_ACCELERATORS = "accelerators"
+_POWERS = range(1, 7)
+_MOST_KEYS = 3
+_MOST_TRIED = 600
+"""Combinations of changes that are evaluated, the smallest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Another value of a key of a component: of its ``parallel``, of its ``memory``, or its number of accelerators."""
+
+    component: str
+    key: str
+    value: Any
+    factor: float = 2.0
+
+    def __str__(self) -> str:
+        if self.key == _ACCELERATORS:
+            return f"{self.value} accelerators"
+        return f"{self.key} {self.value}" if self.key in _SIZES else f"`{self.key}: {self.value}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Changes that go together, and what the phase needs with them."""
+
+    options: tuple[Option, ...]
+    need: Need
+
+    def text(self, component: str) -> str:
+        """Return the changes with the bounds and the answer; those of other components have their names."""
+        named = (f"{one}" + ("" if one.component == component else f" of `{one.component}`") for one in self.options)
+        return f"{' and '.join(named)} ({bounds_text(self.need)}: {self.need.answer})"
+
+
+def bounds_text(need: Need) -> str:
+    """Return the bounds of a need: ``22.9 to 68.1 GiB``."""
+    if math.isinf(need.upper):
+        return f"{need.lower / GIB:,.1f} GiB or more"
+    return f"{need.lower / GIB:,.1f} to {need.upper / GIB:,.1f} GiB"
+
+
+def changes(needs: Needs, need: Need) -> list[Change]:
+    """Return the smallest changes after which a refused phase fits, and is not refused, and the fewest accelerators.
+
+    The bounds of each are those of the phase in a plan with these changes, on the worst accelerator.
+    """
+    options = list(_options(needs, need))
+    found: dict[str, Change] = {}
+    for chosen in _combined(options):
+        if (change := _tried(needs, need, chosen)) is not None:
+            found.setdefault("works", change)
+            if change.need.answer == "fits":
+                found["fits"] = change
+                break
+    if "works" in found and "fits" not in found:
+        # What is recomputed refuses nothing, but may be what is missing.
+        more = [Option(name, "recompute", "full") for name in need.components if _open(needs, name, "recompute")]
+        for one in more:
+            change = _tried(needs, need, (*found["works"].options, one))
+            if change is not None and change.need.answer == "fits":
+                found["fits"] = change
+    if (more_of := _more_accelerators(needs, need, options)) is not None:
+        found[_ACCELERATORS] = more_of
+    kept = (found[key] for key in ("fits", "works", _ACCELERATORS) if key in found)
+    return list({change.options: change for change in kept}.values())
+
+
+def _combined(options: Sequence[Option]) -> Iterator[tuple[Option, ...]]:
+    """Yield combinations with one value of each key, the fewest keys first, then the smallest factors."""
+    tried = 0
+    for count in range(1, _MOST_KEYS + 1):
+        chosen = [one for one in combinations(options, count) if len({(o.component, o.key) for o in one}) == count]
+        for one in sorted(chosen, key=lambda parts: math.prod(part.factor for part in parts)):
+            tried += 1
+            if tried > _MOST_TRIED:
+                return
+            yield one
+
+
+def _options(needs: Needs, need: Need) -> Iterator[Option]:
+    """Yield other values of keys that can lower the least that a phase needs."""
+    for name, evaluation in needs.evaluations.items():
+        if name not in need.components:
+            if need.parts.get(f"{name} asleep", (0.0, 0.0))[0] > 0:
+                yield Option(name, "sleep", "host", 1.0)
+            continue
+        yield from _larger_sizes(needs, name, evaluation)
+        entry = evaluation.entry
+        if len(need.components) > 1 and entry.sleep == "none":
+            yield Option(name, "sleep", "host", 1.0)
+        if entry.kind in ("training", "forward") and entry.optimizer_on_host < 1:
+            yield Option(name, "optimizer_on_host", 1.0, 1.5)
+        if entry.training == "deepspeed" and entry.zero_stage is not None:
+            yield from (Option(name, "zero_stage", stage) for stage in range(entry.zero_stage + 1, 4))
+
+
+def _larger_sizes(needs: Needs, name: str, evaluation: Evaluation) -> Iterator[Option]:
+    sizes, shape = evaluation.parallel, evaluation.model.shape if evaluation.model is not None else None
+    if not sizes.stated:
+        return  # the least is that of a model that all accelerators divide
+    entry = evaluation.entry
+    ends = entry.first_layers or entry.last_layers
+    for key in _SIZES:
+        for power in _POWERS:
+            size = getattr(sizes, key) * 2**power
+            if key == "tp":
+                allowed = size <= needs.widest and (shape is None or shape.heads % size == 0)
+            elif key == "pp":
+                allowed = shape is not None and shape.layers % size == 0 and not ends
+            elif key == "ep":
+                allowed = shape is not None and shape.experts is not None and shape.experts.count % size == 0
+            else:
+                allowed = sizes.fsdp > 1
+            if entry.training in ("fsdp", "deepspeed"):
+                allowed = allowed and key == "fsdp"
+            if allowed:
+                # A pipeline waits for its first and last stages: the other sizes come first.
+                yield Option(name, key, size, 2.0**power * (1.2 if key == "pp" else 1.0))
+
+
+def _more_accelerators(needs: Needs, need: Need, options: Sequence[Option]) -> Change | None:
+    """Return the change to the fewest accelerators that works, alone or else with one of these sizes."""
+    name = need.components[0]
+    now = len(needs.evaluations[name].component.rows.accelerators())
+    more = [Option(name, _ACCELERATORS, now * 2**power, 2.0**power) for power in _POWERS] if now else []
+    sizes = [one for one in options if one.component == name and one.key in _SIZES]
+    for chosen in ([(one,) for one in more], [(one, size) for one in more for size in sizes]):
+        for each in chosen:
+            if (change := _tried(needs, need, each)) is not None:
+                return change
+    return None
+
+
+def _tried(needs: Needs, need: Need, options: Iterable[Option]) -> Change | None:
+    """Return the change if it is possible and the phase is not refused with it."""
+    chosen = tuple(options)
+    changed = _changed(needs, chosen)
+    found = None if changed is None else changed.phases()[need.components, need.phase]
+    return None if found is None or found.answer == "refused" else Change(chosen, found)
+
+
+def _changed(needs: Needs, options: Sequence[Option]) -> Needs | None:
+    """Return the needs with these values; ``None`` if the sizes do not divide the slots."""
+    found = {}
+    for name in {one.component for one in options}:
+        evaluation = needs.evaluations[name]
+        values = {one.key: one.value for one in options if one.component == name}
+        stated = {key: values.pop(key) for key in _SIZES if key in values}
+        slots = evaluation.slots
+        if (accelerators := values.pop(_ACCELERATORS, None)) is not None:
+            slots = slots * accelerators // len(evaluation.component.rows.accelerators())
+        parallel = replace(evaluation.parallel, dp=None, **stated) if stated else evaluation.parallel
+        parallel = replace(parallel, dp=None) if accelerators is not None else parallel
+        if not _possible(evaluation, parallel, slots):
+            return None
+        found[name] = evaluation.changed(evaluation.entry.model_copy(update=values), parallel, slots)
+    return needs.changed(found, {one.component for one in options if one.key == _ACCELERATORS})
+
+
+def _possible(evaluation: Evaluation, parallel: Parallel, slots: int) -> bool:
+    if slots != evaluation.slots:
+        return parallel.breaking(slots) is None and (slots // parallel.dense) % parallel.fsdp == 0
+    try:
+        evaluation.component.with_settings(parallel=parallel)
+    except PlacementError:
+        return False
+    return True
+
+
+def by_components(needs: Needs) -> dict[tuple[str, ...], dict[str, Need]]:
+    """Return the need of each phase, by its components; unknown ones name the keys that would decide."""
+    result: dict[tuple[str, ...], dict[str, Need]] = {}
+    for (names, phase), need in needs.phases().items():
+        decides = tuple(deciding(needs, need)) if need.answer == "unknown" and not need.measured else ()
+        result.setdefault(names, {})[phase] = replace(need, decides=decides)
+    return result
+
+
+def deciding(needs: Needs, need: Need) -> list[str]:
+    """Return the keys that are not stated and would decide an unknown phase, each alone.
+
+    If none does, those without which a part has no bound, or all of them. Empty if only a measurement decides it.
+    """
+    if need.card is None:
+        return ["accelerator_memory"]
+    keys = list(_unstated(needs, need))
+    alone = [f"{name}.{key}" for name, key, values in keys if any(_decides(needs, need, name, key, values))]
+    if alone:
+        return alone
+    missing = [f"{name}.memory" for name in need.parts if need.parts[name][1] == math.inf and name in need.others]
+    for name in (*need.components, *need.others):
+        evaluation = needs.evaluations.get(name)
+        if evaluation is not None and evaluation.model is not None and evaluation.model.shape is None:
+            missing.append(f"{name}.model")
+    if missing:
+        return missing
+    best = [Option(name, key, values[0]) for name, key, values in keys if key != "parallel"]
+    changed = _changed(needs, best) if best else None
+    together = changed is not None and changed.phases()[need.components, need.phase].answer != "unknown"
+    return [f"{one.component}.{one.key}" for one in best] if together else []
+
+
+def _decides(needs: Needs, need: Need, name: str, key: str, values: Iterable[Any]) -> Iterator[bool]:
+    for value in values:
+        options = [Option(name, "tp" if key == "parallel" else key, value)]
+        changed = _changed(needs, options)
+        yield changed is not None and changed.phases()[need.components, need.phase].answer != "unknown"
+
+
+def _unstated(needs: Needs, need: Need) -> Iterator[tuple[str, str, Sequence[Any]]]:
+    """Yield each key that is not stated, with values to try, the one that needs the least first."""
+    for name, evaluation in needs.evaluations.items():
+        entry, mine = evaluation.entry, name in need.components
+        found: dict[str, Sequence[Any]] = {}
+        if mine and entry.kind in ("training", "forward"):
+            tokens = "length" if entry.micro_batch else "tokens"
+            found[tokens] = [1]
+            if not evaluation.parallel.stated and entry.training not in ("fsdp", "deepspeed"):
+                found["parallel"] = [2**power for power in _POWERS]
+        if mine and entry.kind == "training":
+            found["recompute"] = ["full", "none"]
+        if mine and entry.training == "megatron":
+            found |= {
+                "distributed_optimizer": [True, False],
+                "sequence_parallel": [True],
+                "gradients": ["bf16", "fp32"],
+            }
+        if mine and entry.training == "deepspeed":
+            found["zero_stage"] = [3, 0]
+        if mine and entry.kind == "engine":
+            found["share"] = [0.1, 0.5, 0.9]
+        if (mine and len(need.components) > 1) or name in need.others:
+            found["sleep"] = SLEEP[::-1]
+        yield from ((name, key, values) for key, values in found.items() if _open(needs, name, key))
+
+
+def _open(needs: Needs, name: str, key: str) -> bool:
+    """Whether a component does not state a key that belongs to it."""
+    entry = needs.evaluations[name].entry
+    if key == "recompute" and entry.kind != "training":
+        return False
+    if key == "tokens" and entry.micro_batch is not None:
+        return False
+    return key == "parallel" or getattr(entry, key) is None
+
+
+def keys_text(need: Need) -> str:
+    """Return what to do about an unknown phase: state the keys that decide, or measure one step."""
+    if not need.decides:
+        return "measure one step: rankplan run --timings"
+    stated: Mapping[str, None] = dict.fromkeys(f"`{key}`" for key in need.decides)
+    return f"state {' or '.join(stated)}; or measure one step: rankplan run --timings"
