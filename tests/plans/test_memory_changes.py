@@ -35,6 +35,7 @@ TRAINERS = st.builds(
         tokens=st.sampled_from([1024, 16384]),
         sleep=st.sampled_from(SLEEP),
         precision=st.sampled_from(["fp32", "bf16"]),
+        whole_gradients=st.booleans(),
     ),
 )
 ENGINES = st.builds(
@@ -44,7 +45,13 @@ ENGINES = st.builds(
     ),
 )
 OTHERS = st.sampled_from(
-    [{"resident": "30 GiB", "sleep": "none"}, {"resident": "70 GiB"}, {"forward": True, "sleep": "none"}]
+    [
+        {"resident": "30 GiB", "sleep": "none"},
+        {"resident": "70 GiB"},
+        {"forward": True, "sleep": "none"},
+        {"forward": "fsdp", "sleep": "none"},
+        {"forward": "deepspeed", "zero_stage": 1},
+    ]
 )
 
 

@@ -111,7 +111,7 @@ def _options(needs: Needs, need: Need) -> Iterator[Option]:
             yield Option(name, "sleep", "host", 1.0)
         if entry.kind in ("training", "forward") and entry.optimizer_on_host < 1:
             yield Option(name, "optimizer_on_host", 1.0, 1.5)
-        if entry.training == "deepspeed" and entry.zero_stage is not None:
+        if "deepspeed" in (entry.training, entry.forward) and entry.zero_stage is not None:
             yield from (Option(name, "zero_stage", stage) for stage in range(entry.zero_stage + 1, 4))
 
 
@@ -132,7 +132,7 @@ def _larger_sizes(needs: Needs, name: str, evaluation: Evaluation) -> Iterator[O
                 allowed = shape is not None and shape.experts is not None and shape.experts.count % size == 0
             else:
                 allowed = sizes.fsdp > 1
-            if entry.training in ("fsdp", "deepspeed"):
+            if {entry.training, entry.forward} & {"fsdp", "deepspeed"}:
                 allowed = allowed and key == "fsdp"
             if allowed:
                 # A pipeline waits for its first and last stages: the other sizes come first.
